@@ -378,12 +378,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
     ],
     "cache": [
-        (
-            "cache/directory.py",
-            "not stat.S_ISREG(status.st_mode) or",
-            "not stat.S_ISREG(status.st_mode) and",
-            "cache",
-        ),
+        ("cache/directory.py", "0o600 | self._mode & _OTHERS_READ", "0o644", "cache"),
         ("cache/directory.py", "if status.st_mode & _OTHERS_WRITE:", "if False:", "cache"),
         ("cache/directory.py", "if not base.is_absolute():", "if base.is_absolute():", "cache"),
         ("cache/directory.py", "                os.utime(file)", "                pass", "cache"),
@@ -403,8 +398,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("cache/tiered.py", "stored = writer is not None and", "stored = writer is None and", "cache"),
         (
             "cache/tiered.py",
-            "if self._server is None or sealed",
-            "if self._server is not None or sealed",
+            "if self._server is None or (sealed",
+            "if self._server is not None or (sealed",
             "cache",
         ),
         (
@@ -419,8 +414,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("cache/single_flight.py", "in (errno.EACCES, errno.EAGAIN)", "in ()", "cache"),
         (
             "cache/single_flight.py",
-            "if flight.ended.wait(wait) and flight",
-            "if flight.ended.wait(wait) or flight",
+            "if flight.ended.wait(WAIT_SECONDS) and flight",
+            "if flight.ended.wait(WAIT_SECONDS) or flight",
             "cache",
         ),
     ],

@@ -11,13 +11,10 @@ import stat
 import time
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import CacheError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from .single_flight import Processes
 
 log = logging.getLogger(__name__)
 
@@ -26,17 +23,14 @@ LAYOUT = "v2"
 WRITABLE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 for no cache"
 """What helps where no directory can be written."""
 
-LARGEST = 1 << 30
-"""The largest entry that is read, in bytes."""
-
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO in an entry's place must not wait for its writer.
 _OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_ENTRY = re.compile(r"[0-9a-f]{64}")
 _TEMPORARY = "new-"
+_OWN = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY}.*")
 # No write takes that long: the process that wrote such a temporary file was killed.
 _ABANDONED_SECONDS = 3600
 # Of so many writes about one looks at the size: listing 100,000 entries takes longer than a compile.
@@ -44,22 +38,20 @@ _WRITES = 256
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def default_directory() -> Path:
+def locate(path: str) -> Path:
     """
-    Return the user's cache directory: $XDG_CACHE_HOME/numba-ptxlink, or ~/.cache/numba-ptxlink.
+    Return the directory at *path*; for "" the user's own, in $XDG_CACHE_HOME or ~/.cache.
 
     Raises:
         CacheError: The user has no home directory.
     """
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not base.is_absolute():
-        home = Path(os.path.expanduser("~"))  # noqa: PTH111 - Path.home() fails without one
-        if not (home.is_absolute() and home.is_dir()):
-            raise CacheError(
-                "there is no home directory; set NUMBA_PTXLINK_CACHE to a directory, or to 0 for no cache"
-            )
-        base = home / ".cache"
-    return base / "numba-ptxlink"
+        base = Path("~/.cache")
+    try:
+        return Path(path or base / "numba-ptxlink").expanduser()
+    except RuntimeError as error:
+        raise CacheError(f"{path}: {error}; {WRITABLE}") from error
 
 
 class Directory:
@@ -82,14 +74,14 @@ class Directory:
         self.path = path
         self.size = size
         self._written = 0
-        self._lock = Lock()
-        self._warned: set[str] = set()
+        self._warned = False
         if create:
             _make(path)
         try:
             self._top = os.open(path, _OPEN_DIRECTORY)
         except OSError as error:
             raise CacheError(f"{path} cannot be used: {error.strerror}") from error
+        self.processes = Processes(self._top)
         weakref.finalize(self, os.close, self._top).atexit = False
         status = os.fstat(self._top)
         _refuse_foreign(path, status)
@@ -114,7 +106,7 @@ class Directory:
         except FileNotFoundError:
             return None
         except CacheError as error:
-            self._warn("foreign", "cache: ignored an entry: %s", error)
+            self._warn("cache: ignored an entry: %s", error)
         except OSError as error:
             if error.errno is None:
                 raise  # a signal handler's, such as of a time-out
@@ -127,15 +119,13 @@ class Directory:
         Return the entry stored under *address*, and mark it as used, which delays its eviction.
 
         Raises:
-            CacheError: Another user owns it or can write to it, or it is not a regular file of legal size.
+            CacheError: Another user owns it or can write to it.
             OSError: It is missing or cannot be read.
         """
         file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._top)
         try:
             status = os.fstat(file)
             _refuse_foreign(self.path_of(address), status)
-            if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST:
-                raise CacheError(f"{self.path_of(address)} is not an entry; delete it")
             if self.writable:
                 # Without times, utime takes the file system's clock, the same for all machines that share it.
                 os.utime(file)
@@ -154,7 +144,6 @@ class Directory:
             if isinstance(error, OSError) and error.errno is None:
                 raise  # a signal handler's, such as of a time-out
             self._warn(
-                "write",
                 "cache: %s cannot be written (%s); going on without. Free space, mend the permissions, "
                 "or set NUMBA_PTXLINK_CACHE.",
                 self.path,
@@ -200,11 +189,10 @@ class Directory:
         """
         entries = 0
         try:
-            with self._files() as (folder, names):
-                for name in names:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(name, dir_fd=folder)
-                        entries += not name.startswith(_TEMPORARY)
+            for _, _, name in self._files():
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(f"{LAYOUT}/{name}", dir_fd=self._top)
+                    entries += not name.startswith(_TEMPORARY)
         except OSError as error:
             raise CacheError(
                 f"{self.path} could not be cleared: {error.strerror}; mend its permissions."
@@ -214,28 +202,16 @@ class Directory:
     def sizes(self) -> list[int]:
         """Return the sizes of all entries in bytes."""
         with contextlib.suppress(OSError):
-            return [size for _, size, name in self._used() if not name.startswith(_TEMPORARY)]
+            return [size for _, size, name in self._files() if not name.startswith(_TEMPORARY)]
         return []
-
-    def open_locks(self) -> int:
-        """
-        Open the lock file for `single_flight.Processes`, creating it if necessary.
-
-        Raises:
-            OSError: It cannot be created or written.
-        """
-        return os.open(
-            "locks", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self._top
-        )
 
     def _count(self, length: int) -> None:
         """Enforce the soft limit, and sweep what killed writers left, from time to time."""
-        with self._lock.held:
-            self._written += length
-            if self._written <= self.size // 16 and secrets.randbelow(_WRITES):
-                return
-            self._written = 0
-        used = self._used()
+        self._written += length
+        if self._written <= self.size // 16 and secrets.randbelow(_WRITES):
+            return
+        self._written = 0
+        used = self._files()
         total = sum(size for _, size, name in used if not name.startswith(_TEMPORARY))
         for when, size, name in sorted(used):
             if name.startswith(_TEMPORARY):
@@ -245,44 +221,35 @@ class Directory:
                 total -= size
                 self._unlink(name)
 
-    def _used(self) -> list[tuple[float, int, str]]:
-        """Return when each file was used last, its size and its name, as far as it is still there."""
+    def _files(self) -> list[tuple[float, int, str]]:
+        """Return when each entry, or what is to become one, was used last, its size and its name."""
         found = []
-        with self._files() as (folder, names):
-            for name in names:
+        # A separate descriptor: listing moves a descriptor's position, which threads would share.
+        folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
+        try:
+            for name in filter(_OWN.fullmatch, os.listdir(folder)):  # noqa: PTH208 - a descriptor
                 with contextlib.suppress(FileNotFoundError):
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
                     found.append((status.st_mtime, status.st_size, name))
+        finally:
+            os.close(folder)
         return found
 
     def _unlink(self, name: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(f"{LAYOUT}/{name}", dir_fd=self._top)
 
-    @contextlib.contextmanager
-    def _files(self) -> Iterator[tuple[int, list[str]]]:
-        """Open the folder of the entries; yield it with their names, and those that are being written."""
-        # A separate descriptor: listing moves a descriptor's position, which threads would share.
-        folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
-        try:
-            names = os.listdir(folder)  # noqa: PTH208 - a descriptor
-            yield folder, [name for name in names if name.startswith(_TEMPORARY) or _ENTRY.fullmatch(name)]
-        finally:
-            os.close(folder)
-
-    def _warn(self, about: str, message: str, *arguments: object) -> None:
-        log.log(logging.DEBUG if about in self._warned else logging.WARNING, message, *arguments)
-        self._warned.add(about)
+    def _warn(self, message: str, *arguments: object) -> None:
+        log.log(logging.DEBUG if self._warned else logging.WARNING, message, *arguments)
+        self._warned = True
 
 
 def _make(path: Path) -> None:
     """Create the directory *path* and its missing parents with mode 0700."""
     try:
-        if path.is_dir():
-            return
-        if not path.parent.exists():
-            _make(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
+        for each in (*reversed(path.parents), path):
+            if not each.is_dir():
+                each.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise CacheError(f"{path} cannot be made: {error.strerror}; {WRITABLE}") from error
 

@@ -45,6 +45,8 @@ class Key(NamedTuple):
         """
         Hash *parts*. Keys are equal exactly if kind, labels, their order and contents are equal.
 
+        One text or bytes are the same as a sequence of only these.
+
         Args:
             kind: The kind of the result.
             parts: By label, text, bytes or a sequence of them.
@@ -55,13 +57,13 @@ class Key(NamedTuple):
         _feed(whole, b"kind", kind.encode())
         for label, part in parts.items():
             digest = hashlib.sha256()
-            if isinstance(part, (str, bytes)):
-                _feed(digest, b"one", _bytes(part))
-            else:
-                for element in part:
-                    _feed(digest, b"each", _bytes(element))
+            elements = [part] if isinstance(part, (str, bytes)) else part
+            for element in elements:
+                _feed(digest, b"each", _bytes(element))
             _feed(whole, label.encode(), digest.digest())
-            descriptions[label] = _show(part, digest.hexdigest())
+            short = sum(map(len, elements)) <= _SHOWN
+            text = b" ".join(map(_bytes, elements)).decode(errors="replace") if short else ""
+            descriptions[label] = text if text.isprintable() and short else digest.hexdigest()[:16]
         return cls(kind, whole.digest(), descriptions)
 
 
@@ -72,13 +74,6 @@ def _feed(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
 
 def _bytes(part: bytes | str) -> bytes:
     return part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
-
-
-def _show(part: bytes | str | Sequence[bytes | str], digest: str) -> str:
-    text = part if isinstance(part, str) else None
-    if text is None and not isinstance(part, bytes) and all(isinstance(element, str) for element in part):
-        text = " ".join(map(str, part))
-    return text if text is not None and len(text) <= _SHOWN and text.isprintable() else digest[:16]
 
 
 @functools.cache
@@ -178,10 +173,8 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     # The digest proves that the bytes are as written, not that this package wrote them.
     try:
         meta = json.loads(bytes(body[4 : 4 + length]))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise Damaged("its description is damaged") from error
-    if not isinstance(meta, dict):
-        raise Damaged("its description is damaged")
     return Entry(meta, bytes(body[4 + length :]))
 
 

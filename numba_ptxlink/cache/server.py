@@ -6,7 +6,6 @@ import logging
 import math
 import time
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from numba_ptxlink._locks import Lock
 
@@ -24,15 +23,10 @@ PAUSE_SECONDS = 30.0
 LARGEST = 32 << 20
 """The largest entry that is sent, in bytes."""
 
-_CURE = (
-    "its URL is wrong; give redis://[[user]:password@]host[:port][/number], with the password "
-    "percent-encoded and no parameter that redis-py does not have"
-)
+NAME = "the server that NUMBA_PTXLINK_CACHE names"
+"""What messages call it: a URL, even the start of a wrong one, may show a password."""
+
 _PREFIX = b"numba-ptxlink:"
-
-
-class _UnusableError(Exception):
-    """A permanent failure: the server is not asked again."""
 
 
 class Server:
@@ -42,8 +36,7 @@ class Server:
     A fault is a miss and a warning without passwords; the server is then left alone for a while.
 
     Args:
-        url: As `redis.Redis.from_url` takes it; rediss:// is TLS, unix:// a socket of this machine. An
-            unusable URL is not an error: it is logged as a warning, once.
+        url: As `redis.Redis.from_url` takes it; rediss:// is TLS, unix:// a socket of this machine.
     """
 
     def __init__(self, url: str) -> None:
@@ -54,12 +47,6 @@ class Server:
         # finalising them could deadlock: they are kept alive.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
-        host = _host(url)
-        self._usable = bool(host)
-        self.name = host or "the server that NUMBA_PTXLINK_CACHE names"
-
-    def __repr__(self) -> str:
-        return f"Server({self.name!r})"
 
     def _abandon(self) -> None:
         self._abandoned.append(self._client)
@@ -73,7 +60,6 @@ class Server:
     def put(self, address: bytes, sealed: bytes) -> bool:
         """Store *sealed* under *address*; return whether the server accepted it."""
         if len(sealed) > LARGEST:
-            log.debug("cache: %s is not sent %d bytes, more than the largest entry", self.name, len(sealed))
             return False
         name = _PREFIX + address.hex().encode()
         return bool(self._ask("write", lambda client: client.set(name, sealed)))
@@ -82,25 +68,25 @@ class Server:
         if time.monotonic() < self._resume:
             return None
         try:
+            import redis
+        except ImportError:
+            self._resume = math.inf
+            log.warning("cache: %s is not used; install `pip install 'numba-ptxlink[redis]'`", NAME)
+            return None
+        try:
             with self._lock.held:
                 if self._client is None:
                     self._client = self._connect()
                 client = self._client
-        except _UnusableError as error:
-            self._resume = math.inf
-            log.warning("cache: %s cannot be used: %s; going on without", self.name, error)
-            return None
-        import redis
-
-        try:
             return operation(client)
-        # No others: what a signal handler raises meanwhile is the program's.
-        except (redis.RedisError, OSError, UnicodeError) as error:
+        # The last three are of a wrong URL. No others: what a signal handler raises is the program's.
+        except (redis.RedisError, OSError, ValueError, TypeError, AttributeError) as error:
             self._resume = time.monotonic() + PAUSE_SECONDS
             log.warning(
                 # Its text may quote the URL, with its password.
-                "cache: %s failed to %s (%s); doing without it for %d s",
-                self.name,
+                "cache: %s failed to %s (%s); doing without it for %d s. Check it and its URL, such as "
+                "rediss://user:password@host:6379/0, with the password percent-encoded",
+                NAME,
                 action,
                 type(error).__name__,
                 PAUSE_SECONDS,
@@ -108,44 +94,14 @@ class Server:
         return None
 
     def _connect(self) -> Any:
-        if not self._usable:
-            raise _UnusableError(_CURE)
-        try:
-            import redis
-        except ImportError as error:
-            raise _UnusableError(
-                "the package redis is not installed; install it with `pip install 'numba-ptxlink[redis]'`"
-            ) from error
+        import redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
-        try:
-            client = redis.Redis.from_url(
-                self._url,
-                socket_timeout=TIMEOUT_SECONDS,
-                socket_connect_timeout=TIMEOUT_SECONDS,
-                # One retry, for a connection that went stale.
-                retry=Retry(NoBackoff(), 1),
-            )
-            pool = client.connection_pool
-            # Fails on a URL parameter that redis-py does not know, without connecting.
-            pool.connection_class(**pool.connection_kwargs)
-        except (redis.RedisError, ValueError, TypeError, AttributeError) as error:
-            # The cause is not shown: redis-py's message quotes the URL, with its password.
-            raise _UnusableError(_CURE) from error
-        return client
-
-
-def _host(url: str) -> str:
-    """Return scheme, host and port of *url*, without secrets; "" if the URL is invalid."""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme == "unix":
-            return f"unix://{parts.path}"
-        port = parts.port or 6379
-    except ValueError:
-        return ""
-    # An unescaped "/", "?" or "#" in a password ends the authority early: host and port would show its start.
-    if "@" in f"{parts.path}{parts.query}{parts.fragment}":
-        return ""
-    return f"{parts.scheme}://{parts.hostname or 'localhost'}:{port}"
+        return redis.Redis.from_url(
+            self._url,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
+            # One retry, for a connection that went stale.
+            retry=Retry(NoBackoff(), 1),
+        )

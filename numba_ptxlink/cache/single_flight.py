@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import os
 import threading
 import time
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -19,6 +20,7 @@ T = TypeVar("T")
 WAIT_SECONDS = 60.0
 """How long to wait for another thread or process before doing the work here, in seconds."""
 
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _FIRST_PAUSE = 0.002
 _LONGEST_PAUSE = 0.05
 # File offsets have 63 bits; some file systems accept fewer.
@@ -41,7 +43,7 @@ class Threads(Generic[T]):
         # A forked child has the keys of the parent's threads, but not the threads.
         self._lock = Lock(forget=self._flying.clear)
 
-    def join(self, address: bytes, work: Callable[[], T], wait: float = WAIT_SECONDS) -> tuple[T, bool]:
+    def join(self, address: bytes, work: Callable[[], T]) -> tuple[T, bool]:
         """
         Run *work*, or wait for the thread that is running it already.
 
@@ -50,8 +52,7 @@ class Threads(Generic[T]):
 
         Args:
             address: The key of the work.
-            work: Computes the result.
-            wait: The longest wait in seconds; after it, or if the other thread failed, *work* runs here.
+            work: Computes the result; it runs here too if the other thread fails or takes too long.
 
         Returns:
             The result, and whether another thread computed it.
@@ -62,7 +63,7 @@ class Threads(Generic[T]):
             if flight is None:
                 flight = self._flying[address] = _Flight()
         if not leading:
-            if flight.ended.wait(wait) and flight.results:
+            if flight.ended.wait(WAIT_SECONDS) and flight.results:
                 return flight.results[0], True
             return work(), False
         try:
@@ -84,45 +85,39 @@ class Processes:
     A forked child holds none of its parent's locks, and releases none of them.
 
     Args:
-        open_file: Opens the file for writing and returns its descriptor, which is never closed: closing any
+        folder: The descriptor of the directory of the file. That of the file is never closed: closing any
             descriptor of a file drops all locks that the process has on it.
     """
 
-    def __init__(self, open_file: Callable[[], int]) -> None:
-        self._open_file = open_file
+    def __init__(self, folder: int) -> None:
+        self._folder = folder
         self._file: int | None = None
         self._usable = True
         self._lock = Lock()
 
     @contextlib.contextmanager
-    def lead(self, address: bytes, landed: Callable[[], bool], wait: float = WAIT_SECONDS) -> Iterator[bool]:
+    def lead(self, address: bytes, landed: Callable[[], bool]) -> Iterator[None]:
         """
         Hold the lock of *address* during the `with` block.
 
         Args:
             address: The key of the work.
             landed: Whether the result is available; called while another process holds the lock.
-            wait: The longest wait in seconds.
-
-        Yields:
-            Whether another process held the lock first.
         """
         start = int.from_bytes(address[:8], "little") % _OFFSETS
-        waited, held = False, False
-        deadline = time.monotonic() + wait
+        deadline = time.monotonic() + WAIT_SECONDS
         pause = _FIRST_PAUSE
-        while True:
-            held = self._take(start)
-            if held or not self._usable or (waited and landed()) or time.monotonic() > deadline:
+        while not (held := self._take(start)):
+            if not self._usable or landed() or time.monotonic() > deadline:
                 break
-            waited = True
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
         try:
-            yield waited
+            yield
         finally:
-            if held:
-                self._release(start)
+            if held and self._file is not None:
+                with contextlib.suppress(OSError):
+                    fcntl.lockf(self._file, fcntl.LOCK_UN, 1, start)
 
     def _take(self, start: int) -> bool:
         if not self._usable:
@@ -130,7 +125,7 @@ class Processes:
         try:
             with self._lock.held:
                 if self._file is None:
-                    self._file = self._open_file()
+                    self._file = os.open("locks", _OPEN, 0o600, dir_fd=self._folder)
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
         except OSError as error:
             if error.errno is None:
@@ -140,7 +135,3 @@ class Processes:
                 self._usable = False
             return False
         return True
-
-    def _release(self, start: int) -> None:
-        with contextlib.suppress(OSError):
-            fcntl.lockf(self._file or 0, fcntl.LOCK_UN, 1, start)

@@ -6,25 +6,20 @@ import contextlib
 import functools
 import hashlib
 import logging
-import os
 import threading
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._config import Config, config
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import CacheError
 
-from .directory import WRITABLE, Directory, default_directory
+from .directory import WRITABLE, Directory, locate
 from .key import Damaged, Entry, Key, WrongSeal, seal, unseal
-from .server import Server
-from .single_flight import Processes, Threads
+from .server import NAME, Server
+from .single_flight import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-__all__ = ["Cache", "Counters", "Entry", "Key", "cached", "counters", "default"]
 
 log = logging.getLogger(__name__)
 
@@ -57,13 +52,11 @@ class Tiers(NamedTuple):
         directories: Those that are read, in order.
         writer: The one that is written to, None without one.
         refused: Why others are not used.
-        processes: The keys that processes are computing, None without a writer.
     """
 
     directories: tuple[Directory, ...] = ()
     writer: Directory | None = None
     refused: tuple[str, ...] = ()
-    processes: Processes | None = None
 
 
 class Cache:
@@ -90,13 +83,10 @@ class Cache:
 
     def tiers(self) -> Tiers:
         """Return the directories, which are opened at the first call."""
-        if self._opened is None:
-            with self._lock.held:
-                if self._opened is None:
-                    started = time.perf_counter()
-                    self._opened = _open(self.settings)
-                    log.debug("cache: opened in %.1f ms", 1e3 * (time.perf_counter() - started))
-        return self._opened
+        with self._lock.held:
+            if self._opened is None:
+                self._opened = _open(self.settings)
+            return self._opened
 
     def unused(self) -> tuple[str, ...]:
         """Return why directories are not used."""
@@ -115,35 +105,24 @@ class Cache:
             raise CacheError(f"no cache directory can be written: {why}.")
         return writer
 
-    def get(self, key: Key) -> Entry | None:
-        """Return the entry stored under *key*, None on a miss. Never raises."""
-        entry = self._local(self._address(key)) or self._remote(self._address(key))
-        self._count(entry, hit=entry is not None)
-        return entry
-
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry* under *key*, in every tier that can be written. Never raises."""
         address = self._address(key)
-        sealed = seal(
-            address, entry._replace(meta={**entry.meta, "kind": key.kind}), self.settings.cache_secret
-        )
+        kept = entry._replace(meta={**entry.meta, "kind": key.kind})
+        sealed = seal(address, kept, self.settings.cache_secret)
         writer = self.tiers().writer
         stored = writer is not None and writer.put(address, sealed)
         if self._server is not None:
             stored |= self._server.put(address, sealed)
         if stored:
-            with self._lock.held:
-                written = self._counters.bytes_written + len(entry.code)
-                self._counters = self._counters._replace(bytes_written=written)
+            self._count(bytes_written=len(entry.code))
 
     def found(self, key: Key) -> Entry | None:
         """Return the entry of *key* in a directory, None where `through` has to go on. Never raises."""
         if not self.settings.cache or _inside.busy:
             return None
         entry = self._local(self._address(key))
-        if entry is not None:
-            self._count(entry, hit=True)
-        return entry
+        return entry and self._hit(entry)
 
     def through(self, key: Key, make: Callable[[], Entry]) -> Entry:
         """
@@ -158,13 +137,11 @@ class Cache:
         """
         if not self.settings.cache or _inside.busy:
             return make()
-        entry = self.found(key)
-        if entry is None:
-            address = self._address(key)
-            entry, another = self._threads.join(address, lambda: self._make(key, address, make))
-            if another:
-                self._count(entry, hit=True)
-        return entry
+        if entry := self.found(key):
+            return entry
+        address = self._address(key)
+        entry, another = self._threads.join(address, lambda: self._make(key, address, make))
+        return self._hit(entry) if another else entry
 
     def _make(self, key: Key, address: bytes, make: Callable[[], Entry]) -> Entry:
         landed: list[Entry] = []
@@ -174,18 +151,15 @@ class Cache:
             landed.extend([entry] if entry else [])
             return bool(landed)
 
-        processes = self.tiers().processes
-        leading = processes.lead(address, find) if processes else contextlib.nullcontext(enter_result=False)
-        with leading as waited:
+        writer = self.tiers().writer
+        with writer.processes.lead(address, find) if writer else contextlib.nullcontext():
             # Another process may have stored the result between the first lookup and the lock.
             if not landed:
                 find()
             entry = landed[0] if landed else self._remote(address)
-            self._count(entry, hit=entry is not None)
             if entry is not None:
-                return entry
-            if waited:
-                log.debug("cache: another process gave up %s %s", key.kind, address.hex()[:12])
+                return self._hit(entry)
+            self._count(misses=1)
             log.debug("cache: missed %s %s: %s", key.kind, address.hex()[:12], dict(key.parts))
             with _inside:
                 result = make()
@@ -211,42 +185,40 @@ class Cache:
         return None
 
     def _remote(self, address: bytes) -> Entry | None:
-        sealed = self._server.get(address) if self._server else None
-        if self._server is None or sealed is None:
+        if self._server is None or (sealed := self._server.get(address)) is None:
             return None
         try:
             entry = unseal(sealed, address, self.settings.cache_secret)
         except (Damaged, WrongSeal) as error:
-            log.warning("cache: ignored entry %s of %s: %s", address.hex()[:12], self._server.name, error)
+            log.warning("cache: ignored entry %s of %s: %s", address.hex()[:12], NAME, error)
             return None
         writer = self.tiers().writer
         if writer is not None:
             writer.put(address, sealed)
         return entry
 
-    def _count(self, entry: Entry | None, *, hit: bool) -> None:
+    def _hit(self, entry: Entry) -> Entry:
+        self._count(hits=1, bytes_read=len(entry.code))
+        return entry
+
+    def _count(self, **more: int) -> None:
         with self._lock.held:
-            now = self._counters
-            self._counters = now._replace(
-                hits=now.hits + hit,
-                misses=now.misses + (not hit),
-                bytes_read=now.bytes_read + (len(entry.code) if entry else 0),
-            )
+            now = self._counters._asdict()
+            self._counters = Counters(**{name: now[name] + more.get(name, 0) for name in now})
 
 
 def _connect(settings: Config) -> Server | None:
     """Return the server that machines share, None without one."""
     if not (settings.cache and settings.cache_url):
         return None
-    server = Server(settings.cache_url)
     if settings.cache_secret is None:
         log.warning(
             "cache: %s is not used, for whoever can write to it could have their code run; set "
             "NUMBA_PTXLINK_CACHE_SECRET to the same secret on all machines",
-            server.name,
+            NAME,
         )
         return None
-    return server
+    return Server(settings.cache_url)
 
 
 def _open(settings: Config) -> Tiers:
@@ -254,35 +226,24 @@ def _open(settings: Config) -> Tiers:
         return Tiers()
     directories: list[Directory] = []
     refused: list[str] = []
-    warnings: list[str] = []
     writer: Directory | None = None
     for path in settings.cache_dirs or ("",):
         try:
-            directory = Directory(_location(path), settings.cache_size, create=writer is None)
+            place = locate(path)
+            # Past the directory that is written, a missing one is normal.
+            if writer is not None and not place.exists():
+                continue
+            directory = Directory(place, settings.cache_size, create=writer is None)
         except CacheError as error:
+            log.warning("cache: %s", error)
             refused.append(str(error))
-            # Past the directory that is written, a missing one is normal; one that is refused is not.
-            if writer is None or os.path.lexists(path):
-                warnings.append(str(error))
             continue
         directories.append(directory)
         if writer is None and directory.writable:
             writer = directory
     if writer is None:
-        read_only = (f"{directory.path} is read-only" for directory in directories)
-        warnings = [f"nothing is kept: {'; '.join(refused) or ', '.join(read_only)}"]
-    for warning in warnings:
-        log.warning("cache: %s", warning)
-    processes = Processes(writer.open_locks) if writer else None
-    return Tiers(tuple(directories), writer, tuple(refused), processes)
-
-
-def _location(path: str) -> Path:
-    """Return the directory at *path*, the user's own for ""."""
-    try:
-        return Path(path).expanduser() if path else default_directory()
-    except RuntimeError as error:
-        raise CacheError(f"{path}: {error}") from error
+        log.warning("cache: nothing is kept: no directory can be written")
+    return Tiers(tuple(directories), writer, tuple(refused))
 
 
 class _Inside(threading.local):

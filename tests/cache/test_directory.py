@@ -11,7 +11,6 @@ from cache_worker import key
 from caches import files_of, fill, open_cache
 
 from numba_ptxlink.cache import directory as cache_directory
-from numba_ptxlink.errors import CacheError
 
 HOUR = 3600.0
 
@@ -23,84 +22,69 @@ def directory(tmp_path):
 
 
 @pytest.fixture
-def umask():
-    """Return what sets the process's umask, which is the old one again afterwards."""
-    before = os.umask(0o022)
-    yield os.umask
-    os.umask(before)
+def filled(directory):
+    """Return a cache in it with the entry "a", and the file of that."""
+    cache = open_cache(directory)
+    fill(cache, "a")
+    return cache, *files_of(directory)
 
 
-def modes(*paths: Path) -> list[int]:
-    """Return the permissions of *paths*."""
-    return [path.stat().st_mode & 0o777 for path in paths]
-
-
-@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
-def test_what_is_made_is_private_whatever_the_umask(tmp_path, umask, mask):
+@pytest.mark.parametrize("mask", [0o000, 0o077])
+def test_what_is_made_is_private_whatever_the_umask(tmp_path, mask):
     """The directory, what is missing above it and the entries are for this user alone."""
-    umask(mask)
-    directory = tmp_path / "a" / "b" / "cache"
-    fill(open_cache(directory), "a")
-    parents = (directory.parent.parent, directory.parent, directory, directory / "v2")
-    assert [0o700] * 4 == modes(*parents)
-    assert [0o600] == modes(*files_of(directory))
+    before = os.umask(mask)
+    try:
+        directory = tmp_path / "a" / "b" / "cache"
+        fill(open_cache(directory), "a")
+    finally:
+        os.umask(before)
+    made = (directory.parent.parent, directory.parent, directory, directory / "v2", *files_of(directory))
+    assert [0o700] * 4 + [0o600] == [path.stat().st_mode & 0o777 for path in made]
 
 
-def test_an_entry_that_others_can_write_is_not_believed(directory, caplog):
-    """An entry that others could have written is a miss with a warning, and is replaced."""
-    cache = open_cache(directory)
+def with_a_link(file: Path) -> None:
+    """Put a symbolic link in the place of *file*."""
+    file.rename(file.with_name("elsewhere"))
+    file.symlink_to("elsewhere")
+
+
+def with_a_pipe(file: Path) -> None:
+    """Put a named pipe in the place of *file*."""
+    file.unlink()
+    os.mkfifo(file)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda file: file.chmod(0o666), "can be written by other users"),
+        pytest.param(
+            lambda file: os.chown(file, 23456, -1),
+            "belongs to user 23456",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away"),
+        ),
+        (with_a_link, ""),
+        (with_a_pipe, ""),
+    ],
+)
+def test_what_another_could_have_put_there_is_not_believed(filled, caplog, spoil, message):
+    """An entry that others could have written, a link and a pipe are a miss, and are replaced."""
+    cache, file = filled
+    spoil(file)
+    assert cache.found(key("a")) is None
+    assert message in caplog.text
     fill(cache, "a")
-    (file,) = files_of(directory)
-    file.chmod(0o666)
-    assert cache.get(key("a")) is None
-    assert "can be written by other users" in caplog.text
-    fill(cache, "a")
-    assert cache.get(key("a")) is not None
+    assert cache.found(key("a")) is not None
 
 
-def test_an_entry_of_another_user_is_not_believed(directory, caplog):
-    """An entry that belongs to somebody else is a miss with a warning."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
-    cache = open_cache(directory)
-    fill(cache, "a")
-    (file,) = files_of(directory)
-    os.chown(file, 23456, -1)
-    assert cache.get(key("a")) is None
-    assert "belongs to user 23456" in caplog.text
-
-
-def test_a_link_is_no_entry(directory):
-    """A symbolic link in an entry's place is not followed."""
-    cache = open_cache(directory)
-    fill(cache, "a")
-    (file,) = files_of(directory)
-    file.rename(directory / "elsewhere")
-    file.symlink_to(directory / "elsewhere")
-    assert cache.get(key("a")) is None
-
-
-def age(file: Path, seconds: float) -> None:
-    """Say that *file* was used *seconds* ago."""
-    then = time.time() - seconds
-    os.utime(file, (then, then))
-
-
-def file_of(cache, name: str) -> Path:
-    """Return the file of the entry *name*."""
-    return cache.tiers()[1].path_of(key(name).digest)
-
-
-def test_what_a_killed_writer_left_is_swept(directory, monkeypatch):
+def test_what_a_killed_writer_left_is_swept(directory, filled, monkeypatch):
     """A file that was being written an hour ago goes with the next look at the cap; a younger one stays."""
-    cache = open_cache(directory)
-    fill(cache, "a")
     abandoned, growing = (directory / "v2" / f"new-{name}" for name in ("abandoned", "growing"))
     for file in (abandoned, growing):
         file.write_bytes(b"half")
-    age(abandoned, 2 * HOUR)
+    os.utime(abandoned, (time.time() - 2 * HOUR,) * 2)
     monkeypatch.setattr(cache_directory.secrets, "randbelow", lambda _: 0)
-    fill(open_cache(directory), "b")
+    fill(filled[0], "b")
     assert [False, True] == [file.exists() for file in (abandoned, growing)]
     assert 2 == len(files_of(directory))
 
@@ -111,36 +95,21 @@ def test_what_is_no_entry_is_left_alone(directory):
     fill(cache, "a")
     (directory / "v2" / "README").write_text("mine")
     fill(cache, "b")
-    cache.tiers()[1].clear()
+    cache.writer().clear()
     assert ["README"] == [file.name for file in (directory / "v2").iterdir()]
 
 
-def test_reading_is_use(directory):
-    """What was read last is evicted last."""
-    cache = open_cache(directory)
-    fill(cache, "a")
-    age(file_of(cache, "a"), 9 * HOUR)
-    assert cache.get(key("a")) is not None
-    assert time.time() - file_of(cache, "a").stat().st_mtime < HOUR
-
-
-class SlowError(Exception):
-    """What a program raises in a handler of SIGALRM."""
-
-
-@pytest.mark.parametrize("error", [SlowError(), TimeoutError("too slow"), KeyboardInterrupt()])
+@pytest.mark.parametrize("error", [TimeoutError("too slow"), KeyboardInterrupt()])
 @pytest.mark.parametrize("call", ["write", "read"])
-def test_a_time_out_of_the_program_ends_what_it_interrupts(directory, monkeypatch, error, call):
+def test_a_time_out_of_the_program_ends_what_it_interrupts(filled, monkeypatch, error, call):
     """What a signal handler raises while an entry is written or read is no fault of the disk."""
-    cache = open_cache(directory)
-    fill(cache, "a")
 
     def interrupted(*_):
         raise error
 
     monkeypatch.setattr(os, call, interrupted)
     with pytest.raises(type(error)):
-        fill(cache, "b") if call == "write" else cache.get(key("a"))
+        fill(filled[0], "b") if call == "write" else filled[0].found(key("a"))
 
 
 def test_files_of_the_cache_are_closed(directory):
@@ -148,8 +117,7 @@ def test_files_of_the_cache_are_closed(directory):
     before = len(list(Path("/proc/self/fd").iterdir()))
     cache = open_cache(directory)
     fill(cache, "a", "b")
-    assert cache.get(key("a")) is not None
-    with pytest.raises(CacheError):
-        cache_directory.Directory(directory / "v2" / file_of(cache, "a").name, 1, create=False)
+    assert cache.found(key("a")) is not None
+    assert cache.writer().sizes()
     del cache
     assert before == len(list(Path("/proc/self/fd").iterdir()))

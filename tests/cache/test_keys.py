@@ -1,27 +1,21 @@
-"""Keys: one test per axis, equal where they must be and different where they must be."""
+"""Keys: equal where they must be and different where they must be."""
 
 from __future__ import annotations
 
-import itertools
 import os
+from pathlib import Path
 
 import pytest
+from linkcases import KERNEL, function
 
-from numba_ptxlink import assembler, cache
-from numba_ptxlink._arch import Arch
+import numba_ptxlink as pl
+from numba_ptxlink import cache
 from numba_ptxlink._config import Config
-from numba_ptxlink._tools import nvjitlink as nvjitlink_tool
-from numba_ptxlink._tools import nvptxcompiler, nvrtc
-from numba_ptxlink.cache import Cache
-from numba_ptxlink.cache import key as cache_key
-from numba_ptxlink.cache.key import Key
+from numba_ptxlink._tools import nvptxcompiler
+from numba_ptxlink.cache import Cache, Key
+from numba_ptxlink.cache.key import source_digest
 
 PARTS = {"tool": ("a", "1"), "flags": ("-O3", "-g"), "ptx": b"text"}
-
-
-def test_the_same_parts_give_the_same_key():
-    """A key is a function of its parts alone, whether text or bytes."""
-    assert Key.of("link", PARTS).digest == Key.of("link", {**PARTS, "ptx": "text"}).digest
 
 
 @pytest.mark.parametrize(
@@ -41,146 +35,106 @@ def test_other_parts_give_another_key(other):
 
 def test_the_source_is_part_of_every_key(tmp_path):
     """What tells two builds of one version apart is the content of the package's files, and nothing else."""
-    one, same, other, renamed = (tmp_path / name for name in ("one", "same", "other", "renamed"))
-    contents = {
-        one: ("a.py", "x = 1"),
-        same: ("a.py", "x = 1"),
-        other: ("a.py", "x = 2"),
-        renamed: ("b.py", "x = 1"),
-    }
-    for folder, (name, content) in contents.items():
-        (folder / "inner").mkdir(parents=True)
-        (folder / "__init__.py").write_text("")
-        (folder / "inner" / name).write_text(content)
-    os.utime(same / "inner" / "a.py", (0, 0))
-    (same / "inner" / "a.cpython-311.pyc").write_bytes(b"compiled")
-    digests = [cache_key.source_digest(folder) for folder in contents]
+    digests = []
+    for number, (name, content) in enumerate([("a", "1"), ("a", "1"), ("a", "2"), ("b", "1")]):
+        inner = tmp_path / str(number) / "inner"
+        inner.mkdir(parents=True)
+        (inner / f"{name}.py").write_text(content)
+        (inner / f"{number}.pyc").write_bytes(b"compiled")
+        os.utime(inner / f"{name}.py", (number, number))
+        digests.append(source_digest(inner.parent))
     assert digests[0] == digests[1]
     assert 3 == len(set(digests))
-
-
-def test_every_tools_key_has_the_package_in_it(kernel, monkeypatch):
-    """Another build of this package finds no entry of this one."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    nvjitlink = pytest.importorskip("cuda.bindings.nvjitlink") and nvjitlink_tool
-
-    def digests() -> list[bytes]:
-        seen: list[bytes] = []
-        with monkeypatch.context() as patched:
-            patched.setattr(cache, "cached", lambda key, make: seen.append(key.digest) or make())
-            assembler.assemble(kernel, "sm_90")
-            nvrtc.compile_source("", "f.cu", Arch.of("sm_90"))
-        return [*seen, nvjitlink.key([("ptx", "a", b"1")], ["-arch=sm_90"]).digest]
-
-    before = digests()
-    monkeypatch.setattr(cache, "package_version", lambda: "0.1.0 another build")
-    assert all(one != other for one, other in zip(before, digests(), strict=True))
+    assert cache.package_version() == f"{pl.__version__} {source_digest(Path(pl.__file__).parent)}"
 
 
 @pytest.fixture
-def counted(monkeypatch, tmp_path):
-    """Give the default cache a directory of its own; return what says how many results it had to make."""
-    from numba_ptxlink import cache
-
+def made(monkeypatch, tmp_path):
+    """Give the default cache a directory of its own; return what says how many results a call has to make."""
     found = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
     for home in (cache, cache.tiered):
         monkeypatch.setattr(home, "default", lambda: found)
-    return lambda: found.counters.misses
+
+    def count(function, *arguments, **options) -> int:
+        before = found.counters.misses
+        function(*arguments, **options)
+        return found.counters.misses - before
+
+    return count
 
 
-OPTIONS = (
-    {},
-    {"arch": "sm_80"},
-    {"opt_level": 1},
-    {"debug": True},
-    {"lineinfo": True},
-    {"max_registers": 32},
-    {"relocatable": True},
-    {"extra_flags": ("-v",)},
-)
+SOURCE = '#include "part.h"\nextern "C" __global__ void f(int* x) { *x = PART; }\n'
 
 
-def test_every_option_of_assemble_counts(kernel, counted):
-    """Each option, arch and text makes another cubin; the same ones again make none."""
-    for _ in range(2):
-        for options in OPTIONS:
-            assembler.assemble(kernel, **{"arch": "sm_90", **options})
-        assembler.assemble(kernel.replace("7;", "8;"), "sm_90")
-        assembler.assemble(kernel.replace("kernel", "other"), "sm_90")
-    assert len(OPTIONS) + 2 == counted()
+@pytest.fixture
+def calls(kernel, tmp_path):
+    """Return calls of `assemble` and `link`, each of which has a result of its own."""
+    folders = [tmp_path / name for name in "ab"]
+    for number, folder in enumerate(folders):
+        folder.mkdir()
+        (folder / "part.h").write_text(f"#define PART {number}\n")
+    source, linker = {"include_dirs": [folders[0]]}, {"backend": "nvjitlink", "checks": "none"}
+    return [
+        *(
+            (pl.assemble, (ptx,), {})
+            for ptx in (kernel, kernel.replace("7;", "8;"), kernel.replace("kernel", "k"))
+        ),
+        *((pl.assemble, (kernel,), {name: value}) for name, value in ASSEMBLED.items()),
+        (pl.link, (SOURCE,), source),
+        (pl.link, (SOURCE + "\n",), source),
+        *((pl.link, (SOURCE,), {**source, name: value}) for name, value in COMPILED.items()),
+        (pl.link, (SOURCE,), {"include_dirs": [folders[1]]}),
+        (pl.link, (KERNEL, function()), linker),
+        (pl.link, (function(), KERNEL), linker),
+        (pl.link, (KERNEL, pl.assemble(function(), "sm_90", relocatable=True).code), linker),
+        (pl.link, (KERNEL, function()), {**linker, "arch": "sm_80"}),
+        (pl.link, (KERNEL, function()), {**linker, "max_registers": 32}),
+    ]
 
 
-def test_the_build_of_the_tool_counts(kernel, counted, monkeypatch):
+ASSEMBLED = {
+    "arch": "sm_80",
+    "opt_level": 1,
+    "debug": True,
+    "lineinfo": True,
+    "max_registers": 32,
+    "relocatable": True,
+    "extra_flags": ("-v",),
+}
+COMPILED = {
+    "arch": "sm_80",
+    "defines": {"X": "1"},
+    "headers": {"part.h": "#define PART 2\n"},
+    "name_expressions": ["f"],
+    "lto": True,
+    "lineinfo": True,
+}
+
+
+def test_everything_that_a_tool_gets_counts(calls, made, monkeypatch):
+    """Each text, option and order makes another result; the same call makes none, but in another build."""
+    for build, expected in (("one", True), ("one", False), ("other", True)):
+        monkeypatch.setattr(cache, "package_version", lambda build=build: build)
+        for verb, inputs, options in calls:
+            count = made(verb, *inputs, **{"arch": "sm_90", **options})
+            assert expected == (count > 0), (verb, inputs, options)
+
+
+def test_the_build_of_the_tool_counts(kernel, made, monkeypatch):
     """Another build of the compiler makes its own cubin."""
-    assembler.assemble(kernel, "sm_90")
+    assert 1 == made(pl.assemble, kernel, "sm_90")
     monkeypatch.setattr(nvptxcompiler, "identity", lambda: ("nvPTXCompiler", "13.5", "another build"))
-    assembler.assemble(kernel, "sm_90")
-    assert 2 == counted()
+    assert 1 == made(pl.assemble, kernel, "sm_90")
 
 
-def test_inputs_of_a_link_count_with_kind_and_order():
-    """Each input's kind and content, their order, the flags and the kind of output make another link."""
-    pytest.importorskip("cuda.bindings.nvjitlink")
-    a, b = ("ptx", "a", b"1"), ("cubin", "b", b"2")
-    keys = [
-        nvjitlink_tool.key([a, b], ["-arch=sm_90"]),
-        nvjitlink_tool.key([b, a], ["-arch=sm_90"]),
-        nvjitlink_tool.key([a], ["-arch=sm_90"]),
-        nvjitlink_tool.key([a, b], ["-arch=sm_80"]),
-        nvjitlink_tool.key([a, b], ["-arch=sm_90", "-lto"]),
-        nvjitlink_tool.key([a, b], ["-arch=sm_90"], "ptx"),
-        nvjitlink_tool.key([("ltoir", "a", b"1"), b], ["-arch=sm_90"]),
-    ]
-    assert len(keys) == len({key.digest for key in keys})
-
-
-def test_names_of_inputs_count_only_where_they_reach_the_code():
-    """A file's name is part of a link with debug information, and of no other."""
-    pytest.importorskip("cuda.bindings.nvjitlink")
-    plain, debug = (
-        [nvjitlink_tool.key([("ptx", name, b"1")], flags).digest for name in ("a", "b")]
-        for flags in (["-arch=sm_90"], ["-arch=sm_90", "-g"])
-    )
-    assert plain[0] == plain[1]
-    assert debug[0] != debug[1]
-
-
-SOURCE = b'#include "part.h"\nextern "C" __global__ void f(int* x) { *x = PART; }\n'
-
-
-def nvrtc_key(tmp_path, source=SOURCE, name="f.cu", arch="sm_90", **options):
-    """Return the key of a compile whose headers are in *tmp_path*, None where it has none."""
-    keys: list[cache.Key] = []
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(cache, "cached", lambda key, make: keys.append(key) or make())
-        nvrtc.compile_source(source, name, Arch.of(arch), include_dirs=[tmp_path], **options)
-    return keys[0].digest if keys else None
-
-
-def test_the_place_of_headers_does_not_count(tmp_path):
-    """The same headers elsewhere give the same key, unless line numbers bring the paths along."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "part.h").write_text("#define PART 1\n")
-    plain = [nvrtc_key(tmp_path / folder) for folder in ("a", "b")]
-    lines = [nvrtc_key(tmp_path / folder, flags=("--generate-line-info",)) for folder in ("a", "b")]
-    assert plain[0] == plain[1]
-    assert lines[0] != lines[1]
-
-
-def test_every_axis_of_nvrtc_counts(tmp_path):
-    """Source, name, arch, output, flags, headers in memory and name expressions each make another key."""
-    pytest.importorskip("cuda.bindings.nvrtc")
-    (tmp_path / "part.h").write_text("#define PART 1\n")
-    keys = [
-        nvrtc_key(tmp_path),
-        nvrtc_key(tmp_path, source=SOURCE + b"\n"),
-        nvrtc_key(tmp_path, name="g.cu"),
-        nvrtc_key(tmp_path, arch="sm_80"),
-        nvrtc_key(tmp_path, output="ltoir"),
-        nvrtc_key(tmp_path, flags=("-DX",)),
-        nvrtc_key(tmp_path, headers={"part.h": "#define PART 2\n"}),
-        nvrtc_key(tmp_path, name_expressions=("f",)),
-    ]
-    assert all(one != other for one, other in itertools.combinations(keys, 2))
+@pytest.mark.parametrize(("options", "count"), [({}, 0), ({"lineinfo": True}, 1)])
+def test_places_count_only_where_they_reach_the_code(tmp_path, made, options, count):
+    """The folder of a header and the name of an input are part of a result with line numbers alone."""
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        (folder / "part.h").write_text("#define PART 1\n")
+        (folder / f"{folder.name}.ptx").write_text(function())
+        source = made(pl.link, SOURCE, arch="sm_90", include_dirs=[folder], **options)
+        inputs = (KERNEL, folder / f"{folder.name}.ptx")
+        linked = made(pl.link, *inputs, arch="sm_90", backend="nvjitlink", checks="none", **options)
+    assert (count, count) == (min(source, 1), linked)

@@ -8,7 +8,6 @@ from cache_worker import code, key
 
 from numba_ptxlink._config import Config
 from numba_ptxlink.cache import Cache, Entry
-from numba_ptxlink.cache.key import unseal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +22,6 @@ def fill(cache: Cache, *names: str) -> None:
     """Put the entries *names* into *cache*."""
     for name in names:
         cache.put(key(name), Entry({"log": name}, code(name)))
-
-
-def kinds(cache: Cache) -> list[str]:
-    """Return the kinds of the entries of *cache*, sorted."""
-    files = [file for directory in cache.tiers().directories for file in files_of(directory.path)]
-    return sorted(unseal(file.read_bytes(), bytes.fromhex(file.name), None).meta["kind"] for file in files)
 
 
 def files_of(path: Path) -> list[Path]:
