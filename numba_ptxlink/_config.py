@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from ._locks import Lock
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _MODES = ("1", "0", "auto")
-_SWITCHES = {"on": "1", "true": "1", "yes": "1", "off": "0", "false": "0", "no": "0"}
 Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
 Checks = Literal["all", "none"]
 Inline = Literal["auto", "all", "none"]
@@ -27,16 +25,22 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 CHECKS: tuple[str, ...] = get_args(Checks)
 INLINE: tuple[str, ...] = get_args(Inline)
 FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
-# The schemes of URLs of stores that `cache.tiered` connects to, each with the Python package that it needs.
-STORES = {"redis": "redis", "rediss": "redis", "unix": "redis"}
-_UNITS = {"b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
-_UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+# The schemes of URLs of stores that `cache.tiered` connects to.
+STORES = ("redis", "rediss", "unix")
 # Patterns are compiled where they are used, which a process without these variables never does.
-_SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([a-z]*)"
+_SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?)i?b"
 # A URL contains the character that separates directories, so it has to come last.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
 _LEVELS = ("debug", "info", "warning", "error", "critical")
 _SECRET = ("cache_url", "cache_secret")
+
+
+VARIABLES = (
+    "NUMBA_PTXLINK",
+    *("NUMBA_PTXLINK_BACKEND", "NUMBA_PTXLINK_CHECKS", "NUMBA_PTXLINK_INLINE", "NUMBA_PTXLINK_LOG"),
+    *("NUMBA_PTXLINK_CACHE", "NUMBA_PTXLINK_CACHE_SECRET", "NUMBA_PTXLINK_CACHE_SIZE"),
+)
+"""The environment variables of this package."""
 
 
 class Config(NamedTuple):
@@ -48,7 +52,6 @@ class Config(NamedTuple):
 
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
-            The variable may say on, true, yes, off, false and no as well.
         backend: NUMBA_PTXLINK_BACKEND: the tool that links, "auto" to choose it by the inputs. The cubins
             of exports are not linked: `_link.single_ptx` chooses their tool by what reads them.
         checks: NUMBA_PTXLINK_CHECKS: whether PTX and manifests of a link are compared before.
@@ -85,73 +88,53 @@ class Config(NamedTuple):
         Raises:
             ConfigError: A variable has a value that is not among its choices.
         """
-        level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, None)
+        level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, "")
         cache, dirs, url = _cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
         return cls(
-            mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1", _SWITCHES) or "1",
-            backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto") or "auto",
-            checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all") or "all",
-            inline=_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto") or "auto",
-            log_level=None if level is None else int(logging.getLevelName(level.upper())),
+            mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1"),
+            backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto"),
+            checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all"),
+            inline=_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto"),
+            log_level=int(logging.getLevelName(level.upper())) if level else None,
             cache=cache,
             cache_dirs=dirs,
             cache_url=url,
-            cache_size=_size(environ, "NUMBA_PTXLINK_CACHE_SIZE") or 2 << 30,
+            cache_size=_size(environ.get("NUMBA_PTXLINK_CACHE_SIZE", "").strip() or "2GiB"),
             cache_secret=os.fsencode(environ.get("NUMBA_PTXLINK_CACHE_SECRET", "")) or None,
         )
 
 
-def _choice(
-    environ: Mapping[str, str],
-    variable: str,
-    choices: tuple[str, ...],
-    default: str | None,
-    synonyms: Mapping[str, str] = MappingProxyType({}),
-) -> str | None:
-    value = environ.get(variable, "").strip().lower()
-    if not value:
-        return default
-    value = synonyms.get(value, value)
-    if value not in choices:
-        raise ConfigError(
-            f"{variable}={environ[variable]!r} is unknown; set it to {', '.join((*choices, *synonyms))}."
-        )
+def _choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...], default: str) -> str:
+    value = environ.get(variable, "").strip().lower() or default
+    if value not in (*choices, default):
+        raise ConfigError(f"{variable}={environ[variable]!r} is unknown; set it to {', '.join(choices)}.")
     return value
 
 
 def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
-    value = _SWITCHES.get(value.lower(), value)
-    if value in ("", "1"):
-        return True, (), None
-    if value == "0":
-        return False, (), None
+    if value in ("", "0", "1"):
+        return value != "0", (), None
     match = re.search(_URL, value)
-    url = match[0] if match else None
     listed = value[: match.start()] if match else value
     dirs = tuple(part for part in listed.split(os.pathsep) if part)
-    for path in dirs:
-        # A relative path would change its meaning with the working directory.
-        if not path.startswith("~") and not Path(path).is_absolute():
-            # A mistyped URL may contain a password.
-            masked = re.sub(".*@", "***@", path)
-            raise ConfigError(
-                f"NUMBA_PTXLINK_CACHE is unknown from {masked!r} on; set it to 1, 0, absolute directories "
-                f"separated by {os.pathsep!r}, or a URL that comes last and begins with one of "
-                f"{', '.join(f'{scheme}://' for scheme in STORES)}."
-            )
-    return True, dirs, url
+    # A relative path would change its meaning with the working directory.
+    if not all(path.startswith("~") or Path(path).is_absolute() for path in dirs):
+        # The value is not shown: a mistyped URL may contain a password.
+        raise ConfigError(
+            f"NUMBA_PTXLINK_CACHE is unknown; set it to 1, 0, absolute directories separated by "
+            f"{os.pathsep!r}, or a URL that comes last and begins with one of "
+            f"{', '.join(f'{scheme}://' for scheme in STORES)}."
+        )
+    return True, dirs, match[0] if match else None
 
 
-def _size(environ: Mapping[str, str], variable: str) -> int | None:
-    value = environ.get(variable, "").strip()
-    if not value:
-        return None
+def _size(value: str) -> int:
     match = re.fullmatch(_SIZE, value.lower())
-    number = int(float(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else 0
+    number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
     if number <= 0:
         raise ConfigError(
-            f"{variable}={value!r} is unknown; set it to a number above 0 with one of the units "
-            f"{', '.join(_UNITS)}, such as 500MiB."
+            f"NUMBA_PTXLINK_CACHE_SIZE={value!r} is unknown; set it to a number above 0 with a unit, such as "
+            "500MiB."
         )
     return number
 

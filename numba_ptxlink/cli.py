@@ -12,7 +12,7 @@ from ._cli import cache as cache_commands
 from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
-from ._cli.output import Report, printable, visible
+from ._cli.output import Report, make_printable, visible
 from ._config import config
 from ._version import __version__
 from .errors import LinkError, PtxlinkError
@@ -36,11 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for an error printed to stderr or, with --strict, for a problem that
         was found, 2 for wrong usage, 130 for Ctrl-C.
     """
-    with printable():
-        return _main(argv)
-
-
-def _main(argv: Sequence[str] | None) -> int:
+    make_printable()
     parser = make_parser()
     status = 0
     try:
@@ -117,7 +113,7 @@ def make_parser() -> args.Parser:
         help="PTX, LTO-IR, a cubin, fat binary, object, library or program",
     )
     inspect.add_argument(
-        "--arch", type=args.arch, help="the architecture to report resources for (default: the file's own)"
+        "--arch", type=args.text, help="the architecture to report resources for (default: the file's own)"
     )
     inspect.add_argument(
         "--sass",

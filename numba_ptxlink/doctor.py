@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import platform
 import sys
 from dataclasses import asdict, dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, _plugin
 from ._arch import dotted
-from ._config import config
+from ._config import VARIABLES, config
 from ._formats.ptx import read_header
 from ._formats.ptx.header import newest_isa
 from ._front_end import registry
@@ -32,7 +33,6 @@ from .errors import PtxlinkError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from ._front_end.protocol import FrontEnd
     from ._tools.toolchain import Toolchain
 
 __all__ = ["Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
@@ -145,6 +145,7 @@ def diagnose() -> Diagnosis:
         ),
         driver_isa=str((tools.driver and newest_isa(tools.driver)) or ""),
         problems=(
+            *_unknown_variables(),
             *_front_end_problems(status, broken),
             *_missing_tools(),
             *_mixed_tools(tools),
@@ -155,6 +156,13 @@ def diagnose() -> Diagnosis:
             "Python": f"{platform.python_version()} ({platform.python_implementation()}), {sys.executable}",
         },
     )
+
+
+def _unknown_variables() -> Iterator[Problem]:
+    for name in sorted(os.environ.keys() - {*VARIABLES}):
+        if name.startswith(VARIABLES[0]):
+            cure = f"unset it, or correct its name to one of {', '.join(VARIABLES)}"
+            yield Problem("unknown-variable", f"the environment variable {name} has no effect", cure)
 
 
 def _components(tools: Toolchain) -> Iterator[Component]:
@@ -191,7 +199,7 @@ def _import_front_ends() -> dict[str, Problem]:
 
 
 def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
-    there = {each.name: each for each in registry.front_ends() if registry.installed(each)}
+    there = [each.name for each in registry.front_ends() if registry.installed(each)]
     if not there:
         extras = " or ".join(f"'numba-ptxlink[{each.extra}]'" for each in registry.front_ends())
         yield Problem(
@@ -204,7 +212,7 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
             yield broken[each.name]
         elif each.name in there and not each.active:
             what = f"the plugin is not active in {each.name}: {each.reason}"
-            yield Problem("not-active", what, _activation_cure(there[each.name], each.reason))
+            yield Problem("not-active", what, _activation_cure(each.reason))
     if status.active and status.trigger == "entry point":
         yield Problem(
             "no-hook",
@@ -213,16 +221,14 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
         )
 
 
-def _activation_cure(front_end: FrontEnd, reason: str) -> str:
-    """Return what helps where the plugin is not active in *front_end* for *reason*."""
+def _activation_cure(reason: str) -> str:
+    """Return what helps where the plugin is not active for *reason*."""
     if switch.wanted is False:
         return "call numba_ptxlink.enable()"
     if switch.wanted is None and config().mode == "0":
         return "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"
     if switch.wanted is None and config().mode == "auto":
         return ""
-    if front_end.simulated():
-        return "unset NUMBA_ENABLE_CUDASIM to run on a device"
     return _reason_and_cure(reason)[1] or _ACTIVATE
 
 
@@ -258,13 +264,10 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
     nvcc = host_compiler.nvcc_release()
-    held = {"PTX": tools.nvvm, "machine code": min(maker, linker or maker) if maker else None}
-    newer = [f"the {kind} of {dotted(release)}" for kind, release in held.items() if _is_newer(release, nvcc)]
-    if newer:
+    if any(_is_newer(maker, nvcc) for maker in (tools.nvvm, linker or maker)):
         yield Problem(
             "nvcc-older",
-            f"the nvcc that is found is of CUDA {dotted(nvcc)}, and does not read {' and '.join(newer)}, "
-            "which exports hold",
+            f"the nvcc that is found is of CUDA {dotted(nvcc)}, and does not read the newer code of exports",
             f"export for it, by cuda={dotted(nvcc)!r} or --cuda {dotted(nvcc)}",
         )
 
@@ -276,14 +279,12 @@ def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> 
 
 
 def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
-    linker, compiler = tools.nvjitlink, tools.nvptxcompiler
     if tools.driver is None:
         yield Problem("no-driver", "there is no driver: code can be compiled and linked, but not run", "")
         return
-    # Under a toolkit of an older major version, all links are nvJitLink's, if it reads NVVM's PTX.
-    older = linker and compiler and linker[0] < compiler[0] and (tools.nvvm or linker)[0] <= linker[0]
-    maker = linker if older else compiler
-    if maker and maker[0] > tools.driver[0]:
+    # Under a toolkit of an older major version, all links are nvJitLink's.
+    maker = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)
+    if maker[0] > tools.driver[0]:
         yield Problem(
             "driver-older",
             f"the driver (CUDA {dotted(tools.driver)}) loads no cubins of CUDA {dotted(maker)}: kernels fail",

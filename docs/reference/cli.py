@@ -26,9 +26,9 @@ the error lists the choices.
 | 2 | wrong usage; the command was not run |
 | 130 | Ctrl-C |
 
-Wrong usage includes values outside a fixed list, as of `--emit` or `--checks`, values that are not numbers
-where a number is expected, and empty values, lists and paths. Values that are checked while the command runs,
-as those of `--arch` and `--cuda`, have status 1.
+Wrong usage includes values outside a fixed list, as of `--checks`, values that are not numbers where a
+number is expected, and empty values and paths. Values that are checked while the command runs,
+as those of `--arch`, `--emit` and `--cuda`, have status 1.
 
 After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
 print only results, warnings and errors, whatever `NUMBA_PTXLINK_LOG` is) and `--json`, which prints the

@@ -23,18 +23,6 @@ class Parser(argparse.ArgumentParser):
         """End with *message* in place of a usage of many lines."""
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
-    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """Parse the arguments of the process, or *args*."""
-        arguments, unknown = self.parse_known_args(args, namespace)
-        parser = getattr(arguments, "parser", None) or self
-        # argparse takes those inputs alone that stand together.
-        inputs = [each for each in parser._actions if str(each.nargs) in "+*" and not each.option_strings]
-        if unknown and (not inputs or any(word.startswith("-") or not word.strip() for word in unknown)):
-            parser.error(f"unknown arguments: {' '.join(word or repr(word) for word in unknown)}")
-        for word in unknown:
-            getattr(arguments, inputs[0].dest).append(parser._get_value(inputs[0], word))
-        return arguments
-
 
 def add_command(
     commands: Any, name: str, run: Any, what: str, examples: Sequence[str] = ()
@@ -49,7 +37,7 @@ def add_command(
         else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.set_defaults(run=run, parser=parser)
+    parser.set_defaults(run=run)
     talk = parser.add_argument_group("messages")
     talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
     talk.add_argument("-q", "--quiet", action="store_true", help="print only results, warnings and errors")
@@ -94,7 +82,8 @@ def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
     elif quiet:
         logger.setLevel(max(level, logging.WARNING))
     handler = logging.StreamHandler()
-    handler.setFormatter(_Messages() if config().log_level is None else logging.Formatter(LOG_FORMAT))
+    form = "numba-ptxlink: %(levelname)s: %(message)s" if config().log_level is None else LOG_FORMAT
+    handler.setFormatter(logging.Formatter(form))
     # A package that the command imports gives the root logger a handler where it has none, with another form.
     if not root.handlers:
         root.addHandler(handler)
@@ -103,16 +92,6 @@ def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
     finally:
         root.removeHandler(handler)
         logger.setLevel(level)
-
-
-class _Messages(logging.Formatter):
-    """Warnings as the command prints errors, and other messages without the level."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        if record.levelno < logging.WARNING or record.name.partition(".")[0] != "numba_ptxlink":
-            return text
-        return f"numba-ptxlink: {record.levelname.lower()}: {text}"
 
 
 def text(given: str) -> str:
@@ -125,23 +104,6 @@ def text(given: str) -> str:
 def path(given: str) -> Path:
     """Return the path of an argument; an empty one would be the working directory."""
     return Path(text(given))
-
-
-def arch(given: str) -> str:
-    """Return an argument that names a GPU, or several with commas between them: at least one."""
-    if not given.replace(",", "").strip():
-        raise argparse.ArgumentTypeError('it names no GPU; write it like "sm_90"')
-    return given
-
-
-def known(given: str, choices: Sequence[str]) -> list[str]:
-    """Return the parts of *given*, a list with commas: at least one, and all of them among *choices*."""
-    parts = [part.strip() for part in given.split(",") if part.strip()]
-    wrong = [part for part in parts if part not in choices]
-    if wrong or not parts:
-        unknown = (wrong or [given])[0]
-        raise argparse.ArgumentTypeError(f"{unknown!r} is unknown; choose from {', '.join(choices)}")
-    return parts
 
 
 def add_repeated(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command `cache` with its own commands."""
     parser = commands.add_parser("cache", help="show or clear the cache")
-    parser.set_defaults(parser=parser)
     its = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     args.add_command(its, "stats", _stats, "show the entries and size of each directory")
     args.add_command(its, "clear", _clear, "delete every entry")
@@ -29,8 +28,8 @@ def _stats(_: argparse.Namespace) -> Report:
     tiers, lines, content = default.tiers(), [], []
     for directory in tiers.directories:
         sizes, written = directory.sizes(), directory is tiers.writer
-        found = {"path": str(directory.path), "writable": written, "entries": len(sizes), "size": sum(sizes)}
-        content.append({**found, "cap": directory.size})
+        found = {"path": str(directory.path), "writable": written, "entries": len(sizes)}
+        content.append({**found, "size": sum(sizes), "cap": directory.size})
         lines.append(
             f"{directory.path}  ({'written' if written else 'read'})\n"
             f"  {len(sizes)} entries, {report.size(sum(sizes))} of {report.size(directory.size)}"

@@ -24,6 +24,11 @@ _EXAMPLES = (
     "export one.py two.py three.py -o build -j 4",
     "export -m package.udfs -o build --emit ptx,ltoir -j 8 --quiet",
 )
+# Options that `export` has under the same names.
+_PASSED_ON = (
+    *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
+    "front_end",
+)
 # So many files take seconds.
 _FEW = 4
 
@@ -53,46 +58,29 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="the output folder; created if missing",
     )
-    _add_build_options(export)
     export.add_argument(
-        "--emit",
-        type=_kinds,
-        action="extend",
-        metavar="KIND",
-        help="ptx, ltoir, cubin, fatbin, kernels, launcher, object or library; a list with commas "
-        "(default: the first five)",
-    )
-    _add_compiling(export)
-    export.add_argument(
-        "-j",
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of compiler processes, at most one for each core (default: 1)",
-    )
-
-
-def _add_build_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
         "--arch",
-        dest="archs",
-        type=args.arch,
+        type=args.text,
         action="append",
         metavar="ARCH",
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
         "(default: sm_75)",
     )
-    args.add_consumer(parser, "export")
-    parser.add_argument(
+    args.add_consumer(export, "export")
+    export.add_argument(
         "--depfile",
         type=args.path,
         metavar="FILE",
         help="write a rule for make and Ninja: what the export is made of",
     )
-
-
-def _add_compiling(export: argparse.ArgumentParser) -> None:
+    export.add_argument(
+        "--emit",
+        type=args.text,
+        action="append",
+        metavar="KIND",
+        help="ptx, ltoir, cubin, fatbin, kernels, launcher, object or library; a list with commas "
+        "(default: the first five)",
+    )
     args.add_repeated(
         export,
         "-I",
@@ -105,7 +93,15 @@ def _add_compiling(export: argparse.ArgumentParser) -> None:
     args.add_front_end(export)
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
     export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
-    export.add_argument("--no-opt", action="store_true", help="do not optimise")
+    export.add_argument("--no-opt", dest="opt", action="store_false", help="do not optimise")
+    export.add_argument(
+        "-j",
+        "--jobs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of compiler processes, at most one for each core (default: 1)",
+    )
 
 
 def _export(arguments: argparse.Namespace) -> Report:
@@ -113,18 +109,9 @@ def _export(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink.exporter import export
 
     module, paths = arguments.module, arguments.files
-    options = {
-        "arch": arguments.archs or "sm_75",
-        "emit": arguments.emit,
-        "name": arguments.name,
-        "opt": not arguments.no_opt,
-        "fastmath": arguments.fastmath,
-        "lineinfo": arguments.lineinfo,
-        "cuda": arguments.cuda,
-        "ptx_isa": arguments.ptx_isa,
-        "include_dirs": arguments.include_dirs,
-        "front_end": arguments.front_end,
-    }
+    options = {name: getattr(arguments, name) for name in _PASSED_ON}
+    options["arch"] = options["arch"] or "sm_75"
+    options["emit"] = options["emit"] and ",".join(options["emit"])
     with (
         # What imported modules print is not the command's, whose standard output may be JSON.
         output.stdout_to_stderr(),
@@ -152,10 +139,10 @@ def _export_each(
 
     paths, out = arguments.files, arguments.out_dir
     stems = [path.resolve().parent.name if path.stem == "__init__" else path.stem for path in paths]
-    twice = next((path for path, stem in zip(paths, stems, strict=True) if stems.count(stem) > 1), None)
-    if twice is not None or arguments.name is not None:
-        why = "--name names the files of one" if twice is None else f"another one is called like {twice}"
-        raise ExportError(f"{len(paths)} files are exported, and {why}; export them one by one.")
+    if len({*stems}) < len(stems) or arguments.name is not None:
+        raise ExportError(
+            f"several files need stems that differ, and no --name: {', '.join(stems)}; export them one by one."
+        )
     done, errors = [], []
     futures = [threads.submit(export, path, out, **options) for path in paths]
     for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
@@ -174,14 +161,14 @@ def _export_each(
 
 
 def _threads(jobs: int) -> ThreadPoolExecutor:
-    """Return threads that wait for *jobs* processes: at most one for each core, and two where that is one."""
+    """Return threads that wait for *jobs* processes, at most one for each core."""
     from concurrent.futures import ThreadPoolExecutor
 
     from numba_ptxlink.errors import ExportError
 
     if jobs < 1:
         raise ExportError(f"{jobs} processes cannot export; give 1 or more.")
-    return ThreadPoolExecutor(min(jobs, max(2, len(os.sched_getaffinity(0)))))
+    return ThreadPoolExecutor(min(jobs, len(os.sched_getaffinity(0))))
 
 
 def _report(exports: list[Export]) -> Report:
@@ -193,19 +180,7 @@ def _report(exports: list[Export]) -> Report:
     if compilers:
         lines.append(f"Host code of the object: {compilers}")
     left_out = {kind: why for each in exports for kind, why in each.left_out.items()}
-    if left_out:
-        kinds = [f"{kind} ({why})" if why else kind for kind, why in left_out.items()]
-        lines.append(f"Left out, because it could not be made (-v logs the reason): {', '.join(kinds)}")
-    content = {
-        "functions": prototypes,
-        "files": sizes,
-        "host compiler": compilers,
-        "left out": list(left_out),
-    }
-    return Report(content, "\n".join(lines))
+    lines += [f"Left out: {kind} {f'({why})' if why else '(-v logs why)'}" for kind, why in left_out.items()]
+    content = {"functions": prototypes, "files": sizes, "host compiler": compilers}
+    return Report({**content, "left out": list(left_out)}, "\n".join(lines))
 
-
-def _kinds(text: str) -> list[str]:
-    from numba_ptxlink._export.artifacts import EMIT
-
-    return args.known(text, EMIT)

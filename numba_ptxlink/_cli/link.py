@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
         "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
     )
     link.add_argument("-o", "--output", type=args.path, required=True, metavar="FILE", help="the output file")
-    link.add_argument("--arch", type=args.arch, required=True, help='the GPU, such as "sm_90"')
+    link.add_argument("--arch", type=args.text, required=True, help='the GPU, such as "sm_90"')
     link.add_argument(
         "--lto",
         action=argparse.BooleanOptionalAction,

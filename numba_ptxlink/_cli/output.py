@@ -22,19 +22,10 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-@contextmanager
-def printable() -> Iterator[None]:
-    """Let the standard output escape what its encoding lacks, as the standard error does, for a block."""
-    stdout = sys.stdout
-    if not isinstance(stdout, io.TextIOWrapper) or stdout.errors != "strict":
-        yield
-        return
-    stdout.reconfigure(errors="backslashreplace")
-    try:
-        yield
-    finally:
-        if not stdout.closed:
-            stdout.reconfigure(errors="strict")
+def make_printable() -> None:
+    """Let the standard output escape what its encoding lacks, as the standard error does."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def visible(text: str) -> str:
@@ -90,41 +81,24 @@ def is_stream(path: Path) -> bool:
 
 
 def check_output(path: Path, inputs: Sequence[Path]) -> None:
-    """Refuse, before anything is compiled, an output that cannot be written or is one of *inputs*."""
-    try:
-        if path.is_dir():
-            raise PtxlinkError(f"{path} could not be written: it is a folder; give the path of a file.")
-        if not Path(os.path.realpath(path)).parent.is_dir():
-            raise PtxlinkError(f"{path} could not be written: its folder does not exist; create it.")
-        if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
-            raise PtxlinkError(f"{path} is an input too; give another output.")
-    except OSError as error:
-        raise PtxlinkError(f"{path} could not be written: {error.strerror}; check the path.") from error
+    """Refuse, before anything is compiled, an output that is one of *inputs* or has no folder."""
+    if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
+        raise PtxlinkError(f"{path} is an input too; give another output.")
+    if path.is_dir() or not Path(os.path.realpath(path)).parent.is_dir():
+        raise PtxlinkError(f"{path} could not be written; give the path of a file in a folder that exists.")
 
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Let what this process, and others that it starts, write to stdout go to stderr, for a block."""
-    with redirect_stdout(sys.stderr), _descriptor_replaced():
-        yield
-
-
-@contextmanager
-def _descriptor_replaced() -> Iterator[None]:
     saved = None
-    with suppress(OSError):  # Either may be closed.
-        _flush()
-        saved = os.dup(1)
-        os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        if saved is not None:
-            _flush()
-            os.dup2(saved, 1)
-            os.close(saved)
-
-
-def _flush() -> None:
-    if sys.__stdout__ is not None and not sys.__stdout__.closed:
-        sys.__stdout__.flush()
+    with redirect_stdout(sys.stderr):
+        with suppress(OSError):  # Either may be closed.
+            saved = os.dup(1)
+            os.dup2(2, 1)
+        try:
+            yield
+        finally:
+            if saved is not None:
+                os.dup2(saved, 1)
+                os.close(saved)

@@ -51,7 +51,7 @@ def test_parts_of_a_result_are_not_kept(directory):
 @pytest.mark.parametrize(
     ("variable", "value", "expected"),
     [
-        ("CACHE", "off", {"cache": False}),
+        ("CACHE", "0", {"cache": False}),
         ("CACHE", "/a:/b", {"cache_dirs": ("/a", "/b"), "cache_url": None}),
         ("CACHE", "/a:rediss://:pass@host", {"cache_dirs": ("/a",), "cache_url": "rediss://:pass@host"}),
         ("CACHE", "perhaps", None),
