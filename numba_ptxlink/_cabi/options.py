@@ -62,6 +62,9 @@ class AbiOptions:
                 f"{abi_info!r}."
             )
         keys = [field.name for field in dataclasses.fields(cls)]
+        ignored = ", ".join(repr(key) for key in abi_info if key not in keys)
+        if ignored:
+            log.warning("abi_info has unknown keys, which are ignored: %s", ignored)
         for key, allowed in _CHOICES.items():
             if key in abi_info and repr(abi_info[key]) not in map(repr, allowed):
                 choices = ", ".join(map(str, allowed))
