@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         PtxlinkError,
     )
     from .exporter import Export, export
-    from .inspection import FatbinEntry, Inspection, SymbolReport, inspect
+    from .inspection import Inspection, SymbolReport, inspect
     from .linker import Linked, link
 
 # Each name's module, imported when the name is first asked for: the package itself stays cheap to import.
@@ -50,7 +50,7 @@ _HOMES = {
         "PtxlinkError",
     ),
     "exporter": ("Export", "export"),
-    "inspection": ("FatbinEntry", "Inspection", "SymbolReport", "inspect"),
+    "inspection": ("Inspection", "SymbolReport", "inspect"),
     "_export.marks": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
     "_link.launch.library": ("Library", "LoadedKernel", "load"),
@@ -68,7 +68,6 @@ __all__ = [
     "Diagnosis",
     "Export",
     "ExportError",
-    "FatbinEntry",
     "FrontEndStatus",
     "Inspection",
     "Kernel",

@@ -12,8 +12,8 @@ from . import assembler
 from ._arch import Arch, dotted
 from ._config import config
 from ._formats import elf
-from ._formats.containers import FatbinEntry, fatbin_entries, ltoir_header
-from ._formats.kinds import CU, CUBIN, FATBIN, LTOIR, PTX
+from ._formats.kinds import CU, CUBIN, LTOIR, PTX
+from ._formats.ltoir import read_header
 from ._link import check, manifests
 from ._link.read import Input, read
 from ._tools import programs
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ._formats.ptx import Param
     from ._link.check import Symbol
 
-__all__ = ["FatbinEntry", "Inspection", "SymbolReport", "inspect"]
+__all__ = ["Inspection", "SymbolReport", "inspect"]
 
 _REGISTERS, _FRAME = 0x2F, 0x11
 _BY_VALUE = 4
@@ -49,9 +49,8 @@ class SymbolReport:
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
         defined: Whether it is defined here, rather than only declared.
         prototype: The prototype in PTX terms, "" where it is not recorded.
-        c_prototype: The declaration in C if it is *exact*. Otherwise the shape of one, with widths in
-            comments where the file records no types: a `.b32` may be an integer or a float.
-        exact: Whether `c_prototype` is a declaration, from the file or from the manifest of its export.
+        c_prototype: The declaration in C, of the manifest of its export or of floating-point types alone; ""
+            where no types are recorded: a `.b32` may be an integer or a float.
         registers: Registers per thread, None where there is no machine code.
         stack: Bytes of stack frame per thread, None where there is no machine code.
         spills: Bytes of spill stores and spill loads, None where nothing was compiled to count them.
@@ -65,7 +64,6 @@ class SymbolReport:
     defined: bool
     prototype: str = ""
     c_prototype: str = ""
-    exact: bool = False
     registers: int | None = None
     stack: int | None = None
     spills: tuple[int, int] | None = None
@@ -84,7 +82,6 @@ class Inspection:
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
         details: Facts of its header: the PTX ISA, whether it can be linked further, the LTO-IR's versions.
-        entries: The pieces of device code in a fat binary, a host file or an archive.
         symbols: Its symbols; of a container, those of the first piece for *arch*.
         parts: Every piece in it, or every one for the architecture that was named, inspected by itself.
         sass: Its machine code as disassembled by nvdisasm, "" where either is missing, and for containers.
@@ -95,7 +92,6 @@ class Inspection:
     kind: str
     arch: str
     details: dict[str, str]
-    entries: tuple[FatbinEntry, ...] = ()
     symbols: tuple[SymbolReport, ...] = ()
     parts: tuple[Inspection, ...] = ()
     sass: str = field(default="", repr=False)
@@ -103,9 +99,7 @@ class Inspection:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as a dictionary that `json` can encode."""
-        entries = [{"kind": entry.kind, "arch": entry.arch, "size": entry.size} for entry in self.entries]
-        fields = asdict(replace(self, entries=(), parts=()))
-        return {**fields, "entries": entries, "parts": [part.as_dict() for part in self.parts]}
+        return asdict(self)
 
 
 def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> Inspection:
@@ -171,7 +165,6 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
             defined=each.defined,
             prototype=each.prototype,
             c_prototype=each.c_prototype,
-            exact=each.exact,
             spills=spills.get(each.name),
         )
         for each in reports
@@ -186,7 +179,7 @@ def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _of_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    header = ltoir_header(source.code)
+    header = read_header(source.code)
     if header is None:
         raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
     details = {"container": dotted(header.container), "nvvm_ir": dotted(header.ir)}
@@ -201,16 +194,11 @@ def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection
     plain = Inspection(source.name, source.kind, "", {})
     pieces = programs.pieces(source.code, source.name)
     if pieces is None:
-        entries = fatbin_entries(source.code, source.name) if source.kind == FATBIN else ()
-        return replace(plain, entries=entries, notes=(programs.NO_CUOBJDUMP,))
-    entries = tuple(
-        FatbinEntry(each.kind, each.arch, None if each.code is None else len(each.code)) for each in pieces
-    )
-    if not pieces:
-        return replace(plain, notes=("There is no device code in it.",))
+        return replace(plain, notes=(programs.NO_CUOBJDUMP,))
     wanted = [piece for piece in pieces if arch is None or piece.arch == arch.sm]
-    if arch is not None and not wanted:
-        return replace(plain, entries=entries, notes=(f"There is no code for {arch.sm} in it.",))
+    if not wanted:
+        archs = ", ".join(dict.fromkeys(piece.arch for piece in pieces)) or "no GPU"
+        return replace(plain, notes=(f"The code in it is for {archs}.",))
     few = len(wanted) <= _MANY
     parts = tuple(_part(source, piece, sass=sass and few, compile_it=few) for piece in wanted)
     first = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
@@ -218,7 +206,6 @@ def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection
     return replace(
         plain,
         arch=parts[0].arch,
-        entries=entries,
         symbols=first.symbols,
         parts=parts,
         notes=() if few else (note,),
@@ -262,9 +249,7 @@ def _with_declarations(inspection: Inspection, declarations: Mapping[Any, Any]) 
     # LTO-IR itself tells none.
     told = (SymbolReport(str(name), "func", True) for name in declarations if inspection.kind == LTOIR)
     reports = tuple(
-        replace(symbol, c_prototype=declaration, exact=True)
-        if (declaration := declarations.get(symbol.name))
-        else symbol
+        replace(symbol, c_prototype=declarations.get(symbol.name) or symbol.c_prototype)
         for symbol in inspection.symbols or told
     )
     parts = tuple(_with_declarations(part, declarations) for part in inspection.parts)
@@ -312,22 +297,15 @@ def _of_symbol(symbol: Symbol) -> SymbolReport:
     if prototype is None:
         return report
     passed = (prototype.result, *prototype.params)
-    result, *params = map(_c_type, passed)
-    in_c = f"{result} {symbol.name}({', '.join(params) or 'void'})"
     # A mangled name is declared in C++, with the types that are in the name.
-    exact = all(param is None or param.floating for param in passed) and not symbol.name.startswith("_Z")
-    in_c = f'extern "C" __device__ {in_c};' if exact else in_c
-    return replace(report, prototype=str(prototype), c_prototype=in_c, exact=exact)
+    in_c = ""
+    if not symbol.name.startswith("_Z") and all(param is None or param.floating for param in passed):
+        result, *params = map(_c_type, passed)
+        in_c = f'extern "C" __device__ {result} {symbol.name}({", ".join(params) or "void"});'
+    return replace(report, prototype=str(prototype), c_prototype=in_c)
 
 
 def _c_type(param: Param | None) -> str:
-    """Return the C type of *param*, in a comment its width where only that is recorded."""
     if param is None:
         return "void"
-    if param.size:
-        aligned = f", aligned to {param.align}" if param.align else ""
-        return f"/* {param.size} bytes{aligned} */"
-    if param.floating:
-        return "float" if param.bits == 32 else "double"
-    width = {0: "of unknown width", 8: "1 byte"}.get(param.bits, f"{param.bits // 8} bytes")
-    return f"/* {width} */"
+    return "float" if param.bits == 32 else "double"

@@ -36,10 +36,6 @@ def inspection(report: Inspection) -> str:
     archs = dict.fromkeys(filter(None, (part.arch for part in report.parts or (report,))))
     header = [report.name, report.kind, *([", ".join(archs)] if archs else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
-    lines += [
-        f"  entry: {entry.kind} {entry.arch}{'' if entry.size is None else f', {entry.size} bytes'}"
-        for entry in report.entries
-    ]
     for symbol in () if report.parts else report.symbols:
         lines += _symbol(symbol)
     if report.sass:
@@ -53,7 +49,7 @@ def _symbol(symbol: SymbolReport) -> Iterator[str]:
     state = symbol.kind if symbol.defined else f"{symbol.kind}, asked for"
     yield f"  {symbol.name}  ({state})"
     if symbol.c_prototype:
-        yield f"      {'' if symbol.exact else 'types not recorded: '}{symbol.c_prototype}"
+        yield f"      {symbol.c_prototype}"
     if symbol.prototype:
         yield f"      {symbol.prototype}"
     costs = [

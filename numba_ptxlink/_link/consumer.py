@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion, dotted
-from numba_ptxlink._formats.containers import ZSTD, fatbin_entries, ltoir_header
-from numba_ptxlink._formats.kinds import CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
+from numba_ptxlink._formats import ltoir as ltoir_format
+from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
 from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa, release_of
 from numba_ptxlink._tools import nvvm
@@ -52,12 +52,13 @@ _LTOIR_SINCE = {
     (2, 131): (13, 5),
 }
 
-ZSTD_SINCE = (12, 4)
-"""The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them."""
+# The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them.
+_ZSTD_SINCE = (12, 4)
+# What compressed content begins with ("Zstandard frames" in RFC 8878).
+_ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-@dataclass(frozen=True)
-class Oldest:
+class Oldest(NamedTuple):
     """
     The oldest CUDA releases that an artifact can be used with; None where it is not used with one.
 
@@ -71,7 +72,7 @@ class Oldest:
 
     def described(self) -> dict[str, str | None]:
         """Return it as manifests have it."""
-        return {name: release and dotted(release) for name, release in vars(self).items()}
+        return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
 def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
@@ -97,7 +98,7 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
 
 def _written_by(ltoir: bytes) -> Release | None:
     """Return the release of the tool that wrote *ltoir*, None for one that is not known yet."""
-    head = ltoir_header(ltoir)
+    head = ltoir_format.read_header(ltoir)
     return next((release for version, release in _LTOIR_SINCE.items() if head and head.ir <= version), None)
 
 
@@ -107,18 +108,16 @@ def ltoir_release(arch: Arch) -> Release | None:
     return None if emitted is None else release_of(emitted)
 
 
-def of_fatbin(members: Iterable[tuple[str, Oldest]], code: bytes | None, *, linkable: bool = True) -> Oldest:
+def of_fatbin(members: Sequence[tuple[str, Oldest]], code: bytes, *, linkable: bool = True) -> Oldest:
     """
     Return what a fat binary needs, so that it is linked or loaded for the architectures it is for.
 
     Args:
         members: The kind of each member, and what this needs.
-        code: The fat binary, None for what has one in it.
+        code: The fat binary, or what has one in it.
         linkable: Whether its code is relocatable.
     """
-    members = list(members)
-    entries = fatbin_entries(code) if code else ()
-    packed = [ZSTD_SINCE] if any(entry.flags & ZSTD for entry in entries) else []
+    packed = [_ZSTD_SINCE] if _ZSTD in code else []
     # PTX is compiled where there is no machine code for the device.
     loaded = [oldest for kind, oldest in members if kind == CUBIN] or [
         oldest for kind, oldest in members if kind == PTX
@@ -146,14 +145,10 @@ def of_artifacts(
     needs = {(kind, arch.sm): of_code(kind, arch, code, tool) for kind, arch, _, code in packed}
     members = [(kind, need) for (kind, _), need in needs.items()]
     for key, code in files.items():
-        if key[0] == FATBIN:
-            needs[key] = of_fatbin(members, code)
-        elif executable and key[0] in (KERNELS, LAUNCHER):
+        if executable and key[0] in (KERNELS, LAUNCHER):
             needs[key] = executable
-        elif key not in needs and key[1]:
-            needs[key] = of_code(key[0], Arch.of(key[1]), code, tool)
         elif key not in needs:
-            needs[key] = of_fatbin(members, None)
+            needs[key] = of_fatbin(members, code)
     return needs
 
 
@@ -188,27 +183,20 @@ class Consumer:
             return None
         if cuda is not None and ptx_isa is not None:
             raise ConfigError("cuda and ptx_isa say the same thing; leave one of them out.")
-        if cuda is not None:
-            release = _numbers(cuda)
-            isa = newest_isa(release) if release else None
-            if release is None or isa is None or release < _OLDEST:
-                raise ConfigError(
-                    f'{cuda!r} is not a known CUDA release; write it like "12.4", from 11.0 on.'
-                )
-            return cls(release, isa, f"CUDA {dotted(release)}")
-        version = _numbers(ptx_isa)
-        isa = PtxVersion(*version) if version else None
-        release = first_release(isa) if isa else None
-        if isa is None or release is None or release < _OLDEST or newest_isa(release) != isa:
+        version = _numbers(ptx_isa if cuda is None else cuda)
+        release = version if cuda is not None or version is None else first_release(PtxVersion(*version))
+        isa = newest_isa(release) if release else None
+        if release is None or isa is None or release < _OLDEST or (cuda is None and isa != version):
             raise ConfigError(
-                f'{ptx_isa!r} is not a known PTX ISA version; write it like "8.4", from 7.0 on.'
+                f"{cuda or ptx_isa!r} is not a known CUDA release or PTX ISA version; write "
+                'cuda="12.4", from 11.0 on, or ptx_isa="8.4", from 7.0 on.'
             )
-        return cls(release, isa, f"PTX {isa}")
+        return cls(release, isa, f"PTX {isa}" if cuda is None else f"CUDA {dotted(release)}")
 
     @property
     def reads_zstd(self) -> bool:
         """Whether it reads fat binaries that are compressed by zstd."""
-        return self.release >= ZSTD_SINCE
+        return self.release >= _ZSTD_SINCE
 
     def lowered(self, ptx: bytes, arch: Arch) -> bytes:
         """

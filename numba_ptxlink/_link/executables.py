@@ -21,12 +21,13 @@ from numba_ptxlink.errors import ExportError, LinkError
 
 from . import backends, single_ptx
 from .consumer import Oldest, of_code, of_fatbin
+from .fusion.inline import reachable
 from .plan import LinkOptions
 from .read import Input
 from .run import link
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     Part = tuple[Arch, bytes, Sequence[str]]
     """What is there for one architecture: its PTX, and the symbols that this does not define."""
+    Member = tuple[str, Arch, str, bytes]
+    """What is packed: the kind, the architecture, the name and the code."""
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +63,14 @@ class Executable(NamedTuple):
     tools: tuple[str, ...]
 
 
-def obstacle(undefined: Iterable[str], consumer: Consumer | None) -> str:
+def obstacle(undefined: Collection[str], consumer: Consumer | None) -> str:
     """Return why code with *undefined* symbols cannot be made complete for *consumer*, "" where it can."""
-    names = list(undefined)
-    if not all(map(_is_grid_call, names)):
-        return _not_defined(names)
-    if names and consumer is not None and not _has_runtime_for(consumer):
+    names = sorted(name for name in undefined if not name.startswith(_GRID))
+    if names:
+        return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
+    linker = backends.installed() if undefined and consumer else None
+    # Drivers load what linkers of their major version make.
+    if undefined and consumer and (linker is None or linker[1][0] != consumer.release[0]):
         return f"the device runtime, which synchronises a grid, is not for {consumer.asked}"
     return ""
 
@@ -98,54 +103,51 @@ def pack(
     """
     if not any(signature.kernel for signature in signatures):
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    members: list[tuple[str, Arch, str, bytes]] = []
+    if cause := obstacle({name for _, _, undefined in parts for name in undefined}, consumer):
+        raise ExportError(
+            f"{cause}, and code that a driver loads has to be complete; name the file that defines it by "
+            "link= of cuda.declare_device, link() a cubin, or leave kernels and launcher out, and let that "
+            "toolkit link the exported PTX."
+        )
+    members: list[Member] = []
     needs: list[tuple[str, Oldest]] = []
     tools: dict[str, None] = {}
-    release = consumer.release if consumer else None
-    cause = single_ptx.unavailable(release, relocatable=False) if release else ""
-    if consumer and cause:
-        log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
-
-    def add(kind: str, arch: Arch, code: bytes, tool: str) -> None:
-        members.append((kind, arch, f"{stem}.{arch.sm}.{kind}", code))
-        needs.append((kind, of_code(kind, arch, code, tool)))
-
+    options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
     for arch, ptx, undefined in parts:
-        cubin, tool = b"", ""
         if undefined:
-            if not all(map(_is_grid_call, undefined)):
-                raise ExportError(
-                    f"{_not_defined(undefined)}, and code that a driver loads has to be complete; name the "
-                    "file that defines it by link= of cuda.declare_device, or link() a cubin."
-                )
-            cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo, consumer=consumer)
-        elif not cause:
-            options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
-            cubin, tool = single_ptx.compile_ptx(ptx, arch, options, release)
-        if cubin:
-            add(CUBIN, arch, cubin, tool)
-            tools[tool] = None
-        if not undefined:
-            # A device of a later generation compiles it when the kernel is loaded. The driver has no device
-            # runtime to link it with.
-            add(PTX, arch, ptx, "")
+            # A driver has no device runtime to link the PTX with.
+            cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo)
+            made = [(CUBIN, arch, f"{stem}.{arch.sm}.{CUBIN}", cubin)]
+        else:
+            made, tool = _whole(f"{stem}.{arch.sm}", arch, ptx, options, consumer)
+        members += made
+        needs += ((kind, of_code(kind, arch, code, tool)) for kind, _, _, code in made)
+        tools |= {tool: None} if tool else {}
     code = nvfatbin.pack(members, relocatable=False, zstd=consumer is None or consumer.reads_zstd)
     return Executable(code, of_fatbin(needs, code, linkable=False), tuple(tools))
 
 
-def _with_runtime(
-    stem: str, arch: Arch, ptx: bytes, *, level: int, lineinfo: bool, consumer: Consumer | None
-) -> tuple[bytes, str]:
+def _whole(
+    name: str, arch: Arch, ptx: bytes, options: AssembleOptions, consumer: Consumer | None
+) -> tuple[list[Member], str]:
+    """Return *ptx*, which later devices compile, with its machine code, and what compiled this."""
+    release = consumer.release if consumer else None
+    made = [(PTX, arch, f"{name}.{PTX}", ptx)]
+    if consumer and (cause := single_ptx.unavailable(consumer.release, relocatable=False)):
+        log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
+        return made, ""
+    cubin, tool = single_ptx.compile_ptx(ptx, arch, options, release)
+    return [(CUBIN, arch, f"{name}.{CUBIN}", cubin), *made], tool
+
+
+def _with_runtime(stem: str, arch: Arch, ptx: bytes, *, level: int, lineinfo: bool) -> tuple[bytes, str]:
     """Return *ptx* linked with the device runtime, and name and release of the linker."""
-    what = "A kernel that synchronises its whole grid is linked with the device runtime"
-    if consumer is not None and not _has_runtime_for(consumer):
-        raise ExportError(
-            f"{what}, which is of this environment and not for {consumer.asked}; leave kernels and launcher "
-            "out, and let that toolkit link the exported PTX."
-        )
     library = backends.device_runtime()
     if library is None:
-        raise ExportError(f"{what}, which is not found; {backends.RUNTIME_CURE}.")
+        raise ExportError(
+            "A kernel that synchronises its whole grid is linked with the device runtime, which is not "
+            f"found; {backends.RUNTIME_CURE}."
+        )
     options = LinkOptions(lineinfo=lineinfo, opt_level=level)
     try:
         linked = link([Input(PTX, f"{stem}.ptx", ptx), library], arch, options)
@@ -153,23 +155,6 @@ def _with_runtime(
         raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
     release = dotted(backends.linker(linked.backend).version())
     return linked.cubin, f"nvJitLink {release}"
-
-
-def _has_runtime_for(consumer: Consumer | None) -> bool:
-    """Return whether drivers of *consumer* load what this environment links: that of their major version."""
-    linker = backends.installed()
-    return consumer is None or (linker is not None and linker[1][0] == consumer.release[0])
-
-
-def _not_defined(undefined: Sequence[str]) -> str:
-    # The device runtime is linked with what synchronises a grid.
-    names = sorted(name for name in undefined if not _is_grid_call(name))
-    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
-
-
-def _is_grid_call(name: str) -> bool:
-    """Return whether the function *name* of the device runtime synchronises a grid."""
-    return name.startswith(_GRID)
 
 
 def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
@@ -195,24 +180,17 @@ def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
         for function in module.functions
         if function.defined
     }
-    return frozenset(name for name in kernels if any(map(_is_grid_call, _reached(name, calls))))
-
-
-def _reached(name: str, calls: dict[str, set[str]]) -> set[str]:
-    reached: set[str] = set()
-    pending = [name]
-    while pending:
-        new = calls.get(pending.pop(), set()) - reached
-        reached |= new
-        pending += new
-    return reached
+    synchronising = {
+        name for name, callees in calls.items() if any(callee.startswith(_GRID) for callee in callees)
+    }
+    return frozenset(name for name in kernels if synchronising.intersection(reachable([name], calls.get)))
 
 
 def build_object(
     stem: str,
     header: str,
     kernels: Sequence[Signature],
-    packed: Sequence[tuple[str, Arch, str, bytes]],
+    packed: Sequence[Member],
     options: AssembleOptions | None,
     *,
     consumer: Consumer | None = None,
@@ -242,7 +220,13 @@ def build_object(
     if kernels:
         files["declared.h"] = header.encode()
     if kernels and options is not None:
-        files["whole.fatbin"] = nvfatbin.pack(_whole(packed, options, consumer), relocatable=False, zstd=zstd)
+        whole = [
+            member
+            for kind, arch, name, code in packed
+            if kind == PTX
+            for member in _whole(name.removesuffix(f".{PTX}"), arch, code, options, consumer)[0]
+        ]
+        files["whole.fatbin"] = nvfatbin.pack(whole, relocatable=False, zstd=zstd)
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
     source = launcher.host_code(
         launcher.module_name(stem, digest),
@@ -265,19 +249,3 @@ def as_kinds(stem: str, code: bytes, kinds: Collection[str]) -> dict[str, bytes]
     """
     files = {OBJECT: code} if OBJECT in kinds else {}
     return files | ({LIBRARY: host_compiler.archive(f"{stem}.o", code)} if LIBRARY in kinds else {})
-
-
-def _whole(
-    packed: Sequence[tuple[str, Arch, str, bytes]], options: AssembleOptions, consumer: Consumer | None
-) -> list[tuple[str, Arch, str, bytes]]:
-    release = consumer.release if consumer else None
-    # Without such a compiler the driver compiles the PTX.
-    compiles = release is None or not single_ptx.unavailable(release, relocatable=False)
-    entries = []
-    for kind, arch, name, code in packed:
-        if kind == PTX:
-            if compiles:
-                cubin, _ = single_ptx.compile_ptx(code, arch, options, release)
-                entries.append((CUBIN, arch, f"{name}.cubin", cubin))
-            entries.append((PTX, arch, name, code))
-    return entries

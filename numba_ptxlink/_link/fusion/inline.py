@@ -92,7 +92,7 @@ class _Inliner:
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
         changed = {name for name in self._bottom_up() if self._expanded(name)}
-        reached = set(_reachable(self._roots(), self._reached_from.get))
+        reached = set(reachable(self._roots(), self._reached_from.get))
         texts = {
             name: self._finished(body) if name in changed else printed(body.function, body.statements)
             for name, body in self._bodies.items()
@@ -118,7 +118,7 @@ class _Inliner:
             bodies[name] = Body(function, plain(function))
             return bodies[name].reached
 
-        for _ in _reachable(self._roots(), reached_from):
+        for _ in reachable(self._roots(), reached_from):
             pass
         return {name: bodies[name] for name in self._functions if name in bodies}
 
@@ -241,7 +241,7 @@ class _Inliner:
             yield from (alias.name, alias.target)
 
 
-def _reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
+def reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
     """Yield what *roots* reach: names for which *reached_from* returns other names, each once."""
     entered: set[str] = set()
     names = list(roots)
