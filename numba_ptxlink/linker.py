@@ -130,17 +130,16 @@ def link(
     scripts = [source for source in inputs if _is_python(source)]
     lto = _wants_lto(files, len(scripts), asked=lto, consumer=consumer)
     options = LinkOptions(lto, debug, lineinfo, max_registers, passed, backend, checks, inline)
+    # Asked for where it is needed alone: it searches the packages.
+    toolkit = map(str, nvrtc.toolkit_include_dirs() if any(each.kind == CU for each in files) else ())
     source_options = SourceOptions(
-        include_dirs=(*map(str, includes.folders(include_dirs)), str(INCLUDE_DIR)),
+        include_dirs=(*map(str, includes.folders(include_dirs)), str(INCLUDE_DIR), *toolkit),
         headers=tuple((headers or {}).items()),
         defines=tuple((defines or {}).items()),
         cxx_standard=cxx_standard,
         name_expressions=as_texts("name_expressions", name_expressions),
         flags=(*options.for_sources, *link_flags("nvrtc_flags", nvrtc_flags)),
     )
-    if any(source.kind == CU for source in files):
-        toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
-        source_options = replace(source_options, toolkit_dirs=toolkit)
     python = _python(scripts, files, target, front_end, lto=lto)
     program = compile_sources(files, python, target, source_options, lto=lto, compares=options.compares)
     linked = run.link(program.inputs, target, options)

@@ -93,7 +93,7 @@ def check_types(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
             known += declarations_of(manifest) if manifest else []
         for each in lowered if known else ():
             for extern in (declaration(plain, each.title) for _, plain in each.declared if plain):
-                declarations.check_types(each.title, [(extern.name, extern.types)], known)
+                declarations.check(each.title, {extern.name: extern.types}, known)
 
 
 def _matching(plain: Signature | None, prototype: Prototype) -> Signature | None:

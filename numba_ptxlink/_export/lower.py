@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.header import Declaration
+from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._link.declarations import contradicted, declaration
 from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AbiError, ExportError
@@ -124,7 +125,7 @@ def portable(
         if name != own and any(f'@"{name}"' in text for text in modules)
     }
     known = {plain: declaration(plain, "") for _, plain in called if plain is not None}
-    others = contradicted("\n".join(modules), list(known.values()))
+    others = contradicted(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
     return Lowered(
         declared,
         options,

@@ -21,10 +21,8 @@ _LLVM_IR = (
     r"(?:define|declare)\b[^\n]*@|!llvm\.)"
 )
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
-# No sentence of prose has these; what quotes them does so in a code block of Markdown.
-_SIGN = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*include\s*[<"]'
-_MARKDOWN = r"(?m)^(?:```|#+ [A-Z]|=+$|---+$)"
-_DIRECTIVE = r"\s*#\s*(?:define|elif|else|endif|error|if|ifdef|ifndef|include|pragma|undef)\b"
+# No sentence of prose has these.
+_SIGN = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*[dip]\w+|[;}]\s*\Z'
 
 
 class Kind(NamedTuple):
@@ -107,19 +105,15 @@ def is_text(code: bytes, *, ascii_based: bool = True) -> bool:
 
 def _is_cxx(text: str) -> bool:
     """
-    Return whether *text* has the form of a C++ source: keywords of CUDA, or an end as C++ has it.
+    Return whether *text* has the form of a C++ source: keywords of CUDA, directives, or an end as C++ has it.
 
     Prose, LLVM IR, JSON and Python do not pass; other languages with C's punctuation do, for the compiler to
     refuse.
     """
-    code = re.sub(_COMMENT, " ", text).replace("\\\n", " ").strip()
-    if not code:
-        return bool(text.strip())
-    if re.search(_LLVM_IR, text) or code.startswith(("{", "[")):
+    code = re.sub(_COMMENT, " ", text).strip()
+    if re.search(_LLVM_IR, text) or code.startswith("{"):
         return False
-    ends = code.endswith((";", "}")) or re.match(_DIRECTIVE, code.rpartition("\n")[2])
-    signed = re.search(_SIGN, code) and not re.search(_MARKDOWN, text)
-    return bool(ends or signed) and not _is_python(text)
+    return bool(re.search(_SIGN, code)) and not _is_python(text)
 
 
 def _is_python(text: str) -> bool:

@@ -86,7 +86,7 @@ def _digest(content: bytes, options: Any) -> str:
     digest = hashlib.sha256(content)
     if options:
         # NVRTC receives the file's name without its directory, so the working directory is searched first.
-        included = includes.of(content, Path(), options.search_path()).key
+        included = includes.of(content, Path(), options.include_dirs).key
         if included is None:
             raise ValueError("what a link file includes is unknown")
         digest.update(repr(included).encode())

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# One of these is before whatever other PTX, or a driver, can reach.
-_REACHED = (b".visible", b".weak", b".common", b".entry")
-
 
 class Program(NamedTuple):
     """
@@ -98,7 +95,7 @@ def compile_sources(
         for manifest in exports.values():
             known += declarations.declarations_of(manifest)
         for extern in called:
-            declarations.check_types(extern.origin, [(extern.name, extern.types)], known)
+            declarations.check(extern.origin, {extern.name: extern.types}, known)
     inputs: list[Input] = []
     logs: list[str] = []
     lowered: dict[str, str] = {}
@@ -111,22 +108,8 @@ def compile_sources(
         logs.append(compiled.log)
         lowered.update(compiled.lowered_names)
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
-    if all(source.kind == CU for source in sources) and not (lto or python):
-        _refuse_empty(inputs)
     inputs += (code.input for code in python)
     return Program(tuple(inputs), "\n".join(filter(None, logs)), lowered)
-
-
-def _refuse_empty(compiled: Sequence[Input]) -> None:
-    if any(word in source.code for source in compiled for word in _REACHED):
-        return
-    names = tuple(source.name for source in compiled)
-    raise LinkError(
-        f"{', '.join(names)}: no kernel, function or variable that other code can reach is defined, so that "
-        "the cubin would be empty. What the header of an export declares is in the artifacts beside it, and "
-        "templates are compiled where name_expressions names them.",
-        inputs=names,
-    )
 
 
 def _check_headers(
@@ -188,14 +171,12 @@ class SourceOptions:
     The options for compiling CUDA C++.
 
     Args:
-        include_dirs: Directories that `#include` searches, before the toolkit's.
+        include_dirs: Directories that `#include` searches, in order.
         headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
         defines: Macros, as pairs of name and value; None defines without a value.
         cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
         name_expressions: Names of functions, variables and template instances whose symbols to return.
         flags: Further NVRTC options.
-        toolkit_dirs: Toolkit directories that `#include` searches; they do not change during the process.
-        toolkit_first: Whether to search *toolkit_dirs* before *include_dirs*, which is numba-cuda's order.
     """
 
     include_dirs: tuple[str, ...] = ()
@@ -204,14 +185,6 @@ class SourceOptions:
     cxx_standard: str | None = None
     name_expressions: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()
-    toolkit_dirs: tuple[str, ...] = ()
-    toolkit_first: bool = False
-
-    def search_path(self) -> tuple[str, ...]:
-        """Return the directories that `#include` searches, in order."""
-        if self.toolkit_first:
-            return (*self.toolkit_dirs, *self.include_dirs)
-        return (*self.include_dirs, *self.toolkit_dirs)
 
     def arguments(self) -> tuple[str, ...]:
         """Return the options for NVRTC, without include directories."""
@@ -238,7 +211,7 @@ def compile_source(source: Input, arch: Arch, output: str, options: SourceOption
         arch,
         output=output,
         flags=options.arguments(),
-        include_dirs=options.search_path(),
+        include_dirs=options.include_dirs,
         headers=dict(options.headers),
         name_expressions=options.name_expressions,
         folder=source.path and source.path.parent,

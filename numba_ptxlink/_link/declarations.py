@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import starmap
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._cabi.signatures import Signature
 
@@ -107,48 +105,30 @@ def declarations_of(manifest: Manifest) -> list[Declared]:
     return found
 
 
-def check_llvm_ir(name: str, text: str, functions: Sequence[Declared]) -> None:
-    """
-    Compare what the LLVM IR *text* declares of *functions* with what they are.
-
-    Raises:
-        LinkError: It declares one of them with other types.
-    """
-    refuse(name, contradicted(text, functions))
-
-
-def contradicted(text: str, functions: Sequence[Declared]) -> list[Declared]:
-    """Return those of *functions* that the LLVM IR *text* declares with other kinds of types."""
-    declared = llvm_ir.declared(text) if functions else {}
-    return _wrong(((symbol, list(map(_kind, types))) for symbol, types in declared.items()), functions)
-
-
-def check_types(
-    name: str, called: Iterable[tuple[str, Sequence[str]]], functions: Sequence[Declared]
-) -> None:
+def check(name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[Declared]) -> None:
     """
     Compare what a program declares of *functions* with what they are.
 
     Args:
         name: The program, for messages.
-        called: Each symbol that it declares, with the names of the C types: of the result, of each parameter.
+        declared: The symbols that it declares, each with its types: of the result, and of each parameter, as
+            C or LLVM IR names them.
         functions: What is linked with it.
 
     Raises:
         LinkError: It declares one of them with other types.
     """
-    refuse(name, _wrong(((symbol, list(map(_kind, types))) for symbol, types in called), functions))
+    refuse(name, contradicted(declared, functions))
 
 
-def _wrong(declared: Iterable[tuple[str, list[int]]], functions: Sequence[Declared]) -> list[Declared]:
-    wrong = []
-    for symbol, kinds in declared:
-        for function in functions:
-            own = list(map(_kind, function.types))
-            pairs = zip(own, kinds, strict=True) if symbol == function.name and len(own) == len(kinds) else ()
-            if function not in wrong and any(starmap(_contradict, pairs)):
-                wrong.append(function)
-    return wrong
+def contradicted(declared: Mapping[str, Sequence[str]], functions: Iterable[Declared]) -> list[Declared]:
+    """Return those of *functions* that are *declared* with as many types of other kinds."""
+    return [
+        function
+        for function in functions
+        if len(types := declared.get(function.name, ())) == len(function.types)
+        and any(map(_contradict, map(_kind, function.types), map(_kind, types)))
+    ]
 
 
 def _contradict(one: int, other: int) -> bool:

@@ -134,12 +134,12 @@ def source_options(
     extra = getattr(module(f"{home}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
     return SourceOptions(
         flags=tuple(flags),
-        include_dirs=(*filter(None, extra.split(":")), *((str(folder),) if folder else ())),
-        toolkit_dirs=(
+        include_dirs=(
             str(headers),
             *((str(toolkit),) if toolkit else ()),
             *others,
             str(Path(module(own).__file__).parent),
+            *filter(None, extra.split(":")),
+            *((str(folder),) if folder else ()),
         ),
-        toolkit_first=True,
     )

@@ -47,10 +47,10 @@ class Manifest:
     path: Path
     header: str
     digests: Mapping[str, str]
-    functions: tuple[Mapping[str, Any], ...] = field(repr=False)
-    externs: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    artifacts: tuple[Mapping[str, Any], ...] = field(default=(), repr=False)
-    types: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    functions: Sequence[Mapping[str, Any]] = field(repr=False)
+    externs: Sequence[Mapping[str, Any]] = field(repr=False)
+    artifacts: Sequence[Mapping[str, Any]] = field(repr=False)
+    types: Mapping[str, Mapping[str, Any]] = field(repr=False)
 
 
 def read(path: Path) -> Manifest | None:
@@ -69,16 +69,19 @@ def parse(content: bytes, path: Path) -> Manifest | None:
             return None
         entries = [fields["header"], *fields["artifacts"]]
         digests = {str(entry["file"]): str(entry["sha256"]) for entry in entries}
-        functions = tuple(dict(function) for function in fields["functions"])
-        externs = tuple(dict(extern) for extern in fields.get("externs", ()))
-        artifacts = tuple(dict(artifact) for artifact in fields["artifacts"])
-        types = {str(name): dict(entry) for name, entry in fields.get("types", {}).items()}
+        manifest = Manifest(
+            path,
+            str(fields["header"]["file"]),
+            digests,
+            [dict(function) for function in fields["functions"]],
+            [dict(extern) for extern in fields.get("externs", ())],
+            fields["artifacts"],
+            fields.get("types", {}),
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     # A manifest speaks of its own folder only.
-    if not all(name.startswith(f"{path.stem}.") and "/" not in name for name in digests):
-        return None
-    return Manifest(path, str(fields["header"]["file"]), digests, functions, externs, artifacts, types)
+    return manifest if all(name.startswith(f"{path.stem}.") and "/" not in name for name in digests) else None
 
 
 def digest(content: bytes) -> str:

@@ -6,18 +6,15 @@ import codecs
 import os
 import re
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, describe, is_text, recognise
 from numba_ptxlink.errors import LinkError, MissingInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numba_ptxlink._formats import ptx
-
-T = TypeVar("T")
 
 # One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
 _CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
@@ -41,38 +38,30 @@ class Input:
     code: bytes = field(repr=False)
     path: Path | None = field(default=None, repr=False, compare=False)
     compiled: bool = field(default=False, repr=False, compare=False)
-    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def folder(self) -> Path:
         """The directory that `#include "..."` searches first: the working one where the name has none."""
         return (self.path or Path(self.name)).parent
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
-        return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
+        return self.code.decode(errors="surrogateescape")
 
-    @property
+    @cached_property
     def header(self) -> ptx.Header:
         """The header of PTX, read without parsing the rest."""
         from numba_ptxlink._formats.ptx.header import read_header
 
-        return self._once("header", lambda: read_header(self.text))
+        return read_header(self.text)
 
-    @property
+    @cached_property
     def module(self) -> ptx.Module:
         """The syntax tree of PTX."""
         from numba_ptxlink._formats.ptx import parse
 
-        return self._once("module", lambda: parse(self.text))
-
-    def _once(self, field: str, read: Callable[[], T]) -> T:
-        # Needs no lock: two threads that both read it get equal values.
-        if field not in self._read:
-            self._read[field] = read()
-        value: T = self._read[field]
-        return value
+        return parse(self.text)
 
 
 def read(source: Any, number: int = 1) -> Input:

@@ -223,9 +223,11 @@ class PtxLinker:
             raise _refused("There is nothing to link; add an input first.")
         with self._numba_errors():
             if self._exported:
-                from numba_ptxlink._link.declarations import check_llvm_ir
+                from numba_ptxlink._formats import llvm_ir
+                from numba_ptxlink._link import declarations
 
-                check_llvm_ir(self._origin, "\n".join(self._modules), self._exported)
+                declared = llvm_ir.declared("\n".join(self._modules))
+                declarations.check(self._origin, declared, self._exported)
             linked = kernels.link(self._inputs, self._arch, self._options())
         self.linker, self._failure = linked, None
         from cuda.core import ObjectCode

@@ -122,10 +122,11 @@ class CoreLinker:
         inputs, arch, options = self._prepared()
         with kernels.errors_as(_of_mlir):
             if current().called and config().checks != "none":
-                from numba_ptxlink._link.declarations import check_types
+                from numba_ptxlink._link import declarations
 
                 exported = [function for source in inputs for function in _known_of(source.code).exported]
-                check_types(current().origin, current().called, exported)
+                for name, called in current().called:
+                    declarations.check(current().origin, {name: called}, exported)
             linked = kernels.link(inputs, arch, options)
         self._log = linked.log
         return linked.cubin
