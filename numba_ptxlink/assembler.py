@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from . import cache
 from ._arch import Arch, dotted
 from ._config import config
-from ._formats.kinds import CU, describe, recognise
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
@@ -45,8 +44,6 @@ _UPGRADE = (
     "python -m pip install --upgrade numba-ptxlink"
 )
 
-_OLDER = "choose one of these, or link it where the nvJitLink of a toolkit that knows it is installed"
-
 TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=True and link later."
 """The advice of `assemble`, which is none for a link."""
 
@@ -77,10 +74,15 @@ _CURES = (
         "does not support .target",
         "Generate the PTX with a newer toolkit, or raise its .version.",
     ),
-    ("Missing .version directive", "Begin the PTX with a .version and a .target directive."),
+    (
+        "Missing .version directive",
+        "Begin the PTX with .version and .target directives; link() compiles CUDA C++, and export() Python.",
+    ),
+    (
+        "Optimized debugging not supported",
+        "Pass debug=True in place of a flag; where the PTX's .target says debug, leave the level out.",
+    ),
 )
-_OPTIMISED = "Optimized debugging not supported"
-_DEBUG_FLAGS = ("-g", "--device-debug")
 _CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
 
 
@@ -260,17 +262,14 @@ def _encode(ptx: object) -> bytes:
             "for a file path.read_bytes()."
         )
     # NVRTC and the driver's tools include the final NUL in the size of the text.
-    size, text = len(text), text.rstrip(b"\0").removeprefix(codecs.BOM_UTF8)
-    if not text and size > 1:
-        raise AssembleError("The PTX is NUL characters alone; generate or copy it again.")
+    text = text.rstrip(b"\0").removeprefix(codecs.BOM_UTF8)
     if not text.strip():
         raise AssembleError("The PTX is empty; pass a module that begins with a .version directive.")
     if (position := text.find(0)) >= 0:
         # The compiler would stop reading there, and succeed.
-        line = text.count(b"\n", 0, position) + 1
         raise AssembleError(
-            f"The PTX has a NUL character in line {line}; remove it, pass text, not a binary, or save text "
-            "in UTF-16 as UTF-8."
+            f"The PTX has a NUL character at byte {position}; remove it, pass text, not a binary, or save "
+            "text in UTF-16 as UTF-8."
         )
     return text
 
@@ -287,44 +286,17 @@ def _explained(
             f"Generate it with an older toolkit, or {_UPGRADE}."
         )
     elif f"'{arch.sm}' is not defined for option" in log:
-        archs = supported_archs()
-        names = ", ".join(supported.sm for supported in archs)
-        cure = "choose one of these"
-        if arch.number > archs[-1].number:
-            cure = _UPGRADE
-        elif arch.number < archs[0].number:
-            cure = _OLDER
+        names = ", ".join(supported.sm for supported in supported_archs())
         message = (
-            f'{name} does not know {arch.sm}; it knows {names}, the variant "a" from sm_90 on and '
-            f'"f" from sm_100 on; {cure}.'
+            f'{name} does not know {arch.sm}; it knows {names}, the variant "a" from sm_90 on and "f" from '
+            "sm_100 on: choose one of these, link it where the nvJitLink of a toolkit that knows it is "
+            f"installed, or {_UPGRADE}."
         )
     else:
-        cure = _source_cure(ptx) if "Missing .version" in log else ""
-        cure = cure or (_debugging_cure(flags) if _OPTIMISED in log else "")
-        cure = cure or next((cure for text, cure in _CURES if text in log), _CURE)
+        cure = next((cure for text, cure in _CURES if text in log), _CURE)
         reason = log or f"status {refusal.status}\n"
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
     return AssembleError(message, flags=flags, log=log)
-
-
-def _debugging_cure(flags: tuple[str, ...]) -> str:
-    """Return what compiles code for the debugger that *flags* optimise."""
-    # `debug` gives no level beside the flag.
-    if any(flag in _DEBUG_FLAGS for flag in flags):
-        return "Pass debug=True in place of the flag in extra_flags."
-    return (
-        "The PTX's .target says debug, and code for the debugger is not optimised: leave the level out, or "
-        "generate the PTX with line numbers alone."
-    )
-
-
-def _source_cure(code: bytes) -> str:
-    """Return what compiles *code*, "" where it is neither CUDA C++ nor Python."""
-    if recognise(code) == CU:
-        return "This is CUDA C++, and no PTX: link() and `numba-ptxlink link` compile it."
-    if describe(code) == "Python":
-        return "This is Python, and no PTX: export() and `numba-ptxlink export` compile it."
-    return ""
 
 
 def _excerpt(ptx: bytes, log: str) -> str:

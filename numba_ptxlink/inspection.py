@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import struct
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import assembler
@@ -22,6 +21,7 @@ from .errors import ConfigError, LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from ._arch import ArchLike
     from ._formats.ptx import Param
@@ -123,12 +123,9 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     config()
     content = read(source)
     if content.kind == CU:
-        header = Path(content.name).suffix in {".h", ".hpp", ".cuh"}
         raise LinkError(
-            f"{content.name} is a header, which has no code; inspect the PTX, cubin or object beside it."
-            if header
-            else f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
-            "`numba-ptxlink link`.",
+            f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
+            "`numba-ptxlink link`, or inspect the PTX, cubin or object beside a header.",
             inputs=(content.name,),
         )
     target = None if arch is None else Arch.of(arch)
@@ -261,11 +258,12 @@ def _resources(image: elf.Image) -> tuple[SymbolReport, ...]:
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     info = image.section(".nv.info")
+    amounts = {_REGISTERS: registers, _FRAME: frames}
     for attribute, value in _attributes(info.content if info else b""):
-        if attribute in (_REGISTERS, _FRAME) and len(value) == 8:
+        if attribute in amounts and len(value) == 8:
             number, amount = struct.unpack("<II", value)
             if number < len(image.all_symbols):
-                (registers if attribute == _REGISTERS else frames)[image.all_symbols[number].name] = amount
+                amounts[attribute][image.all_symbols[number].name] = amount
     sizes = {section.name: section.size for section in image.sections}
     return tuple(
         SymbolReport(

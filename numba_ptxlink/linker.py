@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ._arch import Arch, ArchLike
 from ._config import CHECKS, INLINE, config
 from ._export.marks import Udf
-from ._formats.kinds import CU, LTOIR, PTX
+from ._formats.kinds import CU, LTOIR
 from ._front_end import registry
 from ._link import backends, run, single_ptx
 from ._link.compile import PythonCode, SourceOptions, compile_sources
@@ -116,9 +116,12 @@ def link(
             or *inline* is none of its choices, or another option is of the wrong type.
     """
     config()
-    consumer = _consumer(cuda, ptx_isa)
-    if consumer is not None:
-        lto = _without_lto(consumer, asked=lto)
+    consumer = None
+    if cuda is not None or ptx_isa is not None:
+        # Deferred: most links are for this environment, and it parses PTX.
+        from ._link.consumer import Consumer
+
+        consumer = Consumer.of(cuda, ptx_isa)
     target = Arch.of(arch)
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
     # What a single PTX may have, whatever tool links.
@@ -144,7 +147,7 @@ def link(
     program = compile_sources(files, python, target, source_options, lto=lto, compares=options.compares)
     linked = run.link(program.inputs, target, options)
     if consumer is not None:
-        linked = _for_consumer(files, linked, target, options, consumer)
+        linked = _for_consumer(linked, target, options, consumer)
     return replace(
         linked,
         log="\n".join(filter(None, (program.log, linked.log))),
@@ -157,10 +160,9 @@ def _check_options(
 ) -> None:
     if lto is not None and not isinstance(lto, bool):
         raise ConfigError(f"lto is {lto!r}, of type {type(lto).__name__}; pass True, False or None.")
-    if checks is not None and checks not in CHECKS:
-        raise ConfigError(f"checks={checks!r} is unknown; choose {', '.join(CHECKS)}.")
-    if inline is not None and inline not in INLINE:
-        raise ConfigError(f"inline={inline!r} is unknown; choose {', '.join(INLINE)}.")
+    for option, chosen, choices in (("checks", checks, CHECKS), ("inline", inline, INLINE)):
+        if chosen is not None and chosen not in choices:
+            raise ConfigError(f"{option}={chosen!r} is unknown; choose {', '.join(choices)}.")
     for option, given in mappings.items():
         if given is not None and not isinstance(given, Mapping):
             raise ConfigError(
@@ -173,36 +175,16 @@ def _check_options(
             )
 
 
-def _consumer(cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None) -> Consumer | None:
-    if cuda is None and ptx_isa is None:
-        return None
-    # Deferred: most links are for this environment, and it parses PTX.
-    from ._link.consumer import Consumer
-
-    return Consumer.of(cuda, ptx_isa)
-
-
-def _without_lto(consumer: Consumer, *, asked: bool | None) -> bool:
-    if asked:
-        raise LinkError(
-            f"Link-time optimisation is by the linker of this environment, and not for {consumer.asked}; "
-            "leave lto out."
-        )
-    return False
-
-
-def _for_consumer(
-    sources: Sequence[Any], linked: Linked, arch: Arch, options: LinkOptions, consumer: Consumer
-) -> Linked:
+def _for_consumer(linked: Linked, arch: Arch, options: LinkOptions, consumer: Consumer) -> Linked:
     """Return *linked* as the driver of *consumer* loads it."""
     if not linked.ptx:
         release = backends.linker(linked.backend).version()
         if release[0] != consumer.release[0]:
             raise LinkError(
                 f"{', '.join(linked.inputs)} were linked by a tool of CUDA {release[0]} ({linked.reason}), "
-                f"whose machine code is not for {consumer.asked}; "
-                + _to_become_ptx(sources, linked, options)
-                + f", or link in an environment of CUDA {consumer.release[0]}.",
+                f"whose machine code is not for {consumer.asked}; give PTX, CUDA C++ or Python alone, and "
+                "leave backend, inline, debug, lineinfo and extra_flags out, or link in an environment of "
+                f"CUDA {consumer.release[0]}.",
                 inputs=linked.inputs,
             )
         return linked
@@ -216,20 +198,6 @@ def _for_consumer(
     cubin, tool = single_ptx.compile_ptx(ptx, arch, asked, consumer.release)
     reason = f"{linked.reason}; {tool}, for {consumer.asked}"
     return replace(linked, cubin=cubin, ptx=ptx.decode(errors="surrogateescape"), reason=reason)
-
-
-def _to_become_ptx(sources: Sequence[Any], linked: Linked, options: LinkOptions) -> str:
-    """Return what makes one PTX of *sources*, which a linker has combined."""
-    if any(isinstance(source, Input) and source.kind not in (PTX, CU) for source in sources):
-        return "give PTX, CUDA C++ or Python alone"
-    cures = {
-        "pass backend='auto'": options.tool not in ("auto", "nvptxcompiler"),
-        "pass inline='auto'": options.inlined == "none",
-        "leave debug out": options.debug,
-        "leave lineinfo out": options.lineinfo and linked.reason.endswith("line numbers are kept"),
-        "leave extra_flags out": bool(options.extra_flags),
-    }
-    return " and ".join(cure for cure, helps in cures.items() if helps) or "give PTX that can become one"
 
 
 def _python(
@@ -262,16 +230,19 @@ def _is_python(source: Any) -> bool:
 def _wants_lto(files: Sequence[Input], python: int, *, asked: bool | None, consumer: Consumer | None) -> bool:
     """Return whether a link optimises: by default where an input is LTO-IR, or several can all become it."""
     ltoir = ", ".join(source.name for source in files if source.kind == LTOIR)
-    if asked is False and ltoir:
+    if consumer and asked:
         raise LinkError(
-            f"{ltoir} holds LTO-IR, which can only be linked with link-time optimisation"
-            + (
-                f", and that is not for {consumer.asked}; give PTX, CUDA C++ or Python in its place."
-                if consumer
-                else "; leave lto out, or give PTX or a cubin in its place."
-            ),
+            f"Link-time optimisation is by the linker of this environment, and not for {consumer.asked}; "
+            "leave lto out."
+        )
+    if ltoir and (consumer or asked is False):
+        raise LinkError(
+            f"{ltoir} holds LTO-IR, which can only be linked with link-time optimisation, by the linker of "
+            "this environment; leave out what forbids that, or give PTX, CUDA C++ or Python in its place.",
             inputs=(ltoir,),
         )
+    if consumer:
+        return False
     if asked is not None:
         return asked
     return bool(ltoir) or (len(files) + python > 1 and all(source.kind == CU for source in files))

@@ -76,7 +76,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "isinstance(given, M",
             "test_linker.py",
         ),
-        ("assembler.py", "if recognise(code) == CU:", "if recognise(code) != CU:", "test_assembler.py"),
+        ("assembler.py", "if text in log), _CURE)", "if text not in log), _CURE)", "test_assembler.py"),
     ],
     "fusion": [
         (
