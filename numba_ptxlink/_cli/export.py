@@ -141,7 +141,7 @@ def _export_each(
     stems = [path.resolve().parent.name if path.stem == "__init__" else path.stem for path in paths]
     if len({*stems}) < len(stems) or arguments.name is not None:
         raise ExportError(
-            f"several files need stems that differ, and no --name: {', '.join(stems)}; export them one by one."
+            f"Several files need stems that differ, and no --name: {', '.join(stems)}; export one by one."
         )
     done, errors = [], []
     futures = [threads.submit(export, path, out, **options) for path in paths]
@@ -183,4 +183,3 @@ def _report(exports: list[Export]) -> Report:
     lines += [f"Left out: {kind} {f'({why})' if why else '(-v logs why)'}" for kind, why in left_out.items()]
     content = {"functions": prototypes, "files": sizes, "host compiler": compilers}
     return Report({**content, "left out": list(left_out)}, "\n".join(lines))
-
