@@ -152,19 +152,25 @@ def to_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: An
 
 def from_return(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
     """Convert *value*, as returned by a function with Numba's ABI, to Numba's value of type *ty*."""
-    # Numba's own conversion rejects a tuple that holds a record.
+    if isinstance(ty, (types.Tuple, types.NamedTuple)):
+        return _from_stored(context, builder, ty, value)
+    return context.get_returned_value(builder, ty, value)
+
+
+def _from_stored(context: Any, builder: ir.IRBuilder, ty: Any, value: Any) -> Any:
+    # Numba's own conversion rejects a tuple that holds a record, which lies in it by value.
     if isinstance(ty, types.Record):
         return _spill(builder, value, context.get_value_type(ty))
     if isinstance(ty, types.BaseTuple):
         members = [
-            from_return(context, builder, inner, builder.extract_value(value, number))
+            _from_stored(context, builder, inner, builder.extract_value(value, number))
             for number, inner in enumerate(ty.types)
         ]
         return context.make_tuple(builder, ty, members)
     if isinstance(ty, types.Optional):
         optional = cgutils.create_struct_proxy(ty)(context, builder)
-        optional.data = from_return(context, builder, ty.type, builder.extract_value(value, 0))
-        optional.valid = from_return(context, builder, types.boolean, builder.extract_value(value, 1))
+        optional.data = _from_stored(context, builder, ty.type, builder.extract_value(value, 0))
+        optional.valid = _from_stored(context, builder, types.boolean, builder.extract_value(value, 1))
         return optional._getvalue()
     return context.data_model_manager[ty].from_data(builder, value)
 
