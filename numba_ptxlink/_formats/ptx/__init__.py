@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .header import Header, read_header
-from .lexer import names, with_words
+from .lexer import names, symbols, with_words
 from .module import Alias, Function, Module, Part, parse
 from .statements import (
     CLOSE,
@@ -24,7 +24,7 @@ from .statements import (
     scoped,
     with_labels,
 )
-from .variables import Declaration, Param, Prototype, Span, Variable, width
+from .variables import Declaration, Param, Prototype, Span, Variable, declaration, width
 
 __all__ = [
     "CLOSE",
@@ -49,6 +49,7 @@ __all__ = [
     "address",
     "block",
     "called",
+    "declaration",
     "edited",
     "elements",
     "names",
@@ -56,6 +57,7 @@ __all__ = [
     "read",
     "read_header",
     "scoped",
+    "symbols",
     "width",
     "with_labels",
     "with_words",

@@ -46,8 +46,8 @@ _SYMBOL = re.compile(r"(?<![\w$%.:])(?:[A-Za-z_$][\w$]*)(?![\w$]*\()", re.ASCII)
 _OPERAND = re.compile(r"(?:[^,\[({]|\[[^\]]*\]|\{[^}]*\}|\([^)]*\))+", re.ASCII)
 _INNER = r"[^;:{}\"@]*(?:(?:\{[^;:{}\"@]*\}|::)[^;:{}\"@]*)*"
 _STATEMENT = re.compile(
-    r"\s*(?:([%\w$]+)[ \t]*:(?!:)"
-    rf"|(@\s*!?\s*[%\w$]+\s+)?([a-z]\w*(?:\.\w+|::\w+)*)(?=[\s;])(?!\s*\.)({_INNER});"
+    rf"\s*(?:(@\s*!?\s*[%\w$]+\s+)?([a-z]\w*(?:\.\w+|::\w+)*)(?=[\s;])(?!\s*\.)({_INNER});"
+    r"|([%\w$]+)[ \t]*:(?!:)"
     r"|(\.loc\b[^\n]*|\.\w+[^;{}\"]*(?:(?:\"[^\"]*\"|\{[^{}]*\})[^;{}\"]*)*;)|([{}])|(\S))",
     re.ASCII,
 )
@@ -120,7 +120,7 @@ def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]
         pieces.pop()
     places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
     starts = itertools.islice(places, 1, None, 2)
-    return (Token(token, place) for (_, token), place in zip(pieces, starts, strict=True))
+    return map(Token, (token for _, token in pieces), starts)
 
 
 def token_at(text: str, start: int) -> Token:
@@ -142,7 +142,7 @@ def block_end(text: str, start: int) -> int | None:
     if end < 0:
         return None
     # Tables and short bodies hold no comments or strings, in which a brace could hide.
-    if all(text.find(letter, start + 1, end) < 0 for letter in '{"/#@'):
+    if all(text.find(hiding, start + 1, end) < 0 for hiding in ("{", '"', "/", "#", "@@")):
         return end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
@@ -205,6 +205,7 @@ def symbols(operand: str) -> list[str]:
     return _SYMBOL.findall(operand)
 
 
+@functools.lru_cache(maxsize=4096)
 def operands(listed: str) -> tuple[str, ...]:
     """Return what is between the commas of *listed*, but for those in brackets."""
     if "[" in listed or "{" in listed or "(" in listed:
@@ -216,7 +217,7 @@ def statements(text: str) -> list[tuple[str, str, str, str, str, str, str]]:
     """
     Return the statements of *text*, which has no comments.
 
-    Each is a label, or the predicate, opcode and operands of an instruction, or a directive, or a brace, or
+    Each is the predicate, opcode and operands of an instruction, or a label, or a directive, or a brace, or
     a letter that belongs to none of these.
     """
     return _STATEMENT.findall(text)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import lexer
-from .variables import Declaration
+from .variables import Declaration, declaration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
-_JUMPS = ("bra", "brx", "cal")
 _DECLARING = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
 
 
@@ -48,11 +47,6 @@ class Instruction(NamedTuple):
     def names(self) -> list[str]:
         """The registers, variables, functions and labels in its operands."""
         return lexer.names(",".join(self.operands))
-
-    @property
-    def symbols(self) -> list[str]:
-        """The same, but for those that begin like registers."""
-        return lexer.symbols(",".join(self.operands))
 
     def __str__(self) -> str:
         operands = f" {', '.join(self.operands)}" if self.operands else ""
@@ -108,7 +102,7 @@ def read(text: str) -> Iterator[Statement]:
         MalformedError: There is something else.
     """
     pieces = lexer.statements(lexer.without_comments(text))
-    for label, guard, word, listed, directive, brace, other in pieces:
+    for guard, word, listed, label, directive, brace, other in pieces:
         if word:
             if guard:
                 guard = f"@{guard[1:].replace(' ', '').strip()} "  # noqa: PLW2901
@@ -117,7 +111,7 @@ def read(text: str) -> Iterator[Statement]:
             yield Label(label)
         elif directive:
             declares = directive.split(maxsplit=1)[0] in _DECLARING
-            yield Declaration.of(directive) if declares else Directive(directive)
+            yield declaration(directive) if declares else Directive(directive)
         elif brace:
             yield Brace(brace)
         else:
@@ -148,7 +142,7 @@ class Register(NamedTuple):
     A register, or another name that a block declares.
 
     Args:
-        block: The number of the block, which no other block of the function has.
+        block: The number of the statement that opens the block, -1 for that of the function.
         name: The name.
         type: The type of the register without its dot, "" for another name.
     """
@@ -163,19 +157,24 @@ class Scope:
     The names that are declared at a place: those of its block up to there, and those around the block.
 
     Args:
-        block: The number of the block.
+        block: The number of the statement that opens the block.
         outer: The names where the block begins.
     """
 
-    def __init__(self, block: int = 0, outer: Scope | None = None) -> None:
+    def __init__(self, block: int = -1, outer: Scope | None = None) -> None:
         self.block = block
         self.outer = outer
         self._names: dict[str, str] = {}
         self._counted: dict[str, tuple[str, int]] = {}
         self._found: dict[str, Register | None] = {}
 
-    def declared(self, declaration: Declaration) -> Scope:
-        """Return the names after *declaration*."""
+    def after(self, number: int, statement: Statement) -> Scope:
+        """Return the names that are declared after *statement*, which has that *number* in the function."""
+        if isinstance(statement, Brace):
+            return Scope(number, self) if statement == OPEN else self.outer or self
+        return self._declared(statement) if isinstance(statement, Declaration) else self
+
+    def _declared(self, declaration: Declaration) -> Scope:
         after = self
         if self._found:
             after = Scope(self.block, self.outer)
@@ -209,13 +208,10 @@ class Scope:
 
 def scoped(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
     """Yield the statements of *body* with their numbers, and the names that are declared there."""
-    scope, blocks = Scope(), 0
+    scope = Scope()
     for number, statement in enumerate(body):
-        if isinstance(statement, Brace):
-            blocks += 1
-            scope = Scope(blocks, scope) if statement == OPEN else scope.outer or scope
-        elif isinstance(statement, Declaration):
-            scope = scope.declared(statement)
+        if not isinstance(statement, Instruction):
+            scope = scope.after(number, statement)
         yield number, statement, scope
 
 
@@ -255,15 +251,9 @@ def edited(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) 
     return (*parts, *body[end:])
 
 
-def with_labels(body: Iterable[Statement], new: dict[str, str]) -> list[Statement]:
-    """Return *body* with other labels."""
-    return [_with_labels(each, new) for each in body] if new else list(body)
-
-
-def _with_labels(statement: Statement, new: dict[str, str]) -> Statement:
+def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
+    """Return a label, a directive, or an instruction that names labels with other labels."""
     if isinstance(statement, Instruction):
-        if statement.word[:3] not in _JUMPS:
-            return statement
         return statement._replace(operands=tuple(new.get(each, each) for each in statement.operands))
     if isinstance(statement, Label):
         return Label(new.get(statement.name, statement.name))

@@ -192,18 +192,19 @@ class Declaration:
         """Return the statement that declares the registers *names* of the type *kind*."""
         return cls(f".reg .{kind} {', '.join(names)};", tuple(Variable(name, "reg", kind) for name in names))
 
-    @classmethod
-    def of(cls, text: str) -> Declaration:
-        """
-        Return the statement *text*, in a function.
 
-        Raises:
-            MalformedError: It is none, or has an initial value.
-        """
-        stop, what = lexer.delimiter(text, 0)
-        if what != ";":
-            raise lexer.MalformedError("a variable of a function has no initial value", stop)
-        return Cursor(text, [*lexer.tokens(text, 0, stop)]).declaration(None, stop + 1)
+@functools.lru_cache(maxsize=4096)
+def declaration(text: str) -> Declaration:
+    """
+    Return the statement *text*, in a function.
+
+    Raises:
+        MalformedError: It is none, or has an initial value.
+    """
+    stop, what = lexer.delimiter(text, 0)
+    if what != ";":
+        raise lexer.MalformedError("a variable of a function has no initial value", stop)
+    return Cursor(text, [*lexer.tokens(text, 0, stop)]).declaration(None, stop + 1)
 
 
 @functools.lru_cache(maxsize=256)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
+_JUMPS = ("bra", "brx", "call")
+# What an operand that names no symbol begins with: an expression begins with the symbol.
+_UNNAMED = "%-0123456789"
 _STACK = ("alloca", "stacksave", "stackrestore")
+
+
+@functools.lru_cache(maxsize=1024)
+def _tells(word: str) -> bool:
+    """Return whether an instruction with the opcode *word* matters even if it names no symbol."""
+    return word.partition(".")[0] in ("call", "ret", *_STACK) or word.startswith(".param", 2)
 
 
 @dataclass(eq=False)
@@ -81,6 +91,7 @@ class Body:
         formals: Its results and parameters, in order.
         returns: The numbers of its `ret` instructions.
         labels: The labels in it.
+        labelled: The numbers of the statements that are, or may name, a label.
         symbols: The names in it that it does not declare, but for those of `sites`.
         size: How many instructions it has.
         indirect: How many calls of it are none by name.
@@ -93,22 +104,31 @@ class Body:
         self.sites: list[Site] = []
         self.returns: list[int] = []
         self.labels: list[str] = []
+        self.labelled: list[int] = []
         self.symbols: set[str] = set()
         self.size = self.indirect = 0
         self.obstacle = ""
         self.formals = tuple(map(Param.of, (*function.results, *function.params)))
         self._params: dict[str | ptx.Register, Param] = {formal.name: formal for formal in self.formals}
-        for place, statement, scope in ptx.scoped(statements):
+        scope = ptx.Scope()
+        for place, statement in enumerate(statements):
             if isinstance(statement, ptx.Instruction):
-                self._instruction(place, statement, scope)
-            elif isinstance(statement, ptx.Label):
+                self.size += 1
+                named = [each for each in statement.operands if each[:1] not in _UNNAMED]
+                if named or _tells(statement.word):
+                    self._instruction(place, statement, ptx.symbols(",".join(named)), scope)
+                continue
+            scope = scope.after(place, statement)
+            if isinstance(statement, ptx.Label):
                 self.labels.append(statement.name)
+                self.labelled.append(place)
             elif isinstance(statement, ptx.Declaration):
                 self._declaration(place, statement, scope)
             elif isinstance(statement, ptx.Directive):
                 if statement.keyword not in _DIRECTIVES:
                     # What follows on the next lines may be read as its operands.
                     self.obstacle = f"it has the directive .{statement.keyword}"
+                self.labelled.append(place)
                 self._use(statement.names, scope)
         # A branch may come before its label.
         self.symbols.difference_update(self.labels)
@@ -141,9 +161,14 @@ class Body:
     def _param(self, name: str, scope: ptx.Scope) -> Param | None:
         return self._params.get(scope.find(name) or name)
 
-    def _instruction(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
-        self.size += 1
+    def _instruction(
+        self, place: int, instruction: ptx.Instruction, names: list[str], scope: ptx.Scope
+    ) -> None:
         opcode = instruction.opcode
+        if opcode in _JUMPS:
+            self.labelled.append(place)
+        if opcode == "bra":
+            return
         if opcode == "call":
             self._call(place, instruction, scope)
             return
@@ -153,7 +178,6 @@ class Body:
             self.obstacle = f"it allocates on the stack by {opcode}"
         elif instruction.word.startswith(".param", 2) and self._access(place, instruction, scope):
             return
-        names = instruction.symbols
         takes = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
         param = self._param(names[0], scope) if takes else None
         if param:

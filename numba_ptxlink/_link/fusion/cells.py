@@ -10,6 +10,7 @@ reason, which ptxas drops where a store follows: what they are extended with is 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -65,16 +66,13 @@ class Access:
             find: What returns the register that a name means.
             offset: What is added to the offset that it has.
         """
-        opcode, *modifiers = instruction.word.split(".")
-        shapes = [LANES[word] for word in modifiers if word in LANES]
-        kind = modifiers[-1] if modifiers else ""
-        if opcode not in ("ld", "st") or len(instruction.operands) != 2:
+        shape = _shape(instruction.word)
+        if shape is None or len(instruction.operands) != 2:
             return None
-        if len(modifiers) - len(shapes) > 2 or ptx.width(kind) not in (8, 16, 32, 64, 128):
-            return None
-        place, value = instruction.operands if opcode == "st" else instruction.operands[::-1]
+        stores, kind, lanes = shape
+        place, value = instruction.operands if stores else instruction.operands[::-1]
         address, values = ptx.address(place), ptx.elements(value)
-        if address is None or [len(values)] != (shapes or [1]):
+        if address is None or len(values) != lanes:
             return None
         bits: list[int | None] = []
         for each in values:
@@ -83,7 +81,18 @@ class Access:
             # An element of a vector, a symbol, or a predicate.
             if not bits[-1] if register else not (each == "_" or each.removeprefix("-")[:1].isdigit()):
                 return None
-        return cls(instruction.guard, opcode == "st", offset + address[1], kind, values, tuple(bits))
+        return cls(instruction.guard, stores, offset + address[1], kind, values, tuple(bits))
+
+
+@functools.lru_cache(maxsize=1024)
+def _shape(word: str) -> tuple[bool, str, int] | None:
+    """Return whether *word* stores, the type of an element and their number; None for another instruction."""
+    opcode, *modifiers = word.split(".")
+    shapes = [LANES[each] for each in modifiers if each in LANES]
+    kind = modifiers[-1] if modifiers else ""
+    if opcode not in ("ld", "st") or len(modifiers) - len(shapes) > 2:
+        return None
+    return (opcode == "st", kind, sum(shapes) or 1) if ptx.width(kind) in (8, 16, 32, 64, 128) else None
 
 
 class Cells:

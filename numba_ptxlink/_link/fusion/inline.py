@@ -214,7 +214,7 @@ class _Inliner:
                 memory = f"{name}{place}_"
                 size, alignment = param.size, max(formal.alignment, param.alignment)
                 declaration = f".local .align {alignment} .b8 {memory}[{size}];"
-                outside[param.declaration] = [ptx.Declaration.of(declaration)]
+                outside[param.declaration] = [ptx.declaration(declaration)]
                 for number in formal.addresses:
                     guard, word, operands = callee.statements[number]  # type: ignore[misc]
                     inside[number] = [ptx.Instruction(guard, word, (operands[0], memory))]
@@ -306,7 +306,9 @@ def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
         falls = place == len(callee.statements) - 1 and not guard
         edits[place] = [] if falls else [ptx.Instruction(guard, "bra", (end,))]
         jumps |= not falls
-    statements = ptx.with_labels(ptx.edited(callee.statements, edits), labels)
+    for place in callee.labelled:
+        edits[place] = [ptx.with_labels(callee.statements[place], labels)]
+    statements = ptx.edited(callee.statements, edits)
     return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
 
 

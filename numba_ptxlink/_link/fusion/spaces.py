@@ -15,6 +15,8 @@ followed. Nothing becomes shared or local: a sum may reach another window or blo
 
 from __future__ import annotations
 
+import functools
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
@@ -48,20 +50,22 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
         body: The statements of a function.
         params: The parameters of a kernel.
     """
-    generic = {place: _base(statement) for place, statement in enumerate(body) if _is_generic(statement)}
-    if not generic:
-        return body
     bases: dict[int, ptx.Register] = {}
     # By the names that blocks may share; `_unknown` asks which register of the name it is.
-    writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
-    for place, statement, scope in ptx.scoped(body):
-        if not isinstance(statement, ptx.Instruction) or not statement.operands:
+    writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
+    scope = ptx.Scope()
+    for place, statement in enumerate(body):
+        if not isinstance(statement, ptx.Instruction):
+            scope = scope.after(place, statement)
             continue
-        first = statement.operands[0]
-        for name in (first,) if first[1:].isalnum() else ptx.names(first) if first[:1] != "[" else ():
-            writers.setdefault(name, []).append((statement, scope))
-        if place in generic:
-            base = scope.find(generic[place])
+        first = statement.operands[0] if statement.operands else "["
+        if first[1:].isalnum():
+            writers[first].append((statement, scope))
+        elif first[0] != "[":
+            for name in ptx.names(first):
+                writers[name].append((statement, scope))
+        if _is_generic(statement.word) and len(statement.operands) > 1:
+            base = scope.find(_base(statement))
             if base and ptx.width(base.type) == 64:
                 bases[place] = base
     unknown = _unknown(bases.values(), writers, params)
@@ -69,21 +73,16 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
     return ptx.edited(body, {place: [_in_global(body[place])] for place in proofs})
 
 
-def _base(access: ptx.Statement) -> str:
+def _base(access: ptx.Instruction) -> str:
     """Return what holds the address of *access*."""
-    assert isinstance(access, ptx.Instruction)  # noqa: S101 - it is one
     base, _ = ptx.address(access.operands[access.opcode in ("ld", "atom")]) or ("", 0)
     return base
 
 
-def _is_generic(statement: ptx.Statement) -> bool:
-    return (
-        isinstance(statement, ptx.Instruction)
-        and statement.word.startswith(_ACCESSING)
-        and statement.opcode in _ACCESSING
-        and len(statement.operands) > 1
-        and _SPACES.isdisjoint(word.partition("::")[0] for word in statement.modifiers)
-    )
+@functools.lru_cache(maxsize=1024)
+def _is_generic(word: str) -> bool:
+    opcode, *modifiers = word.split(".")
+    return opcode in _ACCESSING and _SPACES.isdisjoint(each.partition("::")[0] for each in modifiers)
 
 
 def _in_global(access: ptx.Statement) -> ptx.Statement:
@@ -98,13 +97,15 @@ def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection
     readers: dict[ptx.Register, list[ptx.Register]] = {}
     fresh: list[ptx.Register] = []
     pending, seen = list(bases), set(bases)
+    own: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
+    names: set[str] = set()
     while pending:
         register = pending.pop()
-        found = [
-            _sources(register, *writer, params)
-            for writer in writers.get(register.name, ())
-            if writer[1].find(register.name) == register
-        ]
+        if register.name not in names:
+            names.add(register.name)
+            for writer in writers.get(register.name, ()):
+                own.setdefault(writer[1].find(register.name), []).append(writer)
+        found = [_sources(register, *writer, params) for writer in own.get(register, ())]
         if not found or None in found:
             fresh.append(register)
         for source in {source for sources in found for source in sources or ()}:
