@@ -179,9 +179,9 @@ def _of_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
     header = read_header(source.code)
     if header is None:
         raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
-    details = {"container": dotted(header.container), "nvvm_ir": dotted(header.ir)}
+    version, sm = header
     notes = ("Its symbols are told once it is linked.",)
-    return Inspection(source.name, LTOIR, f"sm_{header.sm}", details, notes=notes), b""
+    return Inspection(source.name, LTOIR, f"sm_{sm}", {"nvvm_ir": dotted(version)}, notes=notes), b""
 
 
 _READERS = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import pytest
@@ -43,37 +42,6 @@ def test_several_inputs_are_linked(kinds):
     assert b"caller" in linked.cubin
 
 
-def test_cuda_sources_are_optimised_together():
-    """CUDA C++ sources alone are linked with LTO, unless that is declined."""
-    assert pl.link(CALLER, CALLEE, arch="sm_90").reason == "link-time optimisation"
-    assert pl.link(CALLER, CALLEE, arch="sm_90", lto=False).reason.startswith("2 PTX as one")
-
-
-def test_a_lone_cuda_source_is_assembled():
-    """One CUDA C++ source needs no linker."""
-    linked = pl.link('extern "C" __global__ void empty() {}\n', arch="sm_90")
-    assert linked.backend == "nvptxcompiler"
-
-
-@pytest.mark.parametrize("form", ["path", "str path", "bytes", "file", "linkable code"])
-def test_an_input_in_every_form(tmp_path, form):
-    """The same PTX as a path, a path's text, bytes, a file object and a LinkableCode gives the same cubin."""
-    path = tmp_path / "kernel.ptx"
-    path.write_text(make_kernel())
-    if form == "linkable code":
-        from numba.cuda import PTXSource
-
-        given = PTXSource(make_kernel().encode(), name="kernel.ptx")
-    else:
-        given = {
-            "path": path,
-            "str path": str(path),
-            "bytes": path.read_bytes(),
-            "file": io.StringIO(path.read_text()),
-        }[form]
-    assert pl.link(given, arch="sm_90").cubin == pl.assemble(make_kernel(), "sm_90").code
-
-
 def test_a_udf_is_an_input():
     """A UDF is compiled and linked with the kernel that calls it."""
 
@@ -84,23 +52,6 @@ def test_a_udf_is_an_input():
     linked = pl.link(CALLER, triple, arch="sm_90")
     assert linked.lto is True
     assert linked.inputs[-1] == "<udfs>"
-
-
-def test_headers_defines_and_include_dirs_reach_nvrtc(tmp_path):
-    """In-memory headers, include directories and further flags are NVRTC's."""
-    (tmp_path / "on_disk.h").write_text("#define B 2\n")
-    source = (
-        '#include "on_disk.h"\n#include "in_memory.h"\n'
-        'static_assert(A + B + C == 6, "");\nextern "C" __global__ void empty() {}\n'
-    )
-    linked = pl.link(
-        source,
-        arch="sm_90",
-        include_dirs=[tmp_path],
-        headers={"in_memory.h": "#define A 1\n"},
-        nvrtc_flags=["-DC=3"],
-    )
-    assert b"empty" in linked.cubin
 
 
 def test_the_register_cap_and_line_numbers_reach_the_tool():
@@ -135,14 +86,6 @@ def test_inputs_that_are_none(source, message):
     assert message in str(caught.value)
 
 
-def test_a_file_whose_content_is_not_what_its_name_says(tmp_path):
-    """A file is checked against its extension."""
-    path = tmp_path / "kernel.cubin"
-    path.write_text(make_kernel())
-    with pytest.raises(pl.LinkError, match="its extension says cubin and its content is ptx"):
-        pl.link(path, arch="sm_90")
-
-
 def test_no_input_is_an_error():
     """A link needs something to link."""
     with pytest.raises(pl.LinkError, match="needs at least one input"):
@@ -162,14 +105,6 @@ def test_a_source_that_does_not_compile_carries_nvrtcs_log():
     assert 'identifier "SYNTAX" is undefined' in caught.value.log
     assert "--gpu-architecture=compute_90" in caught.value.flags
     assert caught.value.inputs == ("<cu 1>",)
-
-
-def test_an_undefined_symbol_carries_the_linkers_log():
-    """NvJitLink's log, inputs and flags are in the error."""
-    with pytest.raises(pl.LinkError) as caught:
-        pl.link(compiled(CALLER, "ptx"), make_kernel(), arch="sm_90")
-    assert "triple" in str(caught.value)
-    assert caught.value.inputs == ("<ptx 1>", "<ptx 2>")
 
 
 def test_ptxlinker_is_found_in_the_linker_module():
@@ -230,20 +165,6 @@ def test_what_cannot_be_linked_for_an_older_driver_says_why(options, error, reas
         return
     with pytest.raises(error, match=re.escape(reason)):
         pl.link(source, **options)
-
-
-def test_a_kernel_without_a_driver(monkeypatch):
-    """`Linked.kernel` says what is missing, as `load` does, before cuda.core starts."""
-    from numba_ptxlink._tools import driver
-
-    def refuse():
-        raise pl.LaunchError("Kernels need a GPU and its driver")
-
-    pytest.importorskip("cuda.core")
-    linked = pl.link('extern "C" __global__ void k() {}\n', arch="sm_80")
-    monkeypatch.setattr(driver, "_api", refuse)
-    with pytest.raises(pl.LaunchError, match="Kernels need a GPU"):
-        linked.kernel("k")
 
 
 @pytest.mark.parametrize("lto", [True, False])

@@ -8,14 +8,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import cffi
 import pytest
 
-from numba_ptxlink import _native
 from numba_ptxlink._native import _nvptxcompiler
-from numba_ptxlink._tools import nvptxcompiler
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "numba_ptxlink" / "_native"
@@ -80,15 +77,3 @@ def test_needs_no_symbol_from_elsewhere() -> None:
     lines = [line.split() for line in run("nm", "-D", "--undefined-only", EXTENSION).splitlines()]
     strong = [name for kind, name in lines if kind == "U"]
     assert [] == [name for name in strong if "@GLIBC" not in name and not re.match(r"_?Py", name)]
-
-
-def test_a_module_that_is_being_imported_is_found(monkeypatch: pytest.MonkeyPatch):
-    """A compiled module that is in `sys.modules` and has no spec yet is where its finder says."""
-    path = _native.location()
-    assert path.endswith(".so")
-    identity = nvptxcompiler.identity()
-    monkeypatch.setitem(sys.modules, _native.EXTENSION, ModuleType(_native.EXTENSION))
-    assert sys.modules[_native.EXTENSION].__spec__ is None
-    assert path == _native.location()
-    assert None is _native.hindrance()
-    assert identity == nvptxcompiler.identity()

@@ -201,7 +201,8 @@ def pack(
         )
         forms = executables.as_kinds(request.stem, built, with_host_code)
         files |= {(kind, ""): content for kind, content in forms.items()}
-    needs = of_artifacts(files, parts, cubin_by, executable and executable.needs)
+    merged = any(code.merged for code in codes)
+    needs = of_artifacts(files, parts, cubin_by, executable and executable.needs, merged=merged)
     return Artifacts(files, needs, compilers, cooperative, left_out)
 
 

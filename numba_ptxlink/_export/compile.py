@@ -234,7 +234,7 @@ def build(
             try:
                 ltoir = link_files.merge_ltoir(ltoir, linked, arch)
                 if consumer:
-                    consumer.check_ltoir(ltoir, arch)
+                    consumer.check_merged(arch)
             except ExportError as error:
                 if LTOIR not in dispensable:
                     raise

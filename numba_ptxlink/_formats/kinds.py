@@ -13,8 +13,6 @@ KERNELS, LAUNCHER = "kernels", "launcher"
 """What an export writes beside code that is linked: a fat binary that a driver loads, and C++ around it."""
 
 EM_CUDA = 190
-THIN_ARCHIVE = b"!<thin>\n"
-"""What an archive begins with that has the paths of its members in their place."""
 _ELF = b"\x7fELF"
 _LLVM_IR = (
     r'(?m)^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|'
@@ -65,19 +63,17 @@ def recognise(code: bytes) -> str | None:
     if code.startswith(_ELF):
         machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
         return CUBIN if machine == EM_CUDA else OBJECT
-    if code.startswith(THIN_ARCHIVE):
-        return ARCHIVE
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    from .ptx.header import begins_module
+    from .ptx.header import read_header
 
     # Compilers of PTX take any bytes in comments and strings.
     stripped = b"" if code.startswith(b"\0") else code.rstrip(b"\0")
     if not stripped.strip() or b"\0" in stripped:
         return None
     text = stripped.decode(errors="surrogateescape")
-    if begins_module(text):
+    if read_header(text).version:
         return PTX
     return CU if is_text(code, ascii_based=False) and _is_cxx(text) else None
 

@@ -9,31 +9,15 @@ only, and the halfword at byte 26 is ten times the compute capability in every o
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
 
 from .kinds import KINDS, LTOIR
 
-_HEADER = struct.Struct("<4x4B18xH")
+_HEADER = struct.Struct("<6x2B18xH")
 
 
-class LtoirHeader(NamedTuple):
-    """
-    The header of an LTO-IR container.
-
-    Args:
-        container: Version of the container's format.
-        ir: Version of the NVVM IR in it.
-        sm: The compute capability it was compiled for, as one number such as 90.
-    """
-
-    container: tuple[int, int]
-    ir: tuple[int, int]
-    sm: int
-
-
-def read_header(code: bytes) -> LtoirHeader | None:
-    """Return the header of *code*, None if it is not LTO-IR or is truncated."""
+def read_header(code: bytes) -> tuple[tuple[int, int], int] | None:
+    """Return the version of the NVVM IR and the compute capability, such as 90; None without LTO-IR."""
     if not code.startswith(KINDS[LTOIR].magic) or len(code) < _HEADER.size:
         return None
-    major, minor, ir_major, ir_minor, tenfold = _HEADER.unpack_from(code)
-    return LtoirHeader((major, minor), (ir_major, ir_minor), tenfold // 10)
+    major, minor, tenfold = _HEADER.unpack_from(code)
+    return (major, minor), tenfold // 10

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats import elf
-from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, PTX, THIN_ARCHIVE
+from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.assembler import may_lack_variables
 from numba_ptxlink.errors import LinkError
 
@@ -28,15 +28,6 @@ if TYPE_CHECKING:
     from .read import Input
 
 _MOST = 5
-_SPELLED = {
-    "func": "a device function",
-    "entry": "a kernel (__global__)",
-    "variable": "a variable",
-    "global": "a variable in global memory (__device__)",
-    "managed": "a managed variable (__managed__)",
-    "const": "a variable in constant memory (__constant__)",
-    "shared": "a variable in shared memory (__shared__)",
-}
 _WEAK = ("weak", "common")
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
 _FLOATING = re.compile(rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b")
@@ -89,8 +80,8 @@ def symbols(source: Input) -> list[Symbol]:
     aliases = {alias.name for alias in module.aliases}
     found: dict[tuple[str, str], Symbol] = {}
     for each in module.functions:
-        if each.linkage or each.kind == "entry" or each.name in aliases:
-            aliased = each.name in aliases
+        aliased = each.name in aliases
+        if each.linkage or each.kind == "entry" or aliased:
             prototype = each.prototype if each.kind == "func" else None
             linkage, line = "visible" if aliased else each.linkage, 0 if source.compiled else each.line
             symbol = Symbol(
@@ -128,7 +119,6 @@ def check(inputs: Sequence[Input], arch: Arch, *, lto: bool, compares: bool = Tr
             the cure.
     """
     for source in inputs:
-        _refuse_thin_archive(source)
         _refuse_other_machine(source, arch)
     if compares:
         unique: dict[tuple[str, bytes], Input] = {}
@@ -167,15 +157,6 @@ def _compare_once(texts: Sequence[Input]) -> None:
 def _respelled(source: Input) -> Input:
     code = _FLOATING.sub(rb"\1.b\2", source.code) if source.kind == PTX else source.code
     return source if code == source.code else replace(source, code=code)
-
-
-def _refuse_thin_archive(source: Input) -> None:
-    if source.kind == ARCHIVE and source.code.startswith(THIN_ARCHIVE):
-        raise LinkError(
-            f"{source.name} is a thin archive, which has paths in place of its members; make a common one: "
-            "ar rcs.",
-            inputs=(source.name,),
-        )
 
 
 def _refuse_other_machine(source: Input, arch: Arch) -> None:
@@ -260,7 +241,7 @@ def _kinds(several: Sequence[Symbol]) -> str:
     if len(forms) < 2:
         return ""
     one, two = (
-        f"{_SPELLED.get(each.space or each.kind, f'a {each.space}')}, {each.place}"
+        f"a {f'variable (.{each.space})' if each.space else f'function (.{each.kind})'}, {each.place}"
         for each in sorted(forms.values(), key=lambda symbol: symbol.defined)[:2]
     )
     return (

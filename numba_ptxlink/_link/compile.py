@@ -120,7 +120,8 @@ def _check_headers(
     for source in sources:
         if names and source.kind == CU:
             headers = dict(options.headers)
-            found = includes.of(source.code, source.folder, options.include_dirs, headers).files
+            folder = (source.path or Path(source.name)).parent
+            found = includes.of(source.code, folder, options.include_dirs, headers).files
             # The first that is found of a name is the one that is included.
             first = {Path(path).name: path for path in reversed(found)}
             files = {first[name]: Path(first[name]).read_bytes() for name in names & first.keys()}

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, PtxVersion, dotted
-from numba_ptxlink._formats import ltoir as ltoir_format
 from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
 from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa, release_of
 from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
 
-from . import single_ptx
+from . import backends, single_ptx
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -35,23 +34,6 @@ log = logging.getLogger(__name__)
 _OLDEST = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)")
-# The version of the IR in the head of LTO-IR, as NVRTC and nvcc of each release write it. It grows with the
-# release; that of a release which is not listed counts as the next one's.
-_LTOIR_SINCE = {
-    (2, 51): (12, 0),
-    (2, 63): (12, 3),
-    (2, 71): (12, 4),
-    (2, 84): (12, 6),
-    (2, 89): (12, 8),
-    (2, 93): (12, 9),
-    (2, 98): (13, 0),
-    (2, 107): (13, 1),
-    (2, 114): (13, 2),
-    (2, 115): (13, 3),
-    (2, 120): (13, 4),
-    (2, 131): (13, 5),
-}
-
 # The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them.
 _ZSTD_SINCE = (12, 4)
 # What compressed content begins with ("Zstandard frames" in RFC 8878).
@@ -75,7 +57,7 @@ class Oldest(NamedTuple):
         return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
-def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
+def of_code(kind: str, arch: Arch, code: bytes, tool: str, *, merged: bool = False) -> Oldest:
     """
     Return what one piece of code needs.
 
@@ -84,26 +66,24 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
         arch: The GPU it is for.
         code: The code.
         tool: Name and release of what compiled a cubin.
+        merged: Whether a linker has merged link files into LTO-IR.
     """
     if kind == PTX:
         version = read_header(code.decode()).version
         release = first_release(version or OLDEST)
         return Oldest(release, release)
     if kind == LTOIR:
-        return Oldest(_written_by(code) or ltoir_release(arch), None)
+        return Oldest(ltoir_release(arch, merged=merged), None)
     major, minor = map(int, tool.rpartition(" ")[2].split("."))
     known = arch_since(arch.sm)
     return Oldest((major, minor), max((major, 0), first_release(known) if known else (major, minor)))
 
 
-def _written_by(ltoir: bytes) -> Release | None:
-    """Return the release of the tool that wrote *ltoir*, None for one that is not known yet."""
-    head = ltoir_format.read_header(ltoir)
-    return next((release for version, release in _LTOIR_SINCE.items() if head and head.ir <= version), None)
-
-
-def ltoir_release(arch: Arch) -> Release | None:
-    """Return the CUDA release of the LTO-IR that this environment's NVVM writes, None where it is unknown."""
+def ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
+    """Return the CUDA release of LTO-IR that NVVM writes, or the linker has *merged*; None for unknown."""
+    linker = backends.installed() if merged else None
+    if linker is not None:
+        return linker[1]
     emitted = nvvm.emitted_isa(arch)
     return None if emitted is None else release_of(emitted)
 
@@ -119,10 +99,8 @@ def of_fatbin(members: Sequence[tuple[str, Oldest]], code: bytes, *, linkable: b
     """
     packed = [_ZSTD_SINCE] if _ZSTD in code else []
     # PTX is compiled where there is no machine code for the device.
-    loaded = [oldest for kind, oldest in members if kind == CUBIN] or [
-        oldest for kind, oldest in members if kind == PTX
-    ]
-    driver = _newest([*packed, *(oldest.driver for oldest in loaded)])
+    loaded = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
+    driver = _newest([*packed, *(oldest.driver for kind, oldest in members if kind == loaded)])
     toolkit = _newest([*packed, *(oldest.toolkit for _, oldest in members)])
     return Oldest(toolkit if linkable else None, driver)
 
@@ -132,6 +110,8 @@ def of_artifacts(
     packed: Iterable[tuple[str, Arch, str, bytes]],
     tool: str,
     executable: Oldest | None,
+    *,
+    merged: bool,
 ) -> dict[tuple[str, str], Oldest]:
     """
     Return what each artifact of an export needs, by kind and architecture.
@@ -141,8 +121,11 @@ def of_artifacts(
         packed: The code for each architecture, as (kind, arch, name, code).
         tool: Name and release of what compiled the cubins.
         executable: What the code that a driver loads needs, None without such.
+        merged: Whether a linker has merged link files into the LTO-IR.
     """
-    needs = {(kind, arch.sm): of_code(kind, arch, code, tool) for kind, arch, _, code in packed}
+    needs = {
+        (kind, arch.sm): of_code(kind, arch, code, tool, merged=merged) for kind, arch, _, code in packed
+    }
     members = [(kind, need) for (kind, _), need in needs.items()]
     for key, code in files.items():
         if executable and key[0] in (KERNELS, LAUNCHER):
@@ -211,27 +194,25 @@ class Consumer:
         declared = module.header.version or OLDEST
         if Arch(*arch.cc) not in assembler.supported_archs():
             if declared > self.isa:
-                raise self._too_new(_Demand(declared, "no older version"), arch)
+                raise self._too_new(declared, "no older version", arch)
             return ptx
-        found = self._lowest(module, arch)
-        if isinstance(found, _Demand):
-            found = self._lowest(parse(_without_hints(module)), arch)
-        if isinstance(found, _Demand):
-            raise self._too_new(found, arch)
-        return found.encode()
+        try:
+            return self._lowest(module, arch)
+        except ExportError:
+            return self._lowest(parse(_without_hints(module)), arch)
 
-    def _lowest(self, module: Module, arch: Arch) -> str | _Demand:
-        """Return the text of *module* with the lowest version, or what needs a newer one than is read."""
+    def _lowest(self, module: Module, arch: Arch) -> bytes:
+        """Return *module* with the lowest version, or raise what needs a newer one than is read."""
         declared = module.header.version or OLDEST
-        needed = _Demand(arch_since(arch.sm) or declared, f".target {arch.sm}")
-        while needed.version <= self.isa:
-            version = min(needed.version, declared)
+        needed, cause = arch_since(arch.sm) or declared, f".target {arch.sm}"
+        while needed <= self.isa:
+            version = min(needed, declared)
             text = _relabelled(module, version)
             demanded = _demanded(text, arch, declared if version < declared else None)
             if demanded is None:
-                return text
-            needed = demanded
-        return needed
+                return text.encode()
+            needed, cause = demanded
+        raise self._too_new(needed, cause, arch)
 
     def without_impossible(
         self, kinds: Collection[str], archs: Collection[Arch], dispensable: Collection[str]
@@ -254,18 +235,17 @@ class Consumer:
                 if kind not in dispensable:
                     raise ExportError(f"No {kind} for {self.asked}: {cause}.")
                 # Another toolkit's ptxas can be installed; LTO-IR cannot be had in this environment.
-                level = logging.INFO if kind == LTOIR else logging.WARNING
-                log.log(level, "no %s for %s: %s", kind, self.asked, cause)
+                (log.info if kind == LTOIR else log.warning)("no %s for %s: %s", kind, self.asked, cause)
         return {kind for kind in kinds if not causes.get(kind)}
 
-    def check_ltoir(self, ltoir: bytes, arch: Arch) -> None:
+    def check_merged(self, arch: Arch) -> None:
         """
-        Refuse *ltoir*, which holds code of link files, where a newer tool has written it.
+        Refuse LTO-IR into which link files are merged where the linker is newer.
 
         Raises:
             ExportError: The consumer does not read it. Names the cure.
         """
-        if cause := self._unread(of_code(LTOIR, arch, ltoir, "").toolkit):
+        if cause := self._unread(ltoir_release(arch, merged=True)):
             raise ExportError(f"No ltoir for {self.asked}: {cause}.")
 
     def _unread(self, release: tuple[int, int] | None) -> str:
@@ -278,41 +258,35 @@ class Consumer:
             f"CUDA {dotted(self.release)}"
         )
 
-    def _too_new(self, needed: _Demand, arch: Arch) -> ExportError:
+    def _too_new(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:
         return ExportError(
-            f"{self.asked} reads PTX {self.isa} at most, and the code for {arch.sm} has {needed}. Export for "
-            f"CUDA {dotted(first_release(needed.version))} or later, for another architecture, or without "
-            "what is compiled to it."
+            f"{self.asked} reads PTX {self.isa} at most, and the code for {arch.sm} has {cause}, which is "
+            f"new in PTX {needed}. Export for CUDA {dotted(first_release(needed))} or later, for another "
+            "architecture, or without what is compiled to it."
         )
 
 
-@dataclass(frozen=True)
-class _Demand:
-    """What needs a version of PTX: its name, as nvPTXCompiler says it, and its line, 0 for no line."""
+def _demanded(text: str, arch: Arch, newest: PtxVersion | None) -> tuple[PtxVersion, str] | None:
+    """
+    Return the version that nvPTXCompiler asks for, and what needs it; None where it takes *text*.
 
-    version: PtxVersion
-    name: str
-    line: int = 0
-
-    def __str__(self) -> str:
-        line = f" in line {self.line}" if self.line else ""
-        return f"{self.name}{line}, which is new in PTX {self.version}"
-
-
-def _demanded(text: str, arch: Arch, newest: PtxVersion | None) -> _Demand | None:
-    """Return what nvPTXCompiler finds too new in *text*; *newest* has what it refuses without a reason."""
+    Args:
+        text: PTX.
+        arch: The GPU.
+        newest: What text needs that it refuses without a reason; None to raise that.
+    """
     try:
         assembler.assemble(text, arch, relocatable=True)
     except AssembleError as error:
         demands = [
-            _Demand(PtxVersion(int(match[3]), int(match[4])), match[2], int(match[1]))
+            (PtxVersion(int(match[3]), int(match[4])), f"{match[2]} in line {match[1]}")
             for match in _ASKED.finditer(error.log)
         ]
         if newest and not demands:
-            demands = [_Demand(newest, "text that no older version has")]
+            return newest, "text that no older version has"
         if not demands:
             raise
-        return max(demands, key=lambda demand: demand.version)
+        return max(demands)
     return None
 
 

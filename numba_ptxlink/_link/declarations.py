@@ -87,22 +87,16 @@ def declaration(signature: Signature, origin: str) -> Declared:
 
 def declarations_of(manifest: Manifest) -> list[Declared]:
     """Return the device functions that *manifest* lists."""
-    found = []
-    for function in manifest.functions:
-        try:
-            types = (function["result"], *(parameter["type"] for parameter in function["parameters"]))
-            if function["kind"] == "function" and str(function["symbol"]).isidentifier():
-                found.append(
-                    Declared(
-                        function["symbol"],
-                        function["declaration"],
-                        tuple(map(str, types)),
-                        str(manifest.path),
-                    )
-                )
-        except (KeyError, TypeError):
-            continue
-    return found
+    return [
+        Declared(
+            function["symbol"],
+            function["declaration"],
+            (function["result"], *(parameter["type"] for parameter in function["parameters"])),
+            str(manifest.path),
+        )
+        for function in manifest.functions
+        if function["kind"] == "function" and function["symbol"].isidentifier()
+    ]
 
 
 def check(name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[Declared]) -> None:

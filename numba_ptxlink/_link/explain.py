@@ -91,8 +91,6 @@ def explained(
     inputs = error.inputs or tuple(source.name for source in sources)
     if isinstance(error, AssembleError):
         said = f"{', '.join(inputs)}: {said}"
-    if not (cure or kind is not type(error) or said != str(error)):
-        return error
     return kind("\n".join(filter(None, (said, cure))), flags=error.flags, inputs=inputs, log=error.log)
 
 

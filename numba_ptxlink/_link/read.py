@@ -39,11 +39,6 @@ class Input:
     path: Path | None = field(default=None, repr=False, compare=False)
     compiled: bool = field(default=False, repr=False, compare=False)
 
-    @property
-    def folder(self) -> Path:
-        """The directory that `#include "..."` searches first: the working one where the name has none."""
-        return (self.path or Path(self.name)).parent
-
     @cached_property
     def text(self) -> str:
         """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
@@ -146,12 +141,9 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
         # A path may be a mistyped text only where it was given as one.
         text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
         raise MissingInputError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
-    except IsADirectoryError as error:
-        raise LinkError(f"{path} is a directory; give a file.", inputs=(path.name,)) from error
-    except (OSError, MemoryError) as error:
-        reason = getattr(error, "strerror", None) or "it does not fit into memory"
+    except OSError as error:
         raise LinkError(
-            f"{path} could not be read: {reason}; check the file.", inputs=(path.name,)
+            f"{path} could not be read: {error.strerror}; check the file.", inputs=(path.name,)
         ) from error
     code = code.removeprefix(codecs.BOM_UTF8)
     declared = EXTENSIONS.get(path.suffix.lower())
@@ -162,8 +154,9 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     if kind is None or declared not in (None, CU, kind):
         says = f"its extension says {declared}" if declared else "it has no known extension"
         content = kind or describe(code)
-        cure = f"give a file of {', '.join(KINDS)} under its own extension"
-        if content == "Python":
-            cure = "compile it first, such as with `numba-ptxlink export`"
-        raise LinkError(f"{path}: {says} and its content is {content}; {cure}.", inputs=(path.name,))
+        raise LinkError(
+            f"{path}: {says} and its content is {content}; give a file of {', '.join(KINDS)} under its own "
+            "extension, or of Python to `numba-ptxlink export`.",
+            inputs=(path.name,),
+        )
     return Input(declared or kind, path.name, code, path=path)

@@ -18,8 +18,9 @@ from numba_ptxlink._tools import find, programs
 from numba_ptxlink.errors import AssembleError, LinkError
 
 from . import backends
-from .plan import for_one_ptx
+from .plan import LinkOptions, for_one_ptx
 from .read import Input
+from .run import link
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The first release whose nvJitLink has -r, and so compiles PTX without linking it.
-_COMPILES_ONLY = (13, 0)
 _ANY_MINOR = 99
 
 
@@ -52,31 +51,22 @@ def compile_ptx(
         return _for_release(source, arch, options, release)
     if not options.relocatable:
         return _loadable(source, arch, options)
-    older = _older_linker()
-    if older is None:
+    linker = backends.installed()
+    if linker is None or linker[1] >= assembler.compiler_version():
         return _by_nvptxcompiler(ptx, arch, options)
-    backend, linker = older
-    if _reads(linker, source):
-        own = programs.newest_ptxas(linker)
-        if own is not None and _reads(own[1], source):
-            return _by_ptxas(own, ptx, arch, options)
-        if backend == "nvjitlink" and linker >= _COMPILES_ONLY and not _has_shared_memory(source):
-            return _by_linker(backend, source, arch, options)
+    declared, own = source.header.version, programs.newest_ptxas(linker[1])
+    newest = sure_isa(own[1]) if own else None
+    if own and (declared is None or newest is None or declared <= newest):
+        return _by_ptxas(own, ptx, arch, options)
     log.warning(
         "nvPTXCompiler %s makes the relocatable cubin for %s, which nvJitLink %s may refuse: no tool of "
         "that toolkit compiles the PTX; `pip install '%s'` installs its ptxas",
         dotted(assembler.compiler_version()),
         arch.sm,
-        dotted(linker),
-        find.package_of_ptxas(linker),
+        dotted(linker[1]),
+        find.package_of_ptxas(linker[1]),
     )
     return _by_nvptxcompiler(ptx, arch, options)
-
-
-def _older_linker() -> tuple[str, tuple[int, int]] | None:
-    """Return name and release of the linker where it reads no relocatable code of nvPTXCompiler."""
-    found = backends.installed()
-    return None if found is None or found[1] >= assembler.compiler_version() else found
 
 
 def _loadable(source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
@@ -119,7 +109,6 @@ def _tool_for(release: tuple[int, int], *, relocatable: bool) -> tuple[str, str,
     linker = backends.installed()
     if linker is None or linker[1][0] != newest[0] or linker[1] > newest:
         return None
-    # For relocatable code its result depends on what the functions have; see `_has_shared_memory`.
     return None if relocatable else (linker[0], "", linker[1])
 
 
@@ -138,46 +127,26 @@ def _for_release(
     return _by_linker(name, source, arch, options)
 
 
-def _reads(linker: tuple[int, int], source: Input) -> bool:
-    # nvJitLink that has once refused PTX that is too new accepts undefined references.
-    declared, newest = source.header.version, sure_isa(linker)
-    return declared is None or newest is None or declared <= newest
-
-
-def _has_shared_memory(source: Input) -> bool:
-    """
-    Return whether *source* declares shared memory.
-
-    -r gives that of a device function its final address, and no kernel reserves it: nvJitLink 13.0 leaves out
-    the relocation that ptxas writes, and a kernel that calls the function stops at an illegal address.
-    """
-    return b".shared" in source.code
-
-
 def _by_nvptxcompiler(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
     cubin = assembler.assembled(ptx, arch, options)
     return cubin.code, f"nvPTXCompiler {dotted(assembler.compiler_version())}"
 
 
 def _by_linker(backend: str, source: Input, arch: Arch, options: AssembleOptions) -> tuple[bytes, str]:
-    tool = backends.linker(backend)
-    flags = (
-        f"-arch={arch.sm}",
-        *(("-r",) if options.relocatable else ()),
-        *(("-g",) if options.debug else options.level("-O", source.code)),
-        *(("-lineinfo",) if options.lineinfo and not options.debug else ()),
-        *((f"-maxrregcount={options.max_registers}",) if options.max_registers is not None else ()),
-        *(f"-Xptxas={flag}" for flag in options.extra_flags),
+    linker = LinkOptions(
+        debug=options.debug,
+        lineinfo=options.lineinfo and not options.debug,
+        max_registers=options.max_registers,
+        extra_flags=tuple(f"-Xptxas={flag}" for flag in options.extra_flags),
+        backend=backend,
+        checks="none",
+        opt_level=options.opt_level,
     )
-    inputs = [(PTX, source.name, source.code.rstrip(b"\0"))]
-
-    def make() -> cache.Entry:
-        try:
-            return cache.Entry({"log": ""}, tool.link(inputs, flags).code)
-        except LinkError as error:
-            raise AssembleError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
-
-    return cache.cached(tool.key(inputs, flags), make).code, f"nvJitLink {dotted(tool.version())}"
+    try:
+        cubin = link([source], arch, linker).cubin
+    except LinkError as error:
+        raise AssembleError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+    return cubin, f"nvJitLink {dotted(backends.linker(backend).version())}"
 
 
 def _by_ptxas(

@@ -12,7 +12,6 @@ from numba_ptxlink._formats.ptx import (
     Param,
     Part,
     Prototype,
-    Span,
     Variable,
     address,
     parse,
@@ -69,23 +68,6 @@ def test_variables(case):
     assert expected == [replace(each, line=0, start=-1, end=-1) for each in item.variables]
     alone = "\n".join(map(item.alone, item.variables))
     assert machine_code(HEAD + text) == machine_code(f"{HEAD}{alone}")
-
-
-@pytest.mark.parametrize(
-    ("initial", "symbols"),
-    [
-        ("{1, 0x2U, -3}", ()),
-        ("generic(a)+4", ("a",)),
-        ("{f, generic(b), f, 0}", ("f", "b")),
-        ("{0xff(a), 0xff00(a)}", ("a",)),
-        ("{{a}, {b+4}}", ("a", "b")),
-        ("{0f3F800000}", ()),
-    ],
-)
-def test_the_symbols_of_an_initializer(initial, symbols):
-    """What an initializer refers to is known, operators aside."""
-    (variable,) = parse(f".global .u64 x[2] = {initial};").variables
-    assert symbols == variable.symbols
 
 
 SCALAR, WIDE = Param(bits=32), Param(bits=64)
@@ -271,12 +253,3 @@ def test_prototypes_are_those_of_all_inputs():
     ).functions
     assert one.prototype == other.prototype == Prototype("f", Param(bits=32), (Param(bits=64),))
     assert ".func (.f32) f(.b64)" == str(one.prototype)
-
-
-def test_replaced_text():
-    """Text in some places is replaced, empty ranges are filled, and overlaps are refused."""
-    module = parse(".func f();")
-    assert ".func <g>();!" == module.replace({Span(6, 7): "<g>", Span(10, 10): "!"})
-    for spans in ([Span(0, 4), Span(3, 5)], [Span(-1, 2)], [Span(3, 2)], [Span(9, 99)]):
-        with pytest.raises(ValueError, match="overlaps another, or is outside"):
-            module.replace(dict.fromkeys(spans, ""))

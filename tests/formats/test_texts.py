@@ -19,7 +19,6 @@ CXX = {
     "declaration": "struct S;\n/* and\nno more */",
     "unfinished": 'extern "C" __device__ int f() { return 1\n',
     "long macro": "#define MAKE(v) \\\n .version = v, \\\n .size = 3\n",
-    "macro": "#pragma once\n#define F(x) \\\n    int x;\nF(y)\n#undef F\n",
 }
 OTHERS = {
     "changelog": ((ROOT / "CHANGELOG.md").read_text(), "text of no known kind"),
@@ -47,9 +46,7 @@ def test_other_text(tmp_path, text, name):
     assert name == kinds.describe(text.encode())
     (tmp_path / "file").write_text(text)
     for take in (pl.inspect, lambda path: pl.link(path, arch="sm_80")):
-        with pytest.raises(
-            pl.LinkError, match=f"its content is {name}; (give a file of ptx|compile it first)"
-        ):
+        with pytest.raises(pl.LinkError, match=f"its content is {name}; give a file of ptx"):
             take(tmp_path / "file")
 
 

@@ -229,14 +229,14 @@ def test_a_launch_waits_for_the_stream_that_an_array_names(device, udfs):
 
 
 def test_a_kernel_of_cuda_core(device, udfs):
-    """`to_core()` is launched by cuda.core."""
-    from cuda.core import LaunchConfig, launch
+    """The handle of a kernel is one of cuda.core."""
+    from cuda.core import Kernel, LaunchConfig, launch
 
     out, queue = cuda.to_device(np.zeros(SIZE, np.float32)), device.create_stream()
     device.sync()
     address = out.__cuda_array_interface__["data"][0]
     config = LaunchConfig(grid=8, block=128)
-    launch(queue, config, udfs.fill.to_core(), address, np.int32(SIZE), np.float32(0.5))
+    launch(queue, config, Kernel.from_handle(udfs.fill.handle), address, np.int32(SIZE), np.float32(0.5))
     queue.sync()
     assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, out.copy_to_host())
 

@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from artifact_page import CALLS, KINDS, TOOLS, command_of, possible, rows, write_sources
+from artifact_page import KINDS, TOOLS, command_of, possible, rows, write_sources
 from cuda_toolkit import lay_out, linked_functions, shell
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import nvrtc
-
-PROJECT = """
-cmake_minimum_required(VERSION 3.25)
-project(app LANGUAGES CXX CUDA)
-set(BUILD ${CMAKE_SOURCE_DIR}/build)
-"""
-TARGET = """
-add_executable(app calls.cu)
-target_include_directories(app PRIVATE ${{BUILD}})
-set_target_properties(app PROPERTIES CUDA_SEPARABLE_COMPILATION ON INTERPROCEDURAL_OPTIMIZATION {lto})
-{command}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -68,57 +53,3 @@ def test_nvlink(toolkit, folder, kind):
     functions = linked_functions(folder / "app.cubin")[""]
     assert "apply" in functions
     assert ("damp" in functions) is not bool(option)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", possible("NVRTC + nvJitLink"))
-def test_nvjitlink(folder, kind, monkeypatch):
-    """What nvJitLink takes is linked with what NVRTC compiled."""
-    from cuda.bindings import nvjitlink
-
-    call = re.fullmatch(
-        r'nvJitLinkAddFile\(handle, NVJITLINK_INPUT_(\w+), "(.*)"\)', command_of("NVRTC + nvJitLink", kind)
-    )
-    lto = kind == "ltoir"
-    caller = nvrtc.compile_source(
-        CALLS,
-        "calls.cu",
-        pl.Arch.of("sm_90"),
-        output="ltoir" if lto else "ptx",
-        flags=["-rdc=true"],
-        include_dirs=[folder / "build", *nvrtc.toolkit_include_dirs()],
-    ).code
-    monkeypatch.chdir(folder)
-    options = ["-arch=sm_90", *(["-lto"] if lto else [])]
-    handle = nvjitlink.create(len(options), options)
-    form = nvjitlink.InputType.LTOIR if lto else nvjitlink.InputType.PTX
-    nvjitlink.add_data(handle, form, caller, len(caller), "calls")
-    nvjitlink.add_file(handle, getattr(nvjitlink.InputType, call[1]), call[2])
-    nvjitlink.complete(handle)
-    cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
-    nvjitlink.get_linked_cubin(handle, cubin)
-    nvjitlink.destroy(handle)
-    path = folder / "jit.cubin"
-    path.write_bytes(cubin)
-    functions = linked_functions(path)[""]
-    assert "apply" in functions
-    assert ("damp" in functions) is not lto
-
-
-@pytest.mark.slow
-def test_cmake(toolkit, folder):
-    """What CMake takes is linked in a project, inlined where the table asks for that."""
-    project, inlined = PROJECT, {}
-    for kind in possible("CMake"):
-        inlined[kind] = "INTERPROCEDURAL_OPTIMIZATION" in rows()["CMake", kind]
-        lto = "ON" if inlined[kind] else "OFF"
-        target = TARGET.format(command=command_of("CMake", kind), lto=lto)
-        project += re.sub(r"\(app\b", f"(app_{kind}", target)
-    (folder / "CMakeLists.txt").write_text(project)
-    shell(
-        "cmake -G Ninja -S . -B cmake -DCMAKE_CUDA_ARCHITECTURES=90 && cmake --build cmake", folder, toolkit
-    )
-    for kind, is_inlined in inlined.items():
-        functions = linked_functions(folder / "cmake" / f"app_{kind}")["sm_90"]
-        assert "apply" in functions
-        assert ("damp" in functions) is not is_inlined

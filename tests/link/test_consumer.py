@@ -6,9 +6,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import read_header
-from numba_ptxlink._link import consumer, single_ptx
 from numba_ptxlink._link.consumer import Consumer
-from numba_ptxlink._tools import find
 
 TEXT = """\
 .version 9.5
@@ -103,31 +101,3 @@ def test_a_lower_version_changes_no_machine_code():
     text = TEXT.format(target="sm_90", statement="min.u16x2 %r1, %r2, %r3; st.global.u32 [%d1], %r1;")
     low = Consumer.of("12.4", None).lowered(text.encode(), ARCH)
     assert pl.assemble(text, ARCH, relocatable=True).code == pl.assemble(low, ARCH, relocatable=True).code
-
-
-def stand_in(folder, *releases):
-    """Return the paths of programs that say they are the ptxas of *releases*."""
-    paths = []
-    for release in releases:
-        path = folder / f"ptxas-{release}"
-        path.write_text(f'#!/bin/sh\necho "release {release}, V{release}.1"\n')
-        path.chmod(0o755)
-        paths.append(str(path))
-    return paths
-
-
-def test_the_newest_compiler_that_is_old_enough_is_taken(monkeypatch, tmp_path):
-    """A linker reads code of its own release and older ones; a driver that of its major version."""
-    paths = stand_in(tmp_path, "12.1", "12.4", "12.8", "13.0")
-    monkeypatch.setattr(find, "programs", lambda *_, **__: iter(paths))
-    assert ("ptxas", paths[1], (12, 4)) == single_ptx._tool_for((12, 6), relocatable=True)
-    assert ("ptxas", paths[2], (12, 8)) == single_ptx._tool_for((12, 0), relocatable=False)
-    assert single_ptx._tool_for((12, 0), relocatable=True) is None
-    assert "ptxas" == single_ptx._tool_for((13, 0), relocatable=True)[0]
-    assert "nvptxcompiler" == single_ptx._tool_for((13, 0), relocatable=False)[0]
-
-
-def test_cubins_need_a_driver_of_their_major_version_that_knows_the_device():
-    """The toolkit is that of the compiler; the driver is older, but not older than the device."""
-    assert consumer.Oldest((12, 4), (12, 0)) == consumer.of_code("cubin", ARCH, b"", "ptxas 12.4")
-    assert consumer.Oldest((12, 9), (12, 7)) == consumer.of_code("cubin", pl.Arch(10, 0), b"", "ptxas 12.9")

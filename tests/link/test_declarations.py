@@ -163,15 +163,6 @@ def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
     assert pl.link(caller(given), other, arch="sm_90").cubin
 
 
-@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
-def test_what_a_udf_declares_is_compared_with_its_link_file(exported, caller, kind):
-    """An export is refused where it would take in, or leave to the linker, a function of other types."""
-    link = str(exported.artifacts[kind, "sm_90"])
-    with pytest.raises(pl.ExportError, match=r"calling .* declares damp with other types"):
-        pl.export([caller("int32(float32, int32)", link)], archs="sm_90", emit="ptx")
-    assert pl.export([caller("float32(float32, int32)", link)], archs="sm_90", emit="ptx").artifacts
-
-
 NUMBA = [
     ("damp", "int32(float32, int32)", False),
     ("damp", "float32(int32, int32)", False),

@@ -101,6 +101,7 @@ def test_what_is_only_accessed_becomes_registers(body):
         "ld.local.u8 %h1, [%SPL+-1];",
         "ld.local.u32 %r1, [%SPL+2];",
         "ld.local.u32 %r1, [%SPL+0x10];",
+        "mov.b64 %d1, depot+60; ld.local.u32 %r1, [%d1+4];",
         # Parts of a word, of which one may be undefined.
         "st.local.u32 [%SPL+4], -7; ld.local.s8 %r1, [%SPL+5];",
         "st.local.v4.u8 [%SPL+60], {%h1, %h2, 3, %h4}; ld.local.f32 %f1, [%SPL+60];",
@@ -121,28 +122,6 @@ def test_variables_of_many_parts_stay_in_memory():
     accesses = "".join(f"st.local.u8 [%SPL+{number}], %h1;\n" for number in range(depots.MOST_CELLS + 1))
     text = kernel(accesses).replace("depot[64]", "depot[512]")
     assert read(text) == promoted(text)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        ".local .b8 x, y; st.u8 [%SP], ;",
-        "st.local.u8 [%SPL], %p1;",
-    ],
-)
-def test_what_is_not_understood_stays(body):
-    """Text that does not assemble, or that is read by others alone, is left alone."""
-    text = kernel(body)
-    assert "depot[64]" in moved(text)
-
-
-def test_it_takes_time_in_proportion_to_the_text():
-    """A chain of moves in reverse order is followed once."""
-    count = 3000
-    chain = "".join(f"mov.u64 %x{number + 1}, %x{number};\n" for number in reversed(range(count)))
-    text = kernel(f".reg .b64 %x<{count + 1}>; mov.u64 %x0, %SP;\n{chain}st.u32 [%x{count}], %r1;")
-    result = moved(text)
-    assert "%x5" not in result.replace("%x<", "")
 
 
 def test_what_stays_in_memory_is_aligned_like_a_stack():

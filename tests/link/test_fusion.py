@@ -72,12 +72,6 @@ def test_the_cubin_has_no_call_and_says_what_was_done():
     assert ("<ptx 1>", "<ptx 2>") == linked.inputs
 
 
-def test_none_leaves_the_link_to_nvjitlink():
-    """inline="none" links as it was before."""
-    linked = pl.link(PLAIN, callee(RETURN), arch="sm_80", inline="none")
-    assert ("nvjitlink", 0) == (linked.backend, linked.inlined)
-
-
 SHARED = (
     ".reg .b32 %r<9>; .shared .b32 s; ld.param.b32 %r1, [a]; st.shared.b32 [s], %r1; "
     "st.param.b32 [r], %r1; ret;"
@@ -122,22 +116,6 @@ def test_a_caller_may_stand_in_the_way(text, reason):
     result = inlined(text, callee(body, before=".global .b32 v;\n"))
     assert 0 == result.count
     assert any(reason in left for left in result.left)
-
-
-@pytest.mark.parametrize("everything", [True, False])
-def test_line_numbers_are_left_out(everything):
-    """Functions lose their line numbers, whether calls in them are inlined or not: no file is named."""
-    located = '.file 1 "a.py"\n.visible .func (.param .b32 r) f(.param .b32 a)\n'
-    located = located + "{\n" + RETURN.replace("add.s32", "\n.loc 1 7 0\nadd.s32") + "\n}\n"
-    text = PLAIN.replace("ld.global.u32", "\n.loc 1 3 0\nld.global.u32")
-    result = inlined(
-        TOP
-        + located
-        + text.removeprefix(TOP).replace(".extern .func (.param .b32 r) f(.param .b32 a);\n", ""),
-        everything=everything,
-    )
-    assert int(everything) == result.count
-    assert ".loc" not in result.text
 
 
 def test_functions_of_one_input_stay_apart():
@@ -213,29 +191,6 @@ def test_the_strong_definition_is_taken():
     ).replace(KERNEL, "")
 
 
-def test_private_names_are_kept_apart():
-    """Private variables and functions of one name stay two, with what uses them."""
-
-    def unit(name: str, value: int) -> str:
-        return callee(
-            "// $table\n.reg .b32 %r<9>; ld.global.b32 %r1, [$table];\n"
-            "{ .param .b32 s; call (s), help, (); }\n"
-            "st.param.b32 [r], %r1; ret;",
-            before=f".global .b32 $table = {value};\n"
-            ".func (.param .b32 r) help() { st.param.b32 [r], 1; ret; }\n",
-        ).replace(" f(", f" {name}(")
-
-    text = joined(unit("f", 11), unit("g", 22))
-    module = ptx.parse(text)
-    assert 2 == len({variable.name for variable in module.variables})
-    assert 4 == len({each.name for each in module.functions})
-    first, second = (module.definition(name) for name in "fg")
-    used = [re.search(r"\[(\$table\w*)\]", module.text[each.start : each.end])[1] for each in (first, second)]
-    values = {variable.name: variable.initial for variable in module.variables}
-    assert ["11", "22"] == [values[name] for name in used]
-    pl.assemble(text, "sm_80", relocatable=True)
-
-
 def test_variables_are_bound_to_their_definitions():
     """A declaration goes where there is a definition; an initializer follows what it names."""
     one = f"{TOP}.extern .global .align 4 .b32 v;\n.visible .global .align 8 .u64 w = generic(v);\n"
@@ -280,9 +235,3 @@ def test_what_cannot_be_combined_says_why(texts, reason):
     """Modules that a linker has to link, or that contradict each other, are left to it."""
     with pytest.raises(NotCombinedError, match=reason):
         joined(*texts)
-
-
-def test_prototypes_are_compared_before():
-    """A call that would pass wrong values is refused, not inlined."""
-    with pytest.raises(pl.LinkError, match="f has two prototypes"):
-        pl.link(KERNEL, function(param=".b64 a"), arch="sm_80")

@@ -35,19 +35,6 @@ def test_an_edited_header_is_read_again(tmp_path):
     assert [True, True] == symbols
 
 
-@pytest.mark.parametrize("flags", [("-I{}",), ("-I", "{}"), ("--pre-include={}/a.h",)])
-def test_an_edited_header_that_flags_name_is_read_again(tmp_path, flags):
-    """What NVRTC finds by its flags alone is not remembered."""
-    options = SourceOptions(flags=tuple(flag.format(tmp_path) for flag in flags))
-    text = "" if "pre" in flags[0] else "#include <a.h>\n"
-    symbols = []
-    for name in ("before", "after_edit"):
-        (tmp_path / "a.h").write_text(f'extern "C" __device__ int {name}() {{ return 1; }}\n')
-        made = compile_source(source(f"{text}// {flags}\n"), ARCH, "ptx", options)
-        symbols.append(name.encode() in made.code)
-    assert [True, True] == symbols
-
-
 def test_name_expressions_have_symbols():
     """A template named in name_expressions is instantiated, and its symbol is told."""
     expressions = ("ns::scale<float>", "ns::scale<int>", "&ns::counter")

@@ -41,24 +41,6 @@ def test_a_file_includes_what_is_beside_it(source, shape, decoy):
     assert ["beside"] == kernels(pl.link(shape(source), arch="sm_90").cubin)
 
 
-def test_the_own_folder_comes_before_the_include_path(source):
-    """As in any compiler of C: the source's folder first, then the include path, and not the working one."""
-    define(Path("other", "own.h"), "other")
-    assert ["beside"] == kernels(pl.link(source, arch="sm_90", include_dirs=["other"]).cubin)
-    Path("src", "own.h").unlink()
-    define(Path("own.h"), "decoy")
-    assert ["other"] == kernels(pl.link(source, arch="sm_90", include_dirs=["other"]).cubin)
-    with pytest.raises(pl.LinkError, match=r"own\.h"):
-        pl.link(source, arch="sm_90")
-
-
-def test_an_edited_header_is_read_again(source):
-    """The header beside the source is a part of the key, in memory and in the cache."""
-    for name in ("before", "after"):
-        define(Path("src", "own.h"), name)
-        assert [name] == kernels(pl.link(source, arch="sm_90").cubin)
-
-
 @pytest.mark.parametrize("lto", [False, True])
 def test_a_kernels_link_file_includes_what_is_beside_it(source, lto):
     """What numba-cuda's own linker does not find is found beside the file."""

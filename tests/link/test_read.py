@@ -11,7 +11,6 @@ import pytest
 from linkcases import cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats.kinds import recognise
 from numba_ptxlink._link import read as link_inputs
 from numba_ptxlink.linker import PtxLinker
 
@@ -35,7 +34,7 @@ class Reader:
         str,
         lambda _: PTX,
         lambda _: PTX.encode(),
-        lambda _: bytearray(PTX.encode()),
+        lambda _: bytearray(PTX.encode("utf-8-sig")),
         lambda _: memoryview(PTX.encode()),
         lambda _: io.StringIO(PTX),
         lambda _: io.BytesIO(PTX.encode()),
@@ -63,36 +62,6 @@ def test_a_missing_file_tells_both_readings(name):
         link_inputs.read(Path(name))
 
 
-@pytest.mark.parametrize("form", ["PTXSource of text", "PTXSource of StringIO", "from_path", "Path", "file"])
-@pytest.mark.parametrize("lto", [False, True])
-def test_what_numba_cuda_fails_at(form, lto, tmp_path, monkeypatch):
-    """PTX as text, as a text file object, from a path and as a Path is linked into Numba's kernels."""
-    from numba import cuda, types
-    from numba.cuda.cudadrv import linkable_code
-
-    path = tmp_path / "callee.ptx"
-    path.write_text(PTX)
-    opened = path.open()
-    link = {
-        "PTXSource of text": lambda: linkable_code.PTXSource(PTX),
-        "PTXSource of StringIO": lambda: linkable_code.PTXSource(io.StringIO(PTX)),
-        "from_path": lambda: linkable_code.LinkableCode.from_path(str(path)),
-        "Path": lambda: path,
-        "file": lambda: linkable_code.PTXSource(opened),
-    }[form]()
-    pl.enable()
-    fakedevice.install(monkeypatch.setattr)
-    f = cuda.declare_device("f", "int32(int32)", abi="c")
-
-    def kernel(x):
-        x[0] = f(x[0])
-
-    with opened:
-        for _ in range(2):
-            _, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), link=[link], lto=lto)
-            assert b"\x7fELF" == made.code[:4]
-
-
 def test_every_mixture_links(tmp_path):
     """PTX, a cubin, CUDA C++ and a fat binary are linked together."""
     from numba_ptxlink._tools import nvfatbin
@@ -109,31 +78,6 @@ def test_every_mixture_links(tmp_path):
         assert {"all", *functions} == names & {"all", "f", "g", "h"}
 
 
-def grid_kernel():
-    """Return a kernel that synchronises the grid and writes."""
-    from numba import cuda
-
-    @pl.kernel("void(int32[::1])", name="grid_kernel")
-    def kernel(x):
-        cuda.cg.this_grid().sync()
-        x[0] = 1
-
-    return kernel
-
-
-@pytest.mark.parametrize("lto", [False, True])
-def test_the_device_runtime_is_added(lto):
-    """An exported kernel of a cooperative group links without naming the device runtime, and with it."""
-    from numba.cuda.cudadrv.libs import get_cudalib
-
-    kernel = grid_kernel()
-    linked = pl.link(kernel, arch="sm_80", lto=lto)
-    given = pl.link(kernel, Path(get_cudalib("cudadevrt", static=True)), arch="sm_80", lto=lto)
-    assert {"<udfs>", "libcudadevrt.a"} == set(linked.inputs) == set(given.inputs)
-    found, expected = (pl.inspect(each.cubin, sass=False).symbols for each in (linked, given))
-    assert {each.name for each in found} == {each.name for each in expected} >= {"grid_kernel"}
-
-
 @pytest.mark.parametrize("lto", [False, True])
 def test_grid_synchronisation_links(lto, monkeypatch):
     """A kernel of a cooperative group links the device runtime by itself."""
@@ -148,20 +92,6 @@ def test_grid_synchronisation_links(lto, monkeypatch):
 
     library, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
     assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
-
-
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (b"// \xe9t\xe9\n.version 8.0\n.target sm_80\n", "ptx"),
-        (b"#define MAKE(v) \\\n .version = v, \\\n .size = 3\n", "cu"),
-        (b"// see README \\\n.version is parsed there\nint x;\n", "cu"),
-        (b"// \xe9t\xe9\nint x;\n", None),
-    ],
-)
-def test_ptx_is_told_from_cuda_cpp_by_its_version(code, kind):
-    """PTX begins with .version and a number, whatever bytes its comments hold; CUDA C++ is UTF-8."""
-    assert kind == recognise(code)
 
 
 def test_a_missing_file_is_one_for_everybody(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
-from linkcases import KERNEL, function
+from linkcases import function
 
 import numba_ptxlink as pl
 from numba_ptxlink import cache
@@ -64,30 +64,6 @@ def no_ptxas(monkeypatch):
     monkeypatch.setattr(programs, "newest_ptxas", lambda _: None)
 
 
-@pytest.mark.parametrize("opt_level", [0, 3])
-def test_an_older_nvjitlink_compiles_for_itself(monkeypatch, opt_level):
-    """The nvJitLink of CUDA 13 compiles what it is to link, with level and line numbers, without a ptxas."""
-    in_a_toolkit(monkeypatch, (13, 1))
-    no_ptxas(monkeypatch)
-    code, tool = compile_relocatable(PTX, opt_level=opt_level, lineinfo=True)
-    assert tool == "nvJitLink 13.1"
-    assert pl.link(KERNEL, code, arch="sm_80").cubin
-
-
-def test_nvjitlink_is_not_given_shared_memory(monkeypatch, tmp_path, caplog):
-    """Shared memory of a function, whose relocation nvJitLink drops, is left to a ptxas or nvPTXCompiler."""
-    text = PTX.replace(b".visible", b".shared .align 4 .b8 buffer[256];\n.visible")
-    in_a_toolkit(monkeypatch, (13, 1))
-    no_ptxas(monkeypatch)
-    with caplog.at_level("WARNING", logger="numba_ptxlink"):
-        assert "nvPTXCompiler 13.5" == compile_relocatable(text)[1]
-    assert "installs its ptxas" in caplog.text
-    monkeypatch.undo()
-    in_a_toolkit(monkeypatch, (13, 1))
-    own_ptxas(monkeypatch, tmp_path, "13.1")
-    assert "ptxas 13.1" == compile_relocatable(text)[1]
-
-
 def test_ptxas_compiles_for_an_nvjitlink_that_cannot(monkeypatch, tmp_path):
     """Under CUDA 12, the toolkit's ptxas compiles, and its options are those of the export."""
     in_a_toolkit(monkeypatch, (12, 9))
@@ -108,9 +84,10 @@ def test_an_older_linker_is_not_given_newer_ptx(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize(
-    ("options", "flag"), [({}, "-O3"), ({"opt_level": 0}, "-O0"), ({"debug": True, "opt_level": 0}, "-g")]
+    ("options", "flags"),
+    [({}, ()), ({"opt_level": 0}, ("-O0",)), ({"debug": True, "opt_level": 0}, ("-O0", "-g"))],
 )
-def test_a_loadable_cubin_is_the_toolkits_under_an_older_major_version(monkeypatch, options, flag):
+def test_a_loadable_cubin_is_the_toolkits_under_an_older_major_version(monkeypatch, options, flags):
     """Kernels that are compiled to cubins are loaded by the drivers that the toolkit's own code is."""
     in_a_toolkit(monkeypatch, (13, 5))
     assert "nvPTXCompiler 13.5" == single_ptx.compile_ptx(PTX, ARCH, AssembleOptions(**options))[1]
@@ -120,5 +97,5 @@ def test_a_loadable_cubin_is_the_toolkits_under_an_older_major_version(monkeypat
     monkeypatch.setattr(nvjitlink, "link", lambda inputs, flags: vectors.append(flags) or link(inputs, flags))
     monkeypatch.setattr(cache, "cached", lambda _, make: make())
     code, tool = single_ptx.compile_ptx(PTX, ARCH, AssembleOptions(**options))
-    assert ("nvJitLink 12.9", [("-arch=sm_80", flag)]) == (tool, vectors)
+    assert ("nvJitLink 12.9", [("-arch=sm_80", *flags)]) == (tool, vectors)
     assert code.startswith(b"\x7fELF")

@@ -3,38 +3,13 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections import Counter, namedtuple
 
-import numpy as np
 import pytest
-from cxx_pointers import MIX, Pointers, kernel_of, units
 from linkcases import HEAD
-from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._link.fusion import spaces
-from numba_ptxlink._tools import find
-from numba_ptxlink._tools.programs import disassemble
-
-# What the three functions are called by.
-CALLER = """
-#include "udf.h"
-extern "C" __global__ void caller(float* out, float* table, int turns) {
-    float seed = threadIdx.x % 7, sum = 0;
-    Body b{seed, 1.0f, 0.5f, -seed};
-    cuFloatComplex z = make_cuFloatComplex(0, 0), c = make_cuFloatComplex(seed * 0.01f, 0.1f);
-    numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> view(table, 1025);
-    #pragma unroll 1
-    for (int turn = 0; turn < turns; ++turn) {
-        b = step(b, 0.001f);
-        z = iterate(z, c);
-        sum += pick(view, turn + (int)seed);
-    }
-    out[blockIdx.x * blockDim.x + threadIdx.x] = sum + z.x + z.y + b.x + b.y + b.vx + b.vy;
-}
-"""
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3")
 GLOBALS = ".global .align 16 .b8 v[64];\n.const .align 4 .b32 c = 7;\n.shared .align 16 .b8 s[4096];\n"
@@ -313,102 +288,3 @@ def test_parameters_of_functions_are_not_known():
     body = ".reg .b64 %d<2>; .reg .f32 %f1; ld.param.b64 %d1, [a]; ld.f32 %f1, [%d1]; ret;"
     function = f".visible .func f(.param .b64 a)\n{{\n{body}\n}}\n"
     assert ["ld.f32"] == accesses("", function)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "cvta %d1;",
-        "cvt %d1, %d2;",
-        "shl.b64 %d1;",
-        "mad %d1, %d2;",
-        "mov.b64 %d1, ;",
-        "ld.f32 [];",
-        "add.s64 %d12345678901, 0;",
-    ],
-)
-def test_what_does_not_assemble_is_left_alone(body):
-    """Instructions without operands or modifiers are the assembler's to refuse."""
-    assert body in proven(kernel(f"{body} ld.f32 %f1, [%d2];"))
-
-
-def test_it_takes_time_in_proportion_to_the_text():
-    """Of twice the text there are twice the steps, also where each register is defined by the one before."""
-
-    def steps(count: int) -> int:
-        chain = "".join(f"add.s64 %x{number + 1}, %x{number}, %x{number // 2};\n" for number in range(count))
-        last = f"cvta.local.u64 %x3, l; ld.f32 %f1, [%x{count}];"
-        text = kernel(f".reg .b64 %x<{count + 1}>; mov.u64 %x0, %d1;\n{chain}{last}")
-        calls = 0
-
-        def count_calls(*_: object) -> None:
-            nonlocal calls
-            calls += 1
-
-        sys.setprofile(count_calls)
-        try:
-            proven(text)
-        finally:
-            sys.setprofile(None)
-        return calls
-
-    assert steps(800) < 2.2 * steps(400)
-
-
-Body = namedtuple("Body", "x y vx vy")  # noqa: PYI024 - Numba's type of it is given below
-BODY = types.NamedUniTuple(types.float32, 4, Body)
-
-
-@pl.udf(BODY(BODY, types.float32), name="step")
-def step(body, dt):
-    """Move a body: a struct by value, both ways."""
-    vx = body.vx - dt * body.x
-    vy = body.vy - dt * body.y
-    return Body(body.x + dt * vx, body.y + dt * vy, vx, vy)
-
-
-@pl.udf("complex64(complex64, complex64)", name="iterate")
-def iterate(z, c):
-    """Return z*z + c."""
-    return z * z + c
-
-
-@pl.udf("float32(float32[::1], int64)", name="pick")
-def pick(table, turn):
-    """Interpolate between two neighbours in a table."""
-    i = turn & 1023
-    return table[i] * np.float32(0.25) + table[i + 1] * np.float32(0.75)
-
-
-@pytest.mark.slow
-def test_exported_functions_access_memory_as_with_lto(tmp_path):
-    """Machine code of a C++ kernel with exported functions has LTO's loads and stores: none is generic."""
-    if find.program("nvdisasm") is None:
-        pytest.skip("there is no nvdisasm")
-    exported = pl.export([step, iterate, pick], tmp_path, archs=["sm_90"], emit=["ptx", "ltoir"], name="udf")
-    options = {"arch": "sm_90", "include_dirs": [tmp_path], "cxx_standard": "c++17"}
-    kinds = {}
-    for kind in ("ptx", "ltoir"):
-        linked = pl.link(CALLER, exported.artifacts[kind, "sm_90"], lto=kind == "ltoir", **options)
-        code, _ = disassemble(linked.cubin)
-        kinds[kind] = Counter(re.findall(r"\b(?:LD|ST|LDG|STG|LDL|STL|CALL)\.[.A-Z0-9]+", code))
-    assert {"LDG.E": 2, "STG.E": 1} == kinds["ptx"] == kinds["ltoir"]
-
-
-def test_pointers_of_cxx_into_memory_that_is_known():
-    """C++ functions with pointers into global memory access it as such; what is loaded stays generic."""
-    known = pl.link(*units("global", "global"), arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
-    loaded = pl.link(*units("loaded", "global"), arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
-    assert {"nvptxcompiler"} == {known.backend, loaded.backend}
-    generic = re.compile(r"\b(?:ld|st)\.(?:volatile\.)?[uf]\d+\s")
-    # Addresses that functions loaded or returned, put together of halves, or indexed by loaded words.
-    assert 20 >= len(generic.findall(known.ptx)) < len(generic.findall(loaded.ptx)) - 5
-    assert len(re.findall(r"\b(?:ld|st|atom)\.(?:volatile\.)?global", known.ptx)) > 25
-
-
-def test_random_programs_add_no_distance_to_an_address_of_another_space():
-    """NVRTC takes what is added to a global address for one: no program may reach local memory that way."""
-    pointers = Pointers(0, ["difference"], ("global", "loaded"))
-    parts = (f"namespace {{ {MIX} }}", pointers.types, pointers.definitions, kernel_of(pointers))
-    linked = pl.link("\n".join(parts), arch="sm_90", lto=False, inline="all", nvrtc_flags=["-w"])
-    assert re.search(r"\bld\.[ub]64", linked.ptx)

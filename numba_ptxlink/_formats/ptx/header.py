@@ -63,14 +63,6 @@ def read_header(text: str) -> Header:
     )
 
 
-def begins_module(text: str) -> bool:
-    """Return whether *text* begins like a PTX module: comments, `.version` and a number."""
-    token = token_at(text, 0)
-    while token.kind == "line":
-        token = token_at(text, token.end)
-    return token.text == ".version" and token_at(text, token.end).kind == "number"
-
-
 def listed(text: str, start: int) -> tuple[list[str], int]:
     """Return the values at *start* with commas between them, and their end."""
     texts: list[str] = []

@@ -31,7 +31,6 @@ _TOKEN = r"""
   | \Z
 """
 _PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
-_BLANK = re.compile(_TRIVIA, re.ASCII | re.DOTALL)
 _ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|@@\w[^\n]*'
 _SKIPPED = re.compile(_ASIDE, re.DOTALL)
 # The search is fast if each alternative begins with a different letter.
@@ -54,18 +53,7 @@ _STATEMENT = re.compile(
 
 
 class MalformedError(ValueError):
-    """
-    Text that is no PTX. It stays inside of this package, whose callers get a `LinkError` or an `Unknown`.
-
-    Args:
-        cause: What is wrong.
-        start: Where, as an offset into the text.
-    """
-
-    def __init__(self, cause: str, start: int) -> None:
-        super().__init__(cause, start)
-        self.cause = cause
-        self.start = start
+    """Text that is no PTX. It stays in this package, whose callers get a `LinkError` or an unknown part."""
 
 
 class Token(NamedTuple):
@@ -128,12 +116,6 @@ def token_at(text: str, start: int) -> Token:
     match = _PIECE.match(text, start)
     assert match  # noqa: S101 - the end of the text matches at the latest
     return Token(match[2], match.start(2))
-
-
-def trivia_end(text: str, start: int) -> int:
-    """Return the end of the white space and comments at *start*."""
-    match = _BLANK.match(text, start)
-    return match.end() if match else start
 
 
 def block_end(text: str, start: int) -> int | None:

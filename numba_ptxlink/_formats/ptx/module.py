@@ -138,7 +138,7 @@ class Function:
                 self._body = tuple(read(self.text[start + 1 : end - 1])) if self.defined else ()
             except MalformedError as error:
                 raise LinkError(
-                    f"The PTX function {self.name} cannot be read: {error.cause}; correct the PTX, "
+                    f"The PTX function {self.name} cannot be read: {error}; correct the PTX, "
                     "or report this if ptxas takes it."
                 ) from None
         return self._body
@@ -238,9 +238,6 @@ class Module:
                     edits[Span(start, end)] = f".{linkage}{blank}" if linkage else ""
         return self.replace(edits)
 
-    def __repr__(self) -> str:
-        return f"<PTX module: {len(self.functions)} functions, {len(self.variables)} variables>"
-
 
 def parse(text: str) -> Module:
     """
@@ -268,7 +265,7 @@ class _Reader:
                 item = self._item(token)
             except MalformedError as error:
                 end = self._unknown_end(token)
-                item = Part("", self._text[token.start : end], token.start, end, error.cause)
+                item = Part("", self._text[token.start : end], token.start, end, str(error))
             items.append(item)
             end = item.end
         return items
@@ -296,7 +293,7 @@ class _Reader:
         else:
             end = -1
         if end < 0 or end > len(text):
-            raise MalformedError(f"{word[:40]!r} begins no known directive", start)
+            raise MalformedError(f"{word[:40]!r} begins no known directive")
         if word == ".alias":
             cursor = Cursor(text, [*lexer.tokens(text, token.end, end - 1)])
             name = cursor.take("word")
@@ -313,7 +310,7 @@ class _Reader:
             stop, delimiter = lexer.delimiter(text, at)
             tokens += [*lexer.tokens(text, at, stop)][:-1]
             if delimiter == "=":
-                begin = lexer.trivia_end(text, stop + 1)
+                begin = token_at(text, stop + 1).start
                 end, at = lexer.initializer_end(text, begin)
                 tokens += (lexer.Token("=", stop), lexer.Token(text[begin:end], begin))
             elif delimiter == ";" and ".pragma" in [token.text for token in tokens[-4:]]:
@@ -325,7 +322,7 @@ class _Reader:
         if any(token.text in _KINDS for token in tokens[:2]):
             return self._function(cursor, stop, delimiter)
         if delimiter != ";":
-            raise MalformedError("';' is expected", stop)
+            raise MalformedError("';' is expected")
         return cursor.declaration(self._line_of, stop + 1)
 
     def _function(self, cursor: Cursor, stop: int, delimiter: str) -> Function:
@@ -350,7 +347,7 @@ class _Reader:
         if delimiter == "{":
             closing = lexer.block_end(self._text, stop)
             if closing is None:
-                raise MalformedError("'}' is expected", stop)
+                raise MalformedError("'}' is expected")
             end, body_span = closing, Span(stop, closing)
         elif delimiter != ";":
             cursor.fail("';' or '{' is expected")

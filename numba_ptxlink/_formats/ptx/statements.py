@@ -115,7 +115,7 @@ def read(text: str) -> Iterator[Statement]:
         elif brace:
             yield Brace(brace)
         else:
-            raise lexer.MalformedError(f"a statement is expected, not {other!r}", 0)
+            raise lexer.MalformedError(f"a statement is expected, not {other!r}")
 
 
 def address(operand: str) -> tuple[str, int] | None:

@@ -203,7 +203,7 @@ def declaration(text: str) -> Declaration:
     """
     stop, what = lexer.delimiter(text, 0)
     if what != ";":
-        raise lexer.MalformedError("a variable of a function has no initial value", stop)
+        raise lexer.MalformedError("a variable of a function has no initial value")
     return Cursor(text, [*lexer.tokens(text, 0, stop)]).declaration(None, stop + 1)
 
 
@@ -271,10 +271,9 @@ class Cursor:
             self.fail(f"{text!r} is expected")
 
     def fail(self, cause: str) -> NoReturn:
-        """Raise MalformedError with *cause* and its place."""
-        token = self.tokens[self.at]
-        shown = repr(token.text[:40]) if token.text else "the end"
-        raise MalformedError(f"{cause}, not {shown}", token.start)
+        """Raise MalformedError with *cause*."""
+        token = self.token.text
+        raise MalformedError(f"{cause}, not {repr(token[:40]) if token else 'the end'}")
 
     def number(self) -> int:
         """Take a whole number of a few digits."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink import assembler, cache
+from numba_ptxlink import cache
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._link.read import Input
 from numba_ptxlink.errors import LinkError
@@ -35,14 +35,9 @@ class Fused:
     log: str
 
     def among(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
-        """Return *inputs* with this for their PTX, in the place of the first with weak symbols."""
-        # Of weak definitions a linker takes the first.
-        weak = (number for number, each in enumerate(inputs) if each.kind == PTX and b".weak" in each.code)
-        place = next(weak, 0)
-        before, after = (
-            [each for each in part if each.kind != PTX] for part in (inputs[:place], inputs[place:])
-        )
-        return (*before, self.input, *after)
+        """Return *inputs* with this in the place of their first PTX, and without the others."""
+        place = [each.kind for each in inputs].index(PTX)
+        return (*inputs[:place], self.input, *(each for each in inputs[place:] if each.kind != PTX))
 
 
 def fuse(
@@ -63,11 +58,6 @@ def fuse(
         closed: Whether they are all inputs of the link.
 
     """
-    newest = max(assembler.supported_ptx_versions())
-    for source in inputs:
-        version = source.header.version
-        if version is None or version > newest:
-            return f"{source.name} is PTX {version}, and nvPTXCompiler reads {newest} at most"
     key = cache.Key.of(
         "fuse",
         {

@@ -136,17 +136,17 @@ def _header(modules: Sequence[ptx.Module]) -> str:
         others.add(tuple(sorted(set(module.header.target) - set(named))))
     if len(others) > 1:
         raise NotCombinedError("the inputs have different texture modes")
-    specific = {arch.sm for arch in archs if not arch.sm[-1].isdigit()}
+    specific = {arch.sm for arch in archs if arch.variant}
     if len(specific) > 1:
         raise NotCombinedError(f"the inputs are for {' and '.join(sorted(specific))}")
     if {module.header.address_size for module in modules} != {64}:
         raise NotCombinedError("an input has no 64-bit addresses")
-    numbers = [int("".join(filter(str.isdigit, arch.sm))) for arch in archs]
+    numbers = [arch.number for arch in archs]
     # Code for older devices counts on all threads of a warp running in step.
     if min(numbers) < _INDEPENDENT_THREADS <= max(numbers):
         oldest, newest = min(numbers), max(numbers)
         raise NotCombinedError(f"threads of sm_{oldest} and of sm_{newest} are scheduled in different ways")
-    target = specific.pop() if specific else max(archs, key=lambda arch: int(arch.sm[3:])).sm
+    target = specific.pop() if specific else f"sm_{max(numbers)}"
     words = ", ".join((target, *others.pop()))
     return f".version {max(versions)}\n.target {words}\n.address_size 64"
 
@@ -229,10 +229,6 @@ def _chosen_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variab
     return chosen
 
 
-# A weak definition has a value that a common symbol lacks.
-_PRECEDENCE = ("common", "weak", "visible")
-
-
 def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> tuple[ptx.Variable, str]:
     first, second = one[0], two[0]
     if first.space != second.space or first.attributes != second.attributes:
@@ -246,9 +242,9 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
         return max(one, two, key=lambda entry: entry[0].alignment)
     if (first.type, first.extents, first.alignment) != (second.type, second.extents, second.alignment):
         raise NotCombinedError(f"{first.name} is defined with different types")
-    if "" in (first.linkage, second.linkage) or first.linkage == second.linkage == "visible":
+    if not first.linkage == second.linkage == "weak":
         raise NotCombinedError(f"{first.name} is defined twice")
-    return max(one, two, key=lambda entry: _PRECEDENCE.index(entry[0].linkage))
+    return one
 
 
 def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[ptx.Variable, str]]:

@@ -10,6 +10,7 @@ another thing.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -126,24 +127,16 @@ class _Inliner:
         """Return the functions, callees before callers but for cycles."""
         order: dict[str, None] = {}
         entered: set[str] = set()
-        for root in self._bodies:
-            if root in entered:
-                continue
-            entered.add(root)
-            stack = [(root, self._callees(root))]
-            while stack:
-                name, callees = stack[-1]
-                callee = next((callee for callee in callees if callee not in entered), None)
-                if callee is None:
-                    order[name] = None
-                    stack.pop()
-                else:
-                    entered.add(callee)
-                    stack.append((callee, self._callees(callee)))
+        stack = list(reversed(self._bodies))
+        while stack:
+            name = stack[-1]
+            if name in entered:
+                order[stack.pop()] = None
+            else:
+                entered.add(name)
+                callees = [site.callee for site in self._bodies[name].sites]
+                stack += [each for each in reversed(callees) if each in self._bodies and each not in entered]
         return list(order)
-
-    def _callees(self, name: str) -> Iterator[str]:
-        return iter([site.callee for site in self._bodies[name].sites if site.callee in self._bodies])
 
     def _expanded(self, name: str) -> bool:
         """Inline the calls of the function *name*; return whether there are such."""
@@ -218,12 +211,12 @@ class _Inliner:
                 for number in formal.addresses:
                     guard, word, operands = callee.statements[number]  # type: ignore[misc]
                     inside[number] = [ptx.Instruction(guard, word, (operands[0], memory))]
-                outside |= {number: [_local(access, memory)] for number, access in param.accesses.items()}
-                inside |= {number: [_local(access, memory)] for number, access in formal.accesses.items()}
+                moves: Callable[[Access], list[ptx.Statement]] = functools.partial(_local, memory)
             else:
                 outside[param.declaration] = cells.declarations()
-                outside |= {number: cells.moves(access) for number, access in param.accesses.items()}
-                inside |= {number: cells.moves(access) for number, access in formal.accesses.items()}
+                moves = cells.moves
+            outside |= {number: moves(access) for number, access in param.accesses.items()}
+            inside |= {number: moves(access) for number, access in formal.accesses.items()}
         call = caller.statements[site.place]
         assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
         outside[site.place] = _guarded(call, f"${name}", _block(callee, f"${name}", inside))
@@ -288,12 +281,12 @@ def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
     return f"a name of the caller hides {min(hidden)}" if hidden else ""
 
 
-def _local(access: Access, name: str) -> ptx.Statement:
+def _local(name: str, access: Access) -> list[ptx.Statement]:
     shape = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
     operands = f"[{name}+{access.offset}]", value
     word = f"{'st' if access.stores else 'ld'}.local{shape}.{access.type}"
-    return ptx.Instruction(access.guard, word, operands if access.stores else operands[::-1])
+    return [ptx.Instruction(access.guard, word, operands if access.stores else operands[::-1])]
 
 
 def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:

@@ -287,8 +287,7 @@ def stream_handle(stream: Any) -> int:
 def _stream_number(stream: Any) -> int:
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        # A property before cuda.core 0.3.
-        version, number = protocol() if callable(protocol) else protocol
+        version, number = protocol()
         if version != 0:
             raise ValueError(f"it follows version {version} of __cuda_stream__")
         return int(number)

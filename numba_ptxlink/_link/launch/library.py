@@ -125,9 +125,6 @@ class Library(Mapping[str, "LoadedKernel"]):
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._kernels})
 
-    def __repr__(self) -> str:
-        return f"<kernels of {self._manifest.path}: {', '.join(map(str, self)) or 'none'}>"
-
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
         Return an artifact of the export, such as its LTO-IR for another linker.
@@ -276,22 +273,6 @@ class LoadedKernel:
         if not self._handle:
             self._handle = driver.kernel(self._load(), self.name)
         return self._handle
-
-    def to_core(self) -> Any:
-        """
-        Return the kernel as a `cuda.core.Kernel`, for `cuda.core.launch` and the kernel's attributes.
-
-        Raises:
-            LaunchError: cuda.core is not installed, or the kernel cannot be loaded.
-        """
-        try:
-            from cuda.core import Kernel
-        except ImportError as error:
-            raise LaunchError(
-                f"to_core() needs cuda.core: {error}; install it by `pip install cuda-core`, or launch the "
-                "kernel without it."
-            ) from error
-        return Kernel.from_handle(self.handle)
 
     def _pack(self, args: tuple[Any, ...], launch: Launch) -> bytearray:
         if len(args) != len(self._parameters):

@@ -85,9 +85,7 @@ def _bfloat16(number: float) -> bytes:
 
 def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
     """Return *value* as a float or complex number, if its type is a number of Python or NumPy that is one."""
-    # The types that packages add to NumPy, such as bfloat16, are none of Python's kinds.
-    is_added = arrays.is_numpy(value, "generic") and value.dtype.kind in "bVf"
-    if not (isinstance(value, accepted) or is_added):
+    if not (isinstance(value, accepted) or _is_bool(value)):
         raise RefusedError(f"it is {_shown(value)}; pass {article}")
     try:
         number = kind(value)
@@ -116,8 +114,6 @@ def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     def pack(value: Any, launch: Launch) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
-        if element == "uint32_t" and isinstance(value, str) and len(value) <= count:
-            return value.encode("utf-32-le").ljust(size, b"\0")
         parts = _sequence(value, count, name)
         return b"".join([one(part, launch) for part in parts]).ljust(size, b"\0")
 
