@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from ._export.compile import build, programs
 from ._export.load import Source, check_file, load
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.signatures import typed
-from ._export.write import Export, check_out, check_stem, write
+from ._export.write import Export, check_stem, write
 from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._link.compile import PythonCode
@@ -130,7 +131,8 @@ def export(
     )
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    check_out(out_dir)
+    if out_dir is not None and os.path.lexists(out_dir) and not Path(out_dir).is_dir():
+        raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
     if depfile is not None and out_dir is None:
         raise ExportError("An export in memory writes no depfile; give out_dir, or no depfile.")
     named = Source(str(source)) if isinstance(source, (str, Path)) else source

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import struct
 from pathlib import Path
@@ -200,25 +201,47 @@ __attribute__((constructor)) static void numba_ptxlink_start() {
 }
 """
 # What the runtime calls __fatBinC_Wrapper_t in fatbinary_section.h: magic, version, the fat binary, no name.
-_OBJECT_WRAPPER = """\
+# Compilers leave the visibility of what is declared and not defined to those who define it.
+_OBJECT_LINKABLE = """\
+.hidden __cudaRegisterLinkedBinary{module}
+.globl __fatbinwrap{module}
+.hidden __fatbinwrap{module}
+.pushsection __nv_relfatbin,"a"
+.balign 8
+.Lnumba_ptxlink_linkable_code:
+.incbin "linkable.fatbin"
+.balign 8
+.popsection
 .pushsection .nvFatBinSegment,"aw"
 .balign 8
-{label}:
+__fatbinwrap{module}:
 .long 0x466243b1, 1
-.quad {code}, 0
+.quad .Lnumba_ptxlink_linkable_code, 0
 .popsection
 """
-_OBJECT_BYTES = """\
-.pushsection {section},"a"
+_OBJECT_LOADABLE = """\
+.pushsection .nv_fatbin,"a"
 .balign 8
-{label}:
-.incbin "{file}"
+.Lnumba_ptxlink_whole_code:
+.incbin "whole.fatbin"
 .balign 8
 .popsection
+.pushsection .nvFatBinSegment,"aw"
+.balign 8
+.Lnumba_ptxlink_whole:
+.long 0x466243b1, 1
+.quad .Lnumba_ptxlink_whole_code, 0
+.popsection
 """
-_OBJECT_NAMES = """\
-.pushsection {section},"a"
-{label}{names}
+_OBJECT_MODULE = """\
+.pushsection __nv_module_id,"a"
+.Lnumba_ptxlink_module:
+.asciz "{module}"
+.popsection
+"""
+_OBJECT_USED = """\
+.pushsection .nvHRKE,"a"
+{names}
 .popsection
 """
 
@@ -232,10 +255,8 @@ def host_code(
     module: str,
     kernels: Sequence[Signature],
     *,
-    header: str,
-    linkable: str,
-    whole: str | None,
-    like_cuda: bool = False,
+    whole: bool,
+    like_cuda: bool,
 ) -> str:
     """
     Return the C++17 source of an object, for GCC and Clang on Linux.
@@ -257,18 +278,17 @@ def host_code(
     Args:
         module: The name of `module_name`.
         kernels: The kernels that the host can launch.
-        header: The file name of the header that declares them.
-        linkable: The file name of the fat binary with relocatable code.
-        whole: That of the fat binary which serves the kernels without a device link; None for none.
+        whole: Whether there is a fat binary which serves the kernels without a device link, `whole.fatbin`,
+            beside `linkable.fatbin` with relocatable code and `declared.h`, the header.
         like_cuda: Whether the header includes others that expect what nvcc includes first in any CUDA C++.
     """
-    pieces = [f'{_OBJECT_CUDA * like_cuda}#include "{header}"\n'] if kernels else []
+    pieces = [f'{_OBJECT_CUDA * like_cuda}#include "declared.h"\n'] if kernels else []
     pieces.append(_OBJECT_RUNTIME % {"module": module})
     pieces += [_OBJECT_KERNELS, *map(_stub, kernels)] if kernels else []
     pieces.append(_registration(kernels))
     pieces += [_OBJECT_WHOLE] if whole else []
     pieces.append(_OBJECT_START)
-    pieces.append(_assembly(module, kernels, linkable, whole))
+    pieces.append(_assembly(module, kernels, whole=whole))
     return "\n".join(pieces)
 
 
@@ -291,27 +311,10 @@ def _registration(kernels: Sequence[Signature]) -> str:
     return f"static void numba_ptxlink_kernels(void** handle) {{\n  (void)handle;\n{lines}}}\n"
 
 
-def _assembly(module: str, kernels: Sequence[Signature], linkable: str, whole: str | None) -> str:
-    wrapper = f"__fatbinwrap{module}"
-    # Compilers leave the visibility of what is declared and not defined to those who define it.
-    text = f".hidden __cudaRegisterLinkedBinary{module}\n"
-    text += f".globl {wrapper}\n.hidden {wrapper}\n"
-    text += _OBJECT_BYTES.format(
-        section="__nv_relfatbin", label=".Lnumba_ptxlink_linkable_code", file=linkable
-    )
-    text += _OBJECT_WRAPPER.format(label=wrapper, code=".Lnumba_ptxlink_linkable_code")
-    if whole:
-        text += _OBJECT_BYTES.format(section=".nv_fatbin", label=".Lnumba_ptxlink_whole_code", file=whole)
-        text += _OBJECT_WRAPPER.format(label=".Lnumba_ptxlink_whole", code=".Lnumba_ptxlink_whole_code")
-    text += _OBJECT_NAMES.format(
-        section="__nv_module_id", label=".Lnumba_ptxlink_module:\n", names=f'.asciz "{module}"'
-    )
+def _assembly(module: str, kernels: Sequence[Signature], *, whole: bool) -> str:
+    text = _OBJECT_LINKABLE.format(module=module) + _OBJECT_LOADABLE * whole
+    text += _OBJECT_MODULE.format(module=module)
     if kernels:
-        names = "\n".join(f'.asciz "{kernel.name}"' for kernel in kernels)
-        text += _OBJECT_NAMES.format(section=".nvHRKE", label="", names=names)
-    lines = "".join(f'  "{_escaped(line)}\\n"\n' for line in text.splitlines())
+        text += _OBJECT_USED.format(names="\n".join(f'.asciz "{kernel.name}"' for kernel in kernels))
+    lines = "".join(f"  {json.dumps(line)}\n" for line in text.splitlines(keepends=True))
     return f"__asm__(\n{lines});\n"
-
-
-def _escaped(line: str) -> str:
-    return line.replace("\\", "\\\\").replace('"', '\\"')

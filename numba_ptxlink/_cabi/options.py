@@ -66,7 +66,7 @@ class AbiOptions:
         if ignored:
             log.warning("abi_info has unknown keys, which are ignored: %s", ignored)
         for key, allowed in _CHOICES.items():
-            if key in abi_info and repr(abi_info[key]) not in map(repr, allowed):
+            if key in abi_info and abi_info[key] not in allowed:
                 choices = ", ".join(map(str, allowed))
                 raise AbiError(f"{key} is {abi_info[key]!r}; the choices are {choices}.")
         options = cls(**{key: value for key, value in abi_info.items() if key in keys})

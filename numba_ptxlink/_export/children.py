@@ -123,9 +123,7 @@ def run(
             while True:
                 what, value = connection.recv()
                 if what == "logged":
-                    logger = logging.getLogger(value.name)
-                    if logger.isEnabledFor(value.levelno):
-                        logger.handle(value)
+                    logging.getLogger(value.name).handle(value)
                 elif what == "failed":
                     raise value
                 else:

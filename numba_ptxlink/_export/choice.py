@@ -64,6 +64,11 @@ def source_of(function: Any) -> str:
     return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
 
 
+def scope(function: Any) -> dict[str, Any]:
+    """Return what the Python function *function* sees outside of itself, by name."""
+    return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+
+
 def decorated(value: Any) -> Any:
     """Return the Python function that a decorator of Numba or of this package wraps in *value*, else None."""
     function = value.function if isinstance(value, Marked) else getattr(value, "py_func", None)
@@ -88,10 +93,9 @@ def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 def _values(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names that *function* reads, and attributes of modules, with values."""
-    code = function.__code__
-    scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    code, there = function.__code__, scope(function)
     for name in (*code.co_names, *code.co_freevars):
-        value = scope.get(name)
+        value = there.get(name)
         yield name, value
         if inspect.ismodule(value):
             # Not getattr: a module may compute an attribute, or warn of it.
@@ -100,17 +104,17 @@ def _values(function: Any) -> Iterator[tuple[str, Any]]:
 
 def record(marked: Marked) -> None:
     """Note that *marked* is defined while the body of its module runs."""
-    scope = marked.function.__globals__
-    spec = scope.get("__spec__")
+    names = marked.function.__globals__
+    spec = names.get("__spec__")
     # Without a specification it is a script or a notebook, whose cells are meant to run again.
-    if spec is not None and _runs(scope):
+    if spec is not None and _runs(names):
         vars(spec).setdefault(MARKS, []).append(marked)
 
 
-def _runs(scope: dict[str, Any]) -> bool:
-    """Return whether the body of the module with the globals *scope* is being run."""
+def _runs(names: dict[str, Any]) -> bool:
+    """Return whether the body of the module with the globals *names* is being run."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
-    while frame is not None and not (frame.f_globals is scope and frame.f_code.co_name == "<module>"):
+    while frame is not None and not (frame.f_globals is names and frame.f_code.co_name == "<module>"):
         frame = frame.f_back
     return frame is not None
 
@@ -137,8 +141,8 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
             "that it calls: take all of them from one."
         )
     if not told:
-        scope = {**function.function.__globals__, **inspect.getclosurevars(function.function).nonlocals}
-        around = {owner.name for value in scope.values() if (owner := registry.owner(value))}
+        values = scope(function.function).values()
+        around = {owner.name for value in values if (owner := registry.owner(value))}
         told = dict.fromkeys(around if len(around) == 1 else [default().name], "")
     return registry.get(next(iter(told)))
 

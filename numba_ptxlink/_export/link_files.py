@@ -9,6 +9,7 @@ the same file can be linked together. NVRTC appends it, by macros.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import re
@@ -191,12 +192,10 @@ def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
     return [symbol.sub(lambda match: match[1] + private[match[2]], module) for module in modules]
 
 
-def paths(files: Iterable[LinkFile]) -> list[Path]:
+def paths(files: Sequence[LinkFile]) -> set[Path]:
     """Return those of *files* that are on disk, and the headers that all of them include, but CUDA's."""
-    files = list(files)
     found = (includes.of(file.content, Path("/"), _folders(file)).files for file in files if file.kind == CU)
-    headers = [Path(header) for each in found for header in sorted(each)]
-    return list(dict.fromkeys([*(file.path for file in files if file.path), *headers]))
+    return {*(file.path for file in files if file.path), *map(Path, itertools.chain.from_iterable(found))}
 
 
 def _folders(file: LinkFile) -> tuple[Path, ...]:

@@ -86,8 +86,7 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
         signature=signature,
         python=describe(function),
         doc=inspect.getdoc(udf.function) or "",
-        # Headers are UTF-8, and the locale may not decode the name of a file.
-        source=udf.source.encode(errors="surrogateescape").decode(errors="replace"),
+        source=udf.source,
         errors=_errors(function) if lowered.raises else "",
         namespace=udf.cxx.namespace,
         name=udf.function.__name__,

@@ -102,10 +102,11 @@ class Udf(Marked):
         front_end = asking or self.front_end
         # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
         made: dict[str, Any] = self.__dict__.setdefault("_made", {})
-        return made.get(front_end.name) or made.setdefault(front_end.name, self._dispatched(front_end))
-
-    def _dispatched(self, front_end: FrontEnd) -> Any:
-        return front_end.dispatcher(self.function, device=True)
+        if front_end.name not in made:
+            made[front_end.name] = front_end.dispatcher(
+                self.function, launch_bounds=self.launch_bounds, device=not self.is_kernel
+            )
+        return made[front_end.name]
 
     @property
     def front_end(self) -> FrontEnd:
@@ -141,9 +142,6 @@ class Kernel(Udf):
     def __getitem__(self, configuration: Any) -> Any:
         """Return the kernel configured for a launch by Numba."""
         return self._dispatcher[configuration]
-
-    def _dispatched(self, front_end: FrontEnd) -> Any:
-        return front_end.dispatcher(self.function, launch_bounds=self.launch_bounds, device=False)
 
 
 def _asking() -> FrontEnd | None:

@@ -13,6 +13,7 @@ from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
 
+from . import choice
 from .marks import Udf, parameters
 
 if TYPE_CHECKING:
@@ -68,15 +69,14 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
         function, old = new.udf, taken.setdefault(new.symbol, new).udf
         if old is function:
             continue
-        where = f"{function.place}: error: "
         other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
         module = function.function.__module__.rpartition(".")[2]
         cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
         if function.overloads:
             cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
         raise AbiError(
-            f"{where}{new.symbol!r}, the C name of function {function.function.__qualname__}, is taken by "
-            f"another function of this export, {other}; {cure}."
+            f"{function.place}: error: {new.symbol!r}, the C name of function "
+            f"{function.function.__qualname__}, is taken by another function of this export, {other}; {cure}."
         )
     return tuple(taken.values())
 
@@ -196,8 +196,7 @@ def _resolved(each: Udf, front_end: FrontEnd) -> Any:
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
-    scope = {**each.function.__globals__, **inspect.getclosurevars(each.function).nonlocals}
-    return _evaluate(signature, scope, front_end)
+    return _evaluate(signature, choice.scope(each.function), front_end)
 
 
 def describe(each: Typed) -> str:
@@ -248,15 +247,13 @@ class _Names(dict[str, Any]):
         self._front_end = front_end
 
     def __missing__(self, name: str) -> Any:
-        own, front_end = self._own.get(name), self._front_end
-        if name in self._scope:
-            value = self._scope[name]
-            # Numba has modules among its types, too, and functions are often called like a type.
-            hides = isinstance(value, ModuleType) and not isinstance(own, front_end.types.Type)
-            is_type = _makes_types(value, front_end) or type_of(value, front_end) is not None
-            if own is None or hides or is_type:
-                return _meaning(value, name, front_end)
-        return self._own[name]
+        if name not in self._scope:
+            return self._own[name]
+        value, own = self._scope[name], self._own.get(name)
+        # Modules, and functions, are often called like a type.
+        if isinstance(value, ModuleType) and isinstance(own, self._front_end.types.Type):
+            return own
+        return _meaning(value, name, self._front_end, own)
 
 
 class _Module:
@@ -271,23 +268,21 @@ class _Module:
         return _meaning(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
 
 
-def _meaning(value: Any, name: str, front_end: FrontEnd) -> Any:
+def _meaning(value: Any, name: str, front_end: FrontEnd, otherwise: Any = None) -> Any:
     if isinstance(value, ModuleType):
         return _Module(value, name, front_end)
     ty = type_of(value, front_end)
     if ty is not None:
         return ty
-    if _makes_types(value, front_end):
+    # Such as Optional.
+    if isinstance(value, type) and issubclass(value, front_end.types.Type):
         return value
+    if otherwise is not None:
+        return otherwise
     raise AbiError(
         f"{name!r} stands for {value!r}, which is not a type; use a Numba type, a NumPy dtype, a "
         "typing.NamedTuple or an IntEnum."
     )
-
-
-def _makes_types(value: Any, front_end: FrontEnd) -> bool:
-    """Return whether *value* is a class of Numba's types, such as Optional."""
-    return isinstance(value, type) and issubclass(value, front_end.types.Type)
 
 
 def type_of(value: Any, front_end: FrontEnd) -> Any:

@@ -81,8 +81,7 @@ class Export:
         if len(paths) != 1:
             have = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
             raise ExportError(
-                f"The export has {len(paths)} artifacts of {kind}{f' for {sm}' if sm else ''}; it has "
-                f"{have}: name one of these, or emit it."
+                f"The export has {len(paths)} artifacts of {kind} that match; name one of {have}."
             )
         return self.contents[paths[0].name]
 
@@ -305,12 +304,6 @@ def check_stem(stem: str) -> str:
             f"between them, in at most {_LONGEST_STEM} bytes, and neither .launch nor .kernels at the end."
         )
     return stem
-
-
-def check_out(out_dir: str | Path | None) -> None:
-    """Refuse, before anything is compiled, what is no folder."""
-    if out_dir is not None and os.path.lexists(out_dir) and not Path(out_dir).is_dir():
-        raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
 
 
 def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:

@@ -231,10 +231,8 @@ def build_object(
     source = launcher.host_code(
         launcher.module_name(stem, digest),
         kernels,
-        header="declared.h",
+        whole="whole.fatbin" in files,
         like_cuda=existing.is_in(header),
-        linkable="linkable.fatbin",
-        whole="whole.fatbin" if "whole.fatbin" in files else None,
     )
     searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
     return host_compiler.compile_object(source, f"{stem}.cpp", files, searched)

@@ -129,16 +129,6 @@ def test_a_call_from_cxx_is_inlined_by_link_time_optimisation(proof, arch):
     assert [] == [ROWS[number] for number in called(compiled, folder, arch, len(ROWS))]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
-def test_a_call_of_a_function_of_numba_cuda_mlir_is_inlined(arch, tmp_path_factory):
-    """The same for numba-cuda-mlir."""
-    front_ends.get("numba-cuda-mlir")
-    specs = [spec for spec in ROWS if rows.Echo((spec,)).compiles("numba-cuda-mlir")]
-    compiled = rows.lower([rows.Echo((spec,)) for spec in specs], arch, "numba-cuda-mlir")
-    assert [] == [specs[number] for number in called(*written(compiled, tmp_path_factory), arch, len(specs))]
-
-
 def called(compiled, folder, arch, count):
     """Return which of the first *count* functions a C++ kernel still calls after link-time optimisation."""
     single = [each for each in compiled.signatures if each.name in {f"f{n}" for n in range(count)}]

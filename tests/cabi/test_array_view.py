@@ -61,66 +61,6 @@ def test_the_rules_hold_with_nvrtc():
     nvrtc_compiles(f'#include "{RULES.name}"\n')
 
 
-def corner(a):
-    """Return the element in the second row and the first column."""
-    return a[1, 0]
-
-
-def second(a):
-    """Return the second element."""
-    return a[1]
-
-
-UDFS = [
-    pl.udf((types.Array(types.float32, 2, layout),), name=f"corner_{layout.lower()}")(corner)
-    for layout in "CFA"
-] + [pl.udf("float32(float32[::1])", name="second_c")(second)]
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        ("corner_c(columns)", "no suitable user-defined conversion"),
-        ("corner_f(any)", "no suitable user-defined conversion"),
-        ("corner_f(rows)", "no suitable user-defined conversion"),
-        ("corner_c(any)", "no suitable user-defined conversion"),
-        ("corner_c({p, shape, strides})", "no instance of constructor"),
-        ("corner_c({p, 2.0f, 3})", "no instance of constructor"),
-        ("corner_a({p, {2.0f, 3}, {12, 4}})", "no instance of constructor"),
-        ("corner_a({p, {2, 3}, {12}})", "no instance of constructor"),
-        ("second_c(numba_ptxlink::array_view<float, 1>({p, 3}))", "no suitable user-defined conversion"),
-    ],
-)
-# By default the rules are compiled, which say the same of the types alone.
-@pytest.mark.slow
-def test_a_call_with_another_layout_does_not_compile(calling, call, message):
-    """What a function would read at other places than C++ does is refused by the compiler."""
-    source, folder = calling
-    with pytest.raises(pl.LinkError, match=message):
-        nvrtc_compiles(source.format(call), folder)
-
-
-@pytest.fixture(scope="module")
-def calling(tmp_path_factory):
-    """Return CUDA C++ that compiles with a right call in it, and the folder of its header."""
-    folder = tmp_path_factory.mktemp("calling")
-    pl.export(UDFS, folder, archs=[ARCH], emit=["ptx"], name="lib")
-    source = """
-        #include "lib.h"
-        #include <cuda/std/mdspan>
-        extern "C" __global__ void caller(float* out, float* p) {{
-            const long long shape[2] = {{2, 3}}, strides[2] = {{4, 8}};
-            using extents = cuda::std::dextents<int, 2>;
-            cuda::std::mdspan<float, extents> rows(p, 2, 3);
-            cuda::std::mdspan<float, extents, cuda::std::layout_left> columns(p, 2, 3);
-            numba_ptxlink::array_view<float, 2> any(p, shape, strides);
-            out[0] = corner_c(rows) + corner_f(columns) + corner_a(any) + corner_a(rows) + {};
-        }}
-    """
-    nvrtc_compiles(source.format("corner_c({p, 2, 3})"), folder)
-    return source, folder
-
-
 VIEWS = """
 #include <cuda/std/mdspan>
 #include <cuda/std/span>

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-import os
 import re
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import launches
-import linkcases
 import numpy as np
 import pytest
 from numba import cuda
@@ -179,47 +174,6 @@ def test_threads_and_files_share_what_is_loaded(tmp_path, flags):
     assert kinds.count("load") - kinds.count("unload") == 2
 
 
-IN_CUDA = """
-#include "made.launch.h"
-int run(cudaStream_t stream, dim3 grid, float* values, int count) {
-  return made_kernels::first(stream, grid, dim3(128), 0, {values, count});
-}
-__global__ void own() {}
-int main() { own<<<1, 1>>>(); return run(0, dim3(3), nullptr, 300); }
-"""
-
-
-def copies(a, b):
-    """Copy a number."""
-    b[0] = a[0]
-
-
-@pytest.mark.slow
-def test_nvcc_compiles_launchers(tmp_path):
-    """In CUDA C++ streams and dim3 of the runtime are taken, without a warning in either pass."""
-    nvcc = linkcases.find_nvcc()
-    if nvcc is None:
-        pytest.skip("there is no nvcc, or no g++ for it")
-    kernel = launches.kernel_of(types.float32[::1], name="first")
-    promised = pl.kernel("void(CPointer(float32), CPointer(float32))", const="a", restrict=("a", "b"))(copies)
-    pl.export([kernel, promised], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
-    assert "int copies(CUstream_st* stream, " in (tmp_path / "made.launch.h").read_text()
-    (tmp_path / "main.cu").write_text(IN_CUDA)
-    flags = ["-std=c++17", "-arch=sm_90", "-Werror", "all-warnings", "-Xcompiler=-Wall,-Wextra"]
-    command = [
-        nvcc,
-        *flags,
-        f"-I{tmp_path}",
-        f"-I{INCLUDE_DIR}",
-        "-c",
-        tmp_path / "main.cu",
-        "-o",
-        os.devnull,
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (0, "") == (done.returncode, done.stderr)
-
-
 def test_names_do_not_collide(tmp_path):
     """Kernels and parameters may be called what the launcher's own names are, also as the export itself."""
     names = ("stream", "grid", "block", "attributes", "arguments", "handle", "error")
@@ -241,31 +195,3 @@ def test_names_do_not_collide(tmp_path):
     assert [kernel.name for kernel in kernels] == [
         line.split()[1] for line in launches.log_of(tmp_path) if line.startswith("launch")
     ]
-
-
-def make(out: Path, *assignments: str) -> None:
-    """Build the example into *out*."""
-    command = [shutil.which("make"), "-s", "-C", str(EXAMPLE), f"OUT={out}", *assignments]
-    subprocess.run(
-        [*command, f"PTXLINK={sys.executable} -m numba_ptxlink.cli"], check=True, stdout=subprocess.DEVNULL
-    )
-
-
-@pytest.mark.slow
-def test_the_example_builds_with_the_headers_of_wheels(tmp_path):
-    """`make` exports and compiles with g++; the program has no Python in it and says that there is no GPU."""
-    home = nvrtc.toolkit_include_dirs()[0].parent
-    runtime = next(
-        itertools.chain(home.glob("lib*/libcudart.so*"), Path("/usr/local/cuda/lib64").glob("libcudart.so"))
-    )
-    make(tmp_path, f"CUDA_HOME={home}", f"CUDART={runtime}", "CXXFLAGS=-Wall -Wextra -Werror")
-    needed = subprocess.check_output([shutil.which("ldd"), tmp_path / "saxpy"], text=True)
-    assert "python" not in needed
-    done = subprocess.run(
-        [tmp_path / "saxpy"],
-        env={"LD_LIBRARY_PATH": str(runtime.parent), "CUDA_VISIBLE_DEVICES": "", "PATH": os.devnull},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (0, "Not run: there is no GPU\n") == (done.returncode, done.stdout), done.stderr

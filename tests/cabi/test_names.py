@@ -141,18 +141,8 @@ def field_hides():
     return pl.udf(types.int64(from_dtype(outer)), name="field")(function)
 
 
-@pytest.fixture(scope="module")
-def colliding(tmp_path_factory, nvcc):
-    """Return the header of functions with names that could hide others, which compiles everywhere."""
-    marked = [parameter_hides(), field_hides()]
-    return export_and_compile(tmp_path_factory.mktemp("colliding"), nvcc, marked)
-
-
-def test_a_parameter_does_not_hide_a_type(colliding):
-    """A parameter may have the name of a type that a later parameter has."""
-    assert "float3 vector, wire sent, int64_t number" in colliding
-
-
-def test_a_field_does_not_hide_a_type(colliding):
-    """A field may have the name of its type, of a type in the struct, or of the struct."""
-    assert "inner inner_2;" in colliding
+def test_a_name_does_not_hide_a_type(tmp_path, nvcc):
+    """A parameter may have the name of a later one's type, a field that of a type in the struct, or its own."""
+    text = export_and_compile(tmp_path, nvcc, [parameter_hides(), field_hides()])
+    assert "float3 vector, wire sent, int64_t number" in text
+    assert "inner inner_2;" in text

@@ -105,16 +105,6 @@ def test_a_name_is_kept_for_c():
     assert "NUMBA_PTXLINK_INLINE float twice(float x)\n{ return ::app_twice(x); }" in text
 
 
-def test_what_cxx_reserves_outside_may_be_a_name_inside():
-    """A function of a namespace may be called what CUDA C++ or the C library calls theirs."""
-
-    def max(x):  # noqa: A001
-        return x
-
-    (signature,) = pl.export(pl.udf("int32(int32)", namespace="app")(max), emit=["ptx"]).signatures
-    assert "app_max_i32" == signature.name
-
-
 def test_overloads_by_the_result_are_refused():
     """C++ has none, whatever the C name is: the cure is another name in Python."""
     both = pl.udf("float64(float32)", namespace="app")(pl.udf("float32(float32)", namespace="app")(twice))
@@ -123,32 +113,19 @@ def test_overloads_by_the_result_are_refused():
 
 
 TWO = """from numba_ptxlink import udf
-@udf("float32(float32)"{0})
+@udf("float32(float32)")
 def halved(x):
     return x / 2
-@udf("float64(float64)"{1})
+@udf("float64(float64)")
 def halved(x):
     return x / 4
-halved = udf("int64(int64)", namespace="of_int")(halved)
 """
-
-
-def test_two_functions_of_one_name_are_both_exported(tmp_path):
-    """Python keeps the last one, C++ and C have an overload or a symbol of each."""
-    path = tmp_path / "two.py"
-    for options in ([', namespace="app"'] * 2, [', name="app_halved_f32"', ', name="app_halved_f64"']):
-        path.write_text(TWO.format(*options))
-        text = pl.export(path, emit=["ptx"])
-        names = [signature.name for signature in text.signatures]
-        assert ["app_halved_f32", "app_halved_f64", "of_int_halved_i64"] == names
-    # A factor of each.
-    assert all(factor in text.read("ptx") for factor in (b"0f3F000000", b"0d3FD0000000000000"))
 
 
 def test_two_functions_of_one_symbol_are_refused_by_their_lines(tmp_path):
     """None of them is left out without a word."""
     path = tmp_path / "two.py"
-    path.write_text(TWO.format("", ""))
+    path.write_text(TWO)
     with pytest.raises(pl.AbiError, match=r"two.py:5: error: 'halved', .* is taken by .*\(two.py:2\)"):
         pl.export(path, emit=["ptx"])
 

@@ -134,38 +134,6 @@ def test_results_are_refused_too(tmp_path):
     assert export(tmp_path, spec, ["ltoir"], result=True).artifacts["ltoir", "sm_90"].exists()
 
 
-@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
-def test_kernels_read_every_member_where_it_lies(tmp_path, arch):
-    """The parameters of kernels are read by accesses no larger than their alignment, so none is refused."""
-    kernels = []
-    for number, (spec, _) in enumerate(WRONG.values()):
-        ty = rows.numba_type(spec)
-
-        def store(out, value):
-            out[0] = value
-
-        def store_second(out, value):
-            out[0] = value[1]
-
-        def store_optional(out, value):
-            if value is not None:
-                out[0] = value
-
-        stored, function = ty, store
-        if isinstance(ty, types.BaseTuple):
-            stored, function = ty.types[1], store_second
-        elif isinstance(ty, types.Optional):
-            stored, function = ty.type, store_optional
-        signature = types.void(types.Array(stored, 1, "C"), ty)
-        kernels.append(pl.kernel(signature, name=f"k{number}")(function))
-    ptx = (
-        pl.export(kernels, tmp_path, archs=[arch], emit=["ptx"], name="k").artifacts["ptx", arch].read_text()
-    )
-    assert len(kernels) == len(_HEAD.findall(ptx))
-    assert len(kernels) <= len(re.findall(r"ld\.param\S* .*_param_1", ptx))
-    assert set() == moved_wrongly(ptx)
-
-
 def double(value):
     """Return a record with twice the number."""
     value.b *= 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections import namedtuple
 
 import numpy as np
@@ -43,28 +42,3 @@ def test_one_function_is_refused_by_export(tmp_path, args, name):
     with pytest.raises(pl.AbiError, match=rf"\.py:\d+: error: Two structs would be named {name}: .* rename"):
         pl.export([pl.udf(I32(*args), name="f")(first)], tmp_path, archs=["sm_90"], emit=["ptx"])
     assert [] == list(tmp_path.iterdir())
-
-
-def test_the_cures_of_a_clash(tmp_path, monkeypatch):
-    """The error names functions and types; another name of a record, or C++'s own struct, cures it."""
-    text = (
-        "import numpy as np\nfrom numba_ptxlink import udf\nfrom clash_{} import g\n"
-        "Outer = np.dtype([('x', 'f4')])\n\n@udf('float32(Outer)')\ndef f(o):\n    return o.x\n\n"
-    )
-    other = "from clash_outer import Outer{}\n\n@udf('float32(Outer{})'{})\ndef g(o):\n    return o.y\n"
-    (tmp_path / "clash_outer.py").write_text("import numpy as np\nOuter = np.dtype([('y', 'f4')])\n")
-    (tmp_path / "outer.h").write_text("#pragma once\nnamespace ns { struct Outer { float y; }; }\n")
-    cxx = ', structs={Outer: "ns::Outer"}, include="outer.h"'
-    seen = []
-    monkeypatch.syspath_prepend(tmp_path)
-    for number, alias in enumerate((("", "", ""), (" as Outer_2", "_2", ""), ("", "", cxx))):
-        (tmp_path / f"clash_{number}.py").write_text("from numba_ptxlink import udf\n" + other.format(*alias))
-        (tmp_path / f"clashes_{number}.py").write_text(text.format(number))
-        module = importlib.import_module(f"clashes_{number}")
-        try:
-            exported = pl.export([module.f, module.g], emit=["ptx"], include_dirs=[tmp_path])
-            seen.append(str(exported.signatures[1]))
-        except pl.AbiError as error:
-            seen.append(str(error))
-    assert "Record(x: float32) of f and Record(y: float32) of g; rename" in seen[0]
-    assert seen[1:] == ["float g(Outer_2 o)", "float g(ns::Outer o)"]
