@@ -111,17 +111,6 @@ def test_fields_of_numpy_have_members_in_c(dtype, expected):
     assert expected == members(abi.c_type(from_dtype(dtype)))
 
 
-def test_a_record_with_a_string_compiles_in_c_and_comes_back(tmp_path):
-    """The header declares a string as a C array, and the function takes and returns it."""
-    letter = np.dtype([("m", "f4"), ("name", "S8"), ("wide", "U2")])
-    udfs = [pl.udf(from_dtype(letter)(from_dtype(letter)), name="post")(same)]
-    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="letters")
-    text = exported.header.read_text()
-    assert "  char name[8];\n  uint32_t wide[2];\n" in text
-    ptx = exported.artifacts["ptx", "sm_90"].read_text()
-    assert ".param .align 4 .b8 post_param_0[20]" in ptx
-
-
 def test_a_kernel_returns_nothing(tmp_path):
     """A kernel with a result is refused."""
     kernel = pl.kernel("int32(int32)", name="k")(lambda value: value)
@@ -139,34 +128,6 @@ def test_a_kernel_is_launched_and_not_called():
 def same(value):
     """Return what it is given."""
     return value
-
-
-def closure(constant):
-    """Return a function over a constant."""
-
-    def add(value):
-        return value + constant
-
-    return add
-
-
-def test_two_signatures_of_one_function_need_two_names(tmp_path):
-    """Two signatures under one name are refused, and the error proposes a name made of the types."""
-    both = pl.udf("float64(float64)")(pl.udf("float32(float32)")(same))
-    with pytest.raises(pl.AbiError, match=r"'same', the C name of .* is taken .* use name='test_abi_same'"):
-        pl.export([both], tmp_path, archs=["sm_90"], emit=["ptx"])
-
-
-def test_closures_and_lambdas_are_exported_under_their_names(tmp_path):
-    """Closures over different constants are different functions, and a lambda needs a name."""
-    udfs = [pl.udf("int32(int32)", name=f"add_{number}")(closure(number)) for number in (1, 2)]
-    udfs.append(pl.udf("int32(int32)", name="anonymous")(lambda value: -value))
-    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="mixed")
-    assert ["add_1", "add_2", "anonymous"] == [each.name for each in exported.signatures]
-    with pytest.raises(
-        pl.AbiError, match=r"'<lambda>', the C name of .*, is not a C identifier; use 'lambda'"
-    ):
-        pl.export([pl.udf("int32(int32)")(lambda value: value)])
 
 
 def test_a_struct_and_a_function_may_not_share_a_name(tmp_path):

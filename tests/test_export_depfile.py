@@ -109,33 +109,6 @@ def test_headers_of_headers(tmp_path):
     assert sources(rule, exported.manifest) == sorted(str(tmp_path / name) for name in HEADERS)
 
 
-def test_computed_imports_count(tmp_path, monkeypatch):
-    """A module whose name is computed is one of the export's files, and so is data that a package loads."""
-    lib, own = tmp_path / "lib", tmp_path / "own"
-    (own / "package").mkdir(parents=True)
-    lib.mkdir()
-    (lib / "ptxlink_variant.py").write_text("TWO = 2\n")
-    (own / "near.py").write_text("")
-    (own / "package" / "__init__.py").write_text("")
-    (own / "package" / "table.txt").write_text("3")
-    (own / "strange.py").write_text(
-        "import sys, types\n\nclass Strange(types.ModuleType):\n    def __getattr__(self, name):\n"
-        "        raise RuntimeError(name)\n\nsys.modules[__name__] = Strange(__name__)\n"
-    )
-    monkeypatch.syspath_prepend(lib)
-    (own / "udfs.py").write_text(
-        "import importlib, pkgutil, strange\nfrom numba_ptxlink import udf\n"
-        "TWO = importlib.import_module('_'.join(['ptxlink', 'variant'])).TWO\n__import__('ne' + 'ar')\n"
-        "THREE = int(pkgutil.get_data('package', 'table.txt'))\n\n"
-        "@udf('int32(int32)')\ndef six(x):\n    return TWO * THREE * x\n"
-    )
-    exported = pl.export(own / "udfs.py", tmp_path / "out", emit=["ptx"], depfile=tmp_path / "udfs.d")
-    names = ["lib/ptxlink_variant.py", "own/near.py", "own/package/__init__.py", "own/package/table.txt"]
-    names += ["own/strange.py"]
-    expected = [str(tmp_path / name) for name in (*names, "own/udfs.py")]
-    assert sources(tmp_path / "udfs.d", exported.manifest) == expected
-
-
 READ = "a:b c#$%()[]{}~@!,+\\\\d\\é.py"
 
 

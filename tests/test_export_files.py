@@ -162,12 +162,6 @@ def test_what_did_not_change_is_not_written(tmp_path):
     assert first.manifest.stat().st_mtime_ns != long_ago
 
 
-def test_without_checks_the_manifest_is_not_asked(out):
-    """`checks="none"` links left-over files."""
-    (out / "udfs.sm_90.ptx").write_text("// mine\n" + (out / "udfs.sm_90.ptx").read_text())
-    assert pl.link(out / "udfs.sm_90.ptx", arch="sm_90", checks="none").cubin
-
-
 def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
     """The header that defines a struct stays, where the export's would have its name."""
     text = "#pragma once\nstruct Pair { float a, b; };\n"

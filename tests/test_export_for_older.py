@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 
 import pytest
 from numba import cuda
@@ -12,8 +11,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._arch import PtxVersion
-from numba_ptxlink._tools import find, nvjitlink, nvvm, programs
+from numba_ptxlink._tools import find, nvjitlink, programs
 
 
 @pl.udf("float16(float16, float16)")
@@ -79,18 +77,6 @@ def test_a_manifest_states_the_age_of_everything():
     assert "nvjitlink" not in tools
 
 
-def test_the_age_of_ltoir_is_read_in_it(monkeypatch):
-    """LTO-IR of an older NVVM into which a newer nvJitLink has merged a half is as new as that nvJitLink."""
-    monkeypatch.setattr(nvvm, "emitted_isa", lambda _: PtxVersion(9, 0))
-    newest = "{}.{}".format(*nvjitlink.version())
-    exported = pl.export([fused], archs=["sm_80"], name="half", emit=["ltoir"])
-    assert newest == described(exported)[0]["ltoir", "sm_80"]["toolkit"]
-    with pytest.raises(pl.ExportError, match=rf"No ltoir for CUDA 13\.0: .*that of CUDA {newest}"):
-        pl.export([fused], archs=["sm_80"], name="half", emit=["ltoir"], cuda="13.0")
-    exported = pl.export([fused], archs=["sm_80"], name="half", cuda="13.0")
-    assert "ltoir" not in {kind for kind, _ in exported.artifacts}
-
-
 @pytest.mark.usefixtures("_no_ptxas")
 def test_releases_that_do_not_know_zstd_get_none():
     """Fat binaries for CUDA 12.3 and older are not compressed by zstd."""
@@ -126,28 +112,6 @@ def test_what_cannot_be_made_is_one_line(tmp_path, capsys, options, cause):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.usefixtures("_no_ptxas")
-def test_what_is_left_out_is_said(tmp_path, capsys):
-    """The report of an export has the kinds of code that could not be made, and nothing where all were."""
-    (tmp_path / "udfs.py").write_text(
-        "from numba_ptxlink import udf\n\n@udf('float32(float32)')\ndef same(x):\n    return x\n"
-    )
-    command = [
-        "export",
-        str(tmp_path / "udfs.py"),
-        "-o",
-        str(tmp_path),
-        "--emit",
-        "fatbin",
-        "--arch",
-        "sm_80",
-    ]
-    assert cli.main([*command, "--cuda", "12.4"]) == 0
-    assert "Left out: ltoir (-v logs why)\nLeft out: cubin (-v logs why)\n" in capsys.readouterr().out
-    assert cli.main(command) == 0
-    assert "Left out" not in capsys.readouterr().out
-
-
 def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, capsys):
     """What other functions of the export lack, which no driver loads, is named in the report."""
     (tmp_path / "udfs.py").write_text(
@@ -158,17 +122,3 @@ def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, capsys
     )
     assert cli.main(["export", str(tmp_path / "udfs.py"), "-o", str(tmp_path), "--arch", "sm_80"]) == 0
     assert "Left out: kernels (look is not defined)\n" in capsys.readouterr().out
-
-
-@pytest.mark.usefixtures("_no_ptxas")
-@pytest.mark.skipif(shutil.which("g++") is None, reason="there is no C++ compiler")
-def test_objects_hold_old_ptx_alone():
-    """The code in an object for an older release is PTX of that age, and no newer machine code or LTO-IR."""
-    exported = pl.export([scale], archs=["sm_80"], emit=["object"], cuda="12.4", name="old")
-    ages, _ = described(exported)
-    # nvFatbin of CUDA 13 compresses it by zstd.
-    oldest = "12.4" if nvjitlink.version()[0] > 12 else "11.0"
-    assert {"toolkit": oldest, "driver": oldest} == ages["object", ""]
-    pieces = programs.pieces(exported.read("object"), "old.o")
-    assert {"ptx"} == {piece.kind for piece in pieces}
-    assert all(b".version 7.0" in piece.code for piece in pieces if piece.code)

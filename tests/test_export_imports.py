@@ -8,7 +8,6 @@ import json
 import os
 import re
 import sys
-import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,22 +82,6 @@ def test_a_file_beside_it_does_not_shadow_what_compiles_it(tmp_path):
     names = ("numba", "numpy", "random", "cffi", "llvmlite")
     tree(tmp_path, udfs=UDF.format(module="common"), common="K = 71\n", **dict.fromkeys(names, "1 / 0\n"))
     assert constant(tmp_path / "udfs.py", tmp_path) == 71
-
-
-def test_threads_export_at_once(tmp_path):
-    """Two threads whose files import modules of one name each get their own."""
-    values = {}
-
-    def work(value: int) -> None:
-        folder = tree(tmp_path / str(value), udfs=UDF.format(module="common"), common=f"K = {value}\n")
-        values[value] = constant(folder / "udfs.py", folder)
-
-    threads = [threading.Thread(target=work, args=(value,)) for value in (91, 92, 93, 94)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert values == {value: value for value in (91, 92, 93, 94)}
 
 
 def test_a_file_in_a_package_is_imported_under_its_name(tmp_path):

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 import numba_ptxlink as pl
@@ -22,13 +18,6 @@ def test_no_export_writes_over_another(name):
     """A stem that makes the name of another export's file is refused."""
     with pytest.raises(pl.ExportError, match=r"neither \.launch nor \.kernels at the end"):
         pl.export([store], name=name, emit="ptx")
-
-
-def test_one_function_and_one_arch_are_enough():
-    """A function alone is exported, for an architecture alone."""
-    exported = pl.export(store, archs="sm_90", emit="ptx")
-    assert exported.manifest == Path("store.json")
-    assert b"store" in exported.read("ptx", (9, 0))
 
 
 @pytest.mark.parametrize(
@@ -50,11 +39,3 @@ def test_what_it_cannot_mean_is_refused(arguments):
     call = {"source": [store], "archs": ["sm_90"], **arguments}
     with pytest.raises(pl.PtxlinkError, match=r"pass|takes|give"):
         pl.export(call.pop("source"), **call)
-
-
-def test_the_package_is_the_command():
-    """`python -m numba_ptxlink` is the command line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "numba_ptxlink", "--version"], capture_output=True, text=True, check=False
-    )
-    assert (0, True) == (done.returncode, pl.__version__ in done.stdout)

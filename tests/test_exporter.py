@@ -87,13 +87,6 @@ def test_another_process_exports_the_same_bytes(exported, tmp_path):
         assert (exported.header.parent / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
 
-def test_only_what_was_asked_for_is_written(tmp_path):
-    """`emit` chooses the artifacts."""
-    made = pl.export(MODULE, tmp_path, archs=["sm_75"], emit=["ptx"], name="other")
-    assert [path.name for path in sorted(tmp_path.iterdir())] == ["other.h", "other.json", "other.sm_75.ptx"]
-    assert list(made.artifacts) == [("ptx", "sm_75")]
-
-
 def test_a_udf_stays_callable():
     """A marked function is called as plain Python, with its name and docstring."""
 

@@ -55,16 +55,16 @@ def written(compiled, tmp_path_factory):
     return compiled, folder
 
 
-def test_the_exported_prototypes_are_those_of_nvrtc(proof, capsys):
+def test_the_exported_prototypes_are_those_of_nvrtc(proof):
     """Each row, alone, in a list and with others in a struct, has NVRTC's prototype."""
-    prove(*proof, "sm_80", capsys)
+    prove(*proof, "sm_80")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", rows.ARCHS)
-def test_all_exported_prototypes_are_those_of_nvrtc(whole_proof, arch, capsys):
+def test_all_exported_prototypes_are_those_of_nvrtc(whole_proof, arch):
     """So has each row with each other row in a struct, on every architecture."""
-    prove(*whole_proof, arch, capsys)
+    prove(*whole_proof, arch)
 
 
 # Its LLVM IR is that of one arch, so that each has to be compiled anew: by default the rows alone are.
@@ -80,21 +80,19 @@ def test_all_exported_prototypes_are_those_of_nvrtc(whole_proof, arch, capsys):
         ),
     ],
 )
-def test_the_prototypes_of_numba_cuda_mlir_are_those_of_nvrtc(arch, echoes, tmp_path_factory, capsys):
+def test_the_prototypes_of_numba_cuda_mlir_are_those_of_nvrtc(arch, echoes, tmp_path_factory):
     """The same for numba-cuda-mlir, in both of the dialects that it writes."""
     front_ends.get("numba-cuda-mlir")
     echoes = [echo for echo in echoes if echo.compiles("numba-cuda-mlir")]
-    prove(*written(rows.lower(echoes, arch, "numba-cuda-mlir"), tmp_path_factory), arch, capsys)
+    prove(*written(rows.lower(echoes, arch, "numba-cuda-mlir"), tmp_path_factory), arch)
 
 
-def prove(compiled, folder, arch, capsys):
+def prove(compiled, folder, arch):
     """Compare the prototypes of *compiled* with those that NVRTC makes of its header."""
     made = rows.prototypes(rows.build(compiled, arch, "ptx").artifacts["ptx"])
     wanted = rows.prototypes(rows.nvrtc(rows.callers(compiled.signatures), arch, folder))
     names = [each.name for each in compiled.signatures]
     assert {name: str(wanted[name]) for name in names} == {name: str(made[name]) for name in names}
-    with capsys.disabled():
-        print(f"\n{arch}: {len(names)} prototypes compared, none differs")
 
 
 @pytest.mark.parametrize("front_end", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.slow)])

@@ -242,15 +242,3 @@ def test_what_names_no_struct_is_refused(options, reason):
     """So are alignments that C++ does not have, and types that are no structs."""
     with pytest.raises(pl.AbiError, match=reason):
         pl.export(pl.udf("float32(flat)", **options)(mass), emit=["ptx"])
-
-
-def test_one_name_for_two_layouts_is_refused(tmp_path):
-    """C++ has one struct of a name."""
-    (tmp_path / "p.h").write_text("struct P { float mass; long long id; };\n")
-    one = pl.udf("float32(flat)", name="one", structs={flat: "P"}, include="p.h")(mass)
-    other = pl.udf("float32(particle)", name="other", structs={particle: "P"}, include="p.h")(mass)
-    with pytest.raises(
-        pl.AbiError,
-        match=r"Two structs would be named P: .* of one and .* of other; rename",
-    ):
-        pl.export([one, other], emit=["ptx"], include_dirs=[tmp_path])

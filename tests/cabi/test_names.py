@@ -142,7 +142,7 @@ def field_hides():
 
 
 def test_a_name_does_not_hide_a_type(tmp_path, nvcc):
-    """A parameter may have the name of a later one's type, a field that of a type in the struct, or its own."""
+    """A parameter may be called like the type of a later one, a field like a type in the struct."""
     text = export_and_compile(tmp_path, nvcc, [parameter_hides(), field_hides()])
     assert "float3 vector, wire sent, int64_t number" in text
     assert "inner inner_2;" in text

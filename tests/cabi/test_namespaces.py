@@ -130,11 +130,6 @@ def test_two_functions_of_one_symbol_are_refused_by_their_lines(tmp_path):
         pl.export(path, emit=["ptx"])
 
 
-def same(x):
-    """Return whether it is what it is."""
-    return 1 if x == x else 0  # noqa: PLR0124
-
-
 @pytest.mark.parametrize(
     ("namespace", "reason"),
     [

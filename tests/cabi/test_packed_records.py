@@ -150,13 +150,3 @@ def test_numba_compile_refuses_and_allows_the_same():
     with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
         cuda.compile(double, ty(ty), output="ptx", **options)
     assert cuda.compile(double, ty(ty), output="ltoir", **options)[0]
-
-
-def test_a_link_refuses_and_allows_the_same():
-    """link() refuses to compile such a function to PTX, and links it with LTO."""
-    ty = rows.numba_type(FLOAT64_FIRST)
-    marked = pl.udf(ty(ty), name="double_it")(double)
-    source = 'extern "C" __global__ void kernel()\n{}'
-    with pytest.raises(pl.AbiError, match="Function double_it: the return value"):
-        pl.link(source, marked, arch="sm_90", lto=False)
-    assert pl.link(source, marked, arch="sm_90", lto=True).cubin

@@ -88,10 +88,3 @@ def test_a_prototype_that_differs_is_refused(kernel):
         pl.AbiError, match=r"by the names f \(udfs.*, exported as .* if CUDA has none of these, report"
     ):
         prove(declare("f", c.Void(), ("value", wrong), kernel=kernel))
-
-
-def test_functions_for_cxx_to_define_are_compared_too():
-    """What the export calls has the prototype that C++ gives its definition."""
-    wrong = dataclasses.replace(DOUBLE, size=4, align=4)
-    with pytest.raises(pl.AbiError, match="names elsewhere"):
-        prove(declare("f", FLOAT), externs=(Signature("elsewhere", FLOAT, (("arg0", wrong),)),))

@@ -8,7 +8,6 @@ from types import FunctionType, ModuleType
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink import cli
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._export import choice
 from numba_ptxlink._front_end import registry
@@ -150,17 +149,6 @@ def test_the_argument_chooses(ours):
     assert front_end_of(plain, asked=MLIR) == MLIR
     assert front_end_of(ours) == NUMBA_CUDA
     assert front_end_of(plain, asked=NUMBA_CUDA, front_end=MLIR) == MLIR
-
-
-def test_an_unknown_front_end_is_refused(tmp_path):
-    """The decorator and the export name those that there are."""
-    with pytest.raises(pl.ConfigError, match=r"'clang' is unknown; choose numba-cuda or numba-cuda-mlir\."):
-        pl.udf("float32(float32)", front_end="clang")(plain)
-    marked = pl.udf("float32(float32)")(plain)
-    with pytest.raises(pl.ConfigError, match="'clang' is unknown"):
-        pl.export([marked], tmp_path, front_end="clang")
-    with pytest.raises(SystemExit):
-        cli.main(["export", "x.py", "-o", str(tmp_path), "--front-end", "clang"])
 
 
 def test_a_function_that_mixes_front_ends_is_refused(ours):

@@ -58,15 +58,6 @@ def test_static_methods_are_exported(tmp_path):
     assert [signature.name for signature in exported.signatures] == ["first", "f", "last"]
 
 
-def test_methods_are_refused(tmp_path):
-    """A method has one parameter more than its signature."""
-    text = MARK + FUNCTION.format(1).replace("f(", "first(") + CLASS.format("", MARK.strip(), "self, ")
-    with pytest.raises(
-        pl.AbiError, match=r"udfs.py:13: error: Function f has 2 parameters and its signature .* has 1"
-    ):
-        pl.export(written(tmp_path, text))
-
-
 def test_the_mark_is_below_the_staticmethod(tmp_path):
     """The wrong order is an error that says the right one."""
     text = CLASS.format(MARK.strip(), "@staticmethod", "")

@@ -68,23 +68,6 @@ def test_half_arithmetic_is_part_of_the_ptx(tmp_path, signature, function):
         assert "call" not in exported.artifacts["ptx", arch].read_text()
 
 
-def test_two_exports_with_half_arithmetic_link_together(tmp_path):
-    """Each export has its own copies of the shims, so two of them do not clash, as any kind of artifact."""
-    made = [
-        export(tmp_path, pl.udf(types.float16(types.float16), name=name)(triple), name=name)
-        for name in ("first", "second")
-    ]
-    source = """
-        #include "first.h"
-        #include "second.h"
-        extern "C" __global__ void caller(__half* p) { *p = first(second(*p)); }
-    """
-    for kind in ("ptx", "ltoir", "cubin"):
-        artifacts = [each.artifacts[kind, "sm_90"] for each in made]
-        linked = pl.link(source, *artifacts, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
-        assert b"caller" in linked.cubin, kind
-
-
 def test_the_same_export_has_the_same_bytes_whatever_came_before(tmp_path):
     """Shims that other functions of this process asked for do not get into an export."""
     udf = pl.udf(types.float16(types.float16), name="triple")(triple)

@@ -112,14 +112,6 @@ def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     assert made == export(program, emit=["ptx"])
 
 
-def test_functions_of_this_process_are_compiled_by_it(program):
-    """A pool gets files, which other processes can import."""
-    del program
-    function = pl.udf("float32(float32)", name="f")(lambda x: x)
-    with pytest.raises(pl.ExportError, match="executor= compiles the functions of a file; export its path"):
-        pl.export([function], executor=AtOnce())
-
-
 def test_all_functions_that_fail_are_told(program):
     """An export names each function that a compiler refuses, in order."""
     text = program.read_text()
@@ -183,15 +175,6 @@ def test_children_end_with_their_owner(tmp_path):
     process.kill()
     # It returns when nobody has the pipe open any more.
     assert process.communicate(timeout=60)[1] == ""
-
-
-def test_the_command_takes_jobs(program, tmp_path, capsys):
-    """`-j 2` writes what one process writes."""
-    for jobs in ("1", "2"):
-        out = str(tmp_path / jobs)
-        assert 0 == cli.main(["export", str(program), "-o", out, "-j", jobs, "-q"]), capsys.readouterr().err
-    one, two = ({path.name: path.read_bytes() for path in (tmp_path / jobs).iterdir()} for jobs in "12")
-    assert one == two
 
 
 MANY = """\

@@ -17,11 +17,11 @@ from numba_ptxlink._front_end.protocol import CompileOptions
 COPY = re.compile(r'store %"?struct\.\S+ %')
 
 
-def lowered(members: int, name: str, arch: str, *, align: bool = True) -> str:
+def lowered(members: int, name: str, arch: str) -> str:
     """Return the LLVM IR of a function over a record of floats, as *name* makes it."""
     front_end = front_end_of(name)
     fields = [("first", np.int8), *((f"m{number}", np.float32) for number in range(members))]
-    record = front_end.from_dtype(np.dtype(fields, align=align))
+    record = front_end.from_dtype(np.dtype(fields, align=True))
 
     def changed(big, x):
         return x + big.first
@@ -39,8 +39,3 @@ def test_a_large_record_is_used_where_it_is(name, arch):
     assert not COPY.search(lowered(200, name, arch))
     # A small one is a value, and Numba takes an address.
     assert COPY.search(lowered(8, name, arch))
-
-
-def test_a_packed_record_is_copied_to_where_it_is_aligned():
-    """Numba takes a field at a suitable offset to be aligned, which C++ does not promise."""
-    assert COPY.search(lowered(200, "numba-cuda", "sm_80", align=False))

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 import zlib
-from pathlib import Path
 
 import front_ends
 import pytest
@@ -148,20 +144,6 @@ def test_an_export_calls_another_exports_function(tmp_path):
         assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=kind == "ltoir").cubin, kind
 
 
-def test_compiling_a_function_leaves_a_shared_helper_as_it_is():
-    """What `abi="c"` makes internal stays visible in the helper that other programs share."""
-    helper = cuda.jit(device=True)(shared_helpers.reversed_in_block.py_func)
-
-    def calls(x):
-        return helper(x)
-
-    cuda.compile(calls, "float32(float32)", abi="c", cc=(9, 0))
-    (compiled,) = helper.overloads.values()
-    text = str(next(iter(compiled.library.modules)))
-    assert "= common global i8* null" in text
-    assert "= internal addrspace(3)" not in text
-
-
 def test_files_that_call_each_other(tmp_path):
     """Functions of one link file keep finding those of another."""
     one = cuda.CUSource(
@@ -176,28 +158,3 @@ def test_files_that_call_each_other(tmp_path):
     assert {"first"} == strong(artifact(first, "ptx"))
     files = [artifact(export, "ltoir") for export in (first, second)]
     assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=True).cubin
-
-
-EXPORTS = """
-import sys
-sys.path.insert(0, sys.argv[1])
-import shared_helpers, numba_ptxlink as pl
-def calls(x):
-    return shared_helpers.squared_half(x) + shared_helpers.advanced(x)
-first = pl.udf("float32(float32)", name="first")(calls)
-pl.export([first], sys.argv[2], arch="sm_90", emit=["ptx", "cubin"])
-"""
-
-
-@pytest.mark.slow
-def test_an_export_has_the_same_bytes_in_every_directory(tmp_path):
-    """Neither the working directory nor HOME nor TMPDIR is in PTX or machine code; none is from a cache."""
-    written = []
-    for folder in (tmp_path / "one", tmp_path / "another" / "much" / "longer"):
-        folder.mkdir(parents=True)
-        places = {"HOME": str(folder), "TMPDIR": str(folder), "NUMBA_PTXLINK_CACHE": "0"}
-        command = [sys.executable, "-c", EXPORTS, Path(shared_helpers.__file__).parent, folder / "out"]
-        subprocess.run(command, cwd=folder, env={**os.environ, **places}, check=True)
-        written.append({path.name: path.read_bytes() for path in (folder / "out").iterdir()})
-    assert written[0] == written[1]
-    assert [] == [name for name, content in written[0].items() if os.fsencode(tmp_path) in content]

@@ -89,17 +89,6 @@ def test_two_declarations_of_one_function_are_refused(name, symbol):
     assert "calls_1 (test_linkable.py:" in str(caught.value)
 
 
-def test_a_link_of_what_compile_made_refuses_them_too():
-    """`numba.cuda.compile` does not read link files, which may not be there yet; a link with one compares."""
-    cuda = front_ends.cuda("numba-cuda")
-    function = cuda.declare_device("added", "float64(float64, float32)", abi="c", link="nowhere.cu")
-    ptx, _ = cuda.compile(
-        lambda x: function(x, x), "float32(float32)", abi="c", abi_info={"abi_name": "mine"}, cc=(9, 0)
-    )
-    with pytest.raises(pl.LinkError, match=r"added has two prototypes"):
-        pl.link(ptx, DEFINED, arch="sm_90")
-
-
 @pytest.mark.parametrize("in_memory", [False, True], ids=["file", "memory"])
 def test_ltoir_is_part_of_every_artifact(name, in_memory, tmp_path):
     """A link file that is LTO-IR leaves nothing undefined, wherever it is."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import front_ends
-import numpy as np
 import pytest
 
 import numba_ptxlink as pl
@@ -32,12 +31,3 @@ def test_what_cxx_does_not_convert_is_refused(front_end, function):
     front_ends.get(front_end)
     with pytest.raises(pl.ExportError, match="No conversion from"):
         pl.export(pl.udf("Pair(Pair)", name="f", front_end=front_end)(function), emit=["ptx"])
-
-
-def test_members_of_a_named_tuple_are_written_in_their_types():
-    """A float64 among float32 members is refused, and one that is converted is not."""
-    marked = pl.udf("Pair(Pair)", name="f", front_end="numba-cuda")
-    with pytest.raises(pl.ExportError, match="No conversion from"):
-        pl.export(marked(lambda p: Pair(p.x + np.float64(1), p.y)), emit=["ptx"])
-    written = marked(lambda p: Pair(p.y, np.float32(p.x + 1)))
-    assert b".func" in pl.export(written, archs=["sm_80"], emit=["ptx"]).read("ptx")

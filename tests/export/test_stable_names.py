@@ -48,13 +48,6 @@ def test_counters_and_hashes_do_not_show():
     assert expected == rename(modules(23, 104, bytes_hash=-77)).texts
 
 
-def test_another_program_has_other_names():
-    """Where a callee does something else, all names are others, so that two programs can be linked."""
-    ours, theirs = rename(modules(1, 2)).names, rename(modules(1, 2, returned=1)).names
-    assert set(ours) == set(theirs)
-    assert not set(ours.values()) & set(theirs.values())
-
-
 def test_kept_names_are_kept():
     """A name that is asked for stays, while what it calls is renamed, and the same whatever its counter."""
     kept = "_ZN1m1kB2v1B5flagsEf"

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
@@ -116,17 +115,3 @@ def test_what_is_no_type_is_refused(signature, message):
         pl.AbiError, match=rf"Function f: .*{message}.*where Particle is a global of its module"
     ):
         resolved(signature, 1)
-
-
-def test_an_export_by_names(tmp_path):
-    """Structs in the header are those of the named types."""
-
-    def weigh(p, q):
-        return p.mass + q.x
-
-    def rotate(v):
-        return cuda.float32x4(v.y, v.z, v.w, v.x)
-
-    udfs = [pl.udf("float32(particle, Point)")(weigh), pl.udf("cuda.float32x4(cuda.float32x4)")(rotate)]
-    exported = pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name="named")
-    assert ["float weigh(particle p, Point q)", "float4 rotate(float4 v)"] == [*map(str, exported.signatures)]
