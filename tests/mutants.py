@@ -26,7 +26,6 @@ PLAN = "link/test_link_plan.py link/test_single_ptx.py link/test_consumer.py"
 FUSION = "link/test_fusion.py link/test_fusion_control.py link/test_depots.py link/test_spaces.py"
 PTX = "formats link/test_fusion.py"
 ABI = "test_abi.py cabi"
-EXPORT = "export test_exporter.py"
 IMPORTS = "test_export_imports.py test_export_depfile.py"
 ACTIVE = "front_end test_plugin.py"
 
@@ -188,24 +187,21 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "export": [
-        (
-            "_export/compile.py",
-            "if visible.get(signature.name) != expected:",
-            "if visible.get(signature.name) is None:",
-            EXPORT,
-        ),
+        ("_export/compile.py", "    if linked or LTOIR in kinds:\n", "    if linked:\n", "test_exporter.py"),
         (
             "_export/compile.py",
             "count > 1 and _SHARED.search(text)",
-            "count > 2 and _SHARED.search(text)",
+            "count > 99 and _SHARED.search(text)",
             "export/test_jobs.py numba_cuda/test_equal_functions.py",
         ),
         (
-            "_export/choice.py",
-            "    if len(told) > 1:\n",
-            "    if len(told) > 2:\n",
-            EXPORT,
+            "_export/compile.py",
+            "return list(dict.fromkeys(reversed(modules)))[::-1]",
+            "return modules",
+            "export/test_jobs.py",
         ),
+        ("_export/choice.py", "    if len(told) > 1:\n", "    if len(told) > 2:\n", "export/test_choice.py"),
+        ("_export/choice.py", "if len(by_name) > 1:", "if len(by_name) > 2:", "export/test_choice.py"),
         (
             "_export/jobs.py",
             "_identity(loaded, functions) != identity or len(own) != len(names)",
@@ -222,28 +218,55 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "_export/marks.py",
             "if asking is not None and self.asked not in",
             "if asking is None and self.asked not in",
-            EXPORT,
+            "export/test_choice.py test_exporter.py",
         ),
         (
             "_export/write.py",
             "in sources and not _holds(path, content)",
             "in sources and _holds(path, content)",
-            "test_export_files.py test_exporter.py",
+            "test_export_files.py",
         ),
-        ("_export/stable_names.py", "stay = set(kept)\n", "stay = set[str]()\n", EXPORT),
-        ("_export/signatures.py", "if len(names) != len(args):", "if len(names) < len(args):", EXPORT),
-        ("_export/write.py", "if signature.kernel else {})", "if not signature.kernel else {})", EXPORT),
+        (
+            "_export/write.py",
+            "manifests.digest(path.read_bytes()) == digest",
+            "manifests.digest(path.read_bytes()) != digest",
+            "test_export_files.py",
+        ),
+        (
+            "_export/write.py",
+            "if signature.kernel else {})",
+            "if not signature.kernel else {})",
+            "test_exporter.py",
+        ),
+        (
+            "_export/stable_names.py",
+            "names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}",
+            "names = _new_names(symbols, digest)",
+            "export/test_stable_names.py",
+        ),
+        (
+            "_export/signatures.py",
+            "if len(names) != len(args):",
+            "if len(names) < len(args):",
+            "test_exporter.py numba_cuda/test_callable_from_c.py",
+        ),
+        (
+            "_export/signatures.py",
+            "if isinstance(marked, Udf):",
+            "if not isinstance(marked, Udf):",
+            "test_exporter.py",
+        ),
         (
             "_export/link_files.py",
             'name.startswith("NRT_") and name not in callers',
             "name in callers",
-            EXPORT,
+            "export/test_externs.py",
         ),
         (
             "_export/link_files.py",
             "for name in _WORD.findall(module)} & shims.keys()",
             "for name in _WORD.findall(module)} & set()",
-            EXPORT,
+            "numba_cuda",
         ),
         (
             "_export/load.py",
@@ -258,7 +281,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "_files(own)",
             IMPORTS,
         ),
-        ("_export/children.py", "os.environ.update(environment)", "pass", f"{IMPORTS} export/test_jobs.py"),
+        ("_export/children.py", "os.environ.update(environment)", "pass", IMPORTS),
     ],
     "front ends": [
         (

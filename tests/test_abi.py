@@ -12,6 +12,8 @@ from numba.cuda.np.numpy_support import from_dtype
 import numba_ptxlink as pl
 from numba_ptxlink import abi
 
+RECORD = from_dtype(np.dtype([("m", "f4")], align=True))
+
 
 def members(struct):
     """Return name, type and offset of each member."""
@@ -70,6 +72,7 @@ def test_records_that_differ_in_offsets_alone_have_names_of_their_own():
             types.CPointer(types.Tuple((types.int8, types.complex64))),
             "memory layout of .* differs from that of C",
         ),
+        (types.CPointer(types.Tuple((RECORD,))), "memory layout of .* differs from that of C"),
         (types.Array(types.unicode_type, 1, "C"), "Its element, of Numba type unicode_type"),
         (types.Tuple((types.int8, types.pyobject)), "Its member f1, of Numba type pyobject"),
         (types.none, "Leave the parameter out"),
@@ -109,6 +112,13 @@ def test_overlapping_fields_are_refused():
 def test_fields_of_numpy_have_members_in_c(dtype, expected):
     """A titled field is one member, and a string is an array."""
     assert expected == members(abi.c_type(from_dtype(dtype)))
+
+
+def test_padding_at_the_end_of_a_packed_record_is_declared():
+    """C++ has a record of the size that its dtype says, which the header asserts."""
+    dtype = np.dtype({"names": ["a", "b"], "formats": ["i1", "i4"], "offsets": [0, 1], "itemsize": 8})
+    exported = pl.export(pl.udf((types.CPointer(from_dtype(dtype)),), name="f")(lambda _p: 1), emit="ptx")
+    assert "unsigned char padding2_[3];" in exported.contents["f.h"].decode()
 
 
 def test_a_kernel_returns_nothing(tmp_path):

@@ -51,8 +51,9 @@ def test_two_folders_with_modules_of_one_name(tmp_path):
     assert not any(str(tmp_path) in entry for entry in sys.path_importer_cache)
 
 
-def test_an_edited_module_is_read_again(tmp_path):
+def test_an_edited_module_is_read_again(tmp_path, monkeypatch):
     """An edit of the same length within one second is seen; no byte code is left."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
     tree(tmp_path, udfs=UDF.format(module="common.values"), common____init__="", common__values="K = 51\n")
     stamp = (tmp_path / "udfs.py").stat().st_mtime_ns
     seen = []
@@ -62,6 +63,14 @@ def test_an_edited_module_is_read_again(tmp_path):
         seen.append(constant(tmp_path / "udfs.py", tmp_path))
     assert seen == [51, 52]
     assert list(tmp_path.rglob("*.pyc")) == []
+
+
+def test_the_environment_is_the_callers(tmp_path, monkeypatch):
+    """A file sees the variables that its caller has now, and so does the next one."""
+    tree(tmp_path, udfs=UDF.replace("from {module} import K", "import os\n\nK = int(os.environ['VALUE'])"))
+    for value in (61, 62):
+        monkeypatch.setenv("VALUE", str(value))
+        assert constant(tmp_path / "udfs.py", tmp_path) == value
 
 
 def test_a_module_of_the_caller_stays_the_callers(tmp_path, monkeypatch):

@@ -64,6 +64,7 @@ def test_the_manifest_describes_the_files(exported):
     assert manifest["functions"][0]["declaration"] == "float blend(float x, int8_t n);"
     assert manifest["functions"][0]["prototype"] == ".func (.b32) blend(.b32, .b32)"
     assert manifest["functions"][0]["source"].startswith("udfs_module.py:")
+    assert "cooperative" not in manifest["functions"][0]
     assert manifest["archs"] == ["sm_80", "sm_90"]
     assert manifest["externs"] == []
     assert {"nvptxcompiler", "numba-ptxlink", "numba-cuda", "nvidia-nvvm"} <= set(manifest["tools"])
