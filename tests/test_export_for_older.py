@@ -11,7 +11,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._tools import find, nvjitlink, programs
+from numba_ptxlink._tools import find, programs
 
 
 @pl.udf("float16(float16, float16)")
@@ -75,18 +75,6 @@ def test_a_manifest_states_the_age_of_everything():
     assert ages["fatbin", ""]["toolkit"]
     assert ages["kernels", ""]["driver"]
     assert "nvjitlink" not in tools
-
-
-@pytest.mark.usefixtures("_no_ptxas")
-def test_releases_that_do_not_know_zstd_get_none():
-    """Fat binaries for CUDA 12.3 and older are not compressed by zstd."""
-    exports = [
-        pl.export([scale], archs=["sm_80"], emit=["kernels"], cuda=release, name="k")
-        for release in ("12.3", "12.4")
-    ]
-    zstd = [b"\x28\xb5\x2f\xfd" in each.read("kernels") for each in exports]
-    assert [False, nvjitlink.version()[0] > 12] == zstd
-    assert "11.0" == described(exports[0])[0]["kernels", ""]["driver"]
 
 
 @pytest.mark.usefixtures("_no_ptxas")
