@@ -58,7 +58,7 @@ def converted(value):
         (types.bfloat16(types.bfloat16), triple),
         (types.int32(types.float32), converted),
     ],
-    ids=lambda value: getattr(value, "__name__", str(value)),
+    ids=["float16", "bfloat16", "conversion"],
 )
 def test_half_arithmetic_is_part_of_the_ptx(tmp_path, signature, function):
     """Numba's shims are optimised into the function on either dialect: nothing is called, nothing missing."""
