@@ -277,9 +277,9 @@ def _encode(ptx: object) -> bytes:
 def _explained(
     refusal: nvptxcompiler.RefusedError, ptx: bytes, arch: Arch, flags: tuple[str, ...]
 ) -> AssembleError:
-    log = refusal.log
+    log, status, newer_isa = refusal.args
     name = f"nvPTXCompiler {dotted(compiler_version())}"
-    if refusal.newer_isa:
+    if newer_isa:
         newest = supported_ptx_versions()[-1]
         message = (
             f"The PTX is of a newer ISA than {name} reads, which is {newest} at most.\n{_excerpt(ptx, log)}"
@@ -294,7 +294,7 @@ def _explained(
         )
     else:
         cure = next((cure for text, cure in _CURES if text in log), _CURE)
-        reason = log or f"status {refusal.status}\n"
+        reason = log or f"status {status}\n"
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 

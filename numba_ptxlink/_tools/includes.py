@@ -31,12 +31,16 @@ _MOST_FILES = 20_000
 _SETTLED = 1_000_000_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
-# Both also match within lines, comments and strings: matching too much is harmless.
-_DIRECTIVE = re.compile(
-    rb"#" + _GAP + rb"(?:include|include_next|import|embed)\b" + _GAP + rb"([^\r\n]*)", re.DOTALL
-)
-_QUESTION = re.compile(
-    rb"__has_(?:include|include_next|embed)\b" + _GAP + rb"(?:\(" + _GAP + rb")?([^\r\n]*)", re.DOTALL
+# It also matches within lines, comments and strings: matching too much is harmless.
+_NAMED = re.compile(
+    rb"(?:#"
+    + _GAP
+    + rb"(?:include|include_next|import|embed)|__has_(?:include|include_next|embed))\b"
+    + _GAP
+    + rb"(?:\("
+    + _GAP
+    + rb")?([^\r\n]*)",
+    re.DOTALL,
 )
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
 # A bare __has_include tests for the operator itself and names no file.
@@ -169,8 +173,7 @@ def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | 
 
 def _scan(text: bytes) -> _Scan:
     spliced = _SPLICE.sub(b"", text) if b"\\" in text else text
-    questions = (match[1] for match in _QUESTION.finditer(spliced) if not _BARE.match(match[1]))
-    literals = [_LITERAL.match(each) for each in (*_DIRECTIVE.findall(spliced), *questions)]
+    literals = [_LITERAL.match(each) for each in _NAMED.findall(spliced) if not _BARE.match(each)]
     return _Scan(
         digest=hashlib.sha256(text).hexdigest(),
         names=frozenset(os.fsdecode(match[1] or match[2]) for match in literals if match),

@@ -30,12 +30,6 @@ class RefusedError(Exception):
         newer_isa: Whether the PTX has a newer ISA version than it supports.
     """
 
-    def __init__(self, log: str, status: int, *, newer_isa: bool) -> None:
-        super().__init__(log, status)
-        self.log = log
-        self.status = status
-        self.newer_isa = newer_isa
-
 
 def version() -> tuple[int, int]:
     """
@@ -115,7 +109,7 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
         status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
         if status != lib.NVPTXCOMPILE_SUCCESS:
             newer = status == lib.NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION
-            raise RefusedError(_text(_read(handle, "ErrorLog")), status, newer_isa=newer)
+            raise RefusedError(_text(_read(handle, "ErrorLog")), status, newer)
         return _read(handle, "CompiledProgram"), _text(_read(handle, "InfoLog"))
 
 

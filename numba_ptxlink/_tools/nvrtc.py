@@ -35,13 +35,11 @@ class Compiled(NamedTuple):
     Args:
         code: PTX text, LTO-IR or a cubin.
         log: NVRTC's log of warnings and remarks.
-        flags: The options passed to NVRTC.
         lowered_names: The symbol of each name expression, in the order of the expressions.
     """
 
     code: bytes
     log: str
-    flags: tuple[str, ...]
     lowered_names: tuple[tuple[str, str], ...] = ()
 
 
@@ -150,7 +148,6 @@ def _compiled(unit: _Unit) -> Compiled:
     return Compiled(
         result.code,
         result.log,
-        unit.all_arguments(),
         tuple((expression, lowered[expression]) for expression in unit.name_expressions),
     )
 

@@ -65,7 +65,7 @@ class AssembleOptions:
     def __post_init__(self) -> None:
         for name in ("relocatable", "debug", "lineinfo"):
             if not isinstance(value := getattr(self, name), bool):
-                raise ConfigError(f"{name} is {value!r}, of type {_type(value)}; pass True or False.")
+                raise ConfigError(f"{name} is {value!r}; pass True or False.")
         _check_opt_level(self.opt_level, debug=self.debug)
         _check_max_registers(self.max_registers)
         flags = as_texts("extra_flags", self.extra_flags)
@@ -158,13 +158,9 @@ def _check_opt_level(value: object, *, debug: bool) -> None:
 
 
 def _check_max_registers(value: Any) -> None:
-    if value is None:
-        return
-    if not _is_int(value):
-        raise ConfigError(f"max_registers is {value!r}, of type {_type(value)}; pass a whole number or None.")
-    if not 1 <= value <= _MAX_REGISTERS:
+    if value is not None and not (_is_int(value) and 1 <= value <= _MAX_REGISTERS):
         raise ConfigError(
-            f"max_registers is {value}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
+            f"max_registers is {value!r}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
         )
 
 
@@ -199,7 +195,3 @@ def check_flags(
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _type(value: object) -> str:
-    return type(value).__name__

@@ -32,7 +32,7 @@ def test_arguments(options: dict[str, object], expected: tuple[str, ...]) -> Non
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"relocatable": 1}, "relocatable is 1, of type int; pass True or False."),
+        ({"relocatable": 1}, "relocatable is 1; pass True or False."),
         ({"opt_level": -1}, "opt_level is -1; pass 0, 1, 2 or 3."),
         ({"opt_level": "3"}, "opt_level is '3'; pass 0, 1, 2 or 3."),
         ({"max_registers": 0}, "max_registers is 0; pass 1 to 255, or None to let the compiler choose."),
