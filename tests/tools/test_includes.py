@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -79,19 +78,6 @@ def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
     (tmp_path / "own.h").write_text(text)
     source = '#include "own.h"' if header else text
     assert includes.of(source.encode(), tmp_path).key is None
-
-
-@pytest.mark.parametrize("header", [False, True])
-def test_the_time_of_a_compilation_is_its_own(tmp_path, header):
-    """`link` compiles a source that tells the time whenever it is asked to."""
-    text = 'extern "C" __device__ const char* stamp() { return __TIME__ " " __DATE__; }\n'
-    (tmp_path / "own.h").write_text(text)
-    source = '#include "own.h"\n' if header else text
-    source += 'extern "C" __global__ void k(const char** p) { *p = stamp(); }\n'
-    (tmp_path / "own.cu").write_text(source)
-    before = pl.link(tmp_path / "own.cu", arch="sm_90").cubin
-    time.sleep(1.1)
-    assert before != pl.link(tmp_path / "own.cu", arch="sm_90").cubin
 
 
 def test_headers_in_memory_count(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import front_ends
 import pytest
 
 import numba_ptxlink as pl
@@ -67,21 +66,3 @@ def test_what_nvrtc_does_not_have_comes_with_the_cure(source, cure):
     """Headers and code of the host are for nvcc, and other headers are in a folder that is not searched."""
     with pytest.raises(pl.LinkError, match=f"(?s){cure}"):
         pl.link(source, arch="sm_90")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("front_end", front_ends.NAMES)
-def test_kernels_link_cuda_cxx_with_standard_headers(front_end):
-    """The CUDA C++ that kernels link, by either front end, is given the same headers."""
-    front_ends.get(front_end)
-    source = "#include <cstdint>\n#include <limits>\n"
-    source += 'extern "C" __device__ int least() { return std::numeric_limits<std::int8_t>::min(); }\n'
-    if front_end == "numba-cuda":
-        linker = pl.linker.PtxLinker(cc=(9, 0), lto=False)
-        linker.add_cu(source, "least.cu")
-        assert b"least" in linker.complete().code
-    else:
-        from numba_ptxlink._numba_cuda_mlir import linker
-
-        code, _ = linker.compile_source(source, "least.cu", (9, 0), lto=False)
-        assert b"least" in code.code
