@@ -50,22 +50,6 @@ def test_no_block_is_left_out(page):
             assert block.language in LOOSE or block.file, f"{name_of(page)}, line {block.line}"
 
 
-@pytest.mark.parametrize(
-    ("shown", "printed", "matching"),
-    [
-        ("a\nb\n", "a\nb\n", True),
-        ("a\nb\n", "a\nc\n", False),
-        ("a ... bytes\n", "a 12 bytes\n", True),
-        ("a ... bytes\n", "a 12 kB\n", False),
-        ("a\n...\nz\n", "a\nb\nc\nz\n", True),
-        ("a\n", "a\nb\n", False),
-    ],
-)
-def test_outputs_are_compared(shown, printed, matching):
-    """`...` stands for anything in a line, and for any lines."""
-    assert matching is doc_blocks.matches(shown, printed)
-
-
 def first_cells(page, pattern):
     """Return what matches *pattern* in the first cells of a page's tables."""
     return re.findall(rf"^\| `({pattern})` \|", page.read_text(), re.MULTILINE)

@@ -33,19 +33,6 @@ def test_functions_are_inlined_into_the_kernels_of_cub(tmp_path):
 
 
 @pytest.mark.slow
-def test_bodies_are_drawn_without_a_device(tmp_path, monkeypatch):
-    """The N-body program draws what NumPy computes."""
-    if reason := gallery.missing(("matplotlib",)):
-        pytest.skip(reason)
-    program = gallery.PROGRAMS["nbody"]
-    picture = tmp_path / "bodies.png"
-    arguments = ("--bodies", "20", "--draw", str(picture))
-    monkeypatch.setitem(gallery.PROGRAMS, "nbody", program._replace(arguments=arguments))
-    assert f"Drawn: {picture}" in gallery.run("nbody", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.slow
 def test_a_kernel_of_triton_is_linked_again_after_an_edit(tmp_path, monkeypatch):
     """Triton's cache serves the same function to another process, and not one that has been edited."""
     script = tmp_path / "damped.py"
@@ -65,12 +52,3 @@ def test_the_page_lists_each_program():
     files = [re.findall(r"`(examples/[^`]+)`", row)[0] for row in rows]
     assert [] == [file for file in files if not (gallery.ROOT / file).exists()]
     assert {folder.name for folder in gallery.EXAMPLES.iterdir()} == {Path(file).parts[1] for file in files}
-
-
-def test_each_program_runs_on_a_device():
-    """Each folder of examples is run by a test that needs a GPU."""
-    folders = {Path(program.file).parts[0] for program in gallery.PROGRAMS.values()}
-    tests = [*(gallery.ROOT / "tests" / "gpu").glob("*.py"), gallery.ROOT / "tests/helpers/jit_example.py"]
-    for test in tests:
-        folders |= {*re.findall(r'"examples" / "(\w+)"', test.read_text())}
-    assert {folder.name for folder in gallery.EXAMPLES.iterdir()} == folders

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import ast
-import functools
-import graphlib
 import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._config import FRONT_ENDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 PACKAGE = Path(pl.__file__).parent
 ROOT = Path(__file__).parents[1]
@@ -49,101 +43,32 @@ FLOORS = (
     "cli",
     "__main__",
 )
-MOST_IN_A_DIRECTORY = 29
 
 
-def name_of(path: Path, package: Path) -> str:
-    """Return the dotted name of the module at *path*, below *package*."""
-    parts = path.relative_to(package).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def imported(path: Path) -> set[str]:
+    """Return the floors that a module imports from or names, at any depth of its text."""
+    within = path.relative_to(PACKAGE).parts[:-1]
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            around = ["numba_ptxlink", *within[: len(within) + 1 - node.level]] if node.level else []
+            base = ".".join([*around, *filter(None, [node.module])])
+            names = [f"{base}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names = [node.value]
+        found |= {name.split(".")[1] for name in names if name.startswith("numba_ptxlink.")}
+    return found & set(FLOORS)
 
 
-@functools.cache
-def parsed(text: str) -> ast.Module:
-    """Return the syntax tree of a module."""
-    return ast.parse(text)
+def floor(path: Path) -> str:
+    """Return the floor that a module is on."""
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
 
 
-def imports(package: Path) -> dict[str, set[str]]:
-    """Return what each module of *package* imports from it or names, at any depth of its text."""
-    paths = {name_of(path, package): path for path in package.rglob("*.py")}
-    found: dict[str, set[str]] = {}
-    for module, path in paths.items():
-        found[module] = set()
-        for node in ast.walk(parsed(path.read_text())):
-            for name in _named(node, module, path, package.name):
-                # A name that is no module is something inside the module before its last dot.
-                known = name if name in paths else name.rpartition(".")[0]
-                if known in paths:
-                    found[module].add(known)
-            found[module] |= {*_spelled(node, module, path, package.name)} & paths.keys()
-        found[module].discard(module)
-    return found
-
-
-def _named(node: ast.AST, module: str, path: Path, package: str) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        for alias in node.names:
-            # The package itself offers names of all floors, whose modules it imports.
-            if alias.name == package or alias.name.startswith(f"{package}."):
-                yield alias.name.partition(".")[2]
-    if not isinstance(node, ast.ImportFrom):
-        return
-    base = (node.module or "").split(".") if node.module else []
-    if node.level:
-        base = [*_around(module, path, node.level), *base]
-    elif base[:1] == [package]:
-        base = base[1:]
-    else:
-        return
-    yield from (".".join([*base, alias.name]) for alias in node.names)
-
-
-def _spelled(node: ast.AST, module: str, path: Path, package: str) -> Iterator[str]:
-    """Yield what may be the name of a module in a string, as it is or relative to this one."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        if node.value.startswith(f"{package}."):
-            yield node.value.partition(".")[2].rstrip(".")
-    elif (
-        isinstance(node, ast.Call)
-        and getattr(node.func, "attr", getattr(node.func, "id", "")) == "import_module"
-    ):
-        named = node.args[0] if node.args else None
-        if isinstance(named, ast.Constant) and (relative := re.fullmatch(r"(\.+)(.+)", str(named.value))):
-            yield ".".join([*_around(module, path, len(relative[1])), relative[2]])
-
-
-def _around(module: str, path: Path, level: int) -> list[str]:
-    """Return the package that so many dots stand for in a module."""
-    here = module.split(".") if module else []
-    depth = level - (path.name == "__init__.py")
-    return here[: max(0, len(here) - depth)]
-
-
-def upward(package: Path, floors: Sequence[str]) -> list[str]:
-    """Return the imports that point from a floor to a higher one."""
-    height = {name: number for number, name in enumerate(floors)}
-    return sorted(
-        f"{module} -> {target}"
-        for module, targets in imports(package).items()
-        for target in targets
-        if module and target
-        if height[module.partition(".")[0]] < height[target.partition(".")[0]]
-    )
-
-
-def circles(package: Path) -> list[str]:
-    """Return a circle of imports, as the modules along it; nothing where there is none."""
-    graph = {
-        # Importing from a module imports the packages around it, which import nothing but what they offer.
-        module: {target for target in targets if not module.startswith(f"{target}.")}
-        for module, targets in imports(package).items()
-    }
-    try:
-        graphlib.TopologicalSorter(graph).prepare()
-    except graphlib.CycleError as error:
-        return list(error.args[1])
-    return []
+MODULES = {path: imported(path) for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py"}
 
 
 def test_every_module_has_its_floor():
@@ -156,36 +81,21 @@ def test_every_module_has_its_floor():
 
 def test_imports_point_downwards():
     """Every import, be it deferred, points to a lower floor or stays on its own."""
-    assert upward(PACKAGE, FLOORS) == []
+    height = {name: number for number, name in enumerate(FLOORS)}
+    assert [] == [
+        f"{path} -> {target}"
+        for path, targets in MODULES.items()
+        for target in targets
+        if height[floor(path)] < height[target]
+    ]
+    assert {"_tools", "errors"} <= MODULES[PACKAGE / "_link" / "plan.py"]
 
 
 def test_front_ends_are_named_by_nobody():
     """A front end's package is imported by its own modules alone; `_front_end.registry` loads it by name."""
     packages = {f"_{name.replace('-', '_')}" for name in FRONT_ENDS}
     assert packages < set(FLOORS)
-    past = [
-        f"{module} -> {target}"
-        for module, targets in imports(PACKAGE).items()
-        for target in targets
-        if (package := target.partition(".")[0]) in packages
-        if module.partition(".")[0] != package
-    ]
-    assert past == []
-
-
-def test_there_is_no_circle_of_imports():
-    """No module needs itself, through whatever modules and however late it imports them."""
-    assert circles(PACKAGE) == []
-
-
-def test_a_directory_fits_a_screen():
-    """The largest directory of the package can be seen at a glance."""
-    for directory in (
-        PACKAGE,
-        *(path for path in PACKAGE.rglob("*") if path.is_dir() and path.name != "__pycache__"),
-    ):
-        there = [path for path in directory.iterdir() if path.name != "__pycache__"]
-        assert len(there) <= MOST_IN_A_DIRECTORY, directory
+    assert [] == [path for path, targets in MODULES.items() if targets & packages - {floor(path)}]
 
 
 def test_what_is_private_to_a_front_end_is_named_in_its_package():
@@ -228,10 +138,3 @@ def test_every_public_name_is_there():
         assert name in dir(pl)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         pl.nothing  # noqa: B018
-
-
-def test_the_version_is_the_packages():
-    """`__version__` is what the installed distribution says."""
-    from importlib.metadata import version
-
-    assert pl.__version__ == version("numba-ptxlink")

@@ -43,12 +43,6 @@ def test_a_link_is_logged(show):
     assert "" == show("-c", USE, level="warning")
 
 
-def test_the_command_line_logs(show):
-    """So does `numba-ptxlink link`."""
-    command = ("link", "kernel.ptx", "-o", "k.cubin", "--arch", "sm_80", "--no-lto")
-    assert 1 == show("-m", "numba_ptxlink.cli", *command).count(MESSAGE)
-
-
 @pytest.mark.parametrize(
     "program",
     [

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import sys
 from importlib import metadata
-from types import SimpleNamespace
 
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._export.compile import compile_ir
-from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import find, nvrtc
-
-ARCH = pl.Arch.of("sm_80")
-REASON = 'Failure finding "libnvrtc.so.13": No such file,\nNo such file'
 
 
 @pytest.fixture
@@ -31,37 +25,9 @@ def uninstalled(monkeypatch):
     monkeypatch.setattr(metadata, "version", found)
 
 
-@pytest.fixture
-def without_nvrtc(monkeypatch):
-    """Have NVRTC not be found, as cuda-pathfinder tells it."""
-
-    def fail():
-        raise RuntimeError(REASON)
-
-    def binding():
-        raise find.missing("nvrtc", REASON)
-
-    monkeypatch.setattr(nvrtc, "_binding", binding)
-    nvrtc.supported_archs.cache_clear()
-    return fail
-
-
-@pytest.mark.usefixtures("uninstalled")
-def test_an_export_names_the_missing_library(without_nvrtc):
-    """NVVM refused nothing where NVRTC is missing, and one line says so, with the cure."""
-    front_end = SimpleNamespace(compile_ir=lambda *_, **__: without_nvrtc())
-    lowered = SimpleNamespace(signature=SimpleNamespace(name="damp"))
-    with pytest.raises(pl.ExportError) as caught:
-        compile_ir(front_end, [lowered], [], ARCH, CompileOptions(), lto=False)
-    said = str(caught.value)
-    assert said.startswith("damp cannot be compiled for sm_80: NVRTC could not be loaded (Failure finding")
-    assert said.endswith("install it with `pip install 'numba-ptxlink[cu13]'`.")
-    assert "\n" not in said
-    assert "one by one" not in said
-
-
 def test_a_link_without_pathfinder_says_so(monkeypatch):
     """CUDA C++ is not compiled without it, and no bare ImportError is raised."""
+    pytest.importorskip("cuda.pathfinder")
     monkeypatch.setitem(sys.modules, "cuda.pathfinder", None)
     monkeypatch.delattr("cuda.pathfinder")
     with pytest.raises(
@@ -70,11 +36,17 @@ def test_a_link_without_pathfinder_says_so(monkeypatch):
         pl.link('extern "C" __global__ void k() {}', arch="sm_80")
 
 
-@pytest.mark.usefixtures("without_nvrtc")
-def test_doctor_tells_what_fails_without_nvrtc():
-    """Without NVRTC numba-cuda compiles nothing, which is a problem."""
+def test_what_needs_nvrtc_names_it(monkeypatch):
+    """Without NVRTC numba-cuda compiles nothing, a problem; a link fails in one line, with the cure."""
+
+    def missing():
+        raise find.missing("nvrtc", 'Failure finding "libnvrtc.so.13": No such file,\nNo such file')
+
+    monkeypatch.setattr(nvrtc, "_binding", missing)
     (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("NVRTC")]
     assert ("tool-missing", True) == (problem.code, "so does numba-cuda" in problem.what)
+    with pytest.raises(pl.LinkError, match=r"^NVRTC could not be loaded \(Failure .*`pip install '.*'`\.$"):
+        pl.link('extern "C" __global__ void k() {}', arch="sm_90")
 
 
 class DynamicLibNotFoundError(RuntimeError):

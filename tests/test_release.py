@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from importlib import metadata
@@ -29,18 +28,6 @@ def test_the_version_is_stated_once():
     ]
     files += (ROOT / "numba_ptxlink").rglob("*.cmake")
     assert [] == [path.name for path in files if path.is_file() and stated.search(path.read_text())]
-
-
-def test_the_cmake_package_has_the_version(tmp_path):
-    """CMake reads the version of the CMake package from the Python package."""
-    cmake = shutil.which("cmake")
-    if cmake is None:
-        pytest.skip("cmake is not installed")
-    file = ROOT / "numba_ptxlink" / "include" / "cmake" / "NumbaPtxlinkConfigVersion.cmake"
-    script = tmp_path / "show.cmake"
-    script.write_text(f'set(PACKAGE_FIND_VERSION 0.0)\ninclude("{file}")\nmessage("${{PACKAGE_VERSION}}")\n')
-    done = subprocess.run([cmake, "-P", str(script)], capture_output=True, text=True, check=True)
-    assert pl.__version__ == done.stderr.strip()
 
 
 def test_the_description_has_no_relative_link():
