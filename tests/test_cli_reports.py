@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -16,8 +15,6 @@ from numba_ptxlink import cli, doctor
 
 ROOT = Path(__file__).parents[1]
 UDFS = "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"
-COMMANDS = ("export", "link", "inspect", "doctor")
-CACHE_COMMANDS = ("stats", "clear", "path")
 
 
 @pytest.fixture
@@ -83,24 +80,6 @@ def test_verbosity_shows_the_log():
         "link kernel.ptx for sm_90: nvptxcompiler, one PTX and nothing to link it with; flags: " in errors[1]
     )
     assert len(errors[2].splitlines()) >= len(errors[1].splitlines())
-
-
-def commands_of(parser):
-    """Return the commands of *parser*, by name."""
-    (action,) = (each for each in parser._actions if isinstance(each, argparse._SubParsersAction))
-    return action.choices
-
-
-def test_every_command_takes_the_three_options():
-    """Each command that can be named has --verbose, --quiet and --json, and a sentence on what it does."""
-    commands = commands_of(cli.make_parser())
-    assert {*COMMANDS, "cache"} == set(commands)
-    its = commands_of(commands.pop("cache"))
-    assert set(CACHE_COMMANDS) == set(its)
-    for parser in (*commands.values(), *its.values()):
-        assert {"-v", "-q", "--json"} <= set(parser._option_string_actions)
-        assert parser.description.endswith(".")
-        assert [] == [action.dest for action in parser._actions if not action.help]
 
 
 @pytest.mark.parametrize(

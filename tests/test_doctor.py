@@ -34,9 +34,7 @@ def with_driver(monkeypatch, version):
 @pytest.mark.parametrize(
     ("driver", "isa", "expected"),
     [
-        ((13, 0), "9.0", True),
         ((13, 0), "9.1", False),
-        ((12, 6), "8.5", True),
         ((12, 6), "8.6", False),
         ((12, 9), "9.0", False),
         ((99, 0), "9.5", True),
@@ -89,14 +87,6 @@ def test_an_nvvm_of_a_later_major_version_is_a_problem(monkeypatch):
     assert "pip install 'numba-ptxlink[cu12]' --upgrade" in cures["nvjitlink-older"]
 
 
-def test_an_nvjitlink_that_is_older_than_the_compilers_is_a_problem(monkeypatch):
-    """It does not read their LTO-IR, and an upgrade of all is the cure."""
-    monkeypatch.setattr(nvjitlink, "version", lambda: (13, 1))
-    with_driver(monkeypatch, (13, 0))
-    problems = [problem.what for problem in pl.diagnose().problems if problem.code == "nvjitlink-older"]
-    assert [True, True] == ["nvJitLink 13.1 does not read the LTO-IR of NV" in what for what in problems]
-
-
 @pytest.mark.usefixtures("_cuda_12")
 def test_cures_stay_within_the_major_version(monkeypatch):
     """No cure under CUDA 12 installs a package of CUDA 13 over it."""
@@ -117,9 +107,7 @@ def test_cures_stay_within_the_major_version(monkeypatch):
 def test_a_machine_without_a_driver_can_build(monkeypatch):
     """Without a driver there is nothing to cure on a build machine."""
     with_driver(monkeypatch, None)
-    diagnosis = pl.diagnose()
-    assert "" == diagnosis.driver_isa
-    assert {"no-driver": ""} == codes(diagnosis)
+    assert {"no-driver": ""} == codes(pl.diagnose())
 
 
 def test_an_inactive_plugin_has_a_cure():

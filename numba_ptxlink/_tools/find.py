@@ -108,12 +108,9 @@ def build_of(name: str) -> str:
     Return the build ID of the CUDA library *name*, one of `LIBRARIES`.
 
     Raises:
-        LinkError: The library cannot be found or read.
+        LinkError: The library cannot be found.
     """
-    try:
-        return build_id(library(name))
-    except OSError as error:
-        raise missing(name, error) from error
+    return build_id(library(name))
 
 
 @functools.cache
@@ -163,7 +160,7 @@ def major() -> int:
     """
     try:
         return int(metadata.version("cuda-bindings").partition(".")[0])
-    except (metadata.PackageNotFoundError, ValueError):
+    except metadata.PackageNotFoundError:
         return _LAST_WITH_SUFFIX + 1
 
 
