@@ -22,13 +22,6 @@ def make_kernel(name: str = "kernel", body: str = "") -> str:
     return KERNEL.format(name=name, body=body)
 
 
-def for_the_debugger(ptx: str) -> str:
-    """Return *ptx* with a `.target` that says debug, and the least information that goes with it."""
-    return (
-        ptx.replace("\n.address_size", ", debug\n.address_size", 1) + ".section .debug_abbrev\n{\n.b8 0\n}\n"
-    )
-
-
 def make_large_kernel(name: str = "large", operations: int = 4000) -> str:
     """Return a PTX module that keeps the compiler busy for a while."""
     lines = [".reg .f32 %f<34>;"]
