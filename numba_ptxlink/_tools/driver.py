@@ -123,9 +123,9 @@ def enter(stream: int) -> None:
     if stream in _SPECIAL_STREAMS:
         context = _ask("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used")
     else:
-        context_place = ctypes.c_uint64()
-        _call("cuStreamGetCtx", stream, ctypes.byref(context_place), what="the stream has no context")
-        context = context_place.value
+        place = ctypes.c_uint64()
+        _call("cuStreamGetCtx", stream, ctypes.byref(place), what="the stream has no context")
+        context = place.value
     _call("cuCtxSetCurrent", context, what="the context cannot be used")
 
 
