@@ -247,7 +247,7 @@ def growth(bench: _harness.Bench) -> None:
                 cache.put(key, Entry({}, code))
             operations = {
                 "open and hit": (functools.partial(look_up_first, path) for path in paths.values()),
-                "hit": (functools.partial(cache.get, key) for cache in caches.values()),
+                "hit": (functools.partial(cache.found, key) for cache in caches.values()),
                 "write": (functools.partial(cache.put, key, Entry({}, code)) for cache in caches.values()),
             }
             for operation, calls in bench.each(operations.items()):
@@ -270,7 +270,7 @@ def fill(path: Path, begin: int, end: int) -> None:
 
 def look_up_first(path: Path) -> None:
     """Open the cache in *path* and have a hit."""
-    open_cache(path).get(Key.of("link", {"number": "0"}))
+    open_cache(path).found(Key.of("link", {"number": "0"}))
 
 
 def measure(bench: _harness.Bench, calls: dict[str, Callable[[], object]], turns: int) -> dict[str, object]:
