@@ -292,8 +292,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/linker.py",
-            "debug=debug and not self._has_ltoir,",
-            "debug=debug,",
+            "lineinfo=not debug and (self.lineinfo or lines),",
+            "lineinfo=self.lineinfo,",
             "numba_cuda/test_debug.py",
         ),
         (
@@ -340,9 +340,9 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/codegen/convert.py",
-            "1 if isinstance(ty.dtype, types.Record) else ctype",
-            "ctype",
-            "numba_cuda_mlir/test_mlir_layouts.py numba_cuda_mlir/test_mlir_values.py",
+            "element.length == 3:",
+            "element.length == 4:",
+            "numba_cuda_mlir/test_mlir_layouts.py",
         ),
         (
             "_numba_cuda_mlir/codegen/convert.py",

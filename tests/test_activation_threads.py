@@ -143,29 +143,6 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_function_that_was_imported_earlier_follows_the_switch():
-    """`compile` that a program holds since the plugin was active is numba-cuda's own after `disable()`."""
-    lines = run("""
-        held = cuda.compile, cuda.compile_all
-        signature = types.int32(types.int32)
-        pl.disable()
-        for function in held:
-            for output in ("cubin", "fatbin"):
-                try:
-                    function(increment, signature, cc=(8, 0), output=output)
-                except NotImplementedError as error:
-                    print(error)
-            code, _ = function(nothing, types.void(types.int32), cc=(8, 0), output="ptx")
-            print("func_retval0" in (code if isinstance(code, str) else code[0]))
-        """)
-    assert [
-        "Unsupported output type: cubin",
-        "Unsupported output type: fatbin",
-        "True",
-    ] * 2 == lines
-
-
-@pytest.mark.slow
 def test_forks_come_between_switches():
     """A child that is forked while another thread switches is in one state, and can switch and compile."""
     lines = run("""

@@ -157,11 +157,6 @@ class Activation:
             return refusal
         if met:
             return f"{package} has been imported without the import hook; call enable()"
-        if sys.modules.get("_numba_ptxlink_hook") is None:
-            return (
-                f"{package} has not been imported yet, and the import hook is not installed; "
-                "call enable() after the import"
-            )
         return f"{package} has not been imported yet"
 
     def is_installed(self) -> bool:

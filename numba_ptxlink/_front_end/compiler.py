@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import re
 import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 # Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
@@ -81,12 +82,9 @@ class Compiler:
     def _module(self, name: str) -> Any:
         return importlib.import_module(f"{self.home}.{name}")
 
-    @contextlib.contextmanager
-    def compilation_stopped(self) -> Iterator[None]:
-        """Wait for other threads' compilations, and block new ones during a `with` block."""
-        lock = self._lock()
-        with contextlib.nullcontext() if lock is None else lock:
-            yield
+    def compilation_stopped(self) -> AbstractContextManager[Any]:
+        """Return what waits for other threads' compilations, and blocks new ones during a `with` block."""
+        return self._lock() or contextlib.nullcontext()
 
     def free_compiler_lock(self) -> None:
         """Release the lock in a forked child, if it was held by a thread that the child lacks."""
@@ -100,6 +98,15 @@ class Compiler:
     def _lock(self) -> Any:
         home = sys.modules.get(f"{self.home}.core.compiler_lock")
         return getattr(home, "global_compiler_lock", None)
+
+
+@functools.cache
+def libdevice(home: str) -> str:
+    """Return a digest of the libdevice that the compiler in the package *home* compiles with."""
+    import hashlib
+
+    code = importlib.import_module(f"{home}.cudadrv.nvvm").LibDevice().get()
+    return hashlib.sha256(code).hexdigest()
 
 
 def is_imported(name: str) -> bool:

@@ -49,10 +49,7 @@ def _home(name: str) -> str:
 
 def installed(front_end: FrontEnd) -> bool:
     """Return whether the compiler of *front_end* is installed. Imports nothing of it."""
-    try:
-        return importlib.util.find_spec(front_end.module) is not None
-    except ValueError:  # a module without a spec, put into sys.modules
-        return True
+    return importlib.util.find_spec(front_end.module) is not None
 
 
 def require(front_end: FrontEnd) -> FrontEnd:

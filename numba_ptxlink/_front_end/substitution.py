@@ -12,7 +12,7 @@ import importlib
 import sys
 from collections.abc import Callable
 from contextvars import ContextVar
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from numba_ptxlink._locks import Lock
@@ -38,7 +38,7 @@ class Substitution(NamedTuple):
             replacement may: a thread that is importing that may wait for a lock that *wrap*'s caller holds.
         reason: Why, in one line; the documentation shows it.
         bound: The package whose modules may hold it by the same name, and get the replacement too; "" for
-            none. Where others hold it, a function that replaced it calls the original once it is taken back.
+            none. Others that hold it keep it.
         purpose: One of `PURPOSES`.
     """
 
@@ -83,8 +83,6 @@ def apply(substitution: Substitution) -> None:
             return
         original = owner.__dict__[substitution.attribute]
         replacement = substitution.wrap(original)
-        if substitution.bound and isinstance(replacement, FunctionType):
-            replacement = _while_in_place(replacement, original, key)
         setattr(owner, substitution.attribute, replacement)
         if substitution.bound:
             _bind_everywhere(original, replacement, substitution)
@@ -115,16 +113,6 @@ def applied(substitutions: tuple[Substitution, ...]) -> Iterator[None]:
             apply(each)
             stack.callback(undo, each)
         yield
-
-
-def _while_in_place(replacement: Any, original: Any, key: tuple[str, str]) -> Any:
-    """Return what calls *replacement* as long as that is in place, and *original* later."""
-
-    @functools.wraps(original)
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return (replacement if key in _in_place else original)(*args, **kwargs)
-
-    return call
 
 
 def _bind_everywhere(old: Any, new: Any, substitution: Substitution) -> None:

@@ -11,7 +11,7 @@ from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
 from .codegen.wrapper import wrap
-from .context import LibraryNotes, entered, notes
+from .context import entered, notes
 from .modules import all_libraries, ordered_modules
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
@@ -95,17 +95,13 @@ def lower(
 
 def _lacked(error: Exception) -> str:
     """Return what numba-cuda lacks by *error*, with the cure; "" if it is another error."""
-    key: Any = error.args[0] if isinstance(error, KeyError) else None
-    if type(key).__name__ == "ufunc":
-        name = f"numpy.{key.__name__}"
-        return f"numba-cuda has no `{name}` of such numbers; write it with operators, or functions of `math`"
     return next((advice for trace, advice in _LACKS.items() if trace in str(error)), "")
 
 
 def _raise_sites(library: Any) -> tuple[str, ...]:
     """Return the lines where the code of *library* or of its callees may raise, its own first."""
     libraries = all_libraries([library])
-    own, *others = (notes(each, LibraryNotes).sites for each in libraries)
+    own, *others = (notes(each).sites for each in libraries)
     places = [*sorted(own), *sorted(place for sites in others for place in sites)]
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in places))
 

@@ -7,12 +7,13 @@ dataclass takes several times as long to define.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.substitution import Context
 
-T = TypeVar("T")
+# NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
+DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
 
 
 class CompileContext(NamedTuple):
@@ -38,46 +39,34 @@ _context = Context("numba_ptxlink_compile", CompileContext())
 current, entered = _context.current, _context.entered
 
 
-class LibraryNotes:
+class Notes:
     """
-    Notes on a code library.
+    Notes on a code library, or on the disk cache of a dispatcher.
 
     Args:
-        cc: The compute capability it was compiled for; None for the device's.
+        cc: The compute capability that a library was compiled for; None for the device's.
         checked: As in `CompileContext`, for a device function.
         origin: The Python function it was compiled from, with file and line.
-        given: The decorator's link files that are not paths.
+        link: The decorator's link files; of a library, those that are not paths.
         sites: The file and line of each raise.
-    """
-
-    def __init__(self) -> None:
-        self.cc: tuple[Any, ...] | None = None
-        self.checked: bool | None = None
-        self.origin = ""
-        self.given: tuple[Any, ...] = ()
-        self.sites: set[tuple[str, int]] = set()
-
-
-class CacheNotes:
-    """
-    Notes on the disk cache of a dispatcher.
-
-    Args:
         options: The decorator's options, None if it was created without the plugin.
-        link: The decorator's link files.
-        digests: The digest of both at the first look-up of a kernel, by numba-cuda's key.
+        digests: The digest of options and link files at the first look-up of a kernel, by numba-cuda's key.
     """
 
+    cc: tuple[Any, ...] | None = None
+    checked: bool | None = None
+    origin = ""
+    link: tuple[Any, ...] = ()
+    options: dict[str, Any] | None = None
+
     def __init__(self) -> None:
-        self.options: dict[str, Any] | None = None
-        self.link: tuple[Any, ...] = ()
+        self.sites: set[tuple[str, int]] = set()
         self.digests: dict[Any, str] = {}
 
 
-_notes: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+_notes: WeakKeyDictionary[Any, Notes] = WeakKeyDictionary()
 
 
-def notes(owner: Any, kind: type[T]) -> T:
-    """Return the notes of *kind* on *owner*, created if missing; they live as long as *owner*."""
-    entry: T = _notes.setdefault(owner, kind())
-    return entry
+def notes(owner: Any) -> Notes:
+    """Return the notes on *owner*, created if missing; they live as long as *owner*."""
+    return _notes.setdefault(owner, Notes())

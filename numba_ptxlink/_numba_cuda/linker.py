@@ -302,7 +302,7 @@ class PtxLinker:
         return LinkOptions(
             lto=self._has_ltoir,
             max_registers=register_limit(self.max_registers),
-            debug=debug and not self._has_ltoir,
+            debug=debug,
             lineinfo=not debug and (self.lineinfo or lines),
         )
 
@@ -327,24 +327,18 @@ def _kind_of(constant: Any) -> str:
     """Return the kind that a constant of numba-cuda's driver stands for."""
     from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-    if constant == CU:
-        return CU
-    for extension, known in FILE_EXTENSION_MAP.items():
+    for extension, known in {**FILE_EXTENSION_MAP, CU: CU}.items():
         if constant == known:
             return EXTENSIONS[f".{extension}"]
     raise _refused(f"Don't know how to link {constant}")
 
 
 def _kind_of_file(path: Path) -> str:
-    """Return the kind that the extension of *path* stands for, to numba-cuda as well."""
-    from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
-
-    extension = path.suffix
-    if not extension:
-        raise _refused("Don't know how to link file with no extension")
-    if extension[1:] not in (*FILE_EXTENSION_MAP, CU):
-        raise _refused(f"Don't know how to link file with extension {extension}")
-    return EXTENSIONS[extension]
+    """Return the kind that the extension of *path* stands for."""
+    if path.suffix not in EXTENSIONS:
+        what = f"extension {path.suffix}" if path.suffix else "no extension"
+        raise _refused(f"Don't know how to link file with {what}")
+    return EXTENSIONS[path.suffix]
 
 
 def _wrap_linker(_: Any) -> Any:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import stable_names
 
+from .context import DEBUG_VERSION
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
-_DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
 # Definitions that Numba leaves visible: environments, which only CPU code looks up, and shared arrays.
 _VARIABLE = re.compile(
     r'^(@"(?:_ZN08NumbaEnv[^"]*|_cudapy_smem_\d+)" = )(?:common (?=global )|(?=addrspace\(3\) global ))',
@@ -56,7 +56,7 @@ def _ordered(libraries: Sequence[Any]) -> tuple[list[stable_names.Module], int]:
     """Return the modules of the program whose roots are *libraries*, and the number of roots."""
     reached = dict.fromkeys((*libraries, *all_libraries(libraries)))
     modules = {
-        library: stable_names.Module(str(module_of(library)).replace(*_DEBUG_VERSION))
+        library: stable_names.Module(str(module_of(library)).replace(*DEBUG_VERSION))
         for library in reached
         if module_of(library) is not None
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,8 +139,6 @@ def lower(
             lack = _lack(function, error)
             if lack is not None:
                 raise ExportError(lack) from error
-            if not str(error):
-                raise ExportError(f"numba-cuda-mlir has no code for it: {_raised_in(error)}") from error
             raise
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
@@ -157,12 +154,6 @@ def lower(
         tuple(export.declared),
         modern,
     )
-
-
-def _raised_in(error: BaseException) -> str:
-    """Return the kind of *error*, which has no message, and the function that raised it."""
-    *_, frame = traceback.extract_tb(error.__traceback__)
-    return f"{type(error).__name__} in its {frame.name}"
 
 
 def _lack(function: Callable[..., Any], error: Exception) -> str | None:

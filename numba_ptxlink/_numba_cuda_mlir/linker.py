@@ -86,7 +86,7 @@ class CoreLinker:
 
     def __init__(self, *object_codes: Any, options: Any) -> None:
         self._codes = object_codes
-        self._flags = _flags(options)
+        self._flags = tuple(flag.decode() for flag in options.as_bytes("nvjitlink"))
         self._log = ""
 
     def link(self, target_type: str) -> Any:
@@ -149,20 +149,6 @@ class CoreLinker:
         (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
         target = Arch.of(arch.removeprefix("-arch="))
         return inputs, target, link_options(self._flags, inputs, target, lto="-lto" in self._flags)
-
-
-def _flags(options: Any) -> tuple[str, ...]:
-    """Return nvJitLink's flags of a `cuda.core.LinkerOptions`, which has none where nvJitLink is missing."""
-    try:
-        return tuple(flag.decode() for flag in options.as_bytes("nvjitlink"))
-    except RuntimeError:
-        from numba_ptxlink._tools import nvjitlink
-
-        try:
-            nvjitlink.version()
-        except LinkError as missing:
-            raise _of_mlir(missing) from missing
-        raise
 
 
 def compile_source(

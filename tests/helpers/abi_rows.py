@@ -137,7 +137,9 @@ def _is_only_in_numba_cuda(spec: Any) -> bool:
 def _has_strided_parts(spec: Any) -> bool:
     _, element, ndim, layout = spec
     name = str(element if isinstance(element, str) else element[-1])
-    return ndim > 0 and layout == "A" and bool(re.search("complex|64x4$", name))
+    return (
+        ndim > 0 and layout != "C" and (layout, ndim) != ("F", 1) and bool(re.search("complex|64x4$", name))
+    )
 
 
 def _has_strided_records(spec: Any) -> bool:

@@ -31,7 +31,7 @@ def run(folder: Path, *options: object, seed: str = "0") -> list[dict[str, objec
     """Compile the kernel of *folder* with each of *options* in one process; return what each counted."""
     environ = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(folder), str(MODULE.parent))),
+        "PYTHONPATH": os.pathsep.join((str(folder), os.environ["PYTHONPATH"])),
         "PYTHONHASHSEED": seed,
         "NUMBA_PTXLINK": "1",
         "NUMBA_PTXLINK_CACHE": str(folder / "cache"),

@@ -7,6 +7,7 @@ import pytest
 from caches import open_cache
 from numba import cuda, types
 
+from numba_ptxlink._numba_cuda.patches import nvvm_cache
 from numba_ptxlink.cache import tiered
 
 CALLEE = 'extern "C" __device__ int blend(float* out, float a) { *out = a + 1; return 0; }'
@@ -69,8 +70,16 @@ def test_helpers_that_the_ptx_asks_for_are_linked():
     assert cubin.code[:4] == b"\x7fELF"
 
 
-@pytest.mark.usefixtures("compiled")
-def test_a_warning_of_nvvm_is_shown_again(monkeypatch, tmp_path):
+@pytest.fixture
+def cached(monkeypatch, tmp_path):
+    """Turn on a cache of its own."""
+    opened = open_cache(tmp_path)
+    monkeypatch.setattr(tiered, "default", lambda: opened)
+    monkeypatch.setattr(nvvm_cache, "config", lambda: opened.settings)
+
+
+@pytest.mark.usefixtures("compiled", "cached")
+def test_a_warning_of_nvvm_is_shown_again(monkeypatch):
     """What NVVM warned of is a warning of the same code out of the cache, too."""
     from numba.cuda.cudadrv import nvvm
     from numba.cuda.cudadrv.error import NvvmWarning
@@ -85,11 +94,19 @@ def test_a_warning_of_nvvm_is_shown_again(monkeypatch, tmp_path):
         get_program_log_size = staticmethod(lambda _: len(b"a remark"))
         get_program_log = staticmethod(lambda _, log: log.__setitem__(slice(None), b"a remark"))
 
-    real, opened = nvvm._nvvm, open_cache(tmp_path)
-    monkeypatch.setattr(tiered, "default", lambda: opened)
+    real = nvvm._nvvm
     with monkeypatch.context() as patched:
         patched.setattr(nvvm, "_nvvm", Binding())
         with pytest.warns(NvvmWarning, match="a remark"):
             fakedevice.compile_kernel(kernel, (types.float32[::1],))
     with pytest.warns(NvvmWarning, match="a remark"):
         fakedevice.compile_kernel(kernel, (types.float32[::1],))
+
+
+@pytest.mark.usefixtures("compiled", "cached")
+def test_ltoir_is_kept_as_it_is():
+    """Names in it are bytes, and are not restored."""
+    options = {"cc": (9, 0), "abi": "numba", "output": "ltoir"}
+    first, second = (cuda.compile(lambda x: x + 1, types.int32(types.int32), **options)[0] for _ in range(2))
+    assert first.startswith(b"\xedCN\x7f")
+    assert len(first) == len(second)

@@ -12,7 +12,6 @@ import pytest
 
 import numba_ptxlink as pl
 
-HELPERS = Path(__file__).parents[1] / "helpers"
 KERNEL = """
 import json, sys
 import fakedevice
@@ -57,7 +56,7 @@ AT_IMPORT = {
 def run(program: str, *arguments: str, **environ: str) -> object:
     """Run *program* in a process of its own; return what it printed as JSON."""
     pytest.importorskip("numba.cuda")
-    environ = {**os.environ, "PYTHONPATH": str(HELPERS), "NUMBA_PTXLINK": "1", **environ}
+    environ = {**os.environ, "NUMBA_PTXLINK": "1", **environ}
     command = [sys.executable, "-W", "ignore", program, *arguments]
     done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert 0 == done.returncode, done.stderr

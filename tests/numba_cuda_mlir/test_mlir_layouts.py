@@ -53,17 +53,17 @@ def same(value):
 PACKED = front_ends.get(NAME).from_dtype(np.dtype([("a", "i1"), ("b", "f8")]))
 THREE = cuda.float32x3
 MISREAD = {
-    RECORD[:]: r"C order and with one dimension, record\[::1\]",
-    RECORD[::1, :]: r"C order and with one dimension, record\[::1\]",
-    cuda.float64x4[:]: "long vectors with strides, .* in C order",
-    types.complex64[:]: r"complex numbers or long vectors with strides, .* such as complex64\[::1\]",
-    THREE[::1]: "vectors of three.* take a CPointer",
+    RECORD[:]: "with strides of records, .* in C order",
+    RECORD[::1, :]: "with strides of records, .* in C order",
+    cuda.float64x4[:]: "or long vectors, .* in C order",
+    types.complex64[:]: r"complex numbers or long vectors, .* such as complex64\[::1\]",
+    THREE[::1]: "vectors of three.* take a pointer to their elements",
     PACKED: "not aligned, .* with align=True",
     types.Optional(RECORD): "an Optional of a record; pass a flag",
     PACKED[::1]: "not aligned, .* with align=True",
-    types.CPointer(RECORD): r"leads to records, .* take an array, record\[::1\]",
-    types.CPointer(types.CPointer(RECORD)): r"leads to records, .* take an array, record\[::1\]",
-    types.CPointer(types.UniTuple(types.float32, 2)): "leads to tuples, .* take an array of records",
+    types.CPointer(RECORD): r"leads to records or tuples, .* take an array, record\[::1\]",
+    types.CPointer(types.CPointer(RECORD)): r"leads to records or tuples, .* take an array, record\[::1\]",
+    types.CPointer(types.UniTuple(types.float32, 2)): "leads to records or tuples, .* take an array",
     types.CPointer(THREE): "vectors of three.* take a pointer to their elements",
 }
 

@@ -71,15 +71,13 @@ def _pointer_to(module: ir.Module, target: c.CType) -> ir.Type:
     return ir_type(module, target, behind_pointer=not isinstance(target, c.Array)).as_pointer()
 
 
-def _elements(module: ir.Module, ctype: c.CType, *, behind_pointer: bool) -> tuple[ir.Type, ...]:
+def _elements(module: ir.Module, ctype: Any, *, behind_pointer: bool) -> tuple[ir.Type, ...]:
     if isinstance(ctype, c.Compound):
         return (_number(ctype.row.ir),) * ctype.row.lanes
     if isinstance(ctype, c.View):
         extents = (ir.ArrayType(_I64, ctype.ndim),) * (2 if ctype.ndim else 0)
         return (_pointer_to(module, ctype.element), *extents)
-    if isinstance(ctype, c.Struct):
-        return tuple(ir_type(module, part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
-    raise TypeError(f"{type(ctype).__name__} has no IR type")
+    return tuple(ir_type(module, part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
 
 
 def from_c(context: Any, builder: ir.IRBuilder, ctype: c.CType, ty: Any, value: Any) -> Any:
@@ -223,10 +221,8 @@ def _contiguous(builder: ir.IRBuilder, shape: list[Any], itemsize: int) -> list[
     return strides[::-1]
 
 
-def _places(ctype: c.CType) -> list[tuple[int, c.Member]]:
+def _places(ctype: Any) -> list[tuple[int, c.Member]]:
     """Return the members of a struct, each with its index in the IR struct."""
-    if not isinstance(ctype, c.Struct):
-        raise NotImplementedError(ctype)
     return [(number, member) for number, (_, member) in enumerate(ctype.slots) if member is not None]
 
 

@@ -12,7 +12,7 @@ import operator
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import LibraryNotes, current, notes
+from numba_ptxlink._numba_cuda.context import current, notes
 
 from .driverless import current_cc
 
@@ -80,7 +80,7 @@ def _wrap_lower_inst(original: Any) -> Any:
         before = len(exceptions)
         original(self, inst)
         if len(exceptions) > before:
-            notes(self.library, LibraryNotes).sites.add((inst.loc.filename, inst.loc.line))
+            notes(self.library).sites.add((inst.loc.filename, inst.loc.line))
 
     return lower_inst
 

@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import CacheNotes, LibraryNotes, notes
+from numba_ptxlink._numba_cuda.context import notes
 from numba_ptxlink._numba_cuda.linker import source_options
 
 
@@ -19,7 +19,7 @@ def _wrap_enable_caching(original: Any) -> Any:
     def enable_caching(self: Any) -> None:
         original(self)
         options = dict(self.targetoptions)
-        noted = notes(self._cache, CacheNotes)
+        noted = notes(self._cache)
         # Compiling adds files of numba-cuda's own to the list.
         noted.link = tuple(options.pop("link", None) or ())
         noted.options = {name: value for name, value in options.items() if name != "extensions"}
@@ -32,7 +32,7 @@ def _wrap_index_key(original: Any) -> Any:
     def _index_key(self: Any, sig: Any, codegen: Any) -> Any:
         from numba_ptxlink._front_end import disk_keys
 
-        noted = notes(self, CacheNotes)
+        noted = notes(self)
         key = original(self, sig, codegen)
         # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
         if noted.options is not None and key not in noted.digests:
@@ -51,7 +51,7 @@ def _wrap_reduce_states(original: Any) -> Any:
         from numba.cuda.memory_management.nrt import NRT_LIBRARY
 
         files = self._linking_files - {NRT_LIBRARY}
-        given = notes(self, LibraryNotes).given
+        given = notes(self).link
         # Code that a function refers to by a global cannot be compared with the global of a later process.
         comparable = all(isinstance(file, str) or file in given for file in files)
         if not files or self._setup_functions or self._teardown_functions or not comparable:

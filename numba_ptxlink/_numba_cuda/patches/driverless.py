@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
+from numba_ptxlink._numba_cuda.context import current, entered, notes
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -54,7 +54,7 @@ def _wrap_compile_device(original: Any) -> Any:
             return_type = known.signature.return_type
         with entered(cc=cc):
             compiled = original(self, args, return_type)
-        noted = notes(compiled.library, LibraryNotes)
+        noted = notes(compiled.library)
         noted.cc, noted.checked = cc, checked
         return compiled
 
@@ -62,7 +62,7 @@ def _wrap_compile_device(original: Any) -> Any:
 
 
 def _variant(library: Any) -> tuple[Any, ...]:
-    noted = notes(library, LibraryNotes)
+    noted = notes(library)
     return noted.cc, noted.checked
 
 

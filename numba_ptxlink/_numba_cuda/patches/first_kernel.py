@@ -10,7 +10,7 @@ from typing import Any
 
 from numba_ptxlink._formats.kinds import EXTENSIONS, PTX
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import LibraryNotes, current, entered, notes
+from numba_ptxlink._numba_cuda.context import current, entered, notes
 from numba_ptxlink.errors import LinkError
 
 # numba-cuda wants nvJitLink 12.3. A file's name has the major version alone.
@@ -28,9 +28,9 @@ def _wrap_kernel_init(original: Any) -> Any:
         # The original read the name before the program was renamed.
         self.entry_name = library._entry_name
         place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-        noted = notes(library, LibraryNotes)
+        noted = notes(library)
         noted.origin = f"{self.py_func.__qualname__} ({place})"
-        noted.given = tuple(kwargs.get("link") or ())
+        noted.link = tuple(kwargs.get("link") or ())
 
     return __init__
 
@@ -57,22 +57,18 @@ def _wrap_get_asm_str(original: Any) -> Any:
 def _wrap_link_all(original: Any) -> Any:
     @functools.wraps(original)
     def _link_all(self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
-        choose = getattr(linker, "choose_lto", None)
-        if choose is not None:
-            options = self._nvvm_options
-            choose(
-                has_link_files=bool(self._linking_files or self.needs_cudadevrt),
-                all_ptx=not self.needs_cudadevrt and all(map(_is_ptx, self._linking_files)),
-                debug="g" in options,
-                # The linker keeps denormals in conversions between float types, and optimises code that NVVM
-                # was told not to.
-                by_linker=bool(options.get("fastmath")) or not options.get("opt", 3),
-            )
-            linker.describe(notes(self, LibraryNotes).origin or self.name, self.llvm_strs)
+        options = self._nvvm_options
+        linker.choose_lto(
+            has_link_files=bool(self._linking_files or self.needs_cudadevrt),
+            all_ptx=not self.needs_cudadevrt and all(map(_is_ptx, self._linking_files)),
+            debug="g" in options,
+            # The linker keeps denormals in conversions between float types, and optimises code that NVVM was
+            # told not to.
+            by_linker=bool(options.get("fastmath")) or not options.get("opt", 3),
+        )
+        linker.describe(notes(self).origin or self.name, self.llvm_strs)
         original(self, linker, cc, ignore_nonlto)
-        order = getattr(linker, "order_files", None)
-        if order is not None:
-            order(1 if linker.lto else len(self.get_asm_strs(cc=cc)))
+        linker.order_files(1 if linker.lto else len(self.get_asm_strs(cc=cc)))
 
     return _link_all
 

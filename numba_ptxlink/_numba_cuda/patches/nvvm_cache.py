@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._config import config
+from numba_ptxlink._front_end.compiler import libdevice
 from numba_ptxlink._front_end.substitution import Substitution
-from numba_ptxlink._numba_cuda.context import current, entered
+from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current, entered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +44,7 @@ def _wrap_compilation_unit(original: Any) -> Any:
 def _wrap_llvm_strs(original: Any) -> Any:
     @functools.wraps(original.fget)
     def llvm_strs(self: Any) -> Any:
-        if self._llvm_strs is None:
+        if self._llvm_strs is None and config().cache:
             from numba_ptxlink._numba_cuda.modules import renamed
 
             # The driver finds a kernel by this name; callers of a device function use the function's own.
@@ -51,6 +52,9 @@ def _wrap_llvm_strs(original: Any) -> Any:
             program = renamed([self], keep_visible=self._entry_name is None or not current().sought)
             self._llvm_strs = list(program.texts)
             self._entry_name = program.names.get(self._entry_name, self._entry_name)
+        if self._llvm_strs is None:
+            # LTO refuses to link modules that differ in it.
+            self._llvm_strs = [text.replace(*DEBUG_VERSION) for text in original.fget(self)]
         return self._llvm_strs
 
     return property(llvm_strs)
@@ -61,6 +65,8 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
 
     @functools.wraps(original)
     def compile_ir(llvmir: str | Sequence[str], **options: Any) -> bytes:
+        if not config().cache:
+            return original(llvmir, **options)
         from numba_ptxlink import cache
         from numba_ptxlink._export import stable_names
 
@@ -106,19 +112,12 @@ def _key(modules: Sequence[str], options: Mapping[str, Any]) -> cache.Key:
             # numba-cuda rewrites the text before NVVM reads it.
             "numba-cuda": numba_cuda,
             "tool": ("NVVM", find.build_of("nvvm")),
-            "libdevice": _libdevice(),
+            "libdevice": libdevice("numba.cuda"),
             # "fastmath" and a missing "-opt" change what numba-cuda passes to NVVM, too.
             "flags": [f"{name}={options[name]!r}" for name in sorted(options)],
             **{f"module {i}": module for i, module in enumerate(modules, start=1)},
         },
     )
-
-
-@functools.cache
-def _libdevice() -> str:
-    from numba.cuda.cudadrv.nvvm import LibDevice
-
-    return hashlib.sha256(LibDevice().get()).hexdigest()
 
 
 NVVM = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature, is_large
@@ -98,21 +98,17 @@ class Builder:
         # An array has no opaque elements.
         return self.pointer(self.c_type(target, behind_pointer=not isinstance(target, c.Array)))
 
-    def _body(self, ctype: c.CType, *, behind_pointer: bool) -> Struct:
+    def _body(self, ctype: Any, *, behind_pointer: bool) -> Struct:
         if isinstance(ctype, c.Compound):
             return Struct((read(ctype.row.ir),) * ctype.row.lanes)
         if isinstance(ctype, c.View):
             extents = (llvm.Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
             return Struct((self._pointer_to(ctype.element), *extents))
-        if isinstance(ctype, c.Struct):
-            parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
-            return Struct(tuple(parts), ctype.packed)
-        raise TypeError(f"{type(ctype).__name__} has no type in LLVM IR")
+        parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
+        return Struct(tuple(parts), ctype.packed)
 
-    def places(self, ctype: c.CType) -> list[tuple[int, c.Member]]:
+    def places(self, ctype: Any) -> list[tuple[int, c.Member]]:
         """Return the members of a struct, each with its index in the type."""
-        if not isinstance(ctype, c.Struct):
-            raise NotImplementedError(ctype)
         return [(at, member) for at, (_, member) in enumerate(ctype.slots) if member is not None]
 
     def convert(self, have: Type, value: str, want: Type) -> str:

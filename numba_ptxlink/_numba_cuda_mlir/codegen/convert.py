@@ -164,73 +164,49 @@ def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
 
 def _misread(ty: Any) -> str | None:
     """Return why values of the Numba type *ty* would be misread, with the cure; None if they are not."""
-    reason = None
     if isinstance(ty, types.BaseTuple):
-        reason = next(filter(None, map(_misread, ty.types)), None)
-    elif isinstance(ty, types.Optional):
-        reason = (
+        return next(filter(None, map(_misread, ty.types)), None)
+    if isinstance(ty, types.Optional):
+        return (
             "is an Optional of a record; pass a flag beside it"
             if holds_record(ty.type)
             else _misread(ty.type)
         )
-    elif isinstance(ty, types.Record):
-        reason = _misread_record(ty)
-    elif isinstance(ty, types.CPointer):
-        reason = _misread_pointee(ty.dtype)
-    elif isinstance(ty, types.Array):
-        reason = _misread_array(ty)
-    return reason
-
-
-def _misread_array(array: Any) -> str | None:
-    if _is_of_three(array.dtype):
+    if isinstance(ty, types.Record) and unaligned_member(abi.c_type(ty)) is not None:
         return (
-            "is an array of vectors of three, which numba-cuda-mlir lays out as vectors of four; take a "
-            "CPointer of their elements"
+            "has members that are not aligned, which numba-cuda-mlir takes for aligned ones; create its "
+            "dtype with align=True"
         )
-    if not isinstance(array.dtype, types.Record):
-        element = abi.c_type(array.dtype)
-        # Only where an element is aligned as a whole, each stride is a multiple of its size.
-        whole = element.size == element.align and not isinstance(array.dtype, types.Complex)
-        if whole or array.ndim == 0 or array.layout != "A":
-            return None
-        return (
-            "is an array of complex numbers or long vectors with strides, which numba-cuda-mlir counts in "
-            "elements; declare it in C order, such as complex64[::1]"
-        )
-    # In one dimension both contiguous orders are one.
-    contiguous = array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1)
-    if not contiguous:
-        return (
-            "is an array of records with strides, which numba-cuda-mlir ignores; declare it in C order and "
-            "with one dimension, record[::1]"
-        )
-    return _misread_record(array.dtype)
-
-
-def _misread_record(record: Any) -> str | None:
-    if unaligned_member(abi.c_type(record)) is None:
+    if not isinstance(ty, (types.CPointer, types.Array)):
         return None
-    return (
-        "has members that are not aligned, which numba-cuda-mlir takes for aligned ones; create its dtype "
-        "with align=True"
-    )
-
-
-def _misread_pointee(target: Any) -> str | None:
-    if isinstance(target, types.CPointer):
-        return _misread_pointee(target.dtype)
-    if isinstance(target, types.Record):
-        return "leads to records, which numba-cuda-mlir takes for their addresses; take an array, record[::1]"
-    if isinstance(target, types.BaseTuple):
-        return "leads to tuples, which numba-cuda-mlir has not in memory; take an array of records"
-    if _is_of_three(target):
+    element = ty.dtype
+    if isinstance(element, VectorType) and element.length == 3:
         return (
             "leads to vectors of three, which numba-cuda-mlir lays out as vectors of four; take a pointer to "
             "their elements"
         )
-    return None
+    return _misread_array(ty) if isinstance(ty, types.Array) else _misread_pointee(element)
 
 
-def _is_of_three(ty: Any) -> bool:
-    return isinstance(ty, VectorType) and ty.length == 3
+def _misread_array(array: Any) -> str | None:
+    element = array.dtype
+    # In one dimension both contiguous orders are one.
+    if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
+        return _misread(element) if isinstance(element, types.Record) else None
+    ctype = abi.c_type(element)
+    # Only where an element is aligned as a whole, each stride is a multiple of its size.
+    if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
+        return None
+    return (
+        "is an array with strides of records, complex numbers or long vectors, which numba-cuda-mlir counts "
+        "in elements; declare it in C order, such as complex64[::1]"
+    )
+
+
+def _misread_pointee(target: Any) -> str | None:
+    if isinstance(target, (types.Record, types.BaseTuple)):
+        return (
+            "leads to records or tuples, which numba-cuda-mlir takes for their addresses; take an array, "
+            "record[::1]"
+        )
+    return _misread(target) if isinstance(target, types.CPointer) else None

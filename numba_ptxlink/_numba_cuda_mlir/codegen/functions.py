@@ -72,16 +72,11 @@ class Function:
         lines = (line for block in self.blocks for line in block.lines)
         return dict.fromkeys(name for line in lines for name in _SYMBOL.findall(line))
 
-    def text(self, linkage: str = "", attributes: str = "") -> str:
-        """Return the definition, with a *linkage* and more *attributes*."""
+    def text(self) -> str:
+        """Return the definition, which is internal."""
         numbered = [f"{param} %v{number}" for number, param in enumerate(self.params)]
         params = ", ".join([*numbered, *self.more])
-        head = " ".join(
-            filter(
-                None,
-                ["define", linkage, f"{self.result} @{self.name}({params})", attributes, self.attributes],
-            )
-        )
+        head = f"define internal {self.result} @{self.name}({params}) {self.attributes}".rstrip()
         body = "\n\n".join("\n".join([f"{block.label}:", *block.lines]) for block in self.blocks)
         return f"{head} {{\n{body}\n}}\n"
 

@@ -7,7 +7,7 @@ A wrapper is text, as what it calls is: the LLVM IR of numba-cuda-mlir has no ot
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numba_cuda_mlir.numba_cuda import types
 
@@ -33,6 +33,7 @@ _BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
 _SUBPROGRAM = re.compile(r"!dbg !(\d+)")
 _NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _LINE = re.compile(r"\bline: (\d+)")
+_NOWHERE: tuple[str, str, tuple[str, ...]] = ("", "", ())
 _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
 
 
@@ -68,8 +69,8 @@ def wrap(
             loaded = builder.value(f"load {kind}, {address} {value}, align {ctype.align}")
         arguments += from_c(builder, ctype, ty, loaded)
     function = module.functions[INNER]
-    location = _location("\n".join(module.rest), function.attributes, signature.name)
-    _call(builder, function, arguments, signature, result, location.call)
+    by_head, by_call, nodes = _location("\n".join(module.rest), function.attributes, signature.name)
+    _call(builder, function, arguments, signature, result, by_call)
     if inline or holds_record(result):
         # A record is returned by address, which may point into the function's frame.
         function.attributes = f"alwaysinline {function.attributes}".rstrip()
@@ -81,12 +82,12 @@ def wrap(
     inlined = (inline and small) or any(map(unaligned_member, types_passed))
     attributes = " alwaysinline" if inlined and not signature.kernel else ""
     module.add_types(builder.bodies)
-    module.rest += location.nodes
+    module.rest += nodes
     module.rest += nvvm_annotations(module.last_node + 1, outer.symbol, notes)
     if signature.kernel:
         module.rest.append(_used(outer.symbol, modern=modern))
-    body = "\n".join([f"define {outer.head}{attributes}{location.function} {{", *builder.lines, "}\n"])
-    functions = [each.text("internal") for each in module.functions.values()]
+    body = "\n".join([f"define {outer.head}{attributes}{by_head} {{", *builder.lines, "}\n"])
+    functions = [each.text() for each in module.functions.values()]
     lowered.symbol = signature.name
     lowered.text = "\n".join([*module.rest, *functions, body])
 
@@ -145,26 +146,12 @@ def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
     ]
 
 
-class _Location(NamedTuple):
+def _location(rest: str, attributes: str, name: str) -> tuple[str, str, tuple[str, ...]]:
     """
-    What a generated function carries where the module has debug information; nothing elsewhere.
+    Return what a function *name*, which calls one with the *attributes*, carries of debug information.
 
-    Args:
-        function: Behind its head.
-        call: Behind a call in it.
-        nodes: The metadata that both name.
-    """
-
-    function: str = ""
-    call: str = ""
-    nodes: tuple[str, ...] = ()
-
-
-def _location(rest: str, attributes: str, name: str) -> _Location:
-    """
-    Return the location of a function *name* that calls one with the *attributes*, in a module.
-
-    LLVM drops the lines of a function that it inlines where the call has no line.
+    It is what stands behind its head, what stands behind the call, and the metadata that both name. LLVM
+    drops the lines of a function that it inlines where the call has no line.
 
     Args:
         rest: The lines of the module outside of functions.
@@ -173,13 +160,13 @@ def _location(rest: str, attributes: str, name: str) -> _Location:
     """
     match = _SUBPROGRAM.search(attributes)
     if match is None:
-        return _Location()
+        return _NOWHERE
     scope = re.search(rf"^!{match[1]} = (.*)$", rest, re.MULTILINE)
     if scope is None or (line := _LINE.search(scope[1])) is None:
-        return _Location()
+        return _NOWHERE
     first = max(map(int, _NODE.findall(rest))) + 1
     renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope[1])
-    return _Location(
+    return (
         f" !dbg !{first}",
         f", !dbg !{first + 1}",
         (

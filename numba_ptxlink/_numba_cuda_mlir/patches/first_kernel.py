@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import re
 from importlib import metadata
 from typing import Any
 
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
+from numba_ptxlink._front_end.compiler import libdevice
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
@@ -33,27 +33,31 @@ _SHOWN = ("dump", "dump_mlir", "dump_llvmir", "dump_ptx", "dump_cubin", "print_b
 def _wrap_optimize(original: Any) -> Any:
     @functools.wraps(original)
     def optimize(cres: Any) -> None:
-        from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
-
         from numba_ptxlink._tools import find
 
         options = cres.metadata["targetoptions"]
         if current().lowering and options.get("device"):
             # The caller takes the MLIR of what it calls.
             return
-        module = get_mlir_module_str(cres.metadata)
         called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
         request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
         with find.explaining(), entered(**request):
-            if not config().cache or _is_shown(options) or _NAMED_STRUCT in module:
+            # What needs the memory manager gets callbacks, which are no text.
+            if not config().cache or _is_shown(options) or cres.metadata.get("needs_nrt"):
                 original(cres)
             else:
-                _optimize_once(original, cres, module)
+                _optimize_once(original, cres)
 
     return optimize
 
 
-def _optimize_once(original: Any, cres: Any, module: str) -> None:
+def _optimize_once(original: Any, cres: Any) -> None:
+    from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
+
+    module = get_mlir_module_str(cres.metadata)
+    if _NAMED_STRUCT in module:
+        original(cres)
+        return
     missed = False
 
     def make() -> cache.Entry:
@@ -91,10 +95,6 @@ def _restore(cres: Any, entry: cache.Entry) -> None:
         metadata["ltoir"], metadata["ptx"] = code, ""
     else:
         metadata["ptx"] = code.decode()
-    if metadata.get("needs_nrt"):
-        callbacks = metadata.setdefault("setup_callbacks", [])
-        if mlir_optimization._nrt_memsys_setup_callback not in callbacks:
-            callbacks.append(mlir_optimization._nrt_memsys_setup_callback)
     fndesc = cres.fndesc
     metadata["func_name"] = mlir_optimization.generate_mangled_name(fndesc.qualname, fndesc.argtypes)
     cres.library._ptx, cres.library._mlir_str = metadata["ptx"], optimized
@@ -145,7 +145,7 @@ def _key(cres: Any, module: str) -> cache.Key:
             "tool": ("NVVM", find.build_of("nvvm")),
             # Its release, which stands for the toolkit's, chooses the version of PTX.
             "nvrtc": find.build_of("nvrtc"),
-            "libdevice": _libdevice(),
+            "libdevice": libdevice("numba_cuda_mlir.numba_cuda"),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",
             "module": _numbered(module, _symbol(cres)),
@@ -179,13 +179,6 @@ def _numbered(module: str, kept: str) -> str:
     pieces = module.split('"')
     pieces[::2] = [_NAME.sub(numbered, piece) for piece in pieces[::2]]
     return '"'.join(pieces)
-
-
-@functools.cache
-def _libdevice() -> str:
-    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
-
-    return hashlib.sha256(LibDevice().get()).hexdigest()
 
 
 def _wrap_compile(original: Any) -> Any:
