@@ -200,10 +200,13 @@ def _served() -> dict[str, Any]:
     from . import cache
     from ._link.kernels import completed
 
-    links, counters = completed(), cache.counters()
+    links, counters = completed(), None
+    # A wrong variable is the reason in the status.
+    with contextlib.suppress(ConfigError):
+        counters = cache.counters()
     counts = {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
     for name in ("hits", "misses", "bytes_read", "bytes_written"):
-        counts[f"cache_{name}"] = getattr(counters, name)
+        counts[f"cache_{name}"] = getattr(counters, name, 0)
     return {"links_served": links.assembled + links.linked, **counts}
 
 

@@ -89,14 +89,6 @@ def programs(name):
         pl.udf(halves, name="f")(lambda a, b: a * b + a),
     )
     yield "`Optional` of a number", pl.udf((types.Optional(types.int32),), name="f")(lambda x: x)
-    point, float3 = types.UniTuple(types.float64, 2), front_ends.get(name).vectors()["float32x3"]
-    yield "tuples behind pointers", pl.udf((types.CPointer(point),), name="f")(lambda p: p[0][1] + p[1][0])
-    arrays = types.UniTuple(types.float32[::1], 2)
-    yield (
-        "an array of a tuple, chosen at run time",
-        pl.udf((arrays, types.int32), name="f")(lambda t, i: t[i][0]),
-    )
-    yield "vectors of three behind pointers", pl.udf((types.CPointer(float3),), name="f")(lambda p: p[1].z)
     yield "`declare_device` with halves", pl.udf("float16(float16)", name="f")(lambda x: half(x))  # noqa: PLW0108
 
 

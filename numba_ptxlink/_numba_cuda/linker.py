@@ -6,6 +6,7 @@ Importing this module imports nothing of numba-cuda: it may run during numba-cud
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from pathlib import Path
@@ -18,14 +19,12 @@ from numba_ptxlink._link import kernels
 from numba_ptxlink.errors import LinkError, PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from numba_ptxlink._link.compile import SourceOptions
     from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.plan import LinkOptions
     from numba_ptxlink._link.read import Input
-    from numba_ptxlink._link.run import Linked
 
 # The placeholder names that numba-cuda gives the code of its own kernels.
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
@@ -72,7 +71,7 @@ class PtxLinker:
         self.arch = self._arch.sm
         self.lto = lto
         self.additional_flags = additional_flags
-        self.linker: Linked | None = None
+        self.linker: Any = None
         self._inputs: list[Input] = []
         self._origin = ""
         self._modules: tuple[str, ...] = ()
@@ -195,15 +194,10 @@ class PtxLinker:
     def get_linked_ptx(self) -> bytes:
         """Return the PTX of the inputs after link-time optimisation."""
         from numba_ptxlink._link import run
-        from numba_ptxlink._link.run import Linked
 
         with self._numba_errors():
-            linked, flags = run.link_to_ptx(self._inputs, self._arch, self._options())
-        names = tuple(item.name for item in self._inputs)
-        self._failure = None
-        self.linker = Linked(
-            b"", self._arch, "nvjitlink", True, "PTX output is requested", flags, names, linked.log
-        )
+            linked, _ = run.link_to_ptx(self._inputs, self._arch, self._options())
+        self.linker, self._failure = linked, None
         return linked.code
 
     def close(self) -> None:
@@ -307,9 +301,8 @@ class PtxLinker:
         )
 
 
-def source_options(flags: Sequence[str] = (), folder: Path | None = None) -> SourceOptions:
-    """Return the options for CUDA C++ from *folder*: *flags*, and numba-cuda's search path."""
-    return kernels.source_options("numba.cuda", "numba.cuda.memory_management", flags, folder)
+source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.cuda.memory_management")
+"""Returns the options for CUDA C++, with numba-cuda's search path."""
 
 
 def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:

@@ -23,10 +23,9 @@ from numba_ptxlink.errors import LinkError, PtxlinkError
 from .context import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._link.compile import SourceOptions
     from numba_ptxlink._link.declarations import Declared
     from numba_ptxlink._link.plan import LinkOptions
     from numba_ptxlink._link.read import Input
@@ -152,7 +151,7 @@ class CoreLinker:
 
 
 def compile_source(
-    source: Any, name: str, cc: Any, *, lto: bool, lineinfo: bool = False, debug: bool = False
+    src: Any, name: Any, cc: Any, ltoir: Any = False, *, lineinfo: Any = False, debug: Any = False
 ) -> Any:
     """
     Compile CUDA C++ with NVRTC, to LTO-IR with link-time optimisation, else to PTX. Needs no driver.
@@ -169,15 +168,15 @@ def compile_source(
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._link.plan import LinkOptions
 
-    make = ObjectCode.from_ltoir if lto else ObjectCode.from_ptx
+    make = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
     flags = LinkOptions(debug=bool(debug), lineinfo=bool(lineinfo)).for_sources
-    content = source.encode() if isinstance(source, str) else bytes(source)
+    content = src.encode() if isinstance(src, str) else bytes(src)
     with kernels.errors_as(functools.partial(_of_mlir, source=True)):
         compiled = kernels.compile_source(
             content,
             str(name),
             Arch.of(tuple(_verify_cc_tuple(tuple(cc)))),
-            LTOIR if lto else PTX,
+            LTOIR if ltoir else PTX,
             source_options(flags, _known_of(content).folder),
         )
     _remember(compiled.code, name=str(name))
@@ -247,10 +246,10 @@ _OPTIONS = {"-g": "debug", "-lineinfo": "lineinfo"}
 _LEVELS = ("-O0", "-O1", "-O2", "-O3")
 
 
-def source_options(flags: Sequence[str] = (), folder: Path | None = None) -> SourceOptions:
-    """Return the options for CUDA C++ from *folder*: *flags*, and numba-cuda-mlir's search path."""
-    own = "numba_cuda_mlir.memory_management"
-    return kernels.source_options("numba_cuda_mlir.numba_cuda", own, flags, folder)
+source_options = functools.partial(
+    kernels.source_options, "numba_cuda_mlir.numba_cuda", "numba_cuda_mlir.memory_management"
+)
+"""Returns the options for CUDA C++, with numba-cuda-mlir's search path."""
 
 
 def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
@@ -264,12 +263,8 @@ def _wrap_linker(_original: Any) -> Any:
     return CoreLinker
 
 
-def _wrap_compile(original: Any) -> Any:
-    @functools.wraps(original)
-    def compile(src: Any, name: Any, cc: Any, ltoir: Any = False, **others: Any) -> Any:  # noqa: A001
-        return compile_source(src, name, cc, lto=bool(ltoir), **others)
-
-    return compile
+def _wrap_compile(_original: Any) -> Any:
+    return compile_source
 
 
 def _wrap_cached_file_read(original: Any) -> Any:

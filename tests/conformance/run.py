@@ -97,12 +97,6 @@ def _parse() -> argparse.Namespace:
         action="store_true",
         help="build the tests' binary inputs first, with nvcc and make; NUMBA_CUDA_TEST_BIN_DIR otherwise",
     )
-    parser.add_argument(
-        "--site",
-        action="append",
-        default=[],
-        help="a folder whose .pth files are to be read, such as a target of `pip install --target`",
-    )
     return parser.parse_args()
 
 
@@ -133,9 +127,9 @@ def _copy_tests(source: Path, folder: Path) -> Path:
 def _environ(options: argparse.Namespace, folder: Path) -> dict[str, str]:
     custom = folder / "site"
     custom.mkdir()
-    sites = [str(Path(each).resolve()) for each in options.site]
+    sites = []
     # Python reads `.pth` files in its own site folders alone; a checkout or a `--target` folder needs help.
-    read = {*site.getsitepackages(), site.getusersitepackages(), *sites}
+    read = {*site.getsitepackages(), site.getusersitepackages()}
     if not any(Path(each, PTH).is_file() for each in read):
         found = [each for each in sys.path if each and Path(each, PTH).is_file()]
         sites.append(found[0] if found else str(ROOT / "hook"))

@@ -82,25 +82,6 @@ PROGRAMS = {
         "Keys keys; for (int j = 0; j < 4; ++j) keys.key[j] = (h * 7919u + j * 104729u) % 10007u;"
         "keys = sorted(keys); h = 0; for (int j = 0; j < 4; ++j) h = h * 10007 + keys.key[j];",
     ),
-    "cub warp reduce": Units(
-        "#include <cub/warp/warp_reduce.cuh>\n__device__ int largest(int value);",
-        """__device__ int largest(int value) {
-            using Reduce = cub::WarpReduce<int>;
-            __shared__ typename Reduce::TempStorage storage[2];
-            auto larger = [](int a, int b) { return a > b ? a : b; };
-            int result = Reduce(storage[threadIdx.x / 32]).Reduce(value, larger);
-            return __shfl_sync(~0u, result, 0);
-        }""",
-        "h = h * 1000 + largest((int)h);",
-    ),
-    "cub thread reduce": Units(
-        "#include <cub/thread/thread_reduce.cuh>\n#include <cuda/std/functional>\n"
-        "struct Nine { long long at[9]; };\n__device__ long long product(Nine nine);",
-        """__device__ long long product(Nine nine) {
-            return cub::ThreadReduce(nine.at, cuda::std::multiplies<>{}) + nine.at[nine.at[0] % 9];
-        }""",
-        "Nine nine; for (int j = 0; j < 9; ++j) nine.at[j] = (h * (j + 3)) % 17 + 1; h = product(nine);",
-    ),
     "libcu++ complex and array": Units(
         "#include <cuda/std/complex>\n#include <cuda/std/array>\nusing Numbers = cuda::std::array<int, 5>;\n"
         "using Complex = cuda::std::complex<double>;\n"
@@ -123,15 +104,6 @@ PROGRAMS = {
         }""",
         "auto both = found((int)h); h = -1; if (both) h = cuda::std::get<0>(*both) * 7"
         " + (long long)cuda::std::get<1>(*both) + cuda::std::get<2>(*both);",
-    ),
-    "libcu++ atomic": Units(
-        "#include <cuda/atomic>\n__device__ void count(unsigned long long* place, int value);",
-        """__device__ void count(unsigned long long* place, int value) {
-            cuda::atomic_ref<unsigned long long, cuda::thread_scope_block> ref(*place);
-            ref.fetch_add(value, cuda::memory_order_relaxed);
-        }""",
-        "__shared__ unsigned long long places[4]; if (i < 4) places[i] = i; __syncthreads();"
-        "for (int j = 0; j < n; ++j) count(&places[(i + j) % 4], j + 1); __syncthreads(); h = places[i % 4];",
     ),
     "cooperative groups": Units(
         "#include <cooperative_groups.h>\n#include <cooperative_groups/reduce.h>\n"

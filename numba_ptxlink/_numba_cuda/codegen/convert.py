@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 from llvmlite import ir
@@ -21,18 +20,9 @@ class Structs(ir.Context):  # type: ignore[misc]
     In the global context they would appear in every module that Numba creates later.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._bodies: dict[str, tuple[tuple[ir.Type, ...], bool]] = {}
-
     def struct(self, name: str, elements: tuple[ir.Type, ...], *, packed: bool, opaque: bool) -> ir.Type:
         """Return the struct *name*, which has no body while it was only asked for as *opaque*."""
-        # Types of one name and different layouts stay different, by a number as in LLVM.
-        for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
-            body = self._bodies.setdefault(f"{name}{suffix}", (elements, packed))
-            if body == (elements, packed):
-                break
-        named = self.get_identified_type(f"{name}{suffix}")
+        named = self.get_identified_type(name)
         if named.is_opaque and not opaque:
             named.packed = packed
             named.set_body(*elements)

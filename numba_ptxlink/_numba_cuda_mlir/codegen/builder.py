@@ -13,7 +13,7 @@ from . import llvm
 from .llvm import Named, Pointer, Scalar, Struct, Type, read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 I8, I64 = Scalar("i8"), Scalar("i64")
 _PLAIN = re.compile(r"[\w.$-]+")
@@ -25,17 +25,14 @@ class Builder:
 
     Args:
         modern: Whether pointers have no target.
-        taken: The types that the module defines already: their bodies by name.
 
     Its `bodies` are those of the types that it needs, by name: "opaque" of what is only pointed to.
     """
 
-    def __init__(self, taken: Mapping[str, str], *, modern: bool) -> None:
+    def __init__(self, *, modern: bool) -> None:
         self.lines: list[str] = []
         self.bodies: dict[str, str] = {}
         self._modern = modern
-        self._taken = taken
-        self._known: dict[str, str] = {}
         self._numbers = itertools.count()
 
     def do(self, instruction: str) -> None:
@@ -78,18 +75,12 @@ class Builder:
         if isinstance(ctype, c.Array):
             return llvm.Sequence(ctype.count, self.c_type(ctype.element, behind_pointer=behind_pointer))
         body = self._body(ctype, behind_pointer=behind_pointer)
-        # Types of one name and different layouts stay different, by a number as in LLVM.
-        for suffix in itertools.chain([""], map(".{}".format, itertools.count())):
-            name = f"struct.{ctype.name}{suffix}"
-            name = f"%{name}" if _PLAIN.fullmatch(name) else f'%"{name}"'
-            there = self._taken.get(name) or self._known.setdefault(name, str(body))
-            if there == str(body):
-                break
-        if name not in self._taken:
-            if behind_pointer:
-                self.bodies.setdefault(name, "opaque")
-            else:
-                self.bodies[name] = str(body)
+        name = f"struct.{ctype.name}"
+        name = f"%{name}" if _PLAIN.fullmatch(name) else f'%"{name}"'
+        if behind_pointer:
+            self.bodies.setdefault(name, "opaque")
+        else:
+            self.bodies[name] = str(body)
         return Named(name, body)
 
     def _pointer_to(self, target: c.CType) -> Pointer:

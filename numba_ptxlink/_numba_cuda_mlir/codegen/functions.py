@@ -20,7 +20,6 @@ _ATTRIBUTE = re.compile(r"^(?:(?:noundef|signext|zeroext)\s+)*")
 _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
 _LOCAL = re.compile(r"%(\d+)\b")
 _SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
-_TYPE = re.compile(r'^(%"[^"]+"|%[\w.$-]+) = type (.*)$')
 # Lists of what nothing drops, and of notes about functions; numba-cuda-mlir has none of what it compiles.
 _LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
 _NODE = re.compile(r"^!(\d+) = ")
@@ -93,11 +92,6 @@ class Module:
 
     functions: dict[str, Function]
     rest: list[str]
-
-    @property
-    def types(self) -> dict[str, str]:
-        """The bodies of its identified types, by name."""
-        return {match[1]: match[2] for line in self.rest if (match := _TYPE.match(line))}
 
     @property
     def last_node(self) -> int:

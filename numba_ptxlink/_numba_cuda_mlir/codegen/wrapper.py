@@ -56,7 +56,7 @@ def wrap(
     """
     check(signature, lowered.args, lowered.result)
     module, result, modern = lowered.module, lowered.result, lowered.modern
-    builder = Builder(module.types, modern=modern)
+    builder = Builder(modern=modern)
     outer = prototype(builder, signature)
     arguments: list[tuple[Type, str]] = []
     for (_, ctype), ty, (value, address) in zip(signature.params, lowered.args, outer.values, strict=True):
