@@ -46,9 +46,8 @@ def test_a_link_is_logged(show):
 @pytest.mark.parametrize(
     "program",
     [
-        f"{USE}; pl.enable(); import numba.cuda; {USE}",
+        pytest.param(f"{USE}; pl.enable(); import numba.cuda; {USE}", marks=pytest.mark.slow),
         pytest.param(f"import numba.cuda; {USE}; {USE}", marks=pytest.mark.slow),
-        "import logging; logging.basicConfig(level=0, format='app %(message)s'); " + f"{USE}; {USE}",
         f"import logging; {USE}; logging.basicConfig(level=0, format='app %(message)s'); {USE}",
     ],
 )

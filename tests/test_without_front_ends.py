@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 
-import pytest
 from ptx_kernels import make_kernel
 
 BLOCK = """
@@ -72,26 +71,25 @@ def test_assembling_linking_inspecting_and_caching(tmp_path):
     assert lines[6] == "set()"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["link", "k.ptx", "-o", "k.cubin", "--arch", "sm_80"],
-        ["link", "k.ptx", "f.cu", "-o", "l.cubin", "--arch", "sm_80"],
-        ["inspect", "k.ptx"],
-        ["cache", "stats"],
-        ["doctor"],
-    ],
+COMMANDS = (
+    "link k.ptx -o k.cubin --arch sm_80",
+    "link k.ptx f.cu -o l.cubin --arch sm_80",
+    "inspect k.ptx",
+    "cache stats",
+    "doctor",
 )
-def test_the_commands(tmp_path, command):
+
+
+def test_the_commands(tmp_path):
     """Each command works but `export`, which compiles Python in a process of its own."""
     (tmp_path / "k.ptx").write_text(make_kernel())
     (tmp_path / "f.cu").write_text(CALLEE)
     code, lines, stderr = run(
         f"import os; os.chdir({str(tmp_path)!r})\n"
-        "from numba_ptxlink import cli\nsys.exit(cli.main(sys.argv[1:]))",
-        *command,
+        "from numba_ptxlink import cli\nprint([cli.main(each.split()) for each in sys.argv[1:]])",
+        *COMMANDS,
         NUMBA_PTXLINK_CACHE=str(tmp_path / "cache"),
     )
     assert (code, stderr) == (0, "")
-    if command == ["doctor"]:
-        assert any("no compiler for Python functions is installed" in line for line in lines)
+    assert lines[-1] == str([0] * len(COMMANDS))
+    assert any("no compiler for Python functions is installed" in line for line in lines)

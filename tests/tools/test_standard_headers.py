@@ -28,6 +28,7 @@ extern "C" __global__ void spread(float* p, std::uint8_t n) {
 """
 
 
+@pytest.mark.slow
 def test_the_standard_headers_are_those_of_cudas_library(tmp_path):
     """`link` compiles CUDA C++ that includes headers of C++ by way of a header of its own."""
     (tmp_path / "own.h").write_text(SOURCE)
