@@ -1,5 +1,5 @@
 """
-Break the package in 120 ways, and tell which of them the tests catch.
+Break the package in 140 ways, and tell which of them the tests catch.
 
 `python tests/mutants.py [--only area]` changes one text in a copy of the package at a time and runs the tests
 that should fail. A mutant is a file, a text that it has once, what stands there instead, and the tests.
@@ -25,6 +25,7 @@ CHECK = "link/test_check.py link/test_undefined.py"
 PLAN = "link/test_link_plan.py link/test_single_ptx.py link/test_consumer.py"
 FUSION = "link/test_fusion.py link/test_fusion_control.py link/test_depots.py link/test_spaces.py"
 PTX = "formats link/test_fusion.py"
+PROGRAMS = "ptx_machine/test_fused.py"
 ABI = "test_abi.py cabi"
 IMPORTS = "test_export_imports.py test_export_depfile.py"
 ACTIVE = "front_end test_plugin.py"
@@ -128,6 +129,44 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             FUSION,
         ),
         ("_formats/ptx/variables.py", "].text == text", "].text != text", PTX),
+    ],
+    # What these get wrong is seen when programs are executed.
+    "fused programs": [
+        ("_link/fusion/cells.py", 'whole, f"{{{low}, {high}}}")', 'whole, f"{{{high}, {low}}}")', PROGRAMS),
+        ("_link/fusion/cells.py", 'f"{{{low}, {high}}}", whole)', 'f"{{{high}, {low}}}", whole)', PROGRAMS),
+        (
+            "_link/fusion/cells.py",
+            "self._joined(offset + half, half)",
+            "self._joined(offset, half)",
+            PROGRAMS,
+        ),
+        ("_link/fusion/cells.py", "ptx.Instruction(self._guard,", 'ptx.Instruction("",', PROGRAMS),
+        ("_link/fusion/cells.py", "offset + address[1], kind", "address[1], kind", PROGRAMS),
+        (
+            "_link/fusion/cells.py",
+            "self.offset + size * number, size",
+            "self.offset + size * (len(self.values) - 1 - number), size",
+            PROGRAMS,
+        ),
+        ("_link/fusion/cells.py", "0) & 255)", "0) & 127)", PROGRAMS),
+        ("_link/fusion/cells.py", "any(offset <= start <", "any(offset < start <", PROGRAMS),
+        ("_link/fusion/cells.py", "if size == 1 or bits > size * 8:", "if size == 1:", PROGRAMS),
+        ("_link/fusion/inline.py", "if not call.guard:", "if True:", PROGRAMS),
+        ("_link/fusion/inline.py", '"!" else f"@!{register}"', '"?" else f"@{register}"', PROGRAMS),
+        ("_link/fusion/inline.py", 'ptx.Instruction(guard, "bra"', 'ptx.Instruction("", "bra"', PROGRAMS),
+        ("_link/fusion/inline.py", "- 1 and not guard", "- 1 or guard", PROGRAMS),
+        ("_link/fusion/inline.py", 'f"[{name}+{access.offset}]"', 'f"[{name}]"', PROGRAMS),
+        (
+            "_link/fusion/inline.py",
+            "ptx.Instruction(access.guard, word",
+            'ptx.Instruction("", word',
+            PROGRAMS,
+        ),
+        ("_link/fusion/inline.py", "if access.stores else operands[::-1]", "", PROGRAMS),
+        ("_link/fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', PROGRAMS),
+        ("_link/fusion/spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
+        ("_link/fusion/spaces.py", "return [] if is_param else None", "return []", PROGRAMS),
+        ("_link/fusion/spaces.py", "fresh += readers.get(register, ())", "pass", PROGRAMS),
     ],
     "C ABI": [
         ("_cabi/aggregates.py", "in_memory=all(map(_is_plain, types)))", "in_memory=True)", ABI),

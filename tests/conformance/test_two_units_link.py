@@ -23,4 +23,4 @@ def test_programs_of_two_units_are_linked(name):
     assert {} == {way: count for way, count in called.items() if linked[way].inlined < count}
     launch = Launch(two_units.THREADS, 8 * two_units.THREADS)
     for inline in ("auto", "all"):
-        assert "" == difference(launch, units, lambda _, inline=inline: linked[inline].ptx)
+        assert "" == difference(launch, units, linked[inline].ptx)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-from cuda.bindings import nvrtc
+from cuda_cxx import ptx
 from emulator import Machine, PtxError, parse
 
-from numba_ptxlink._arch import Arch
+import numba_ptxlink as pl
 from numba_ptxlink._link.fusion import fuse
 from numba_ptxlink._link.read import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 ARCH = "sm_90"
+COUNT = 3
 
 
 @dataclass(frozen=True)
@@ -27,24 +28,19 @@ class Launch:
 
     Args:
         lanes: The size of the block.
-        size: Bytes of the array that the kernel `k` gets the address of.
-        count: Its second argument, if it has one, an int.
-        shared: Bytes of dynamic shared memory.
+        size: Bytes of the array that the kernel `k` gets the address of, before the integer `COUNT`.
         variables: Global variables that are compared besides the array, with their sizes.
     """
 
     lanes: int
     size: int
-    count: int = 3
-    shared: int = 0
     variables: tuple[tuple[str, int], ...] = ()
 
     def run(self, texts: Sequence[str], **options: object) -> tuple[np.ndarray, np.ndarray]:
         """Return the bytes that the modules write, and which of their bits are defined."""
         machine = Machine(*map(_parsed, texts), **options)
         array = machine.array(np.zeros(self.size, np.uint8))
-        given = [array, np.int32(self.count)][: len(machine.function("k").params)]
-        machine.launch("k", 1, self.lanes, given, self.shared)
+        machine.launch("k", 1, self.lanes, [array, np.int32(COUNT)])
         places = [(array, self.size), *((machine.variable(name), size) for name, size in self.variables)]
         values = np.concatenate([machine.read(place, size) for place, size in places])
         return values, np.concatenate([machine.defined(place, size) for place, size in places])
@@ -54,30 +50,16 @@ class Launch:
 _parsed = lru_cache(8)(parse)
 
 
-class LeftError(Exception):
-    """The package makes no module of these."""
-
-
-@cache
 def compiled(source: str) -> str:
     """Return CUDA C++ as PTX."""
-    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"unit.cu", 0, [], [])
-    options = [b"-arch=compute_80", b"-rdc=true", b"-w"]
-    (error,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-    assert error == nvrtc.nvrtcResult.NVRTC_SUCCESS, error
-    _, size = nvrtc.nvrtcGetPTXSize(program)
-    text = b" " * size
-    nvrtc.nvrtcGetPTX(program, text)
-    nvrtc.nvrtcDestroyProgram(program)
-    return text.rstrip(b"\0").decode()
+    return ptx(source, "sm_80", "-w")
 
 
 def fused(texts: Sequence[str], *, everything: bool) -> str:
     """Return the one module that the package makes of some."""
     inputs = [Input("ptx", f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
-    result = fuse(inputs, Arch.of(ARCH), everything=everything)
-    if isinstance(result, str):
-        raise LeftError(result)
+    result = fuse(inputs, pl.Arch.of(ARCH), everything=everything)
+    assert not isinstance(result, str), result
     return result.input.code.decode()
 
 
@@ -94,16 +76,14 @@ def certain(launch: Launch, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarra
         return values, known, np.zeros_like(known)
 
 
-def difference(
-    launch: Launch, texts: Sequence[str], fuse: Callable[[Sequence[str]], str], *, poison: bool = True
-) -> str:
+def difference(launch: Launch, texts: Sequence[str], text: str, *, poison: bool = True) -> str:
     """
-    Return where the bits that modules define are others once they are fused, "" if nowhere.
+    Return where the bits that modules define are others in the one *text* made of them, "" if nowhere.
 
     What nothing stored to is zeros in one execution of the fused text, and in another ones, where undefined
     registers spread as in ptxas, with *poison*.
     """
-    text, (expected, known, certainly) = fuse(texts), certain(launch, texts)
+    expected, known, certainly = certain(launch, texts)
     poison = poison and certainly.any()
     second = {"fill": 255, "poison": poison}
     for options, defined_before in ({"fill": 0}, known), (second, certainly if poison else known):

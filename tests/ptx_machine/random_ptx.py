@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from instructions import HEAD
 
@@ -53,7 +53,7 @@ and.b64 e, x, -65536; bfi.b64 d, x, e, 0, 16
 
 and.b64 e, x, -16; and.b64 f, x, 15; or.b64 d, e, f
 """.strip().split("\n\n")
-_LETTER = {16: "%h", 32: "%r", 64: "%d"}
+_LETTER = {1: "%p", 16: "%h", 32: "%r", 64: "%d"}
 
 
 @dataclass(frozen=True)
@@ -160,43 +160,44 @@ class Program:
         return "\n".join((HEAD, *parts, ""))
 
 
-@dataclass
 class Body:
-    """The code of a function while it is made."""
+    """
+    The code of a function while it is made.
 
-    program: Program
-    function: Function
-    calls: int = 0
-    lines: list[str] = field(default_factory=list)
+    Attributes:
+        data: Registers by their width, whose bits may be undefined.
+        clean: Registers of 32 bits that are defined.
+        pointers: Registers with addresses; `lasting` are those that a function may return.
+    """
+
+    def __init__(self, program: Program, function: Function, calls: int = 0) -> None:
+        self.program, self.function, self.choose = program, function, program.rng
+        self.lines: list[str] = []
+        self.counts = dict.fromkeys(_LETTER, 0)
+        self.data: dict[int, list[str]] = {16: [], 32: [], 64: []}
+        self.clean: list[str] = []
+        self.lasting: list[str] = []
+        self.depth = self.marks = 0
+        self.kernel = function.name == "k"
+        self._start()
+        for _ in range(self.choose.randint(3, 6)):
+            self._statement()
+        for _ in range(calls):
+            self._call()
+        for result in function.results:
+            self._give("q0", result)
+        for bits in (32, 64):
+            self._trace(self.some(bits))
 
     def text(self) -> str:
         """Return the function."""
-        self.choose = self.program.rng
-        self.counts = dict.fromkeys((1, 16, 32, 64), 0)
-        self.data: dict[int, list[str]] = {16: [], 32: [], 64: []}
-        self.clean: list[str] = []
-        self.pointers: list[str] = []
-        self.lasting: list[str] = []
-        self.depth = self.marks = 0
-        kernel = self.function.name == "k"
-        self._start(kernel=kernel)
-        for _ in range(self.choose.randint(3, 6)):
-            self._statement()
-        for _ in range(self.calls):
-            self._call()
-        for number, result in enumerate(self.function.results):
-            self._give(f"q{number}", result)
-        for bits in (32, 64):
-            self._trace(self.choose.choice(self.data[bits] or [self.new(bits)]))
-        head = (
-            ".visible .entry k(.param .u64 scratch, .param .u32 n)"
-            if kernel
-            else self.function.heading(self.function.linkage)
-        )
-        registers = [f".reg .b{bits} {_LETTER[bits]}<{self.counts[bits] + 1}>;" for bits in (16, 32, 64)]
-        body = "\n  ".join(
-            (*registers, f".reg .pred %p<{self.counts[1] + 1}>;", self.depot, *self.lines, "ret;")
-        )
+        head = ".visible .entry k(.param .u64 scratch, .param .u32 n)"
+        head = head if self.kernel else self.function.heading(self.function.linkage)
+        registers = [
+            f".reg .{'pred' if bits == 1 else f'b{bits}'} {letter}<{self.counts[bits] + 1}>;"
+            for bits, letter in _LETTER.items()
+        ]
+        body = "\n  ".join((*registers, self.depot, *self.lines, "ret;"))
         return f"{head}\n{{\n  {body}\n}}"
 
     # Registers
@@ -204,7 +205,7 @@ class Body:
     def new(self, bits: int) -> str:
         """Return a new register."""
         self.counts[bits] += 1
-        return f"{'%p' if bits == 1 else _LETTER[bits]}{self.counts[bits]}"
+        return f"{_LETTER[bits]}{self.counts[bits]}"
 
     def add(self, line: str) -> None:
         """Add a line."""
@@ -222,9 +223,9 @@ class Body:
             return self.new(bits)
         return self.choose.choice(self.data[bits])
 
-    def keep(self, bits: int, register: str) -> None:
-        """Take a register as data."""
-        self.data[bits].append(register)
+    def keep(self, bits: int, line: str) -> None:
+        """Add an instruction whose result is data."""
+        self.data[bits].append(self.result(bits, line))
 
     def seed(self) -> str:
         """Return a register of 32 bits that are defined."""
@@ -243,14 +244,13 @@ class Body:
 
     # What a function begins with
 
-    def _start(self, *, kernel: bool) -> None:
-        self.depot = (
-            f".local .align 16 .b8 depot[{2 * ROOM}];" if kernel or self.choose.random() < 0.4 else ""
-        )
+    def _start(self) -> None:
+        has_depot = self.kernel or self.choose.random() < 0.4
+        self.depot = f".local .align 16 .b8 depot[{2 * ROOM}];" if has_depot else ""
         lane = self.result(32, "mov.u32 {}, %tid.x;")
         self.log = self.result(64, "mov.u64 {}, trace;")
         self.add(f"mad.wide.u32 {self.log}, {lane}, 8, {self.log};")
-        if kernel:
+        if self.kernel:
             self.clean += [lane, self.result(32, "ld.param.u32 {}, [n];")]
             scratch = self.result(64, "ld.param.u64 {}, [scratch];")
             self.add(f"mad.wide.u32 {scratch}, {lane}, {ROOM}, {scratch};")
@@ -260,16 +260,14 @@ class Body:
                 self.clean.append(self.result(32, f"ld.param.u32 {{}}, [p{number}];"))
             elif param.kind == "pointer":
                 self.lasting.append(self.result(64, f"ld.param.u64 {{}}, [p{number}];"))
-        if kernel or not self.lasting or self.choose.random() < 0.2:
+        if not self.lasting or self.choose.random() < 0.4:
             tile = self.result(64, "mov.u64 {}, tile;")
-            self.add(f"cvta.shared.u64 {tile}, {tile};")
-            self.add(f"mad.wide.u32 {tile}, {lane}, {ROOM}, {tile};")
+            self.add(f"cvta.shared.u64 {tile}, {tile}; mad.wide.u32 {tile}, {lane}, {ROOM}, {tile};")
             self.lasting.append(tile)
         self.pointers = list(self.lasting)
-        for bits in (16, 32, 64):
-            seed = self.result(bits, f"cvt.u{bits}.u32 {{}}, {self.seed()};")
-            self.keep(bits, seed)
-            self.keep(bits, self.result(bits, f"mad.lo.u{bits} {{}}, {seed}, 28013, {self.number(bits)};"))
+        for bits in self.data:
+            self.keep(bits, f"cvt.u{bits}.u32 {{}}, {self.seed()};")
+            self.keep(bits, f"mad.lo.u{bits} {{}}, {self.data[bits][0]}, 28013, {self.number(bits)};")
         if self.depot:
             self._depot()
 
@@ -282,18 +280,16 @@ class Body:
         else:
             # Some of each word: of one that nothing ever stores to, ptxas makes what it likes.
             for word in range(0, 2 * ROOM, 4):
-                bits = self.choose.choice((16, 32))
-                width = self.choose.choice((8, 16)) if bits == 16 else 32
-                self.add(f"st.local.b{width} [{self.local}+{word}], {self.choose.choice(self.data[bits])};")
+                width = self.choose.choice((8, 16, 32))
+                value = self.choose.choice(self.data[max(width, 16)])
+                self.add(f"st.local.b{width} [{self.local}+{word}], {value};")
         for _ in range(self.choose.randint(0, 4)):
             self._store("st.local", self.local, 2 * ROOM, 16)
 
     def number(self, bits: int) -> int:
         """Return an immediate."""
-        top = 1 << min(bits, 32) - 1
-        return self.choose.choice(
-            (0, 1, 3, 255, 0x7F, 0x80, self.choose.randrange(top), -self.choose.randrange(1, 128))
-        )
+        small = self.choose.choice((0, 1, 3, 127, 128, 255, -self.choose.randrange(1, 128)))
+        return self.choose.choice((small, small, self.choose.randrange(1 << min(bits, 32) - 1)))
 
     # Statements
 
@@ -305,7 +301,7 @@ class Body:
             self._local_access: 3 if self.depot else 0,
             self._branch: 1 if self.depth < 2 else 0,
             self._loop: 0.5 if self.depth < 2 else 0,
-            self._early: 0.6 if self.function.name != "k" or self.depth else 0,
+            self._early: 0 if self.kernel else 0.6,
             self._collect: 1 if self.uniform() else 0,
             self._call: 1.5 if self.program.functions and self.depth < 2 else 0,
             self._trace_one: 0.5,
@@ -314,36 +310,28 @@ class Body:
 
     def _compute(self) -> None:
         bits = self.choose.choice((16, 32, 32, 64))
-        a, b, c = self.some(bits), self.some(bits), self.some(bits)
+        a, b = self.some(bits), self.some(bits)
         number, few = self.number(bits), self.choose.randrange(bits)
-        lines = [
-            f"add.s{bits} {{}}, {a}, {b};",
-            f"and.b{bits} {{}}, {a}, {number};",
-            f"or.b{bits} {{}}, {a}, {b};",
-            f"xor.b{bits} {{}}, {a}, {c};",
-            f"shl.b{bits} {{}}, {a}, {few};",
-            f"shr.u{bits} {{}}, {a}, {few};",
-            f"shr.s{bits} {{}}, {a}, {few};",
-            f"mul.lo.s{bits} {{}}, {a}, {number};",
-            f"selp.b{bits} {{}}, {a}, {b}, {self.predicate().strip('!')};",
-        ]
-        if bits == 32:
-            lines += [
-                f"prmt.b32 {{}}, {a}, {b}, {self.choose.randrange(1 << 16)};",
-                f"bfe.u32 {{}}, {a}, {few}, 8;",
-            ]
-            lines += [
-                f"mov.b32 {{}}, {{{{{self.some(16)}, {self.some(16)}}}}};",
-                f"cvt.u32.u8 {{}}, {self.some(16)};",
-            ]
-        if bits == 64:
-            lines += [
-                f"mov.b64 {{}}, {{{{{self.some(32)}, {self.some(32)}}}}};",
-                f"cvt.s64.s32 {{}}, {self.some(32)};",
-            ]
-        if bits == 16:
-            lines += [f"cvt.u16.u32 {{}}, {self.some(32)};", f"cvt.s16.s8 {{}}, {self.some(16)};"]
-        self.keep(bits, self.result(bits, f"{self.guard(0.15)}{self.choose.choice(lines)}"))
+        half, word = self.some(16), self.some(32)
+        lines = f"""add.s{bits} {{}}, {a}, {b};
+and.b{bits} {{}}, {a}, {number};
+or.b{bits} {{}}, {a}, {b};
+xor.b{bits} {{}}, {a}, {b};
+shl.b{bits} {{}}, {a}, {few};
+shr.u{bits} {{}}, {a}, {few};
+shr.s{bits} {{}}, {a}, {few};
+mul.lo.s{bits} {{}}, {a}, {number};
+selp.b{bits} {{}}, {a}, {b}, {self.predicate().strip("!")};
+"""
+        lines += {
+            16: f"cvt.u16.u32 {{}}, {word};\ncvt.s16.s8 {{}}, {a};",
+            32: f"""prmt.b32 {{}}, {a}, {b}, {self.choose.randrange(1 << 16)};
+bfe.u32 {{}}, {a}, {few}, 8;
+mov.b32 {{}}, {{{{{half}, {self.some(16)}}}}};
+cvt.u32.u8 {{}}, {half};""",
+            64: f"mov.b64 {{}}, {{{{{word}, {self.some(32)}}}}};\ncvt.s64.s32 {{}}, {word};",
+        }[bits]
+        self.keep(bits, self.guard(0.15) + self.choose.choice(lines.splitlines()))
 
     def _access(self, size: int, alignment: int) -> tuple[int, int, int]:
         """Return the width of an element in bytes, how many there are, and an offset."""
@@ -358,11 +346,9 @@ class Body:
     def _load(self, opcode: str, base: str, size: int, alignment: int) -> None:
         width, count, offset = self._access(size, alignment)
         letter = self.choose.choice("us" if width < 4 else "usb")
-        bits = max(16, width * 8)
         # An element may be extended to a wider register.
-        bits = self.choose.choice(
-            [wide for wide in (16, 32, 64) if wide >= bits] if letter != "b" else [bits]
-        )
+        wide = [bits for bits in self.data if bits >= width * 8]
+        bits = wide[0] if letter == "b" else self.choose.choice(wide)
         targets = [self.new(bits) for _ in range(count)]
         guard = "" if base[0] == "y" else self.guard(0.15)
         kept = [register for register in self.data[bits] if register not in self.clean]
@@ -371,10 +357,9 @@ class Body:
             targets = [self.choose.choice(kept)]
         listed = targets[0]
         if count > 1:
-            shown = [target if self.choose.random() < 0.85 else "_" for target in targets]
-            listed = f"{{{', '.join(shown)}}}" if set(shown) != {"_"} else f"{{{', '.join(targets)}}}"
-        vector = f".v{count}" if count > 1 else ""
-        self.add(f"{guard}{opcode}{vector}.{letter}{width * 8} {listed}, [{base}+{offset}];")
+            shown = [target if self.choose.random() < 0.85 else "_" for target in targets[1:]]
+            opcode, listed = f"{opcode}.v{count}", f"{{{', '.join((targets[0], *shown))}}}"
+        self.add(f"{guard}{opcode}.{letter}{width * 8} {listed}, [{base}+{offset}];")
         self.data[bits] += targets
         for target in targets:
             if self.choose.random() < 0.6:
@@ -382,17 +367,16 @@ class Body:
 
     def _store(self, opcode: str, base: str, size: int, alignment: int) -> None:
         width, count, offset = self._access(size, alignment)
-        bits = max(16, width * 8)
-        bits = self.choose.choice((bits, bits, 64))
+        bits = self.choose.choice((max(16, width * 8), 64))
         values = [
             self.some(bits) if self.choose.random() < 0.85 else str(self.number(width * 8))
             for _ in range(count)
         ]
-        listed = values[0] if count == 1 else f"{{{', '.join(values)}}}"
-        vector = f".v{count}" if count > 1 else ""
-        letter = self.choose.choice("bu")
+        listed = values[0]
+        if count > 1:
+            opcode, listed = f"{opcode}.v{count}", f"{{{', '.join(values)}}}"
         guard = "" if base[0] == "x" else self.guard(0.12)
-        self.add(f"{guard}{opcode}{vector}.{letter}{width * 8} [{base}+{offset}], {listed};")
+        self.add(f"{guard}{opcode}.b{width * 8} [{base}+{offset}], {listed};")
 
     def _param_access(self) -> None:
         """Load from a parameter, or by its address; or store to a result."""
@@ -416,16 +400,14 @@ class Body:
             self._reach("", pointer, ROOM)
 
     def _local_access(self) -> None:
-        place = self.choose.random()
-        if place < 0.6:
+        if self.choose.random() < 0.6:
             self._reach(".local", self.choose.choice((self.local, "depot")), 2 * ROOM)
             return
-        # One of its halves, or another one in each lane.
+        # One of its halves, at times another one in each lane.
         half = self.result(
-            64, f"mov.u64 {{}}, depot+{ROOM};" if place < 0.8 else f"mov.u64 {{}}, {self.local};"
+            64, self.choose.choice((f"mov.u64 {{}}, depot+{ROOM};", f"mov.u64 {{}}, {self.local};"))
         )
-        if place >= 0.8:
-            self.add(f"@{self.predicate()} add.u64 {half}, {self.local}, {ROOM};")
+        self.add(f"@{self.predicate()} mov.u64 {half}, {self.local};")
         self._reach(".local", half, ROOM)
 
     def _reach(self, space: str, base: str, size: int) -> None:
@@ -441,7 +423,7 @@ class Body:
         names = {"x": one, "y": other, "p": self.predicate(), "q": self.predicate().strip("!")}
         names |= {name: self.new(32 if name in "abc" else 64) for name in "abcdefghi"}
         text = re.sub(r"\b[a-ipqxy]\b", lambda match: names[match[0]], self.choose.choice(_PARTS))
-        self.lines += [f"{line};" for line in text.replace("\n", " ").split("; ")]
+        self.add(f"{text};")
         return names["d"]
 
     def _inner(self, count: int) -> None:
@@ -464,49 +446,38 @@ class Body:
         other, end, predicate = self.label(), self.label(), self.predicate()
         self.add(f"@{predicate} bra {other};")
         self._inner(self.choose.randint(1, 2))
-        self.add(f"bra{self.choose.choice(('', '.uni'))} {end};".replace(".uni", ""))
-        self.add(f"{other}:")
+        self.add(f"bra {end};\n{other}:")
         self._inner(self.choose.randint(0, 2))
         self.add(f"{end}:")
 
     def _loop(self) -> None:
         again, turn, predicate = self.label(), self.new(32), self.new(1)
         turns = self.result(32, f"and.b32 {{}}, {self.seed()}, 1;")
-        self.lines += [f"mov.u32 {turn}, 0;", f"{again}:"]
+        self.add(f"mov.u32 {turn}, 0;\n{again}:")
         self.clean.append(turn)
         self._inner(self.choose.randint(1, 2))
-        self.lines += [f"add.u32 {turn}, {turn}, 1;", f"setp.le.u32 {predicate}, {turn}, {turns};"]
+        self.add(f"add.u32 {turn}, {turn}, 1; setp.le.u32 {predicate}, {turn}, {turns};")
         self.add(f"@{predicate} bra {again};")
 
     def _early(self) -> None:
         """Return early, in some lanes."""
-        if self.function.name != "k":
-            self.add(f"@{self.predicate()} ret;")
-            self.function.early = True
+        self.add(f"@{self.predicate()} ret;")
+        self.function.early = True
 
     def _collect(self) -> None:
         """Wait for each other."""
         self.function.collective = True
         if self.choose.random() < 0.5:
-            mode, seed = self.choose.choice(("bfly", "down", "idx")), self.seed()
-            clamp = f"{self.choose.randrange(8)}, 31, -1"
-            self.keep(32, self.result(32, f"shfl.sync.{mode}.b32 {{}}, {seed}, {clamp};"))
+            mode = self.choose.choice(("bfly", "down", "idx"))
+            self.keep(32, f"shfl.sync.{mode}.b32 {{}}, {self.seed()}, {self.choose.randrange(8)}, 31, -1;")
             return
         mine, other = self.new(64), self.new(64)
         lane, mirrored, value = self.new(32), self.new(32), self.new(32)
-        self.lines += [
-            f"mov.u32 {lane}, %tid.x;",
-            f"sub.u32 {mirrored}, {LANES - 1}, {lane};",
-            f"mov.u64 {mine}, tile;",
-            f"mad.wide.u32 {other}, {mirrored}, {ROOM}, {mine};",
-            f"mad.wide.u32 {mine}, {lane}, {ROOM}, {mine};",
-            "bar.sync 0;",
-            f"st.shared.u32 [{mine}+4], {self.seed()};",
-            "bar.sync 0;",
-            f"ld.shared.u32 {value}, [{other}+4];",
-            "bar.sync 0;",
-        ]
-        self.keep(32, value)
+        self.add(f"""mov.u32 {lane}, %tid.x; sub.u32 {mirrored}, {LANES - 1}, {lane}; mov.u64 {mine}, tile;
+mad.wide.u32 {other}, {mirrored}, {ROOM}, {mine}; mad.wide.u32 {mine}, {lane}, {ROOM}, {mine};
+bar.sync 0; st.shared.u32 [{mine}+4], {self.seed()};
+bar.sync 0; ld.shared.u32 {value}, [{other}+4]; bar.sync 0;""")
+        self.data[32].append(value)
         self.clean.append(value)
 
     def _call(self) -> None:
@@ -530,7 +501,7 @@ class Body:
             f"({', '.join(f'{letter}{number}' for number in range(len(params)))})"
             for letter, params in (("y", callee.results), ("x", callee.params))
         )
-        uni = ".uni" if not guard and self.choose.random() < 0.5 else ""
+        uni = "" if guard else ".uni"
         self.add(f"{guard}call{uni} {f'{results}, ' if callee.results else ''}{callee.name}, {params};")
         for result in callee.results:
             if result.kind == "pointer":
@@ -557,12 +528,11 @@ class Body:
             self.add(f"st.param.b{param.size * 8} [{name}], {self.some(bits)};")
 
     def _trace_one(self) -> None:
-        bits = self.choose.choice((16, 32, 64))
-        self._trace(self.some(bits))
+        self._trace(self.some(self.choose.choice(list(self.data))))
 
     def _trace(self, register: str) -> None:
-        kind = {"h": "u16", "r": "u32", "d": "u64"}[register[1]]
-        self.add(f"st.global.{kind} [{self.log}+{self.program.slot() * 8 * LANES}], {register};")
+        bits = {"h": 16, "r": 32, "d": 64}[register[1]]
+        self.add(f"st.global.u{bits} [{self.log}+{self.program.slot() * 8 * LANES}], {register};")
 
 
 if __name__ == "__main__":

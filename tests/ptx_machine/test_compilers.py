@@ -1,7 +1,7 @@
 """
 What the compilers compute where they differ, executed, against the table in the documentation.
 
-Run as a script, it writes the table.
+The table's expressions and arguments are taken from the page. Run as a script, it writes the values.
 """
 
 from __future__ import annotations
@@ -20,82 +20,50 @@ from emulator import Machine, PtxError
 import numba_ptxlink as pl
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "compilers.md"
-BEGIN, END = "<!-- values -->\n", "<!-- /values -->"
-UPSTREAM = "https://github.com/NVIDIA/numba-cuda-mlir/issues/"
-NAN = float("nan")
-# An expression, its arguments by name with their types and values, and upstream's issue about its kind.
-ROWS: list[tuple[str, dict[str, tuple[str, Any]], int | None]] = [
-    ("-x", {"x": ("int32", 5)}, None),
-    ("-x", {"x": ("uint8", 5)}, None),
-    ("~x", {"x": ("uint8", 5)}, None),
-    ("x + 1", {"x": ("uint8", 255)}, None),
-    ("x < y", {"x": ("int32", -1), "y": ("uint32", 1)}, 121),
-    ("x < y", {"x": ("int64", -1), "y": ("uint64", 1)}, 121),
-    ("x < y", {"x": ("uint32", 2**31), "y": ("float64", 1.0)}, 290),
-    ("x == y", {"x": ("int64", -1), "y": ("uint64", 2**64 - 1)}, 121),
-    ("x + y", {"x": ("int64", -1), "y": ("uint64", 2)}, None),
-    ("x // y", {"x": ("int32", -7), "y": ("uint32", 2)}, 184),
-    ("x % y", {"x": ("int32", -7), "y": ("uint32", 4)}, 184),
-    ("x % 10", {"x": ("uint64", 2**64 - 1)}, None),
-    ("x // 10", {"x": ("uint64", 2**64 - 1)}, None),
-    ("x >> y", {"x": ("int32", -8), "y": ("uint32", 1)}, None),
-    ("x & y", {"x": ("uint8", 200), "y": ("int8", -1)}, None),
-    ("max(x, y)", {"x": ("uint32", 2**32 - 1), "y": ("int32", 1)}, None),
-    ("x ** 2", {"x": ("int8", 100)}, None),
-    ("x ** 2", {"x": ("int32", 100_000)}, None),
-    ("x ** y", {"x": ("int32", 2), "y": ("int32", -1)}, None),
-    ("x ** y", {"x": ("float32", 2.0), "y": ("int32", -1)}, None),
-    ("x != x", {"x": ("float64", NAN)}, None),
-    ("x < y", {"x": ("float64", NAN), "y": ("float64", 1.0)}, None),
-    ("not x", {"x": ("float64", NAN)}, 304),
-    ("bool(x)", {"x": ("float64", 0.5)}, 304),
-    ("max(x, y)", {"x": ("float64", NAN), "y": ("float64", 1.0)}, 229),
-    ("min(x, y)", {"x": ("float64", 1.0), "y": ("float64", NAN)}, 229),
-    ("x // y", {"x": ("int32", 7), "y": ("int32", 0)}, None),
-    ("x % y", {"x": ("int32", 7), "y": ("int32", 0)}, None),
-    ("x / y", {"x": ("int32", 7), "y": ("int32", 0)}, None),
-    ("x / y", {"x": ("float64", 1.0), "y": ("float64", 0.0)}, None),
-    ("x // y", {"x": ("float64", 1.0), "y": ("float64", 0.0)}, None),
-    ("math.sqrt(x) * 2", {"x": ("int32", 2)}, None),
-    ("math.floor(x)", {"x": ("float64", -1.5)}, None),
-    ("round(x)", {"x": ("float64", 2.5)}, None),
-    ("(x, 2 * x, 3 * x)[y]", {"x": ("int64", 7), "y": ("int64", -1)}, None),
-]
+BEFORE, _, REST = PAGE.read_text().partition("<!-- values -->\n")
+SHOWN, _, AFTER = REST.partition("<!-- /values -->")
+HEAD = SHOWN.splitlines()[:2]
+ROWS = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in SHOWN.splitlines()[2:]]
 C_TYPES = {"bool": np.bool_, "float": np.float32, "double": np.float64}
 
 
-def function(expression: str, names: str) -> Any:
+def arguments_of(given: str) -> list[np.ndarray]:
+    """Return the arguments x and y of an expression, such as "x = int32 -1, y = uint32 1"."""
+    spelled = [each.split() for each in given.split(", ")]
+    return [np.array([value], ty) for _, _, ty, value in spelled]
+
+
+def function(expression: str, arguments: list[np.ndarray]) -> Any:
     """Return the Python function of an expression."""
-    scope: dict[str, Any] = {"math": math}
-    exec(f"def f({names}): return {expression}", scope)  # noqa: S102 - the rows are our own
-    return scope["f"]
+    return eval(f"lambda {', '.join('xy'[: len(arguments)])}: {expression}", {"math": math})  # noqa: S307 - our own page
 
 
-def python(expression: str, arguments: dict[str, tuple[str, Any]]) -> str:
+def python(expression: str, given: str) -> str:
     """Return what Python computes."""
+    arguments = arguments_of(given)
     try:
-        return str(function(expression, ", ".join(arguments))(*(value for _, value in arguments.values())))
+        return str(function(expression, arguments)(*(each.item() for each in arguments)))
     except (ZeroDivisionError, ValueError) as error:
         return type(error).__name__
 
 
-def executed(name: str, folder: Path) -> list[str]:
+def executed(name: str) -> list[str]:
     """Return what the functions of all rows return that the front end *name* compiled."""
     types = front_ends.get(name).types
+    given = [arguments_of(row[1]) for row in ROWS]
     udfs = [
-        pl.udf(tuple(getattr(types, ty) for ty, _ in arguments.values()), name=f"f{number}", front_end=name)(
-            function(expression, ", ".join(arguments))
-        )
-        for number, (expression, arguments, _) in enumerate(ROWS)
+        pl.udf(
+            tuple(getattr(types, str(each.dtype)) for each in arguments), name=f"f{number}", front_end=name
+        )(function(ROWS[number][0], arguments))
+        for number, arguments in enumerate(given)
     ]
-    made = pl.export(udfs, folder, name="rows", archs=["sm_90"], emit=["ptx"])
-    described = {each["symbol"]: each for each in json.loads(made.manifest.read_text())["functions"]}
-    machine = Machine(made.artifacts["ptx", "sm_90"].read_text(), checked=False)
+    made = pl.export(udfs, name="rows", archs=["sm_90"], emit=["ptx"])
+    described = {each["symbol"]: each for each in json.loads(made.contents["rows.json"])["functions"]}
+    machine = Machine(made.read("ptx").decode())
     found = []
-    for number, (_, arguments, _) in enumerate(ROWS):
-        passed = [np.array([value], ty) for ty, value in arguments.values()]
+    for number, arguments in enumerate(given):
         # Narrow integers are passed as words.
-        passed = [each.astype(f"{each.dtype.kind}4") if each.itemsize < 4 else each for each in passed]
+        passed = [each.astype(f"{each.dtype.kind}4") if each.itemsize < 4 else each for each in arguments]
         try:
             ((value, _),) = machine.call(f"f{number}", *passed)
         except PtxError as error:
@@ -107,30 +75,24 @@ def executed(name: str, folder: Path) -> list[str]:
     return found
 
 
-def table(folder: Path) -> str:
+def table() -> str:
     """Return the table of all rows."""
-    columns = [executed(name, folder / name) for name in front_ends.NAMES]
-    lines = [["expression", "of", "Python", *front_ends.NAMES, "upstream"], ["---"] * 6]
-    for (expression, arguments, issue), *values in zip(ROWS, *columns, strict=True):
-        given = ", ".join(f"{name} = {ty} {value}" for name, (ty, value) in arguments.items())
-        about = f"[{issue}]({UPSTREAM}{issue})" if issue else ""
-        lines.append([f"`{expression}`", given, python(expression, arguments), *values, about])
-    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
+    columns = [executed(name) for name in front_ends.NAMES]
+    lines = list(HEAD)
+    for (expression, given, *_, issue), *values in zip(ROWS, *columns, strict=True):
+        cells = (f"`{expression}`", given, python(expression, given), *values, issue)
+        lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    return "\n".join((*lines, ""))
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_page_shows_what_is_computed(tmp_path):
+def test_the_page_shows_what_is_computed():
     """Each value in the table is what the compiled function returns."""
     for name in front_ends.NAMES:
         pytest.importorskip(name.replace("-", "_"))
-    shown = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
-    assert table(tmp_path).splitlines() == shown.splitlines()
+    assert table().splitlines() == SHOWN.splitlines()
 
 
 if __name__ == "__main__":
-    import tempfile
-
     warnings.simplefilter("ignore")
-    with tempfile.TemporaryDirectory() as folder:
-        before, _, rest = PAGE.read_text().partition(BEGIN)
-        PAGE.write_text(before + BEGIN + table(Path(folder)) + END + rest.partition(END)[2])
+    PAGE.write_text(f"{BEFORE}<!-- values -->\n{table()}<!-- /values -->{AFTER}")

@@ -26,23 +26,19 @@ def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> l
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(0, 300, BATCH),
-        *batches(300, 900, 5 * BATCH, pytest.mark.slow),
+        *batches(0, 120, BATCH),
+        *batches(120, 900, 3 * BATCH, pytest.mark.slow),
         *batches(900, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
     ],
 )
 def test_random_ptx_does_the_same(seeds):
     """Whatever passes between functions arrives, also with bytes that nothing stored beside it."""
-    found = {}
     for seed in seeds:
         # One in a thousand loads a byte of a register that nothing has written, with zeros above it. Memory
         # keeps them, and ptxas does not where the byte becomes a register.
         poison = seed < 300
-        texts, everything = Program(seed).texts, seed % 2 == 1
-        found[seed] = difference(
-            RANDOM, texts, lambda texts, all_=everything: fused(texts, everything=all_), poison=poison
-        )
-    assert {} == {seed: wrong for seed, wrong in found.items() if wrong}
+        texts = Program(seed).texts
+        assert "" == difference(RANDOM, texts, fused(texts, everything=seed % 2 == 1), poison=poison), seed
 
 
 @pytest.mark.parametrize(
@@ -55,19 +51,17 @@ def test_random_ptx_does_the_same(seeds):
 )
 def test_random_cxx_does_the_same(seeds):
     """What NVRTC makes of two units, with structs, pointers and loops."""
-    found = {}
     for seed in seeds:
         pair = Pair(seed)
         texts = [compiled(pair.caller), compiled(pair.callee)]
-        found[seed] = difference(CXX, texts, lambda texts: fused(texts, everything=True))
-    assert {} == {seed: wrong for seed, wrong in found.items() if wrong}
+        assert "" == difference(CXX, texts, fused(texts, everything=True)), seed
 
 
 @pytest.mark.parametrize("everything", [False, True])
 @pytest.mark.parametrize("name", CALLS)
 def test_cxx_does_the_same(name, everything):
     """Unions, structs of which parts are set, calls in some lanes, barriers, and addresses out of parts."""
-    assert "" == difference(CXX, units(name), lambda texts: fused(texts, everything=everything))
+    assert "" == difference(CXX, units(name), fused(units(name), everything=everything))
 
 
 @pytest.mark.parametrize(
@@ -81,11 +75,11 @@ def test_cxx_does_the_same(name, everything):
 def test_pointers_into_every_memory(one, two):
     """An access goes where its address points to, also where a state space was found for it."""
     texts = [compiled(unit) for unit in pointer_units(one, two)]
-    assert "" == difference(CXX, texts, lambda texts: fused(texts, everything=True))
+    assert "" == difference(CXX, texts, fused(texts, everything=True))
 
 
 @pytest.mark.parametrize("inline", ["auto", "all"])
-@pytest.mark.parametrize("seed", range(1000, 1004))
+@pytest.mark.parametrize("seed", [1000, 1001])
 def test_linked_modules_do_the_same(seed, inline):
     """What `link` gives the assembler is what is compared here; it takes the modules as well."""
     texts = Program(seed).texts
@@ -93,4 +87,4 @@ def test_linked_modules_do_the_same(seed, inline):
         pl.assemble(text, ARCH, relocatable=True)
     linked = pl.link(*texts, arch=ARCH, inline=inline)
     assert "nvptxcompiler" == linked.backend
-    assert "" == difference(RANDOM, texts, lambda _: linked.ptx)
+    assert "" == difference(RANDOM, texts, linked.ptx)

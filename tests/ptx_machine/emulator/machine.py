@@ -7,13 +7,12 @@ apart, those of the deepest call go first, and of them those at the lowest place
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .memory import CODE, GLOBAL, RAW, Space
-from .parse import Function, Module, Number, PtxError, Symbol, Variable, number, parse, width
+from .parse import Function, Module, PtxError, Symbol, Variable, number, parse, width
 from .steps import Maker
 
 if TYPE_CHECKING:
@@ -29,32 +28,22 @@ class Machine:
     Args:
         texts: The modules, as text or as `parse` returns them; of those no two machines are in use at a time.
         fill: What registers and memory are that nothing was stored to: 0, or 255 in each byte.
-        checked: Whether undefined bits are followed. They may be computed with and stored; an address, a
-            predicate and an operand of an operation of several lanes must not have any.
         poison: Whether undefined bits are followed as ptxas treats them, which drops a mask over a register
             that nothing has written on this path: an undefined bit of a register makes all of a word of 32
             bits undefined that is computed from it, and memory that nothing was stored to has some value.
+            Otherwise they may be computed with and stored; an address, a predicate and an operand of an
+            operation of several lanes must not have any.
         limit: How many instructions a block may execute.
-
-    Attributes:
-        inexact: The instructions that were executed of which devices compute another result.
     """
 
     def __init__(
-        self,
-        *texts: str | Module,
-        fill: int = 0,
-        checked: bool = True,
-        poison: bool = False,
-        limit: int = 1_000_000,
+        self, *texts: str | Module, fill: int = 0, poison: bool = False, limit: int = 1_000_000
     ) -> None:
-        self.fill, self.checked, self.poison, self.limit = fill, checked, poison, limit
-        self.inexact: set[str] = set()
+        self.fill, self.poison, self.limit = fill, poison, limit
         self.special = specials((1, 1, 1), (1, 1, 1), (0, 0, 0), 0)
         self._memory = Space("global", fill, GLOBAL, frozen=poison)
         self._modules = [parse(text) if isinstance(text, str) else text for text in texts]
         self.steps: dict[Function, tuple[Maker, list]] = {}
-        self._shared: list[Variable] = []
         self._functions = [function for module in self._modules for function in module.functions.values()]
         self._visible: dict[str, tuple[Module, Function | Variable]] = {}
         for strong in (True, False):
@@ -62,10 +51,10 @@ class Machine:
                 for name in (*module.functions, *module.variables, *module.aliases):
                     self._offer(name, module, strong=strong)
         variables = [(module, each) for module in self._modules for each in module.variables.values()]
-        for _, variable in variables:
-            self._place(variable)
+        self._place([variable for _, variable in variables])
         for module, variable in variables:
-            self._initialise(variable, module)
+            if variable.values:
+                self._memory.poke(variable.place, self._initial(variable, module))
 
     def _offer(self, name: str, module: Module, *, strong: bool) -> None:
         """Let other modules see what *name* is in *module*, if it is defined and not private."""
@@ -108,40 +97,40 @@ class Machine:
             raise PtxError(f"no function at {address:#x}")
         return self._functions[index]
 
-    def _place(self, variable: Variable) -> None:
-        if variable.space == "shared" and (variable.dynamic or variable.linkage != "extern"):
-            self._shared.append(variable)
-            # What the launch gives the size of comes after everything else, and is all one.
-            top = 1024
-            for one in self._shared:
-                one.place = -(-top // max(one.alignment, 16)) * max(one.alignment, 16)
-                top = top if one.dynamic else one.place + one.size + 64
-            for one in self._shared:
-                one.place = -(-top // 1024) * 1024 if one.dynamic else one.place
-        elif variable.linkage != "extern" and variable.space != "shared":
-            variable.place = self._memory.allocate(variable.size)
-            self._memory.poke(variable.place, bytes(variable.size))
+    def _place(self, variables: list[Variable]) -> None:
+        """Give variables their addresses; what the launch gives the size of comes last, and is all one."""
+        self.shared = [
+            each
+            for each in variables
+            if each.space == "shared" and not (each.size and each.linkage == "extern")
+        ]
+        top = 1024
+        for variable in sorted(self.shared, key=lambda each: not each.size):
+            variable.place = -(-top // 1024) * 1024
+            top = variable.place + variable.size + bool(variable.size)
+        for variable in variables:
+            if variable.linkage != "extern" and variable.space != "shared":
+                variable.place = self._memory.allocate(variable.size)
+                self._memory.poke(variable.place, bytes(variable.size))
 
-    def _initialise(self, variable: Variable, module: Module) -> None:
-        size, content = max(1, width(variable.type) // 8), b""
+    def _initial(self, variable: Variable, module: Module) -> bytes:
+        size, content = width(variable.type) // 8, b""
         for spelled in variable.values:
-            value = number(spelled)
-            if value is None:
+            found = number(spelled)
+            if found:
+                value = found.value
+            else:
                 name, _, offset = spelled.removeprefix("generic(").replace(")", "").partition("+")
-                value = Number(self.address(Symbol(name), module) + int(offset or "0", 0))
-            elif value.bits == 64 and size == 4:
-                (floating,) = struct.unpack("<d", value.value.to_bytes(8, "little"))
-                value = Number(int.from_bytes(struct.pack("<f", floating), "little"))
-            content += (value.value % (1 << (8 * size))).to_bytes(size, "little")
-        self._memory.poke(variable.place, content)
+                value = self.address(Symbol(name), module) + int(offset or 0)
+            content += (value % (1 << (8 * size))).to_bytes(size, "little")
+        return content
 
     def array(self, values: np.ndarray | int) -> int:
         """Return the address in global memory of a copy of an array, or of undefined bytes."""
         if isinstance(values, int):
             return self._memory.allocate(values)
-        content = np.ascontiguousarray(values).tobytes()
-        address = self._memory.allocate(len(content))
-        self._memory.poke(address, content)
+        address = self._memory.allocate(values.nbytes)
+        self._memory.poke(address, values.tobytes())
         return address
 
     def read(self, address: int, count: int, dtype: object = np.uint8) -> np.ndarray:
@@ -164,9 +153,12 @@ class Machine:
             shared: Bytes of dynamic shared memory.
         """
         function, grid, block = self.function(name), three(grid), three(block)
+        rows = [
+            np.frombuffer(arg.to_bytes(8, "little") if isinstance(arg, int) else arg, np.uint8)
+            for arg in args
+        ]
         for index in np.ndindex(grid[::-1]):
-            run = Block(self, grid, block, index[::-1], shared)
-            run.run(function, [np.frombuffer(content(arg), np.uint8) for arg in args])
+            Block(self, grid, block, index[::-1], shared).run(function, rows)
 
     def call(self, name: str, *args: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """
@@ -175,11 +167,10 @@ class Machine:
         Returns:
             For each result, a row of bytes for each lane, and which of their bits are defined.
         """
-        function = self.function(name)
         lanes = max((len(arg) for arg in args), default=1)
         rows = [np.ascontiguousarray(arg).view(np.uint8).reshape(len(arg), -1) for arg in args]
         block = Block(self, (1, 1, 1), (lanes, 1, 1), (0, 0, 0), 0)
-        return block.run(function, rows)
+        return block.run(self.function(name), rows)
 
 
 class Block:
@@ -193,8 +184,8 @@ class Block:
             "shared": Space("shared", machine.fill, frozen=machine.poison),
             "local": Space("local", machine.fill, lanes=self.lanes, frozen=machine.poison),
         }
-        for variable in machine._shared:
-            self.spaces["shared"].own(0, variable.place, shared if variable.dynamic else variable.size)
+        for variable in machine.shared:
+            self.spaces["shared"].own(0, variable.place, variable.size or shared)
         self.live = np.ones(self.lanes, bool)
         self.frames: list[Frame] = []
         self.results: list[tuple[np.ndarray, np.ndarray]] = []
@@ -222,37 +213,23 @@ class Block:
                     raise PtxError("lanes wait for others that do not come")
         return self.results
 
-    def wait(self, key: tuple, frame: Frame, place: int, mask: np.ndarray, vote: object) -> bool:
+    def wait(self, key: tuple[int, int], frame: Frame, place: int, mask: np.ndarray) -> bool:
         """Let lanes wait at a barrier: its number, and how many lanes it is for, 0 for all."""
-        self._waiting.append((key, frame, place, mask, vote))
+        self._waiting.append((key, frame, place, mask))
         return True
 
     def _release(self) -> bool:
         """Let lanes go on that have waited long enough; return whether there are any."""
         for key in {entry[0] for entry in self._waiting}:
-            here, count = [entry for entry in self._waiting if entry[0] == key], key[1]
-            if sum(np.count_nonzero(mask) for _, _, _, mask, _ in here) < (
-                count or np.count_nonzero(self.live)
-            ):
+            here = [entry for entry in self._waiting if entry[0] == key]
+            if sum(np.count_nonzero(mask) for *_, mask in here) < (key[1] or np.count_nonzero(self.live)):
                 continue
             self._waiting = [entry for entry in self._waiting if entry[0] != key]
-            votes = [
-                np.broadcast_to(vote[1](frame)[0], mask.shape)[mask]
-                for _, frame, _, mask, vote in here
-                if vote
-            ]
-            for _, frame, place, mask, vote in here:
-                if vote:
-                    combine, _, write = vote
-                    write(frame, mask, combine(np.concatenate(votes)))
+            for _, frame, place, mask in here:
                 frame.join(place, mask)
             return True
         # An operation of a warp does not wait for lanes that have ended since.
         return bool([frame for frame in self.frames if frame.unpark(np.count_nonzero(self.live))])
-
-    def ended(self, mask: np.ndarray) -> None:
-        """Take lanes as ended."""
-        self.live &= ~mask
 
 
 class Frame:
@@ -294,10 +271,8 @@ class Frame:
         raws = [RAW[width(kind)] for kind in function.registers]
         fill = bool(block.machine.fill)
         self.values = [np.full(mask.size, ~raw(0) if fill else raw(0), raw) for raw in raws]
-        self.undefined = [None] * len(raws)
-        if block.machine.checked:
-            ones = {raw: np.where(mask, ~raw(0), raw(0)) for raw in set(raws)}
-            self.undefined = [ones[raw] for raw in raws]
+        ones = {raw: np.where(mask, ~raw(0), raw(0)) for raw in set(raws)}
+        self.undefined = [ones[raw] for raw in raws]
         block.frames.append(self)
         local, lanes = block.spaces["local"], np.flatnonzero(mask)
         for variable in function.frame:
@@ -371,39 +346,30 @@ class Frame:
             local.copy(lanes, self.base + passed.place, frame.base + formal.place, formal.size)
         return True
 
-    def leave(self, mask: np.ndarray, *, everything: bool = False) -> bool:
+    def leave(self, mask: np.ndarray) -> bool:
         """Let lanes return, or end."""
-        local, lanes = self.block.spaces["local"], np.flatnonzero(mask)
-        if self.caller and not everything:
+        block, lanes = self.block, np.flatnonzero(mask)
+        local = block.spaces["local"]
+        if self.caller:
             for target, result in zip(self._results, self.function.results, strict=True):
                 local.copy(lanes, self.base + result.place, self.caller.base + target.place, result.size)
             self.caller.join(self._place, mask)
         else:
-            for taken, result in zip(self.block.results, self.function.results, strict=False):
+            for taken, result in zip(block.results, self.function.results, strict=True):
                 for lane in lanes:
                     taken[0][lane], taken[1][lane] = local.peek(self.base + result.place, result.size, lane)
-            self.block.ended(mask)
-        frame = self
-        while frame:
-            frame.mask = frame.mask & ~mask
-            for variable in frame.function.frame:
-                local.disown(lanes, frame.base + variable.place, variable.size)
-            if not frame.mask.any():
-                self.block.frames.remove(frame)
-            frame = frame.caller if everything else None
+            block.live &= ~mask
+        self.mask = self.mask & ~mask
+        for variable in self.function.frame:
+            local.disown(lanes, self.base + variable.place, variable.size)
+        if not self.mask.any():
+            block.frames.remove(self)
         return True
 
 
 def defines(found: Function | Variable) -> bool:
     """Return whether *found* is a definition."""
     return found.code is not None if isinstance(found, Function) else found.linkage != "extern"
-
-
-def content(arg: object) -> bytes:
-    """Return the bytes of an argument."""
-    if isinstance(arg, int):
-        return arg.to_bytes(8, "little")
-    return arg if isinstance(arg, bytes) else arg.tobytes()
 
 
 def three(size: int | Iterable[int]) -> tuple[int, int, int]:
@@ -414,15 +380,12 @@ def three(size: int | Iterable[int]) -> tuple[int, int, int]:
 def specials(grid: tuple, block: tuple, index: tuple, shared: int) -> dict[str, np.ndarray]:
     """Return the special registers of a block."""
     lanes = np.arange(np.prod(block), dtype=np.uint32)
-    lane, one = lanes % np.uint32(32), np.uint32(1)
-    eq = one << lane
-    single = {"%nwarpid": -(-lanes.size // 32), "%dynamic_smem_size": shared}
-    single |= dict.fromkeys(("%clock", "%clock64", "%smid", "%gridid", "%envreg1", "%envreg2", "%envreg3"), 0)
+    single = {"%nwarpid": -(-lanes.size // 32), "%dynamic_smem_size": shared, "%clock": 0, "%clock64": 0}
+    many = {"%laneid": lanes % 32, "%warpid": lanes // 32}
     tid = (lanes % block[0], lanes // block[0] % block[1], lanes // (block[0] * block[1]))
-    many = {"%laneid": lane, "%warpid": lanes // np.uint32(32), "%lanemask_eq": eq, "%lanemask_lt": eq - one}
-    many |= {"%lanemask_le": eq | (eq - one), "%lanemask_gt": ~(eq | (eq - one)), "%lanemask_ge": ~(eq - one)}
     for axis, letter in enumerate("xyz"):
-        many[f"%tid.{letter}"] = tid[axis].astype(np.uint32)
+        many[f"%tid.{letter}"] = tid[axis]
         single[f"%ntid.{letter}"], single[f"%nctaid.{letter}"] = block[axis], grid[axis]
         single[f"%ctaid.{letter}"] = index[axis]
-    return {**many, **{name: np.array([value], np.uint32) for name, value in single.items()}}
+    many |= {name: np.array([value]) for name, value in single.items()}
+    return {name: value.astype(np.uint32) for name, value in many.items()}

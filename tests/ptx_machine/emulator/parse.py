@@ -7,7 +7,7 @@ This is no part of the package on purpose: an oracle must not share a fault with
 from __future__ import annotations
 
 import re
-import struct
+from collections import ChainMap
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,10 +26,9 @@ class Register:
 
 @dataclass(frozen=True)
 class Number:
-    """An immediate; of a floating-point literal the bits, and how many."""
+    """An immediate, as an integer; of a floating-point literal the bits."""
 
     value: int
-    bits: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,6 @@ class Not:
     operand: object
 
 
-@dataclass(frozen=True)
-class Target:
-    """A place in the code of a function."""
-
-    place: int
-
-
 @dataclass(eq=False)
 class Variable:
     """A variable or parameter; its place is in a state space, or in the frame of a function."""
@@ -72,7 +64,6 @@ class Variable:
     size: int
     linkage: str = ""
     values: tuple[str, ...] = ()
-    dynamic: bool = False
     place: int = -1
 
 
@@ -122,51 +113,12 @@ class Module:
 
 
 class Scope:
-    """The names of a block, which inner blocks see."""
+    """The names and labels of a block, which inner blocks see."""
 
     def __init__(self, function: Function, outer: Scope | None = None) -> None:
         self.function, self.outer = function, outer
-        self.names: dict[str, object] = {}
-        self.ranges: dict[str, tuple[str, int]] = {}
-        self.labels: dict[str, int] = {}
-        self.tables: dict[str, list[str]] = {}
-
-    def register(self, name: str, kind: str) -> Register:
-        """Declare a register."""
-        self.function.registers.append(kind)
-        return self.names.setdefault(name, Register(len(self.function.registers) - 1, kind))
-
-    def find(self, name: str) -> object:
-        """Return the register, variable or jump table *name*, None if no block has it."""
-        stem = name.rstrip("0123456789")
-        for scope in self.chain():
-            if name in scope.names:
-                return scope.names[name]
-            kind, count = scope.ranges.get(stem, ("", 0))
-            if stem != name and int(name[len(stem) :]) < count:
-                return scope.register(name, kind)
-        return None
-
-    def label(self, name: str) -> Target:
-        """Return where *name* is."""
-        for scope in self.chain():
-            if name in scope.labels:
-                return Target(scope.labels[name])
-        raise PtxError(f"no label {name}")
-
-    def table(self, name: str) -> list[Target]:
-        """Return the places that the jump table *name* lists."""
-        for scope in self.chain():
-            if name in scope.tables:
-                return [scope.label(each) for each in scope.tables[name]]
-        raise PtxError(f"no jump table {name}")
-
-    def chain(self):
-        """Yield this scope and those around it."""
-        scope = self
-        while scope:
-            yield scope
-            scope = scope.outer
+        self.names: ChainMap[str, object] = outer.names.new_child() if outer else ChainMap()
+        self.labels: ChainMap[str, int] = outer.labels.new_child() if outer else ChainMap()
 
 
 _NOISE = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -175,25 +127,26 @@ _STATEMENT = re.compile(r'((?:[^;"]|"[^"]*")*);')
 _LABEL = re.compile(r"([\w$%]+)\s*:(?!:)")
 _HEADING = re.compile(
     r"(?:\.(visible|extern|weak)\s+)?(?:\.attribute\(.*?\)\)?\s*)?\.(entry|func)\s*(?:\(([^()]*)\)\s*)?"
-    r"([\w$%]+)\s*(?:\(([^()]*)\))?([^;{]*)([;{])"
+    r"([\w$%]+)\s*(?:\(([^()]*)\))?[^;{]*([;{])"
 )
 _VARIABLE = re.compile(
     r"(?:\.(visible|extern|weak|common)\s+)?\.(global|const|shared|local|param)\s*(?:\.attribute\(.*?\)\s*)?"
     r"(?:\.align\s+(\d+)\s*)?(?:\.v([24])\s*)?\.([a-z]+\d+)\s*"
-    r"(?:\.ptr\s*(?:\.(?:global|const|shared|local)\s*)?(?:\.align\s+\d+\s*)?)?([^=]*)(?:=(.*))?",
+    r"(?:\.ptr\s*(?:\.(?:global|const|shared|local)\s*)?(?:\.align\s+\d+\s*)?)?"
+    r"([\w$%]+)\s*((?:\[[^\]]*\]\s*)*)(?:=(.*))?",
     re.DOTALL,
 )
 _REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+(.*)", re.DOTALL)
 _INSTRUCTION = re.compile(r"(?:@\s*(!?)\s*([\w$%]+)\s+)?([a-z]\w*)((?:\s*\.[\w:]+)*)\s*(.*)", re.DOTALL)
-_INTEGER = re.compile(r"(-?)\s*(0[xX][0-9a-fA-F]+|0[bB][01]+|\d+)U?")
-_OFFSET = re.compile(r"([\w$%]+)\s*([+-])\s*(-?\s*\w+)")
+_FLOAT = re.compile(r"0[fFdD]([0-9a-fA-F]+)")
+_OFFSET = re.compile(r"([\w$%]+)\s*([+-])\s*(-?\w+)")
 _DIRECTIVES = (".pragma", ".max", ".min", ".req", ".noreturn", ".callprototype")
 
 
 @lru_cache
 def width(kind: str) -> int:
     """Return how many bits a value of a type has, 1 for a predicate."""
-    return 1 if kind == "pred" else int(re.search(r"\d+", kind)[0]) * int(kind.partition("x")[2] or 1)
+    return 1 if kind == "pred" else int(kind.lstrip("bfsu"))
 
 
 def split(text: str) -> list[str]:
@@ -205,15 +158,12 @@ def split(text: str) -> list[str]:
 @lru_cache(4096)
 def number(text: str) -> Number | None:
     """Return the immediate that *text* is, None if it is none."""
-    if match := re.fullmatch(r"(-?)0([fFdD])([0-9a-fA-F]+)", text):
-        bits = 32 if match[2] in "fF" else 64
-        return Number(int(match[3], 16) ^ (bool(match[1]) << (bits - 1)), bits)
-    if match := _INTEGER.fullmatch(text):
-        octal = re.fullmatch(r"0[0-7]+", match[2])
-        return Number(int(match[2], 8 if octal else 0) * (-1 if match[1] else 1))
-    if re.fullmatch(r"-?\d+\.\d*(?:[eE][+-]?\d+)?", text):
-        return Number(*struct.unpack("<Q", struct.pack("<d", float(text))), 64)
-    return None
+    if match := _FLOAT.fullmatch(text):
+        return Number(int(match[1], 16))
+    try:
+        return Number(int(text.removesuffix("U"), 0))
+    except ValueError:
+        return None
 
 
 def parse(text: str) -> Module:
@@ -224,7 +174,7 @@ def parse(text: str) -> Module:
         if match := _SKIPPED.match(text, at):
             at = match.end()
         elif match := _HEADING.match(text, at):
-            linkage, kind, results, name, params, _, end = match.groups()
+            linkage, kind, results, name, params, end = match.groups()
             declared = [[_variable(each) for each in split(part or "")] for part in (results, params)]
             function = Function(name, "visible" if kind == "entry" else linkage or "", *declared, module)
             at = match.end()
@@ -247,18 +197,14 @@ def parse(text: str) -> Module:
 
 def _variable(statement: str) -> Variable:
     match = _VARIABLE.fullmatch(statement.strip())
-    declared = re.fullmatch(r"\s*([\w$%]+)\s*((?:\[[^\]]*\]\s*)*)", match[6]) if match else None
-    if not declared:
+    if not match:
         raise PtxError(f"not a variable: {statement}")
-    linkage, space, alignment, count, kind, _, initial = match.groups()
+    linkage, space, alignment, count, kind, name, extents, initial = match.groups()
     size = element = width(kind) // 8 * int(count or 1)
     values = tuple(value for value in re.split(r"[{},\s]+", initial or "") if value)
-    for extent in re.findall(r"\[\s*(\w*)\s*\]", declared[2]):
+    for extent in re.findall(r"\[\s*(\w*)\s*\]", extents):
         size *= int(extent, 0) if extent else len(values)
-    dynamic = not size
-    return Variable(
-        declared[1], space, kind, int(alignment or element), size, linkage or "", values, dynamic=dynamic
-    )
+    return Variable(name, space, kind, int(alignment or element), size, linkage or "", values)
 
 
 def _body(function: Function, text: str, at: int) -> int:
@@ -266,39 +212,33 @@ def _body(function: Function, text: str, at: int) -> int:
     function.code = []
     function.frame = [*function.results, *function.params]
     scope = outermost = Scope(function)
-    scope.names = {variable.name: variable for variable in function.frame}
-    while True:
+    scope.names.update({variable.name: variable for variable in function.frame})
+    while text[at] != "}" or scope is not outermost:
         if text[at] == "{":
             scope, at = Scope(function, scope), at + 1
         elif text[at] == "}":
-            at += 1
-            if scope is outermost:
-                break
-            scope = scope.outer
+            scope, at = scope.outer, at + 1
         elif match := _SKIPPED.match(text, at):
             at = match.end()
         elif match := _LABEL.match(text, at):
             at = match.end()
             scope.labels[match[1]] = len(function.code)
-            label = match[1]
         elif match := _STATEMENT.match(text, at):
             at = match.end()
-            if match[1].startswith((".branchtargets", ".calltargets")):
-                scope.tables[label] = split(match[1].partition("s ")[2])
-            else:
-                _statement(scope, match[1])
+            _statement(scope, match[1])
         else:
             raise PtxError(f"not PTX: {text[at : at + 60]!r}")
     for instruction in function.code:
         if instruction.opcode == "bra":
-            instruction.operands = [instruction.scope.label(instruction.operands[0].name)]
-        elif instruction.opcode == "brx":
-            instruction.operands[1] = instruction.scope.table(instruction.operands[1].name)
+            (label,) = instruction.operands
+            if label.name not in instruction.scope.labels:
+                raise PtxError(f"no label {label.name}")
+            instruction.operands = [instruction.scope.labels[label.name]]
     for variable in function.frame:
         # Some bytes after each belong to none, so that an access that goes beyond is seen.
         variable.place = -(-function.size // variable.alignment) * variable.alignment
         function.size = -(-(variable.place + variable.size + 16) // 16) * 16
-    return at
+    return at + 1
 
 
 def _statement(scope: Scope, text: str) -> None:
@@ -307,10 +247,9 @@ def _statement(scope: Scope, text: str) -> None:
         match = _REGISTERS.fullmatch(text)
         for name in split(match[2]):
             stem, _, count = name.rstrip("> ").partition("<")
-            if count:
-                scope.ranges[stem.strip()] = match[1], int(count)
-            else:
-                scope.register(name, match[1])
+            for each in [f"{stem.strip()}{index}" for index in range(int(count))] if count else [name]:
+                scope.names[each] = Register(len(function.registers), match[1])
+                function.registers.append(match[1])
     elif text.startswith(_DIRECTIVES):
         pass
     elif text.startswith("."):
@@ -323,13 +262,14 @@ def _statement(scope: Scope, text: str) -> None:
             function.module.variables[f"{function.name}.{len(function.code)}.{variable.name}"] = variable
     elif match := _INSTRUCTION.fullmatch(text):
         negated, predicate, opcode, words, operands = match.groups()
-        guard = scope.find(predicate) if predicate else None
+        guard = scope.names.get(predicate)
         if predicate and not isinstance(guard, Register):
             raise PtxError(f"no predicate {predicate}: {text}")
         words = tuple(re.sub(r"::(cta|func|entry)$", "", word) for word in re.findall(r"[\w:]+", words))
         listed = [_operand(scope, part) for part in split(operands)]
-        made = Instruction(Not(guard) if negated else guard, opcode, words, listed, text, scope)
-        function.code.append(made)
+        function.code.append(
+            Instruction(Not(guard) if negated else guard, opcode, words, listed, text, scope)
+        )
     else:
         raise PtxError(f"not PTX: {text}")
 
@@ -348,5 +288,5 @@ def _operand(scope: Scope, text: str) -> object:
     if value is not None:
         return value
     if match := _OFFSET.fullmatch(text):
-        return Address(_operand(scope, match[1]), int(match[2] + "1") * number(match[3]).value)
-    return scope.find(text) or Symbol(text)
+        return Address(_operand(scope, match[1]), int(f"{match[2]}1") * number(match[3]).value)
+    return scope.names.get(text, Symbol(text))
