@@ -141,7 +141,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             PROGRAMS,
         ),
         ("_link/fusion/cells.py", "ptx.Instruction(self._guard,", 'ptx.Instruction("",', PROGRAMS),
-        ("_link/fusion/cells.py", "offset + address[1], kind", "address[1], kind", PROGRAMS),
+        ("_link/fusion/cells.py", "offset + address[1], kind", "address[1], kind", "link/test_depots.py"),
         (
             "_link/fusion/cells.py",
             "self.offset + size * number, size",

@@ -9,6 +9,8 @@ import cuda_toolkit
 import gallery
 import pytest
 
+import numba_ptxlink as pl
+
 PAGE = Path(__file__).parents[1] / "docs" / "gallery.md"
 
 
@@ -30,6 +32,17 @@ def test_functions_are_inlined_into_the_kernels_of_cub(tmp_path):
     (functions,) = cuda_toolkit.linked_functions(tmp_path / "out" / "main").values()
     assert any("transform_kernel" in function for function in functions)
     assert not {"squash", "farther"} & functions
+
+
+@pytest.mark.slow
+def test_what_the_program_that_links_at_run_time_writes(tmp_path):
+    """The kernel is complete, and link-time optimisation inlines the function that it calls."""
+    gallery.run("jit", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    for kind in ("lto", "ptx"):
+        symbols = {symbol.name: symbol for symbol in pl.inspect(tmp_path / "out" / f"{kind}.cubin").symbols}
+        assert symbols["apply"].kind == "entry"
+        assert all(symbol.defined for symbol in symbols.values()), symbols
+        assert ("transform" in symbols) is (kind == "ptx")
 
 
 @pytest.mark.slow

@@ -9,13 +9,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import corpus
 import pytest
 from front_ends import get
 
 # Eight processes compile all of the corpus.
 pytestmark = pytest.mark.slow
-WORKER = Path(corpus.__file__).with_name("corpus_worker.py")
+WORKER = Path(__file__).with_name("helpers") / "corpus.py"
 
 
 @pytest.fixture(

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import random
 import re
 import zlib
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 import front_ends
-from hypothesis import strategies as st
+from cuda_cxx import compiled
 
 from numba_ptxlink import abi
 from numba_ptxlink._arch import Arch
@@ -32,7 +33,6 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink._tools import nvrtc as nvrtc_tool
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
@@ -229,65 +229,62 @@ def dtype(spec: Any) -> Any:
     return np.dtype([(name, dtype(part)) for name, part in fields], align=aligned)
 
 
-def _fields(parts: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[Any]:
-    return st.lists(parts, min_size=1, max_size=most).map(
-        lambda found: tuple((f"m{number}", part) for number, part in enumerate(found))
-    )
+class Drawn:
+    """
+    Random specs.
 
+    Args:
+        seed: What they depend on.
+        front_end: What it has no type for is not drawn.
+    """
 
-# Numba has no nested arrays of the others.
-_FIELD_NUMBERS = st.sampled_from(NUMBERS[1:])
-_FIELDS = st.recursive(
-    st.one_of(
-        _FIELD_NUMBERS,
-        st.sampled_from(["boolean", "datetime64", "timedelta64"]),
-        st.tuples(
-            st.just("nested"), _FIELD_NUMBERS, st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple)
-        ),
-    ),
-    lambda inner: st.tuples(st.just("record"), st.booleans(), _fields(inner, 3)),
-    max_leaves=5,
-)
-RECORDS = st.tuples(st.just("record"), st.booleans(), _fields(_FIELDS, 4))
-_LEAVES = st.one_of(
-    st.sampled_from([*NUMBERS, "bfloat16", "voidptr", "intenum", "datetime64", "timedelta64"]),
-    st.tuples(st.just("vector"), st.sampled_from(VECTORS)),
-    st.tuples(st.just("pointer"), st.one_of(st.sampled_from(NUMBERS), RECORDS)),
-    st.tuples(
-        st.just("array"),
-        st.one_of(st.sampled_from([*NUMBERS, "bfloat16"]), RECORDS),
-        st.integers(0, 3),
-        st.sampled_from("CFA"),
-    ),
-    RECORDS,
-)
+    def __init__(self, seed: int, front_end: str) -> None:
+        self._random, self._front_end = random.Random(seed), front_end  # noqa: S311 - not for secrets
 
+    def spec(self, depth: int = 3) -> Any:
+        """Return a spec of the front end with others in it to a depth."""
+        while True:
+            spec = self._spec(depth)
+            if self._front_end == "numba-cuda" or not _is_only_in_numba_cuda(spec):
+                return spec
 
-def _around(inner: st.SearchStrategy[Any], optional: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.one_of(
-        st.tuples(st.just("tuple"), st.lists(inner, min_size=1, max_size=4).map(tuple)),
-        st.tuples(st.just("named"), _fields(inner, 4)),
-        st.tuples(st.just("optional"), optional),
-    )
+    def _spec(self, depth: int) -> Any:
+        kind = self._random.choice((*["leaf"] * 4, "tuple", "named", "optional")) if depth else "leaf"
+        if kind == "leaf":
+            return self._leaf()
+        if kind == "named":
+            return kind, self._members(lambda: self.spec(depth - 1))
+        if kind == "tuple":
+            return kind, tuple(self.spec(depth - 1) for _ in range(self._random.randint(1, 4)))
+        inner = self.spec(depth - 1)
+        return inner if inner[0] == "optional" else (kind, inner)
 
+    def _leaf(self) -> Any:
+        choose = self._random.choice
+        element = choose((choose((*NUMBERS, "bfloat16")), self.record()))
+        return choose(
+            (
+                choose((*NUMBERS, "bfloat16", "voidptr", "intenum", "datetime64", "timedelta64")),
+                ("vector", choose(VECTORS)),
+                ("pointer", "float32" if element == "bfloat16" else element),
+                ("array", element, choose(range(4)), choose("CFA")),
+                self.record(),
+            )
+        )
 
-def _nested(depth: int, front_end: str = "numba-cuda") -> st.SearchStrategy[Any]:
-    leaves = _LEAVES
-    if front_end != "numba-cuda":
-        leaves = leaves.filter(lambda spec: not _is_only_in_numba_cuda(spec))
-    if depth == 0:
-        return leaves
-    inner = _nested(depth - 1, front_end)
-    whole = inner.filter(lambda spec: spec[0] != "optional")
-    # What the front end has no Optional of is not drawn, instead of left out afterwards.
-    optional = whole if front_end == "numba-cuda" else leaves.filter(lambda spec: not _is_aggregate(spec))
-    return st.one_of(leaves, _around(inner, optional))
+    def record(self, depth: int = 2) -> Any:
+        """Return the spec of a record."""
+        return "record", self._random.choice((False, True)), self._members(lambda: self._field(depth))
 
+    def _field(self, depth: int) -> Any:
+        # Numba has no nested arrays of the others.
+        number = self._random.choice(NUMBERS[1:])
+        shape = tuple(self._random.choices(range(1, 4), k=self._random.randint(1, 2)))
+        others = [number, number, "boolean", "datetime64", "timedelta64", ("nested", number, shape)]
+        return self._random.choice([*others, self.record(depth - 1)] if depth else others)
 
-def signatures(front_end: str = "numba-cuda") -> st.SearchStrategy[Echo]:
-    """Return functions of one to eight parameters of any type that *front_end* has, to a depth of three."""
-    types = st.lists(_nested(3, front_end), min_size=1, max_size=8)
-    return types.map(lambda params: Echo(tuple(params)))
+    def _members(self, draw: Callable[[], Any]) -> Any:
+        return tuple((f"m{number}", draw()) for number in range(self._random.randint(1, 4)))
 
 
 def known_to_numba(echo: Echo, front_end: str = "numba-cuda") -> bool:
@@ -303,25 +300,12 @@ def known_to_numba(echo: Echo, front_end: str = "numba-cuda") -> bool:
 
 def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
     """Return *count* different signatures that *front_end* has, always the same for the same *seed*."""
-    import hypothesis
-
-    found: dict[Echo, None] = {}
-
-    @hypothesis.seed(seed)
-    @hypothesis.settings(
-        max_examples=2 * count,
-        database=None,
-        deadline=None,
-        phases=[hypothesis.Phase.generate],
-        suppress_health_check=list(hypothesis.HealthCheck),
-    )
-    @hypothesis.given(signatures(front_end))
-    def collect(echo: Echo) -> None:
+    drawn, found = Drawn(seed, front_end), dict[Echo, None]()
+    while len(found) < count:
+        echo = Echo(tuple(drawn.spec() for _ in range(1 + len(found) % 8)))
         if known_to_numba(echo, front_end):
             found[echo] = None
-
-    collect()
-    return list(found)[:count]
+    return list(found)
 
 
 def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> Program:
@@ -372,14 +356,7 @@ def callers(signatures: Sequence[abi.Signature]) -> str:
 
 def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
     """Return what NVRTC makes of *source*, with the headers in *folder* and of this package."""
-    return nvrtc_tool.compile_source(
-        source,
-        "caller.cu",
-        Arch.of(arch),
-        output=output,
-        flags=["-std=c++17"],
-        include_dirs=[folder, INCLUDE_DIR, *nvrtc_tool.toolkit_include_dirs()],
-    ).code
+    return compiled(source, arch, "-std=c++17", output=output, folders=(folder, INCLUDE_DIR))
 
 
 def prototypes(ptx: bytes) -> dict[str, Prototype]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 import numba_ptxlink as pl
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@functools.cache
 def compiled(
     source: str, arch: str = "sm_80", *flags: str, output: str = "ptx", folders: tuple[Path | str, ...] = ()
 ) -> bytes:

@@ -43,17 +43,17 @@ class Program:
     Attributes:
         caller: The unit with the kernel `k(unsigned long long* out, int n)`.
         callee: The unit with the functions that it calls.
-        single: Both as one unit.
     """
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 - no secrets
         self._pointers = Pointers(seed)
-        self._structs = [self._struct(f"S{number}") for number in range(self._random.randint(1, 4))]
-        self._known = {struct.name: struct for struct in self._structs}
+        self._known: dict[str, Struct] = {}
+        for number in range(self._random.randint(1, 4)):
+            self._known[f"S{number}"] = self._struct(f"S{number}")
         functions = [self._signature(number) for number in range(self._random.randint(1, 5))]
-        types = "\n".join((*(struct.definition() for struct in self._structs), self._pointers.types))
-        helpers = "\n".join(self._hash(struct) for struct in self._structs)
+        types = "\n".join((*(struct.definition() for struct in self._known.values()), self._pointers.types))
+        helpers = "\n".join(self._hash(struct) for struct in self._known.values())
         declarations = "\n".join(
             f'extern "C" __device__ {self._declared(function)};' for function in functions
         )
@@ -64,17 +64,14 @@ class Program:
         kernel = f"{self._pointers.variables}\n{self._kernel(functions)}"
         self.callee = f"{types}\n{declarations}\n{shared}\n{bodies}\n{self._pointers.definitions}\n"
         self.caller = f"{types}\n{declarations}\n{shared}\n{kernel}\n"
-        self.single = f"{self.callee}\n{kernel}\n"
 
     def _struct(self, name: str) -> Struct:
         members = []
         for number in range(self._random.randint(1, 5)):
-            kinds = [*SCALARS, *(struct.name for struct in getattr(self, "_made", ()))]
+            kinds = [*SCALARS, *self._known]
             count = self._random.choice((1, 1, 1, 2, 3, 5, 17))
             members.append((self._random.choice(kinds), f"m{number}", count))
-        struct = Struct(name, tuple(members))
-        self._made = [*getattr(self, "_made", ()), struct]
-        return struct
+        return Struct(name, tuple(members))
 
     def _type(self) -> str:
         return self._random.choice((*SCALARS, *self._known, *self._known))
@@ -105,16 +102,13 @@ class Program:
         )
 
     def _number(self, kind: str, of: str) -> str:
-        return f"hash({of})" if kind in self._made_names() else f"(unsigned long long)(long long)({of})"
+        return f"hash({of})" if kind in self._known else f"(unsigned long long)(long long)({of})"
 
     def _value(self, kind: str, of: str) -> str:
-        if kind in self._made_names():
+        if kind in self._known:
             return f"make_{kind}({of})"
         # Small whole numbers are exact in every type, whatever is contracted.
         return f"(({of} >> 9) & 1) != 0" if kind == "bool" else f"({kind})(({of} >> 9) & 127)"
-
-    def _made_names(self) -> set[str]:
-        return {struct.name for struct in self._made}
 
     def _definition(self, number: int, functions: list[tuple[str, str, tuple[str, ...]]]) -> str:
         choice = self._random

@@ -18,161 +18,63 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "NUMBA_PTXLINK_THIRDPARTY_DIR"
-TOOLKIT = "13.5.37"
-
 # What every environment holds, whichever toolkit it has.
-BASE = (
-    "cffi==2.1.1",
-    "cuda-core==1.2.2",
-    "cuda-pathfinder==1.9.0",
-    "numba-cuda==0.30.4",
-    "numpy==2.4.6; python_version >= '3.11'",
-    "numpy==2.2.6; python_version < '3.11'",
-    "packaging==26.3",
-    "pycparser==3.12",
-    "pyelftools==0.33",
-    "typing_extensions==4.16.0",
-)
-
-COMMON = (
-    *BASE,
-    "cuda-bindings==13.5.0",
-    "nvidia-cuda-cccl==13.3.5.0.6",
-    f"nvidia-cuda-nvrtc=={TOOLKIT}",
-    f"nvidia-cuda-runtime=={TOOLKIT}",
-    f"nvidia-nvfatbin=={TOOLKIT}",
-    f"nvidia-nvjitlink=={TOOLKIT}",
-    f"nvidia-nvvm=={TOOLKIT}",
-)
-
-
-def toolkit(suffix: str, bindings: str, **versions: str) -> tuple[str, ...]:
-    """Return the packages of a CUDA release: those of numba-cuda's extra, nvFatbin and nvcc."""
-    names = {"nvjitlink": "nvidia-nvjitlink", "nvfatbin": "nvidia-nvfatbin", "nvvm": "nvidia-nvvm"}
-    packages = [
-        f"{names.get(part, f'nvidia-cuda-{part}')}{suffix}=={version}" for part, version in versions.items()
-    ]
-    return (*BASE, f"cuda-bindings=={bindings}", "llvmlite==0.50.0", "numba==0.68.1", *packages)
-
-
-TOOLKITS = {
-    "12.4": toolkit(
-        "-cu12",
-        "12.9.10",
-        nvcc="12.4.131",
-        nvrtc="12.4.127",
-        runtime="12.4.127",
-        cccl="12.4.127.post1",
-        nvjitlink="12.4.127",
-        nvfatbin="12.4.127",
-    ),
-    "12.9": toolkit(
-        "-cu12",
-        "12.9.10",
-        nvcc="12.9.86",
-        nvrtc="12.9.86",
-        runtime="12.9.79",
-        cccl="12.9.27",
-        nvjitlink="12.9.86",
-        nvfatbin="12.9.82",
-    ),
-    "13.0": toolkit(
-        "",
-        "13.5.0",
-        nvcc="13.0.88",
-        crt="13.0.88",
-        nvvm="13.0.88",
-        nvrtc="13.0.88",
-        runtime="13.0.96",
-        cccl="13.0.85",
-        nvjitlink="13.0.88",
-        nvfatbin="13.0.85",
-    ),
-    "13.5": toolkit(
-        "",
-        "13.5.0",
-        **dict.fromkeys(("nvcc", "crt", "nvvm", "nvrtc", "runtime", "nvjitlink", "nvfatbin"), TOOLKIT),
-        cccl="13.3.5.0.6",
-    ),
-}
-
-
-def lowest(suffix: str, bindings: str, nvjitlink: str, nvfatbin: str, *packages: str) -> tuple[str, ...]:
-    """Return the oldest of each package that pyproject.toml allows, for one major version of CUDA."""
-    return (
-        "cffi==1.16.0; python_version < '3.13'",
-        "cffi==2.1.1; python_version >= '3.13'",
-        "cuda-core==0.7.0",
-        f"cuda-bindings=={bindings}",
-        "cuda-pathfinder==1.4.2",
-        "llvmlite==0.50.0",
-        "pyelftools==0.31",
-        "numba==0.68.1",
-        "numba-cuda==0.30.4",
-        "numpy==2.2.6",
-        f"nvidia-nvjitlink{suffix}=={nvjitlink}",
-        f"nvidia-nvfatbin{suffix}=={nvfatbin}",
-        "packaging==26.3",
-        "pycparser==3.12",
-        "typing_extensions==4.16.0",
-        *packages,
-    )
-
-
-LOWEST = {
-    "12": lowest(
-        "-cu12",
-        "12.9.3",
-        "12.3.52",
-        "12.4.99",
-        "nvidia-cuda-cccl-cu12==12.0.90",
-        "nvidia-cuda-nvcc-cu12==12.0.76",
-        "nvidia-cuda-nvrtc-cu12==12.0.76",
-        "nvidia-cuda-runtime-cu12==12.0.107",
-    ),
-    "13": lowest(
-        "",
-        "13.0.2",
-        "13.0.39",
-        "13.0.39",
-        "nvidia-cuda-cccl==13.0.50",
-        "nvidia-cuda-nvrtc==13.0.48",
-        "nvidia-cuda-runtime==13.0.48",
-        "nvidia-nvvm==13.0.48",
-    ),
-}
+BASE = """
+cffi==2.1.1 cuda-core==1.2.2 cuda-pathfinder==1.9.0 numba-cuda==0.30.4 packaging==26.3 pycparser==3.12
+pyelftools==0.33 typing_extensions==4.16.0
+numpy==2.4.6;python_version>='3.11' numpy==2.2.6;python_version<'3.11'
+"""
+NUMBA = "llvmlite==0.50.0 numba==0.68.1 "
+OLD_NUMBA = "llvmlite==0.47.0 numba==0.65.1 "
+COMMON = f"""
+{BASE} cuda-bindings==13.5.0 nvidia-cuda-cccl==13.3.5.0.6 nvidia-cuda-nvrtc==13.5.37
+nvidia-cuda-runtime==13.5.37 nvidia-nvfatbin==13.5.37 nvidia-nvjitlink==13.5.37 nvidia-nvvm==13.5.37
+"""
+NVCC = "nvidia-cuda-crt==13.5.37 nvidia-cuda-nvcc==13.5.37 "
+# The oldest of each package that pyproject.toml allows.
+OLDEST = """
+cffi==1.16.0;python_version<'3.13' cffi==2.1.1;python_version>='3.13' cuda-core==0.7.0 cuda-pathfinder==1.4.2
+llvmlite==0.50.0 pyelftools==0.31 numba==0.68.1 numba-cuda==0.30.4 numpy==2.2.6 packaging==26.3
+pycparser==3.12 typing_extensions==4.16.0
+"""
 
 # Everything is named, since their own requirements ask for gigabytes that need a device.
 PACKAGES = {
-    **{f"cuda-{release}": packages for release, packages in TOOLKITS.items()},
-    **{f"lowest-{major}": packages for major, packages in LOWEST.items()},
+    "cuda-12.4": f"""
+{BASE} {NUMBA} cuda-bindings==12.9.10 nvidia-cuda-nvcc-cu12==12.4.131 nvidia-cuda-nvrtc-cu12==12.4.127
+nvidia-cuda-runtime-cu12==12.4.127 nvidia-cuda-cccl-cu12==12.4.127.post1 nvidia-nvjitlink-cu12==12.4.127
+nvidia-nvfatbin-cu12==12.4.127
+""",
+    "cuda-12.9": f"""
+{BASE} {NUMBA} cuda-bindings==12.9.10 nvidia-cuda-nvcc-cu12==12.9.86 nvidia-cuda-nvrtc-cu12==12.9.86
+nvidia-cuda-runtime-cu12==12.9.79 nvidia-cuda-cccl-cu12==12.9.27 nvidia-nvjitlink-cu12==12.9.86
+nvidia-nvfatbin-cu12==12.9.82
+""",
+    "cuda-13.0": f"""
+{BASE} {NUMBA} cuda-bindings==13.5.0 nvidia-cuda-nvcc==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-nvvm==13.0.88
+nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85 nvidia-nvjitlink==13.0.88
+nvidia-nvfatbin==13.0.85
+""",
+    "cuda-13.5": f"{COMMON} {NUMBA} {NVCC}",
+    "lowest-12": f"""
+{OLDEST} cuda-bindings==12.9.3 nvidia-nvjitlink-cu12==12.3.52 nvidia-nvfatbin-cu12==12.4.99
+nvidia-cuda-cccl-cu12==12.0.90 nvidia-cuda-nvcc-cu12==12.0.76 nvidia-cuda-nvrtc-cu12==12.0.76
+nvidia-cuda-runtime-cu12==12.0.107
+""",
+    "lowest-13": f"""
+{OLDEST} cuda-bindings==13.0.2 nvidia-nvjitlink==13.0.39 nvidia-nvfatbin==13.0.39 nvidia-cuda-cccl==13.0.50
+nvidia-cuda-nvrtc==13.0.48 nvidia-cuda-runtime==13.0.48 nvidia-nvvm==13.0.48
+""",
     # cuda-cccl 1.1.1 is the last on numba-cuda, and wants numba < 0.66.
-    "cccl": (
-        *COMMON,
-        "cuda-cccl==1.1.1",
-        "llvmlite==0.47.0",
-        "numba==0.65.1",
-        f"nvidia-cuda-crt=={TOOLKIT}",
-        f"nvidia-cuda-nvcc=={TOOLKIT}",
-    ),
-    "nvmath": (
-        *COMMON,
-        "llvmlite==0.47.0",
-        "numba==0.65.1",
-        "nvidia-curand==10.4.5.25",
-        "nvidia-libmathdx-cu13==0.3.2.6",
-        "nvmath-python==1.0.0",
-    ),
-    "compilers": (
-        *COMMON,
-        "cudf-cu13==26.10.2",
-        "llvmlite==0.50.0",
-        "numba==0.68.1",
-        "triton==3.8.0",
-        "warp-lang==1.19.0",
-    ),
-    "inlined": (*COMMON, "llvmlite==0.50.0", "numba==0.68.1", "triton==3.8.0", "warp-lang==1.19.0"),
+    "cccl": f"{COMMON} {OLD_NUMBA} {NVCC} cuda-cccl==1.1.1",
+    "nvmath": f"""
+{COMMON} {OLD_NUMBA} nvidia-curand==10.4.5.25 nvidia-libmathdx-cu13==0.3.2.6 nvmath-python==1.0.0
+""",
+    "compilers": f"{COMMON} {NUMBA} cudf-cu13==26.10.2 triton==3.8.0 warp-lang==1.19.0",
+    "inlined": f"{COMMON} {NUMBA} triton==3.8.0 warp-lang==1.19.0",
 }
+TOOLKITS = [name.removeprefix("cuda-") for name in PACKAGES if name.startswith("cuda-")]
+LOWEST = {major: PACKAGES[f"lowest-{major}"].split() for major in ("12", "13")}
 
 
 class Unavailable(Exception):  # noqa: N818 - it is a reason to skip
@@ -241,11 +143,11 @@ def environment(name: str) -> Iterator[Path]:
         Unavailable: Where a package cannot be had: no index, or no wheel for this interpreter or machine.
     """
     built = wheel()
-    with locked(f"{name}-{digest(sys.version, *PACKAGES[name])}") as folder:
+    with locked(f"{name}-{digest(sys.version, *PACKAGES[name].split())}") as folder:
         python, done, installed = folder / "bin" / "python", folder / "packages", folder / "wheel"
         if not done.exists():
             venv.create(folder, clear=True, with_pip=True)
-            pip(python, "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES[name])
+            pip(python, "install", "--quiet", "--no-deps", "--only-binary", ":all:", *PACKAGES[name].split())
             done.touch()
         if not installed.exists() or installed.read_text() != str(built):
             installed.unlink(missing_ok=True)

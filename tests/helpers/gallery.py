@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import cuda_toolkit
 import pytest
+from cuda.pathfinder import load_nvidia_dynamic_lib
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -27,7 +26,7 @@ class Program(NamedTuple):
         verified: What it says on a GPU, likewise.
         packages: What it imports beside the packages of the tests.
         gpu_packages: What it imports only where there is a GPU.
-        arguments: How it is called.
+        arguments: How it is called, with {arch}, {toolkit} and {libraries}.
     """
 
     file: str
@@ -38,8 +37,26 @@ class Program(NamedTuple):
     arguments: tuple[str, ...] = ()
 
 
+NVCC = ("CUDA={toolkit}", "ARCH={number}")
 PROGRAMS = {
-    "cub": Program("cub/Makefile", "Not run", r"1048576 elements, greatest error \S+; farthest \S+: right"),
+    "transform": Program(
+        "transform/transform.py",
+        r"float user_transform\(float value, int32_t index\)\n(?s:.*)2 PTX as one, 1 call inlined\)",
+        r"PTX link: 100001 elements match NumPy(?s:.*)LTO link: 100001 elements match NumPy",
+        arguments=("--elements", "100001"),
+    ),
+    "jit": Program(
+        "jit/Makefile",
+        "LTO-IR for sm_90(?s:.*)PTX for sm_90",
+        "0 elements are wrong(?s:.*)0 elements are wrong",
+        arguments=("ARCH={arch}", "CUDA_HOME={toolkit}", "LIBRARIES={libraries}"),
+    ),
+    "cub": Program(
+        "cub/Makefile",
+        "Not run",
+        r"1048576 elements, greatest error \S+; farthest \S+: right",
+        arguments=NVCC,
+    ),
     "cupy": Program(
         "cupy/raw_module.py",
         r"\d+ bytes of machine code for sm_\w+: link-time optimisation",
@@ -79,6 +96,7 @@ PROGRAMS = {
         "library/Makefile",
         "for sm_90: link-time optimisation",
         r"The sum of 1000001 squares is \d+, as NumPy's",
+        arguments=NVCC,
     ),
     "jax": Program(
         "jax/ffi_call.py",
@@ -89,26 +107,35 @@ PROGRAMS = {
 }
 
 
-def missing(packages: tuple[str, ...]) -> str:
-    """Return why *packages* cannot be imported, "" where they can."""
-    absent = [name for name in packages if not _is_there(name)]
-    return f"not installed: {', '.join(absent)}" if absent else ""
-
-
 def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
     """Run a program, assert that it succeeds, and return what it says; skip where something is missing."""
     program = PROGRAMS[name]
-    if reason := missing(program.packages):
-        pytest.skip(reason)
-    file = EXAMPLES / program.file
+    for package in program.packages:
+        pytest.importorskip(package)
+    file, command, libraries = EXAMPLES / program.file, [sys.executable], []
     if file.name == "Makefile":
+        names = ("nvrtc", "nvJitLink", "cudart")
+        libraries = [Path(load_nvidia_dynamic_lib(library).abs_path) for library in names]
         command = [
-            *(shutil.which("make") or "make", "-s", "-C", str(file.parent), "run", f"OUT={scratch / 'out'}"),
-            *(f"CUDA={toolkit(scratch)}", f"ARCH={arch.removeprefix('sm_')}", f"PYTHON={sys.executable}"),
+            *(
+                "make",
+                "-s",
+                "-C",
+                str(file.parent),
+                "run",
+                f"OUT={scratch / 'out'}",
+                f"PYTHON={sys.executable}",
+            ),
             f"PTXLINK={sys.executable} -m numba_ptxlink.cli",
         ]
     else:
-        command = [sys.executable, str(file), *program.arguments]
+        command.append(str(file))
+    known = {
+        "arch": arch,
+        "number": arch.removeprefix("sm_"),
+        "toolkit": cuda_toolkit.lay_out(scratch, installed=True) if libraries else "",
+        "libraries": " ".join(map(str, libraries)),
+    }
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     fixed = {
         "PATH": path,
@@ -117,24 +144,16 @@ def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
         # JAX takes three quarters of the memory otherwise, whoever else runs.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
-    environment = {**os.environ, **fixed, **variables}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, cwd=scratch)
+    if libraries:
+        own = os.environ.get("LD_LIBRARY_PATH", "")
+        fixed["LD_LIBRARY_PATH"] = os.pathsep.join([*(str(each.parent) for each in libraries), own])
+    done = subprocess.run(
+        [*command, *(each.format(**known) for each in program.arguments)],
+        env={**os.environ, **fixed, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=scratch,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def toolkit(scratch: Path) -> Path:
-    """Return a toolkit whose nvcc optimises at link time: the machine's, or one of the wheels."""
-    compiler = shutil.which("nvcc")
-    homes = [os.environ.get("CUDA_HOME"), compiler and Path(compiler).parents[1], "/usr/local/cuda"]
-    for home in map(Path, filter(None, homes)):
-        if (home / "bin" / "nvcc").exists() and (home / "nvvm" / "lib64" / "libnvvm.so").exists():
-            return home
-    return cuda_toolkit.lay_out(scratch, installed=True)
-
-
-def _is_there(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False

@@ -1,4 +1,4 @@
-"""Links that are wrong; run as a script, what plain nvJitLink does with some of them."""
+"""Links that are wrong."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
+from cuda_cxx import compiled
+
 from numba_ptxlink import assembler
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._tools import nvrtc
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,7 +63,7 @@ def cubin(ptx: str, arch: str = "sm_80") -> bytes:
 
 def ltoir(source: str, arch: str = "sm_80") -> bytes:
     """Return CUDA C++ as LTO-IR."""
-    return nvrtc.compile_source(source, "source.cu", Arch.of(arch), output="ltoir").code
+    return compiled(source, arch, output="ltoir")
 
 
 def archive(*members: bytes, pad: bytes = b"\n") -> bytes:
@@ -112,46 +112,96 @@ VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
 RATED = 'extern __device__ int vv; extern "C" __global__ void k(int* p) { *p = vv; }\n'
 WEAK_ALIAS = function(1, name="g") + ".weak .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
 
-# Wrong links; most of them are made by nvJitLink, with a line on stderr at most.
+# What makes the inputs, and parts of what the error says.
 CASES = {
-    "prototype in PTX": lambda: _ptx(KERNEL, function(param=WIDE)),
-    "alignment in PTX": lambda: _ptx(
-        KERNEL.replace("f(.param .b32 a)", "f(.param .b32 b, .param .align 4 .b8 a[8])")
-        .replace(".param .b32 a;", ".param .b32 b;\n    .param .align 4 .b8 a[8];\n    st.param.b32 [b], 1;")
-        .replace("(a);", "(b, a);"),
-        function(param=".b32 b, .param .align 8 .b8 a[8]"),
+    "prototype in PTX": (
+        lambda: _ptx(KERNEL, function(param=WIDE)),
+        ".func (.b32) f(.b64)  defined in a.ptx:4",
+        "f(.b32)  declared in k.ptx:4",
     ),
-    "definitions in PTX": lambda: _ptx(KERNEL, function(1), function(2)),
-    "definitions in LTO-IR": lambda: _lto(CALLER, CALLEE.format(value=1), CALLEE.format(value=2)),
-    "variables in PTX": lambda: _ptx(
-        KERNEL,
-        function() + VARIABLE.format(value=1),
-        HEAD.format(target="sm_80") + VARIABLE.format(value=2),
+    "alignment in PTX": (
+        lambda: _ptx(
+            KERNEL.replace("f(.param .b32 a)", "f(.param .b32 b, .param .align 4 .b8 a[8])")
+            .replace(
+                ".param .b32 a;", ".param .b32 b;\n    .param .align 4 .b8 a[8];\n    st.param.b32 [b], 1;"
+            )
+            .replace("(a);", "(b, a);"),
+            function(param=".b32 b, .param .align 8 .b8 a[8]"),
+        ),
+        "f(.b32, .align 8 .b8[8])  defined in a.ptx:4",
+        "f(.b32, .align 4 .b8[8])  declared in k.ptx",
     ),
-    "alias in PTX": lambda: _ptx(KERNEL, WEAK_ALIAS, function(2)),
-    "undefined in PTX": lambda: _ptx(KERNEL, function(name="ff")),
-    "undefined in LTO-IR": lambda: _lto(CALLER, MISSPELT_LTO),
-    "undefined variable in LTO-IR": lambda: _lto(RATED, BLANK_LTO),
-    "cubin of another arch": lambda: [*_ptx(KERNEL), ("cubin", "a.cubin", cubin(function(), "sm_90"))],
-    "PTX of a newer arch": lambda: _ptx(KERNEL, function(target="sm_90")),
-    "PTX of a variant": lambda: _ptx(KERNEL, function(target="sm_80a")),
-    "LTO-IR of a newer arch": lambda: [
-        *_ptx(KERNEL),
-        ("ltoir", "a.ltoir", ltoir(CALLEE.format(value=1), "sm_90")),
-    ],
-    "PTX of a newer ISA": lambda: _ptx(KERNEL, function().replace(".version 8.0", ".version 9.99")),
-    "LTO-IR of a newer version": lambda: [
-        *_ptx(KERNEL),
-        ("ltoir", "a.ltoir", _newer(ltoir(CALLEE.format(value=1)))),
-    ],
+    "definitions in PTX": (
+        lambda: _ptx(KERNEL, function(1), function(2)),
+        "f is defined 2 times",
+        "defined in a.ptx:4, defined in b.ptx:4",
+    ),
+    "definitions in LTO-IR": (
+        lambda: _lto(CALLER, CALLEE.format(value=1), CALLEE.format(value=2)),
+        "'f': symbol multiply defined",
+        "Rename one, leave one out",
+    ),
+    "variables in PTX": (
+        lambda: _ptx(
+            KERNEL,
+            function() + VARIABLE.format(value=1),
+            HEAD.format(target="sm_80") + VARIABLE.format(value=2),
+        ),
+        "v is defined 2 times",
+        "defined in a.ptx:11, defined in b.ptx:4",
+    ),
+    "alias in PTX": (
+        lambda: _ptx(KERNEL, WEAK_ALIAS, function(2)),
+        "f is defined 2 times",
+        "defined in a.ptx:11, defined in b.ptx:4",
+    ),
+    "undefined in PTX": (
+        lambda: _ptx(KERNEL, function(name="ff")),
+        "f is asked for by k.ptx and defined in no input",
+        "there is ff in a.ptx",
+    ),
+    "undefined in LTO-IR": (
+        lambda: _lto(CALLER, MISSPELT_LTO),
+        "f is asked for and defined in no input",
+        "Add the input that defines it",
+    ),
+    "undefined variable in LTO-IR": (
+        lambda: _lto(RATED, BLANK_LTO),
+        "vv is asked for and defined in no input",
+    ),
+    "cubin of another arch": (
+        lambda: [*_ptx(KERNEL), ("cubin", "a.cubin", cubin(function(), "sm_90"))],
+        "a.cubin holds machine code for sm_90",
+        "does not run on sm_80",
+    ),
+    "PTX of a newer arch": (
+        lambda: _ptx(KERNEL, function(target="sm_90")),
+        "the ptx a.ptx",
+        "for the architecture of this link or an older one",
+    ),
+    "PTX of a variant": (
+        lambda: _ptx(KERNEL, function(target="sm_80a")),
+        "a.ptx",
+        "Unsupported .target 'sm_80a'",
+    ),
+    "LTO-IR of a newer arch": (
+        lambda: [*_ptx(KERNEL), ("ltoir", "a.ltoir", ltoir(CALLEE.format(value=1), "sm_90"))],
+        "the ltoir a.ltoir",
+        "for the architecture of this link or an older one",
+    ),
+    "PTX of a newer ISA": (
+        lambda: _ptx(KERNEL, function().replace(".version 8.0", ".version 9.99")),
+        "a.ptx is PTX 9.99",
+        "pip install --upgrade nvidia-nvjitlink",
+    ),
+    "LTO-IR of a newer version": (
+        lambda: [*_ptx(KERNEL), ("ltoir", "a.ltoir", _newer(ltoir(CALLEE.format(value=1))))],
+        "the ltoir a.ltoir",
+        "--upgrade nvidia-nvjitlink",
+    ),
 }
 
 
 def _newer(code: bytes) -> bytes:
     """Return LTO-IR that says it is of the next version of its container."""
     return code[:5] + bytes([code[5] + 1]) + code[6:]
-
-
-def flags(inputs: list[tuple[str, str, bytes]]) -> tuple[str, ...]:
-    """Return the flags of a link of *inputs*."""
-    return ("-arch=sm_80", *(("-lto",) if any(kind == "ltoir" for kind, _, _ in inputs) else ()))

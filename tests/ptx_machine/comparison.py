@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,6 +50,7 @@ class Launch:
 _parsed = lru_cache(8)(parse)
 
 
+@cache
 def compiled(source: str) -> str:
     """Return CUDA C++ as PTX."""
     return ptx(source, "sm_80", "-w")

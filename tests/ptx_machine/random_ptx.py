@@ -275,7 +275,7 @@ class Body:
         """Have local memory as compilers have it, by two addresses, and store some of it."""
         self.local = self.result(64, "mov.u64 {}, depot;")
         generic = self.result(64, f"cvta.local.u64 {{}}, {self.local};")
-        if self.choose.random() < 0.7:
+        if self.choose.random() < 0.5:
             self.pointers += [generic, self.result(64, f"add.u64 {{}}, {generic}, {ROOM};")]
         else:
             # Some of each word: of one that nothing ever stores to, ptxas makes what it likes.
@@ -400,14 +400,13 @@ cvt.u32.u8 {{}}, {half};""",
             self._reach("", pointer, ROOM)
 
     def _local_access(self) -> None:
-        if self.choose.random() < 0.6:
+        if self.choose.random() < 0.4:
             self._reach(".local", self.choose.choice((self.local, "depot")), 2 * ROOM)
             return
         # One of its halves, at times another one in each lane.
-        half = self.result(
-            64, self.choose.choice((f"mov.u64 {{}}, depot+{ROOM};", f"mov.u64 {{}}, {self.local};"))
-        )
-        self.add(f"@{self.predicate()} mov.u64 {half}, {self.local};")
+        half = self.result(64, f"mov.u64 {{}}, depot+{ROOM};")
+        if self.choose.random() < 0.2:
+            self.add(f"@{self.predicate()} mov.u64 {half}, {self.local};")
         self._reach(".local", half, ROOM)
 
     def _reach(self, space: str, base: str, size: int) -> None:

@@ -221,6 +221,14 @@ call (q), first, (s); ld.param.u32 %r2, [q]; } st.global.u32 [%d2], %r2;"""
         (".local .b8 own[4]; mov.u64 %d3, own; ld.local.u8 %r2, [%d3+4];", "no variable's at local"),
         ("mov.u64 %d3, 0; ld.u8 %r2, [%d3];", "no variable's at global 0x0 by lane 0"),
         ("mov.u64 %d3, -1; ld.u8 %r2, [%d3];", "no memory at 0xffffffffffffffff"),
+        (
+            ".local .b8 own[4]; mov.u64 %d3, own; cvta.local.u64 %d3, %d3; ld.global.u8 %r2, [%d3];",
+            "no memory at",
+        ),
+        (
+            ".local .b8 own[4]; mov.u64 %d3, own; cvta.local.u64 %d3, %d3; ld.local.u8 %r2, [%d3];",
+            "no memory at",
+        ),
         ("ld.global.u32 %r2, [%d5];", "an address is undefined"),
         ("@%p1 bra $end; $end:", "a predicate is undefined"),
         ("redux.sync.add.u32 %r2, %r3, -1;", "an operand is undefined"),

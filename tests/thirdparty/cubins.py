@@ -2,71 +2,42 @@
 
 from __future__ import annotations
 
+import io
 import re
-import struct
 import subprocess
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
+
+from elftools.elf.elffile import ELFFile
+from elftools.elf.sections import SymbolTableSection
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-# NOBITS, and what ptxas of CUDA 13.3 and later uses in its place.
-_NO_BYTES = (8, 0x70000007, 0x7000000A)
+# What ptxas uses in the place of NOBITS too, since CUDA 13.3.
+_NO_BYTES = ("SHT_NOBITS", 0x70000007, 0x7000000A)
 _CODE = re.compile(r"\.(text|nv\.constant\d+|nv\.global\.init|nv\.global|nv\.shared)(?=\.|$)")
-_SYMTAB = 2
-
-
-class Section(NamedTuple):
-    """One section of an ELF file."""
-
-    name: str
-    kind: int
-    size: int
-    link: int
-    content: bytes
-
-
-def sections(cubin: bytes) -> list[Section]:
-    """Return the sections of a 64-bit little-endian ELF file (System V ABI, chapter 4)."""
-    (start,) = struct.unpack_from("<Q", cubin, 40)
-    count, names = struct.unpack_from("<HH", cubin, 60)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + 64 * number) for number in range(count)]
-    table = headers[names][4]
-    return [
-        Section(
-            cubin[table + name : cubin.index(b"\0", table + name)].decode(),
-            kind,
-            size,
-            link,
-            b"" if kind in _NO_BYTES else cubin[at : at + size],
-        )
-        for name, kind, _, _, at, size, link, *_ in headers
-    ]
 
 
 def code(cubin: bytes) -> dict[str, list[tuple[int, bytes]]]:
     """Return what a launch depends on by its kind of section, without the names of functions."""
     found: dict[str, list[tuple[int, bytes]]] = {}
-    for section in sections(cubin):
+    for section in ELFFile(io.BytesIO(cubin)).iter_sections():
         if match := _CODE.match(section.name):
-            found.setdefault(match[1], []).append((section.size, section.content))
+            content = b"" if section["sh_type"] in _NO_BYTES else section.data()
+            found.setdefault(match[1], []).append((section["sh_size"], content))
     return {kind: sorted(parts) for kind, parts in found.items()}
 
 
 def initialised(cubin: bytes) -> Counter[tuple[str, bytes]]:
     """Return the initialised variables with their values; a linker numbers those of one name, `name$5`."""
-    found = sections(cubin)
-    variables: Counter[tuple[str, bytes]] = Counter()
-    for table in found:
-        if table.kind != _SYMTAB:
-            continue
-        names = found[table.link].content
-        for at, _, _, home, start, size in struct.iter_unpack("<IBBHQQ", table.content):
-            if home < len(found) and found[home].name.startswith(".nv.global.init") and size:
-                name = names[at : names.index(b"\0", at)].decode()
-                value = found[home].content[start : start + size]
-                variables[re.sub(r"\$\d+$", "", name), value] += 1
+    elf, variables = ELFFile(io.BytesIO(cubin)), Counter[tuple[str, bytes]]()
+    for table in elf.iter_sections():
+        for symbol in table.iter_symbols() if isinstance(table, SymbolTableSection) else ():
+            home, start, size = symbol["st_shndx"], symbol["st_value"], symbol["st_size"]
+            if isinstance(home, int) and size and elf.get_section(home).name.startswith(".nv.global.init"):
+                value = elf.get_section(home).data()[start : start + size]
+                variables[re.sub(r"\$\d+$", "", symbol.name), value] += 1
     return variables
 
 
@@ -82,13 +53,9 @@ def explain(stock: Path, plugin: Path) -> str:
     one, other = (code(each) for each in cubins)
     if one == other:
         return "equal"
-    variables = "nv.global.init"
-    same = _without(one, variables) == _without(other, variables)
-    return "order of variables" if same and initialised(cubins[0]) == initialised(cubins[1]) else ""
-
-
-def _without(found: dict[str, list[tuple[int, bytes]]], kind: str) -> dict[str, list[tuple[int, bytes]]]:
-    return {name: parts for name, parts in found.items() if name != kind}
+    moved = [each.pop("nv.global.init", []) for each in (one, other)]
+    same = one == other and all(moved) and initialised(cubins[0]) == initialised(cubins[1])
+    return "order of variables" if same else ""
 
 
 def assembled(ptx: Path, arch: str, beside: Path) -> Path:

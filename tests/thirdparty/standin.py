@@ -3,11 +3,9 @@ Compile and link the cases of a module of programs for a stand-in device, in the
 
     python standin.py prepare FOLDER programs/NAME.py
     python standin.py run FOLDER programs/NAME.py [CASE ...]
-    python standin.py relink STOCK PLUGIN
 
 FOLDER gets the cubins and `outcomes.json`. A module of programs has `CASES`, functions by name that return
 a `Kernel`, a `Ptx` or a finished cubin, and may have `prepare(folder)`, which makes what all runs share.
-`relink` links kernels of one such folder with the files that those of another were linked with.
 """
 
 from __future__ import annotations
@@ -16,9 +14,7 @@ import ctypes
 import importlib.util
 import json
 import os
-import shutil
 import sys
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,45 +69,23 @@ def library_of(case: Kernel, **options: Any) -> Any:
     return kernel._codelibrary
 
 
-def link_kernel(case: Kernel, folder: Path, stem: str, *, plugin: bool) -> tuple[bytes, float, int]:
-    """Return the cubin of a kernel, the seconds that its link took, and how many files were linked."""
+def link_kernel(case: Kernel, folder: Path, stem: str, *, plugin: bool) -> bytes:
+    """Return the cubin of a kernel."""
     library = library_of(case)
-    files = [file for file in library._linking_files if isinstance(file, str)]
-    begin = time.perf_counter()
     cubin = bytes(library.get_cubin().code)
-    seconds = time.perf_counter() - begin
     if not library._linking_files and not plugin:
         # Where nothing is linked the plugin compiles without LTO; this is what to compare with.
         alone = library_of(case, lto=False).get_cubin()
         (folder / f"{stem}.without_lto.cubin").write_bytes(bytes(alone.code))
-    if files and library._lto and len(files) == len(library._linking_files):
-        inputs = folder / f"{stem}.inputs"
-        inputs.mkdir(exist_ok=True)
-        (inputs / "kernel.ltoir").write_bytes(library.get_ltoir())
-        for number, file in enumerate(files):
-            shutil.copy(file, inputs / f"{number}{Path(file).suffix}")
-    return cubin, seconds, len(library._linking_files)
+    return cubin
 
 
-def relink(stock: Path, plugin: Path) -> None:
-    """Link by this project the plugin's kernels with the files that stock linked, in stock's order."""
-    import numba_ptxlink
-
-    for inputs in sorted(stock.glob("*.inputs")):
-        kernel = plugin / inputs.name / "kernel.ltoir"
-        if kernel.exists():
-            files = sorted(path for path in inputs.iterdir() if path.stem != "kernel")
-            made = numba_ptxlink.link(kernel, *files, arch=ARCH, lto=True)
-            inputs.with_suffix(".relinked").write_bytes(made.cubin)
-
-
-def link_ptx(case: Ptx, *, plugin: bool) -> tuple[bytes, float, int]:
+def link_ptx(case: Ptx, *, plugin: bool) -> bytes:
     """Return the cubin of a PTX file by this project, or by nvJitLink, which is what Numba links with."""
-    begin = time.perf_counter()
     if plugin:
         import numba_ptxlink
 
-        return numba_ptxlink.link(case.path, arch=case.arch).cubin, time.perf_counter() - begin, 0
+        return numba_ptxlink.link(case.path, arch=case.arch).cubin
     from cuda.bindings import nvjitlink
 
     text, options = case.path.read_bytes(), [f"-arch={case.arch}"]
@@ -121,25 +95,23 @@ def link_ptx(case: Ptx, *, plugin: bool) -> tuple[bytes, float, int]:
     cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
     nvjitlink.get_linked_cubin(handle, cubin)
     nvjitlink.destroy(handle)
-    return bytes(cubin), time.perf_counter() - begin, 0
+    return bytes(cubin)
 
 
 def run(case: Any, folder: Path, stem: str, *, plugin: bool) -> dict[str, Any]:
     """Return the outcome of one case; its cubins lie in *folder* as *stem*."""
-    stage = "build"
     try:
         made = case()
-        stage = "link"
         if isinstance(made, Ptx):
-            cubin, seconds, files = link_ptx(made, plugin=plugin)
+            cubin = link_ptx(made, plugin=plugin)
         elif isinstance(made, Kernel):
-            cubin, seconds, files = link_kernel(made, folder, stem, plugin=plugin)
+            cubin = link_kernel(made, folder, stem, plugin=plugin)
         else:
-            cubin, seconds, files = made, 0.0, 0
+            cubin = made
     except Exception as error:  # noqa: BLE001 - any exception is an outcome
-        return {"outcome": f"{type(error).__name__}: {error}", "stage": stage}
+        return {"outcome": f"{type(error).__name__}: {error}"}
     (folder / f"{stem}.cubin").write_bytes(cubin)
-    outcome = {"outcome": "linked", "stem": stem, "seconds": seconds, "files": files}
+    outcome = {"outcome": "linked", "stem": stem}
     if isinstance(made, Ptx):
         outcome |= {"ptx": str(made.path), "arch": made.arch}
     return outcome
@@ -151,9 +123,6 @@ def main() -> None:
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     stand_in()
-    if step == "relink":
-        relink(target, Path(rest[0]))
-        return
     programs = load(Path(rest[0]))
     if step == "prepare":
         programs.prepare(target)

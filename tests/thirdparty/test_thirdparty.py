@@ -12,42 +12,26 @@ import contextlib
 import json
 import os
 import subprocess
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import cubins
 import environments
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 HERE = Path(__file__).resolve().parent
 
 
-class Suite(NamedTuple):
-    """
-    A module of programs.
-
-    Args:
-        environment: The name of the packages that it needs.
-        shared: Whether all runs start from files that `prepare` makes.
-    """
-
-    environment: str
-    shared: bool = False
-
-
+# The packages that each module of programs needs.
 SUITES = {
-    "cooperative": Suite("cccl"),
-    "algorithms": Suite("cccl"),
-    "mathdx": Suite("nvmath"),
-    "strings": Suite("compilers"),
-    "assembly": Suite("compilers", shared=True),
+    "cooperative": "cccl",
+    "algorithms": "cccl",
+    "mathdx": "nvmath",
+    "strings": "compilers",
+    "assembly": "compilers",
 }
 
 
@@ -92,22 +76,20 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
 @pytest.fixture(scope="module", params=SUITES)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Return what became of a suite's programs in both runs."""
-    name, suite = request.param, SUITES[request.param]
+    name = request.param
     programs = str(HERE / "programs" / f"{name}.py")
     folder = tmp_path_factory.mktemp(name)
     stock, plugin, shared = folder / "stock", folder / "plugin", folder / "shared"
     with contextlib.ExitStack() as stack:
         try:
             environments.driver()
-            python = stack.enter_context(environments.environment(suite.environment))
+            python = stack.enter_context(environments.environment(SUITES[name]))
         except environments.Unavailable as reason:
             pytest.skip(f"no environment for {name}: {reason}")
-        if suite.shared:
+        if name == "assembly":
             execute(python, shared, "0", "prepare", str(shared), programs)
         execute(python, shared, "0", "run", str(stock), programs)
         execute(python, shared, "1", "run", str(plugin), programs)
-        if list(stock.glob("*.inputs")):
-            execute(python, shared, "1", "relink", str(stock), str(plugin))
     outcomes = [json.loads((each / "outcomes.json").read_text()) for each in (stock, plugin)]
     return Runs(
         (stock, plugin),
@@ -117,24 +99,17 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     )
 
 
-def test_nothing_that_stock_links_is_refused(
-    runs: Runs, request: pytest.FixtureRequest, tell: Callable[[str], None]
-) -> None:
+def test_nothing_that_stock_links_is_refused(runs: Runs) -> None:
     """Every program of others that stock builds and links is built and linked with the plugin's linker."""
     assert ("_Linker", "PtxLinker") == runs.linkers
-    tell(_times(request.node.callspec.id, runs))
     all_linked = dict.fromkeys(runs.stock, "linked")
     assert all_linked == {name: case["outcome"] for name, case in runs.stock.items()}
     assert all_linked == {name: case["outcome"] for name, case in runs.plugin.items()}
 
 
-def test_the_machine_code_is_equal_or_explained(
-    runs: Runs, request: pytest.FixtureRequest, tell: Callable[[str], None]
-) -> None:
+def test_the_machine_code_is_equal_or_explained(runs: Runs) -> None:
     """Each cubin holds stock's machine code, or differs by a rule that is checked for that cubin."""
     rules = {name: explain(runs, name) for name in runs.linked()}
-    counts = ", ".join(f"{count} {rule}" for rule, count in Counter(rules.values()).most_common())
-    tell(f"{request.node.callspec.id}: {counts}")
     assert {} == {name: runs.stock[name]["stem"] for name, rule in rules.items() if not rule}
 
 
@@ -146,27 +121,14 @@ def explain(runs: Runs, name: str) -> str:
 
     - "without LTO": nothing is linked, so the plugin compiles without LTO; stock without LTO is the same.
     - "whole program": a PTX that is alone is assembled as `ptxas` does it, not as one of several inputs.
-    - "operators of its own": a file to link was made of a Python operator, which the plugin compiles with a
-      wrapper of its own for the C ABI; linked with stock's files, its kernel has stock's code.
     """
     case = runs.stock[name]
     stock, plugin = (folder / f"{case['stem']}.cubin" for folder in runs.folders)
     if rule := cubins.explain(stock, plugin):
         return rule
-    alone, relinked = stock.with_suffix(".without_lto.cubin"), stock.with_suffix(".relinked")
+    alone = stock.with_suffix(".without_lto.cubin")
     if alone.exists() and cubins.explain(alone, plugin):
         return "without LTO"
     if "ptx" in case and cubins.explain(cubins.assembled(Path(case["ptx"]), case["arch"], stock), plugin):
         return "whole program"
-    if relinked.exists() and cubins.explain(stock, relinked):
-        return "operators of its own"
     return ""
-
-
-def _times(name: str, runs: Runs) -> str:
-    seconds = [[run[case].get("seconds", 0.0) for case in runs.linked()] for run in (runs.stock, runs.plugin)]
-    first, total = ([values[0] if values else 0.0 for values in seconds], [sum(each) for each in seconds])
-    return (
-        f"{name}: first link {first[0]:.2f} / {first[1]:.2f} s, "
-        f"{len(seconds[0])} links {total[0]:.1f} / {total[1]:.1f} s"
-    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import CODE, RAW, WINDOWS
+from .memory import CODE, RAW, WINDOW, WINDOWS
 from .numbers import Type, type_of
 from .parse import Address, Function, Instruction, Not, Number, PtxError, Register, Symbol, Variable, width
 from .values import PRED, ROWS, U32, U64, form_of, smeared
@@ -181,21 +181,26 @@ class Maker:
         base, offset = operand.base, np.uint64(operand.offset % (1 << 64))
         kind = type_of(f"u{width(base.type)}") if isinstance(base, Register) else U64
         read = self.certain(base, kind, "an address")
-        start = np.uint64(next((WINDOWS[word] for word in words if word in WINDOWS), 0))
+        named = next((WINDOWS[word] for word in words if word in WINDOWS), None)
+        start, spaces = np.uint64(named or 0), ("global", "shared", "local")
+        if named is not None:
+            spaces = spaces[named // WINDOW : named // WINDOW + 1]
 
         def addresses(frame: Frame, mask: np.ndarray) -> list[tuple]:
             lanes, parts = np.flatnonzero(mask), []
             value = read(frame, mask)[lanes].astype(np.uint64) + offset + start
-            windows = value >> np.uint64(48)
-            for window, name in enumerate(("global", "shared", "local")):
-                chosen = windows == window
+            outside = np.ones(lanes.size, bool)
+            for name in spaces:
+                at = value - np.uint64(WINDOWS[name])
+                chosen = at < WINDOW
+                outside &= ~chosen
                 if chosen.any():
-                    at = value[chosen] - np.uint64(WINDOWS[name])
+                    at = at[chosen]
                     if (at % np.uint64(size)).any():
                         raise PtxError(f"a misaligned access to {size} bytes at {name} {int(at[0]):#x}")
                     parts.append((frame.block.spaces[name], lanes[chosen], at))
-            if (windows > 2).any():
-                raise PtxError(f"no memory at {int(value[np.argmax(windows > 2)]):#x}")
+            if outside.any():
+                raise PtxError(f"no memory at {int(value[np.argmax(outside)]):#x}")
             return parts
 
         return addresses

@@ -49,48 +49,11 @@ CASES = {
         op=lambda a, b: max(a, 2 * b),
         h_init=ProxyValue(np.int32),
     ),
-    "inclusive scan": partial(
-        built,
-        compute.make_inclusive_scan,
-        d_in=DOUBLES,
-        d_out=DOUBLES,
-        op=lambda a, b: a + b - a * b,
-        init_value=ProxyValue(np.float64),
-    ),
     "unary transform": partial(
         built, compute.make_unary_transform, d_in=INTS, d_out=INTS, op=lambda a: clamped(a) * SCALE
     ),
-    "binary transform": partial(
-        built,
-        compute.make_binary_transform,
-        d_in1=DOUBLES,
-        d_in2=DOUBLES,
-        d_out=DOUBLES,
-        op=lambda a, b: (a * a + b * b) ** 0.5,
-    ),
     "select": partial(
         built, compute.make_select, d_in=INTS, d_out=INTS, d_num_selected_out=COUNT, cond=lambda a: a % 2 == 0
-    ),
-    "three-way partition": partial(
-        built,
-        compute.make_three_way_partition,
-        d_in=INTS,
-        d_first_part_out=INTS,
-        d_second_part_out=INTS,
-        d_unselected_out=INTS,
-        d_num_selected_out=COUNT,
-        select_first_part_op=lambda a: a < 0,
-        select_second_part_op=lambda a: a > SCALE,
-    ),
-    "segmented reduce": partial(
-        built,
-        compute.make_segmented_reduce,
-        d_in=INTS,
-        d_out=INTS,
-        start_offsets_in=COUNT,
-        end_offsets_in=COUNT,
-        op=lambda a, b: a ^ b,
-        h_init=ProxyValue(np.int32),
     ),
     "unique by key": partial(
         built,

@@ -40,24 +40,8 @@ def compare(name: str, result: Any) -> Kernel:
     return Kernel(kernel, (BYTE, BYTE, result[::1]))
 
 
-def classify(name: str) -> Kernel:
-    """Return a kernel that calls a function of one string and the table of characters."""
-    function = cuda.declare_device(name, types.boolean(BYTE, types.int64))
-
-    @cuda.jit(link=[shim()])
-    def kernel(string, table, out):
-        out[0] = function(string, table)
-
-    return Kernel(kernel, (BYTE, types.int64, types.boolean[::1]))
-
-
 CASES = {
     "sum of a group": partial(reduce, "BlockSum_float64", types.float64, types.float64),
-    "mean of a group": partial(reduce, "BlockMean_int32", types.int32, types.float64),
     "deviation of a group": partial(reduce, "BlockStd_float32", types.float32, types.float64),
-    "greatest of a group": partial(reduce, "BlockMax_int64", types.int64, types.int64),
-    "strings are equal": partial(compare, "eq", types.boolean),
     "place of a string in another": partial(compare, "find", types.int32),
-    "string begins with another": partial(compare, "startswith", types.boolean),
-    "string is of digits": partial(classify, "pyisdigit"),
 }

@@ -12,14 +12,6 @@ def add(x, y, out, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def softmax(out, x, stride, n, BLOCK: tl.constexpr):
-    row, i = tl.program_id(0), tl.arange(0, BLOCK)
-    value = tl.load(x + row * stride + i, mask=i < n, other=-float("inf"))
-    value = tl.exp(value - tl.max(value, axis=0))
-    tl.store(out + row * stride + i, value / tl.sum(value, axis=0), mask=i < n)
-
-
-@triton.jit
 def multiply(a, b, c, depth, M: tl.constexpr, N: tl.constexpr, STEP: tl.constexpr):
     i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, STEP)
     total = tl.zeros((M, N), dtype=tl.float32)
@@ -34,11 +26,6 @@ KERNELS = {
     "add": (
         add,
         {"x": "*fp32", "y": "*fp32", "out": "*fp32", "n": "i32", "BLOCK": "constexpr"},
-        {"BLOCK": 1024},
-    ),
-    "softmax": (
-        softmax,
-        {"out": "*fp32", "x": "*fp32", "stride": "i32", "n": "i32", "BLOCK": "constexpr"},
         {"BLOCK": 1024},
     ),
     "multiply": (
