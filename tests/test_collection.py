@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -19,6 +21,30 @@ def test_every_mutant_changes_one_text():
     texts = {file: (FOLDER.parent / "numba_ptxlink" / file).read_text() for file, *_ in rows}
     assert [(file, old) for file, old, *_ in rows if texts[file].count(old) != 1] == []
     assert {path for *_, tests in rows for path in tests.split() if not (FOLDER / path).exists()} == set()
+
+
+# What tests may import beside the public modules: packages that know nothing of the rest.
+PURE = ("numba_ptxlink._formats.ptx", "numba_ptxlink._link.fusion", "numba_ptxlink._cabi")
+
+
+def private(path: Path) -> list[str]:
+    """Return the private modules that a file imports, but for those of pure packages."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            found += [f"{node.module}.{each.name}" for each in node.names]
+        elif isinstance(node, ast.Import):
+            found += [each.name for each in node.names]
+    return [
+        name for name in found if re.match(r"numba_ptxlink(\.\w+)*\._", name) and not name.startswith(PURE)
+    ]
+
+
+def test_most_tests_speak_to_the_public_interface():
+    """At most 40 % of the files import what is private, so that its modules may change."""
+    files = list(FOLDER.rglob("*.py"))
+    found = {str(path.relative_to(FOLDER)) for path in files if private(path)}
+    assert len(found) <= 0.4 * len(files), sorted(found)
 
 
 @pytest.mark.slow

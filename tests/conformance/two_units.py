@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import cuda_cxx
 import numpy as np
 
 import numba_ptxlink as pl
-from numba_ptxlink._arch import Arch
-from numba_ptxlink._tools import nvrtc
+from numba_ptxlink.linker import INCLUDE_DIR
 
 THREADS = 64
 POLICIES = ("none", "auto", "all")
@@ -131,12 +131,7 @@ PROGRAMS = {
 
 def compiled(source: str, arch: str) -> str:
     """Return *source* as PTX by NVRTC."""
-    flags = ["-std=c++17", "-w"]
-    folders = [str(folder) for folder in nvrtc.toolkit_include_dirs()]
-    unit = nvrtc.compile_source(
-        source, "unit.cu", Arch.of(arch), output="ptx", flags=flags, include_dirs=folders
-    )
-    return unit.code.rstrip(b"\0").decode()
+    return cuda_cxx.ptx(source, arch, "-std=c++17", "-w", folders=(INCLUDE_DIR,))
 
 
 def linked(units: list[str], arch: str) -> dict[str, pl.Linked]:

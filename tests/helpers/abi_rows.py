@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 import front_ends
 from cuda_cxx import compiled
 
-from numba_ptxlink import abi
-from numba_ptxlink._arch import Arch
+from numba_ptxlink import Arch, abi
 from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink._export import marks

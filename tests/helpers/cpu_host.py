@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import abi_rows
 import llvmlite.binding as llvm
 
-from numba_ptxlink._arch import Arch
+from numba_ptxlink import Arch
 from numba_ptxlink._front_end.protocol import CompileOptions
 
 if TYPE_CHECKING:

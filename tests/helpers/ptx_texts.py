@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import cuda_cxx
+
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
-from numba_ptxlink._tools import nvrtc
 
 HEAD = ".version 8.6\n.target sm_90a\n.address_size 64\n"
 _CODE = (".text", ".nv.constant", ".nv.global", ".nv.shared", ".nv.info", ".rel.text", ".rela.text")
@@ -62,4 +63,4 @@ def machine_code(ptx: str, *, relocatable: bool = True) -> dict[str, bytes]:
 
 def by_nvrtc(arch: str, *flags: str) -> str:
     """Return the PTX that NVRTC makes of CUDA C++."""
-    return nvrtc.compile_source(CUDA, "source.cu", pl.Arch.of(arch), flags=flags).code.decode()
+    return cuda_cxx.ptx(CUDA, arch, *flags)
