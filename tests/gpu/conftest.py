@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 from devices import missing_device
 
+import numba_ptxlink as pl
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -37,3 +39,19 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
     if parent.config.option.collectonly or not missing_device():
         return None
     return WithoutDevice.from_parent(parent, path=module_path)
+
+
+@pytest.fixture(scope="session")
+def device():
+    """Return the first device, as the current one."""
+    from cuda.core import Device
+
+    found = Device(0)
+    found.set_current()
+    return found
+
+
+@pytest.fixture(scope="session")
+def arch(device):
+    """Return the device's architecture."""
+    return pl.Arch.of(tuple(device.compute_capability))

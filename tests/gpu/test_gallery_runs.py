@@ -7,17 +7,13 @@ import re
 import gallery
 import pytest
 
-import numba_ptxlink as pl
-
 
 @pytest.mark.parametrize("name", gallery.PROGRAMS)
-def test_a_program_verifies_its_results(name, tmp_path):
+def test_a_program_verifies_its_results(name, tmp_path, arch):
     """A program of the gallery runs on the device, and its results are those of the reference."""
-    from cuda.core import Device
-
     for package in gallery.PROGRAMS[name].gpu_packages:
         pytest.importorskip(package)
-    said = gallery.run(name, tmp_path, pl.Arch.of(tuple(Device(0).compute_capability)).sm)
+    said = gallery.run(name, tmp_path, arch.sm)
     print(said)  # noqa: T201 - shown by -rP
     assert "there is no GPU" not in said
     # A package may be built without CUDA.

@@ -11,15 +11,12 @@ import numpy as np
 import pytest
 from numba import cuda
 from numba.cuda import types
-from numba.cuda.np.numpy_support import from_dtype
 
 import numba_ptxlink as pl
 
 SIZE = 1000
 # A handle is one of a stream that lives.
 LIVING: list[object] = []
-particle = np.dtype([("pos", "f4", 3), ("id", "i8")], align=True)
-PARTICLE = from_dtype(particle)
 
 
 @pl.kernel("void(float32[::1], float32)")
@@ -38,24 +35,6 @@ def fill(out, size, value):
         out[i] = value * i
 
 
-@pl.kernel("void(float64[:, :], float32[:, ::1])")
-def copy(out, source):
-    """Copy into an array with any strides."""
-    i, j = cuda.grid(2)
-    if i < out.shape[0] and j < out.shape[1]:
-        out[i, j] = source[i, j]
-
-
-def members(out, body, number, flag, pair, maybe, tiny):  # noqa: PLR0917
-    """Write down what structs hold."""
-    out[0], out[1], out[2] = body.pos[0], body.pos[2], body.id
-    out[3], out[4] = number.real, number.imag
-    out[5] = 1 if flag else 0
-    out[6], out[7] = pair[0], pair[1]
-    out[8] = -1 if maybe is None else maybe
-    out[9] = tiny
-
-
 @pl.kernel("void(int32[::1], int32[::1])")
 def exchange(source, target):
     """Read what another block wrote, after all have met."""
@@ -63,17 +42,6 @@ def exchange(source, target):
     source[block] = block
     cuda.cg.this_grid().sync()
     target[block] = source[cuda.gridDim.x - 1 - block]
-
-
-SIGNATURE = types.void(
-    types.float64[::1],
-    PARTICLE,
-    types.complex64,
-    types.boolean,
-    types.Tuple((types.int8, types.float64)),
-    types.Optional(types.int32),
-    types.int8,
-)
 
 
 @pl.kernel("void(float32[::1])")
@@ -87,20 +55,9 @@ def through_shared(out):
 
 
 @pytest.fixture(scope="module")
-def device():
-    """Return the first device, as the current one."""
-    from cuda.core import Device
-
-    device = Device(0)
-    device.set_current()
-    return device
-
-
-@pytest.fixture(scope="module")
-def exported(device, tmp_path_factory):
+def exported(arch, tmp_path_factory):
     """Return the kernels, exported for the device."""
-    kernels = [scale, fill, copy, pl.kernel(SIGNATURE)(members), through_shared]
-    arch = pl.Arch.of(tuple(device.compute_capability))
+    kernels = [scale, fill, through_shared]
     return pl.export(kernels, tmp_path_factory.mktemp("build"), archs=[arch], emit=["kernels"], name="udfs")
 
 
@@ -159,8 +116,13 @@ def stream_of(package, device):
     return None
 
 
-@pytest.mark.parametrize("stream", ["none", "cuda.core", "cupy", "torch", "numba", "handle"])
-@pytest.mark.parametrize("make", [of_numba, of_cupy, of_torch, of_dlpack])
+@pytest.mark.parametrize(
+    ("make", "stream"),
+    [
+        *((of_numba, stream) for stream in ("none", "cuda.core", "cupy", "torch", "numba", "handle")),
+        *((make, "handle") for make in (of_cupy, of_torch, of_dlpack)),
+    ],
+)
 def test_arrays_and_streams_of_other_packages(device, udfs, make, stream):
     """An array of each package is written on a stream of each package."""
     values = np.arange(SIZE, dtype=np.float32)
@@ -241,22 +203,16 @@ def test_a_kernel_of_cuda_core(device, udfs):
     assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, out.copy_to_host())
 
 
-@pytest.mark.parametrize("how", ["bytes", "path"])
-def test_cupy_launches_the_export(exported, how):
-    """CuPy loads the code from memory or from its file."""
+def test_cupy_launches_the_export(exported):
+    """CuPy loads the code from its file."""
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    if how == "path":
-        kernel = cupy.RawModule(path=str(exported.artifacts["kernels", ""])).get_function("fill")
-    else:
-        module = cupy.cuda.Module()
-        module.load(exported.read("kernels"))
-        kernel = module.get_function("fill")
+    kernel = cupy.RawModule(path=str(exported.artifacts["kernels", ""])).get_function("fill")
     out = cupy.zeros(SIZE, "float32")
     kernel((8,), (128,), (out, np.int32(SIZE), np.float32(3)))
     assert np.array_equal(np.arange(SIZE, dtype=np.float32) * 3, out.get())
 
 
-def test_cuda_compute_takes_a_function(device):
+def test_cuda_compute_takes_a_function(arch):
     """A function in LTO-IR is an operator of cuda.compute."""
     compute = pytest.importorskip("cuda.compute", reason="cuda-cccl is not installed")
 
@@ -264,7 +220,6 @@ def test_cuda_compute_takes_a_function(device):
     def larger(first, second, result):
         result[0] = max(first[0], second[0])
 
-    arch = pl.Arch.of(tuple(device.compute_capability))
     function = pl.export([larger], archs=[arch], emit=["ltoir"])
     operator = compute.op.RawOp(ltoir=function.read("ltoir"), name="larger")
     values, out = cuda.to_device(np.array([3, 9, 4], np.int32)), cuda.to_device(np.zeros(1, np.int32))
@@ -294,9 +249,8 @@ def test_a_fresh_process_needs_no_other_package(exported):
     subprocess.run([sys.executable, "-c", PROGRAM, str(exported.manifest)], check=True)
 
 
-def test_a_grid_meets(device, tmp_path):
+def test_a_grid_meets(arch, tmp_path):
     """A kernel that synchronises its grid is launched cooperatively; too many blocks are refused."""
-    arch = pl.Arch.of(tuple(device.compute_capability))
     pl.export([exchange], tmp_path, archs=[arch], emit=["kernels"], name="made")
     kernel = pl.load(tmp_path / "made.json").exchange
     source, target = cuda.device_array(64, np.int32), cuda.device_array(64, np.int32)
