@@ -27,6 +27,8 @@ FREE = {
     tokenize.NEWLINE,
     tokenize.NL,
 }
+# From Python 3.12 on an f-string is many tokens; here it is one, as before.
+F_START, F_END = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
 
 
 def tokens(text: str) -> int:
@@ -37,10 +39,12 @@ def tokens(text: str) -> int:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
         if (body := node.body) and ast.get_docstring(node, clean=False) is not None
     }
-    return sum(
-        token.type not in FREE and token.start not in docstrings
-        for token in tokenize.generate_tokens(io.StringIO(text).readline)
-    )
+    found = inside = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        inside -= token.type == F_END
+        found += not (inside or token.type in FREE or token.type == F_END or token.start in docstrings)
+        inside += token.type == F_START
+    return found
 
 
 def main() -> int:

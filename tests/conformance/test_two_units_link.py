@@ -6,9 +6,9 @@ import pytest
 import two_units
 from comparison import Launch, difference
 
-# Each takes NVRTC seconds.
-FEW = ("function pointers",)
-NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for name in two_units.PROGRAMS]
+# Each takes NVRTC seconds, and those with CUB most.
+FEW = ("cub block scan", "cub warp reduce", "libcu++ atomic", "cooperative groups", "function pointers")
+NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.long) for name in two_units.PROGRAMS]
 
 
 @pytest.mark.slow

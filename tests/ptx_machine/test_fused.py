@@ -27,8 +27,8 @@ def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> l
     "seeds",
     [
         *batches(0, 120, BATCH),
-        *batches(120, 900, 3 * BATCH, pytest.mark.slow),
-        *batches(900, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
+        *batches(120, 360, 3 * BATCH, pytest.mark.slow),
+        *batches(360, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
     ],
 )
 def test_random_ptx_does_the_same(seeds):
@@ -45,8 +45,8 @@ def test_random_ptx_does_the_same(seeds):
     "seeds",
     [
         *batches(0, 4, 4),
-        *batches(4, 40, 4, pytest.mark.slow),
-        *batches(40, 220, 20, pytest.mark.slow, pytest.mark.long),
+        *batches(4, 16, 4, pytest.mark.slow),
+        *batches(16, 220, 12, pytest.mark.slow, pytest.mark.long),
     ],
 )
 def test_random_cxx_does_the_same(seeds):
