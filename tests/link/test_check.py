@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
 
+import linkcases
 import pytest
 from linkcases import CASES, HEAD, KERNEL, cubin, function
 
@@ -13,15 +18,51 @@ from numba_ptxlink._link.read import Input
 ARCH = pl.Arch.of("sm_80")
 TOP = HEAD.format(target="sm_80")
 
+# What each error says; the parts of it, in any order.
+SAID = {
+    "prototype in PTX": (".func (.b32) f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ptx:4"),
+    "alignment in PTX": (
+        "f(.b32, .align 8 .b8[8])  defined in a.ptx:4",
+        "f(.b32, .align 4 .b8[8])  declared in k.ptx",
+    ),
+    "definitions in PTX": ("f is defined 2 times", "defined in a.ptx:4, defined in b.ptx:4"),
+    "definitions in LTO-IR": ("'f': symbol multiply defined", "Rename one, leave one out"),
+    "variables in PTX": ("v is defined 2 times", "defined in a.ptx:11, defined in b.ptx:4"),
+    "alias in PTX": ("f is defined 2 times", "defined in a.ptx:11, defined in b.ptx:4"),
+    "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
+    "undefined in LTO-IR": ("f is asked for and defined in no input", "Add the input that defines it"),
+    "undefined variable in LTO-IR": ("vv is asked for and defined in no input",),
+    "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
+    "PTX of a newer arch": ("the ptx a.ptx", "for the architecture of this link or an older one"),
+    "PTX of a variant": ("a.ptx", "Unsupported .target 'sm_80a'"),
+    "LTO-IR of a newer arch": ("the ltoir a.ltoir", "for the architecture of this link or an older one"),
+    "PTX of a newer ISA": ("a.ptx is PTX 9.99", "pip install --upgrade nvidia-nvjitlink"),
+    "LTO-IR of a newer version": ("the ltoir a.ltoir", "--upgrade nvidia-nvjitlink"),
+}
+
+
+def test_plain_nvjitlink():
+    """What nvJitLink itself does with each wrong link is on record: most of them it makes."""
+    command = [sys.executable, Path(linkcases.__file__), *CASES]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {}
+    for case, (status, said) in json.loads(run.stdout).items():
+        expected = CASES[case][1]
+        if status == 0:
+            found[case] = "links, stderr" if said else "links"
+        else:
+            refused = status == 1 and not expected.startswith("links") and expected in said
+            found[case] = expected if refused else f"{status}: {said}"
+    assert {case: done for case, (_, done) in CASES.items()} == found
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_wrong_link_is_refused(case, capfd):
     """Each wrong link is refused, with symbols, inputs and the cure, and nothing reaches stderr."""
-    make, *said = CASES[case]
-    inputs = [Input(*each) for each in make()]
+    inputs = CASES[case][0]()
     with pytest.raises(pl.LinkError) as caught:
-        pl.link(*inputs, arch=ARCH, lto=any(each.kind == "ltoir" for each in inputs))
-    assert [] == [part for part in said if part not in str(caught.value)]
+        pl.link(*(Input(*each) for each in inputs), arch=ARCH, lto="-lto" in linkcases.flags(inputs))
+    assert [] == [part for part in SAID[case] if part not in str(caught.value)]
     assert caught.value.inputs
     assert ("", "") == capfd.readouterr()
 

@@ -83,5 +83,5 @@ def test_arguments_come_back(tmp_path, front_end, seed):
     """Each byte that belongs to a value, whatever the types and however it is linked."""
     front_ends.get(front_end)
     each = [echo for spec in rows.ROWS.values() if (echo := rows.Echo((spec,))).compiles(front_end)]
-    echoes = rows.draw(50, seed, front_end) if seed else each
+    echoes = rows.draw(25, seed, front_end) if seed else each
     assert len(echoes) // 2 < check(echoes, seed, front_end, tmp_path)
