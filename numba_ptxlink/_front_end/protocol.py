@@ -2,13 +2,14 @@
 What a front end does: one of Numba's compilers for CUDA, in a package of its own.
 
 `registry` lists the packages. Each has a module `front_end` with an object `FRONT_END`, which is a
-`FrontEnd`. Nothing else names a module of a front end, and no front end imports the other.
+`FrontEnd`, and a module `compile`, which is its `Code`. Nothing else names a module of a front end, and no
+front end imports the other.
 
 A package holds what is private to its compiler and no more. Common to all, and below them, are:
 
-- `_front_end`: `substitution`, how an attribute is replaced and put back; `releases`, which versions are
-  served; `links`, the counters in `status()`; `context`, what travels between replaced functions;
-  `disk_keys`, the keys of kernels on disk; `errors`, what link errors have in common.
+- `_front_end`: `substitution`, how an attribute is replaced and put back, and what travels between replaced
+  functions; `compiler`, the methods that front ends share; `disk_keys`, keys of kernels on disk; `errors`,
+  what link errors have in common.
 - `abi`: which C type a type is. The classes of types have equal names in all front ends.
 - `_export`: `signatures` resolves signatures; `lower` and `compile` call the methods below in the order in
   which they stand here, verify prototypes, merge link files and make cubins.

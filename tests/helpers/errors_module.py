@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numba import cuda, njit
+from numba import cuda
 
 import numba_ptxlink as pl
 
@@ -15,12 +15,6 @@ def quotient(x, y):
 def remainder(x, y):
     """Take the remainder."""
     return 1 + x % y
-
-
-def both(x, y):
-    """Take both at once."""
-    q, r = divmod(x, y)
-    return 1 + q + r
 
 
 def ratio(x, y):
@@ -50,12 +44,6 @@ def device_quotient(x, y):
     return x // y
 
 
-@njit
-def cpu_quotient(x, y):
-    """Divide, for a CPU too."""
-    return x // y
-
-
 @pl.udf("int32(int32, int32)", on_error="trap", checked=True)
 def udf_quotient(x, y):
     """Divide, for C++ too."""
@@ -65,11 +53,6 @@ def udf_quotient(x, y):
 def calls_device(x, y):
     """Call a device function."""
     return 1 + device_quotient(x, y)
-
-
-def calls_cpu(x, y):
-    """Call a function that is compiled for a CPU too."""
-    return 1 + cpu_quotient(x, y)
 
 
 def calls_udf(x, y):
@@ -86,21 +69,9 @@ def calls_closure(x, y):
     return 1 + inner(x)
 
 
-def element(x, y):
-    """Read one of a tuple."""
-    return (x, y)[y]
-
-
 def asserted(x, y):
     """Refuse zero by `assert`."""
     assert y
-    return x
-
-
-def told(x, y):
-    """Refuse zero, with arguments."""
-    if not y:
-        raise ValueError("no y with", x)
     return x
 
 

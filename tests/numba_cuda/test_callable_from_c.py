@@ -55,13 +55,6 @@ def test_a_function_that_c_cannot_call(function, message):
         pl.kernel("void(int32, int32)")(function)
 
 
-def test_a_lambda_needs_a_name():
-    """The name of a lambda is refused with one that C has."""
-    with pytest.raises(pl.AbiError, match=r"'<lambda>', .* is not a C identifier; use 'lambda'"):
-        pl.export([pl.udf("int32(int32)")(lambda x: x)])
-    assert pl.udf("int32(int32)", name="f")(lambda x: x).name == "f"
-
-
 @pytest.mark.parametrize(
     ("signature", "message"),
     [
@@ -78,10 +71,3 @@ def test_a_signature_that_differs_from_the_function(signature, message, tmp_path
     udf = pl.udf(signature)(added)
     with pytest.raises(pl.AbiError, match=rf"Function added.*{message}"):
         pl.export([udf], tmp_path)
-
-
-def test_an_inferred_result_that_is_a_constant(tmp_path):
-    """A constant result has the type of its value."""
-    udf = pl.udf((types.int32,), name="f")(lambda _: 3)
-    exported = pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"])
-    assert str(exported.signatures[0].result.name) == "int64_t"

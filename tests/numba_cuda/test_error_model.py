@@ -65,15 +65,6 @@ def test_an_index_out_of_range_is_an_error_where_it_is_checked(index, unchecked,
     assert (before == memory).all() == (not -4 <= index < 4)
 
 
-@pytest.mark.parametrize("checked", [False, True])
-@pytest.mark.parametrize(("function", "bad"), [(errors.element, (5, 2)), (errors.asserted, (5, 0))])
-def test_some_errors_need_no_check(function, bad, checked):
-    """`assert`, and an index out of a tuple are always errors."""
-    call = host(function, INTS, checked=checked)
-    assert 0 == call(*bad)
-    assert call(5, 1)
-
-
 RECORD = from_dtype(np.dtype([("items", "i4", 4), ("weight", "f4")], align=True))
 TABLE = np.arange(5)
 
