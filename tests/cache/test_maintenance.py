@@ -9,7 +9,6 @@ from cache_worker import key
 from caches import files_of, fill, open_cache
 
 from numba_ptxlink import cache, cli
-from numba_ptxlink._config import Config
 
 
 @pytest.mark.parametrize(
@@ -36,7 +35,7 @@ def test_the_commands_tell_of_the_directory(tmp_path, monkeypatch, capsys, comma
 
 def test_a_cache_that_is_off_says_so(monkeypatch, capsys):
     """The command says which variable turns the cache off."""
-    off = cache.Cache(Config(cache=False))
+    off = cache.Cache(open_cache().settings._replace(cache=False))
     assert b"1" == off.through(key("a"), lambda: cache.Entry({}, b"1")).code
     monkeypatch.setattr(cache, "default", lambda: off)
     assert 1 == cli.main(["cache", "path"])

@@ -12,8 +12,7 @@ from caches import fill, open_cache
 from fork_worker import fork
 from redis_server import RedisServer
 
-from numba_ptxlink._config import Config
-from numba_ptxlink.cache import Cache, Entry
+from numba_ptxlink.cache import Entry
 
 pytest.importorskip("redis", reason="redis-py is not installed")
 
@@ -84,7 +83,7 @@ def test_a_lying_server_is_not_believed(server, tmp_path, caplog):
 )
 def test_an_unreachable_server_is_left_alone(tmp_path, caplog, url):
     """A server that is not there, or a wrong URL, costs one warning, which does not show the password."""
-    cache = Cache(Config.from_environ({"NUMBA_PTXLINK_CACHE": f"{tmp_path / 'a'}:{url}", **SEALED}))
+    cache = open_cache(tmp_path, cache_url=url, cache_secret=SECRET)
     assert [b"a", b"b"] == [get(cache, "a", b"a"), get(cache, "b", b"b")]
     (record,) = caplog.records
     assert "doing without it for 30 s. Check it and its URL" in record.message
