@@ -170,7 +170,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
     for library in _LIBRARIES:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
-        yield Component(find.LIBRARIES[library][0], dotted(version), where)
+        yield Component(find.LIBRARIES[library], dotted(version), where)
     yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
     for package, number in tools.packages.items():
         yield Component(package, number, "installed package")

@@ -66,7 +66,7 @@ def codes(diagnosis):
 def test_a_driver_of_an_older_major_version_is_a_problem(monkeypatch):
     """Cubins do not load on a driver of an older major version, and the cure is named."""
     with_driver(monkeypatch, (12, 9))
-    assert "numba-ptxlink[cu12]" in codes(pl.diagnose())["driver-older"]
+    assert "numba-ptxlink[toolkit12]" in codes(pl.diagnose())["driver-older"]
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_an_nvvm_of_a_later_major_version_is_a_problem(monkeypatch):
     monkeypatch.setattr(nvvm, "version", lambda: (13, 0))
     cures = codes(pl.diagnose())
     assert {"nvjitlink-older"} == set(cures)
-    assert "pip install 'numba-ptxlink[cu12]' --upgrade" in cures["nvjitlink-older"]
+    assert "pip install 'numba-ptxlink[toolkit12]' --upgrade" in cures["nvjitlink-older"]
 
 
 @pytest.mark.usefixtures("_cuda_12")
@@ -101,7 +101,7 @@ def test_cures_stay_within_the_major_version(monkeypatch):
     assert ["nvJitLink could not be loaded", "NVRTC could not be loaded"] == [
         each.what.partition(" (")[0] for each in problems
     ]
-    assert all("numba-ptxlink[cu12]" in each.cure for each in problems)
+    assert all("numba-ptxlink[toolkit12]" in each.cure for each in problems)
 
 
 def test_a_machine_without_a_driver_can_build(monkeypatch):

@@ -73,5 +73,5 @@ def test_what_a_front_end_does_not_find_has_its_cure(file, expected):
     for error in (found, caused):
         said = find.explained(error)
         assert expected is said or str(said).startswith(expected)
-        assert expected is None or "numba-ptxlink[cu13]" in str(said)
+        assert expected is None or "numba-ptxlink[toolkit13]" in str(said)
     assert find.explained(RuntimeError("libnvrtc.so.13")) is None

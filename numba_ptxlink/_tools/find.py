@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIBRARIES = {
-    "cudart": ("The CUDA runtime library", "nvidia-cuda-runtime"),
-    "nvJitLink": ("nvJitLink", "nvidia-nvjitlink"),
-    "nvfatbin": ("nvFatbin", "nvidia-nvfatbin"),
-    "nvrtc": ("NVRTC", "nvidia-cuda-nvrtc"),
-    "nvvm": ("libNVVM", "nvidia-nvvm"),
-    "device": ("libdevice", "nvidia-nvvm"),
+    "cudart": "The CUDA runtime library",
+    "nvJitLink": "nvJitLink",
+    "nvfatbin": "nvFatbin",
+    "nvrtc": "NVRTC",
+    "nvvm": "libNVVM",
+    "device": "libdevice",
 }
-"""By the names that files and cuda-pathfinder have: what messages call it, and its package in CUDA 13."""
+"""By the names that files and cuda-pathfinder have: what messages call it."""
 
 _LAST_WITH_SUFFIX = 12
 _OLDEST_NVCC = (11, 7)
@@ -186,38 +186,28 @@ def package_of_ptxas(release: tuple[int, int]) -> str:
     return f"{wheel}=={dotted(release)}.*" if release >= _OLDEST_NVCC else ""
 
 
-def toolkit() -> str:
-    """Return the extra that installs the tools of this environment's major version: "toolkit13"."""
-    return f"toolkit{_offered(major())}"
+def toolkit(release: int | None = None) -> str:
+    """
+    Return the extra that installs the tools, such as "toolkit13".
+
+    Args:
+        release: The major version of CUDA, None for this environment's. The nearest with an extra is named.
+    """
+    release = major() if release is None else release
+    return f"toolkit{min(max(release, _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)}"
 
 
 def install(release: int | None = None) -> str:
-    """
-    Return the command that installs all tools, and numba-cuda with them if it is there.
-
-    Args:
-        release: The major version of CUDA, None for this environment's.
-    """
-    release = _offered(major() if release is None else release)
-    try:
-        metadata.version("numba-cuda")
-    except metadata.PackageNotFoundError:
-        return f"pip install 'numba-ptxlink[toolkit{release}]'"
-    return f"pip install 'numba-ptxlink[cu{release}]'"
-
-
-def _offered(release: int) -> int:
-    """Return the major version nearest to *release* that there are extras for."""
-    return min(max(release, _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)
+    """Return the command that installs the tools, as for `toolkit`."""
+    return f"pip install 'numba-ptxlink[{toolkit(release)}]'"
 
 
 def missing(name: str, reason: object) -> LinkError:
     """Return the error that the library *name*, one of `LIBRARIES`, could not be loaded for *reason*."""
     if isinstance(reason, LinkError):
         return reason
-    tool = LIBRARIES[name][0]
     line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
-    return LinkError(f"{tool} could not be loaded ({line}); install it with `{install()}`.")
+    return LinkError(f"{LIBRARIES[name]} could not be loaded ({line}); install it with `{install()}`.")
 
 
 def explained(error: BaseException) -> LinkError | None:
