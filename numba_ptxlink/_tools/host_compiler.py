@@ -54,7 +54,8 @@ def compile_object(
         searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler, is_nvcc in _compilers():
             flags = (f"-Xcompiler={','.join(_FLAGS)}",) if is_nvcc else _FLAGS
-            files_named = (_argument(name), "-I.", *searched, "-o", _argument(target.name))
+            # A name may begin like an option.
+            files_named = (f"./{name}", "-I.", *searched, "-o", f"./{target.name}")
             command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *files_named]
             succeeded, _, failure = programs.run(command, folder)
             if succeeded:
@@ -94,7 +95,7 @@ def archive(name: str, code: bytes) -> bytes:
     with programs.folder(ExportError) as folder:
         (folder / name).write_bytes(code)
         # D: neither times nor owners, so that the same object gives the same bytes.
-        command = [os.environ.get("AR") or "ar", "rcsD", "library.a", _argument(name)]
+        command = [os.environ.get("AR") or "ar", "rcsD", "library.a", f"./{name}"]
         succeeded, _, failure = programs.run(command, folder)
         if not succeeded:
             raise ExportError(
@@ -103,11 +104,6 @@ def archive(name: str, code: bytes) -> bytes:
                 log=failure,
             )
         return (folder / "library.a").read_bytes()
-
-
-def _argument(name: str) -> str:
-    """Return how a file of the working directory is named, whose name may begin like an option."""
-    return f"./{name}" if name.startswith(("-", "@")) else name
 
 
 def nvcc_release() -> tuple[int, int] | None:
