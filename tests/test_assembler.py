@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ptx_kernels import make_kernel, make_large_kernel
 
-from numba_ptxlink._arch import Arch
+from numba_ptxlink import Arch
 from numba_ptxlink.assembler import (
     assemble,
     compiler_version,

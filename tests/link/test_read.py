@@ -11,7 +11,6 @@ import pytest
 from linkcases import cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._link import read as link_inputs
 from numba_ptxlink.linker import PtxLinker
 
 PTX = function()
@@ -48,18 +47,18 @@ def test_every_form(make, tmp_path):
     path = tmp_path / "callee.ptx"
     path.write_text(PTX)
     given = make(path)
-    found = link_inputs.read(given)
+    linked = pl.link(given, arch="sm_80")
     getattr(given, "close", lambda: None)()
-    assert ("ptx", PTX.encode()) == (found.kind, found.code)
+    assert PTX == linked.ptx
 
 
 @pytest.mark.parametrize("name", ["missing.ptx", "build/{arch}.ptx", "a;b.cu", "kernels", "C:/a (1)/b"])
 def test_a_missing_file_tells_both_readings(name):
     """A `str` that names no file says so, and how text is told from a path; a `Path` can be only a path."""
     with pytest.raises(pl.LinkError, match=r"check the path\. If it is not a path but CUDA C\+\+ or PTX"):
-        link_inputs.read(name)
+        pl.link(name, arch="sm_80")
     with pytest.raises(pl.LinkError, match=r"not found; check the path\.$"):
-        link_inputs.read(Path(name))
+        pl.link(Path(name), arch="sm_80")
 
 
 def test_every_mixture_links(tmp_path):
