@@ -87,7 +87,7 @@ LINK = ["--arch", "sm_90"]
             ["link", "empty.ptx", *LINK, "-o", "out"],
             "empty.ptx: its extension says ptx and its content is empty",
         ),
-        (["link", ".", *LINK, "-o", "out"], ". is a directory; give a file"),
+        (["link", ".", *LINK, "-o", "out"], ". could not be read: Is a directory"),
         *(
             (
                 ["link", "kernel.ptx", *LINK, "-o", out],
@@ -101,9 +101,9 @@ LINK = ["--arch", "sm_90"]
         ),
         (
             ["inspect", "udfs.py"],
-            "its content is Python; compile it first, such as with `numba-ptxlink export`",
+            "its content is Python; give a file of ptx",
         ),
-        (["inspect", "."], ". is a directory; give a file"),
+        (["inspect", "."], ". could not be read: Is a directory"),
     ],
 )
 def test_wrong_paths(folder, capsys, arguments, message):

@@ -68,6 +68,12 @@ def test_the_register_cap_and_line_numbers_reach_the_tool():
     assert {"-maxrregcount=32", "-lineinfo"} <= set(linked.flags)
 
 
+def test_cuda_sources_are_optimised_together():
+    """CUDA C++ sources alone are linked with LTO, unless that is declined."""
+    assert pl.link(CALLER, CALLEE, arch="sm_90").reason == "link-time optimisation"
+    assert pl.link(CALLER, CALLEE, arch="sm_90", lto=False).reason.startswith("2 PTX as one")
+
+
 @pytest.mark.parametrize(
     ("source", "message"),
     [
