@@ -78,6 +78,19 @@ def test_every_mixture_links(tmp_path):
 
 
 @pytest.mark.parametrize("lto", [False, True])
+def test_the_device_runtime_is_added(lto):
+    """An exported kernel of a cooperative group links without naming the device runtime."""
+    from numba import cuda
+
+    @pl.kernel("void(int32[::1])", name="grid_kernel")
+    def kernel(x):
+        cuda.cg.this_grid().sync()
+        x[0] = 1
+
+    assert {"<udfs>", "libcudadevrt.a"} == set(pl.link(kernel, arch="sm_80", lto=lto).inputs)
+
+
+@pytest.mark.parametrize("lto", [False, True])
 def test_grid_synchronisation_links(lto, monkeypatch):
     """A kernel of a cooperative group links the device runtime by itself."""
     from numba import cuda, types
