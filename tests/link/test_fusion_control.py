@@ -63,6 +63,9 @@ BODIES = {
     "a table of branches": SWITCH,
     "a loop": LOOP,
     "two predicates": "setp.lt.and.s32 %p1|%p2, %r1, 3, %p3; selp.u32 %r2, 1, 2, %p1; @%p2 neg.s32 %r2, %r2;",
+    "a label with a percent sign": (
+        "setp.eq.u32 %p1, %r1, 3; @%p1 bra %L; mov.u32 %r1, 5; %L: mov.u32 %r2, %r1;"
+    ),
     "an exit": "setp.eq.u32 %p1, %r1, 3; @%p1 exit; mov.u32 %r2, %r1;",
     "a trap": "setp.eq.u32 %p1, %r1, 3; @!%p1 bra $fine; trap; $fine: mov.u32 %r2, %r1;",
     "a barrier": "bar.sync 0; mov.u32 %r2, %clock; membar.cta;",

@@ -23,7 +23,8 @@ _STACK = ("alloca", "stacksave", "stackrestore")
 @functools.lru_cache(maxsize=1024)
 def _tells(word: str) -> bool:
     """Return whether an instruction with the opcode *word* matters even if it names no symbol."""
-    return word.partition(".")[0] in ("call", "ret", *_STACK) or word.startswith(".param", 2)
+    # A label may begin as registers do.
+    return word.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or word.startswith(".param", 2)
 
 
 @dataclass(eq=False)

@@ -61,7 +61,7 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
         first = statement.operands[0] if statement.operands else "["
         if first[1:].isalnum():
             writers[first].append((statement, scope))
-        elif first[0] != "[":
+        elif first[:1] != "[":
             for name in ptx.names(first):
                 writers[name].append((statement, scope))
         if _is_generic(statement.word) and len(statement.operands) > 1:
