@@ -120,7 +120,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "writers.get(register.name, ())[:1]",
             FUSION,
         ),
-        ("_formats/ptx/lexer.py", "self.start + len(self.text)", "self.start - len(self.text)", PTX),
+        ("_formats/ptx/lexer.py", "if not depth:", "if depth:", PTX),
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
         (
             "_link/fusion/body.py",
