@@ -181,10 +181,7 @@ def default() -> FrontEnd:
     """
     for front_end in installed():
         return front_end
-    cures = " or ".join(
-        f"`pip install 'numba-ptxlink[{front_end.extra}]'` ({front_end.name})"
-        for front_end in registry.front_ends()
-    )
+    cures = " or ".join(f"`pip install 'numba-ptxlink[{each.extra}]'`" for each in registry.front_ends())
     raise ExportError(f"No compiler for Python functions is installed; run {cures}.")
 
 

@@ -21,9 +21,9 @@ from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._link import single_ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
-from numba_ptxlink._tools import find
+from numba_ptxlink._tools import nvrtc, nvvm
 from numba_ptxlink._tools.options import AssembleOptions
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, LinkError
 
 from . import externs, link_files
 from .lower import Lowered, lower
@@ -309,9 +309,14 @@ def compile_ir(
     try:
         return front_end.code.compile_ir(modules, arch, options, lto=lto)
     except Exception as error:
-        listed, reason = ", ".join(each.signature.name for each in lowered), find.explained(error) or error
+        listed = ", ".join(each.signature.name for each in lowered)
+        try:
+            nvrtc.version()  # a front end may load it to find libdevice
+            nvvm.emitted_isa(arch)
+        except LinkError as missing:
+            raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
         raise ExportError(
-            f"NVVM could not compile {listed} for {arch.sm}: {reason}; export them one by one to see which "
+            f"NVVM could not compile {listed} for {arch.sm}: {error}; export them one by one to see which "
             "one it refuses, and for an architecture that it knows: `--arch all` stands for those."
         ) from error
 

@@ -145,14 +145,14 @@ def _identity(loaded: Loaded, functions: Sequence[Typed]) -> str:
 def _gathered(futures: Mapping[Future[Group | str], Key]) -> dict[Key, Group]:
     """Return what became of the groups that workers compiled to the same result."""
     done: dict[Key, Group] = {}
-    errors: dict[Key, PtxlinkError] = {}
+    errors: list[PtxlinkError] = []
     try:
         for future in as_completed(futures):
             key = futures[future]
             try:
                 result = future.result()
             except PtxlinkError as error:
-                errors[key] = error
+                errors.append(error)
                 continue
             except Exception as error:  # noqa: BLE001 - a pool that is broken, or has lost a worker
                 result = f"its worker ended: {type(error).__name__}: {error}"
@@ -166,7 +166,7 @@ def _gathered(futures: Mapping[Future[Group | str], Key]) -> dict[Key, Group]:
         for future in futures:
             future.cancel()
         raise
-    raise_all([errors[key] for key in futures.values() if key in errors])
+    raise_all(sorted(errors, key=str))
     return done
 
 

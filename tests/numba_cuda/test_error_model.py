@@ -126,5 +126,5 @@ def test_compile_takes_the_option():
             info = {"abi_name": "f", "on_error": "trap", "checked": checked}
             ptx, _ = cuda.compile(function, signature, cc=(9, 0), abi_info=info)
             assert checked is ("trap;" in ptx)
-    with pytest.raises(pl.AbiError, match=r"abi_info\['checked'\] is 1; the choices are True, False"):
-        cuda.compile(errors.item, VIEW, cc=(9, 0), abi_info={"checked": 1})
+    with pytest.raises(pl.AbiError, match=r"checked is 2; the choices are True, False"):
+        cuda.compile(errors.item, VIEW, cc=(9, 0), abi_info={"checked": 2})
