@@ -2,9 +2,9 @@
 Run the benchmarks that this machine can run, side by side with the peers: `python -m benchmarks`.
 
 Each part is a process of its own and has its share of the time; what the time does not suffice for is left
-out with the reason. The results go to benchmarks/results as JSON, Markdown, SVG and PNG, the JSON whenever a
-row is measured. A run of other parts with the same versions adds to the file, and a part that measures
-nothing leaves what is there. SIGINT and SIGTERM end a run early, and what it has measured is kept.
+out with the reason. The results go to build/benchmarks as JSON, whenever a row is measured. A run of other
+parts with the same versions adds to the file, and a part that measures nothing leaves what is there. SIGINT
+and SIGTERM end a run early, and what it has measured is kept.
 
 parts:
 """

@@ -239,11 +239,12 @@ def test_sources_that_are_none(tmp_path):
 
 @pytest.mark.parametrize(
     "arch",
-    ["sm_80,sm_90", [pl.Arch.of("sm_80"), (9, 0)], (9, 0)],
+    ["sm_80,sm_90", ["sm_80", (9, 0)], (pl.Arch.of("sm_80"), "sm_90"), "sm_90", pl.Arch.of("sm_90"), (9, 0)],
 )
 def test_architectures_and_kinds_are_one_or_several(arch):
     """One, several, or text with commas: as on the command line."""
     function = pl.udf("float32(float32)", name="f")(lambda x: x)
     made = pl.export(function, arch=arch, emit="ptx, cubin")
-    archs = ["sm_90"] if arch == (9, 0) else ["sm_80", "sm_90"]
+    single = arch in ("sm_90", pl.Arch.of("sm_90"), (9, 0))
+    archs = ["sm_90"] if single else ["sm_80", "sm_90"]
     assert {(kind, arch) for kind in ("ptx", "cubin") for arch in archs} == {*made.artifacts}

@@ -203,15 +203,6 @@ def test_a_kernel_of_cuda_core(device, udfs):
     assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, out.copy_to_host())
 
 
-def test_cupy_launches_the_export(exported):
-    """CuPy loads the code from its file."""
-    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-    kernel = cupy.RawModule(path=str(exported.artifacts["kernels", ""])).get_function("fill")
-    out = cupy.zeros(SIZE, "float32")
-    kernel((8,), (128,), (out, np.int32(SIZE), np.float32(3)))
-    assert np.array_equal(np.arange(SIZE, dtype=np.float32) * 3, out.get())
-
-
 def test_cuda_compute_takes_a_function(arch):
     """A function in LTO-IR is an operator of cuda.compute."""
     compute = pytest.importorskip("cuda.compute", reason="cuda-cccl is not installed")

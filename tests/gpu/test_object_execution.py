@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from artifact_page import CALLS, command_of, possible, write_sources
 from cuda_toolkit import environment, lay_out, release, shell
-from grid_kernel import EXCHANGE
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, nvrtc
@@ -61,26 +60,6 @@ int main() {
   cudaError_t error = cudaMemcpy(host, p, sizeof host, cudaMemcpyDeviceToHost);
   std::printf("%s %g %g %g %g\\n", cudaGetErrorName(error), host[0], host[1], host[2], host[3]);
   return 0;
-}
-"""
-MEETING = """
-from numba import cuda
-from numba_ptxlink import kernel
-"""
-MEETING += EXCHANGE
-MEETS = """
-#include <cstdio>
-#include <cuda_runtime.h>
-#include "meeting.h"
-int main() {
-  int host[64], *p;
-  cudaMalloc(&p, 2 * sizeof host);
-  numba_ptxlink::array_view<int, 1, numba_ptxlink::layout_c> source(p, 64), target(p + 64, 64);
-  void* arguments[] = {&source, &target};
-  cudaError_t error = cudaLaunchCooperativeKernel((void*)exchange, dim3(64), dim3(1), arguments, 0, 0);
-  if (!error) error = cudaMemcpy(host, p + 64, sizeof host, cudaMemcpyDeviceToHost);
-  std::printf("%s", cudaGetErrorName(error));
-  for (int i = 0; i < 64; ++i) std::printf(" %d", host[i]);
 }
 """
 LAUNCHED = [value + 33 for value in (1, 2, 3, 4)]
@@ -134,16 +113,6 @@ def test_kernels_by_a_host_compiler(toolkit, folder):
     command = f"g++ -std=c++17 -I{toolkit}/include main.cpp first.o second.o {libraries} -o host"
     shell(command, folder, toolkit)
     assert run(folder / "host") == ("cudaSuccess", LAUNCHED)
-
-
-@pytest.mark.parametrize("options", ["", "-rdc=true", "-rdc=true -dlto"])
-def test_a_grid_meets(toolkit, tmp_path, arch, options):
-    """The runtime launches a kernel that synchronises its grid cooperatively, however nvcc linked it."""
-    (tmp_path / "meeting.py").write_text(MEETING)
-    (tmp_path / "meets.cpp").write_text(MEETS)
-    pl.export(tmp_path / "meeting.py", tmp_path, archs=[arch], emit=["object"], cuda=release(toolkit))
-    shell(f"nvcc {options} -arch={arch.sm} meets.cpp meeting.o -o meets", tmp_path, toolkit)
-    assert run(tmp_path / "meets") == ("cudaSuccess", list(range(63, -1, -1)))
 
 
 def test_the_example_of_build_systems(toolkit, tmp_path, arch, monkeypatch):

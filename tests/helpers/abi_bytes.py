@@ -188,13 +188,9 @@ def _contiguous(spec: Any, ctype: c.View, data: bytes) -> bytes:
 
 def _relevance(ctype: c.CType) -> bytearray:
     """Return for each byte of *ctype* whether it belongs to a value."""
-    if isinstance(ctype, c.Array):
-        return _relevance(ctype.element) * ctype.count
-    if not isinstance(ctype, c.Struct):
-        return bytearray(b"\1" * ctype.size)
     found = bytearray(ctype.size)
-    for member in ctype.members:
-        found[member.offset : member.offset + member.type.size] = _relevance(member.type)
+    for offset, part in _parts(ctype):
+        found[offset : offset + part.size] = b"\1" * part.size
     return found
 
 

@@ -17,7 +17,6 @@ from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 import front_ends
-from cuda_cxx import compiled
 
 from numba_ptxlink import Arch, abi
 from numba_ptxlink._cabi import header as c_header
@@ -32,6 +31,7 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._tools import nvrtc as nvrtc_tool
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
@@ -355,7 +355,14 @@ def callers(signatures: Sequence[abi.Signature]) -> str:
 
 def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
     """Return what NVRTC makes of *source*, with the headers in *folder* and of this package."""
-    return compiled(source, arch, "-std=c++17", output=output, folders=(folder, INCLUDE_DIR))
+    return nvrtc_tool.compile_source(
+        source,
+        "caller.cu",
+        Arch.of(arch),
+        output=output,
+        flags=["-std=c++17"],
+        include_dirs=[folder, INCLUDE_DIR, *nvrtc_tool.toolkit_include_dirs()],
+    ).code
 
 
 def prototypes(ptx: bytes) -> dict[str, Prototype]:

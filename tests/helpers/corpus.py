@@ -69,25 +69,12 @@ def kernels(cuda: Any, record: Any, packed: Any) -> dict[str, tuple[Any, Any]]:
     def kernel(signature: Any) -> Any:
         return lambda function: found.setdefault(function.__name__, (function, signature))
 
-    _arithmetic(cuda, kernel)
     _control(cuda, kernel)
     _memory(cuda, kernel)
     _threads(cuda, kernel)
     _helpers(cuda, kernel)
     _records(cuda, kernel, record, packed)
     return found
-
-
-def _arithmetic(cuda: Any, kernel: Any) -> None:
-    @kernel("void(complex64[::1], complex64[::1])")
-    def multiply_complex(x, y):
-        i = cuda.grid(1)
-        y[i] = x[i] * y[i].conjugate() / abs(x[i])
-
-    @kernel("void(uint32[::1])")
-    def count_bits(x):
-        i = cuda.grid(1)
-        x[i] = cuda.popc(x[i]) + cuda.clz(x[i]) + cuda.brev(x[i]) + cuda.ffs(x[i])
 
 
 def _control(cuda: Any, kernel: Any) -> None:
@@ -133,13 +120,6 @@ def _memory(cuda: Any, kernel: Any) -> None:
         if t == 0:
             out[cuda.blockIdx.x] = shared[0]
 
-    @kernel("void(int32[::1], int32)")
-    def local_array(x, n):
-        local = cuda.local.array(16, "int32")
-        for k in range(16):
-            local[k] = x[k] * k
-        x[0] = local[n % 16]
-
     @kernel("void(float32[::1])")
     def constant_array(x):
         table = cuda.const.array_like(CONSTANTS)
@@ -168,19 +148,6 @@ def _threads(cuda: Any, kernel: Any) -> None:
         for step in (16, 8, 4, 2, 1):
             value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
         x[i] = value
-
-    @kernel("void(int32[::1])")
-    def votes(x):
-        i = cuda.grid(1)
-        x[i] = cuda.ballot_sync(0xFFFFFFFF, x[i] > 0) + cuda.laneid + cuda.activemask()
-        cuda.syncwarp(0xFFFFFFFF)
-
-    @kernel("void(int32[::1])")
-    def fences(x):
-        x[0] = 1
-        cuda.threadfence()
-        x[1] = cuda.syncthreads_count(x[0])
-        cuda.nanosleep(32)
 
 
 def _helpers(cuda: Any, kernel: Any) -> None:

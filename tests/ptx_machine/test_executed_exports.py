@@ -9,6 +9,7 @@ import zlib
 import front_ends
 import numpy as np
 import pytest
+import shared_helpers
 from emulator import Machine
 
 import numba_ptxlink as pl
@@ -194,3 +195,41 @@ def test_kernels_of_any_size(kernels, lanes):
     assert expected.tolist() == machine.read(places[1], out.size, np.float32).tolist()
     chosen = [int(value + i % 3) % 7 for i, value in enumerate(values) if i % 3 != 1]
     assert np.bincount(chosen, minlength=7).tolist() == machine.read(places[2], 7, np.int32).tolist()
+
+
+# Exports that share helpers
+
+CALLER = """
+extern "C" __device__ float first(float);
+extern "C" __device__ float second(float);
+extern "C" __global__ void caller(float* out, const float* in) {
+    float x = in[threadIdx.x];
+    out[threadIdx.x] = first(x) + 1000.0f * second(first(x));
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("helper", "expected"),
+    [
+        (shared_helpers.reversed_in_block, lambda x: x[::-1] + 1),
+        (shared_helpers.looked_up, lambda x: x + 1),
+    ],
+)
+def test_exports_with_the_same_helper(helper, expected):
+    """Both functions exchange values by a shared array of their own, or read an equal table."""
+
+    def calls(x):
+        return helper(x) + 1
+
+    texts = [
+        pl.export([pl.udf("float32(float32)", name=name)(calls)], archs=[ARCH], emit=["ptx"]).read("ptx")
+        for name in ("first", "second")
+    ]
+    linked = pl.link(CALLER, *texts, arch=ARCH, lto=False)
+    machine, x = Machine(linked.ptx), np.arange(62, dtype=np.float32)
+    x = np.concatenate([x, x[:2]])
+    out, source = machine.array(np.zeros(64, np.float32)), machine.array(x)
+    machine.launch("caller", 1, 64, [out, source])
+    once = expected(x)
+    assert (once + 1000 * expected(once)).tolist() == machine.read(out, 64, np.float32).tolist()
