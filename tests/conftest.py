@@ -29,6 +29,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 # The tests are about the work; those of the cache turn it on, each in a directory of its own.
 os.environ["NUMBA_PTXLINK_CACHE"] = "0"
 
+# The slow tests in these take minutes: a process that came to one last would be alone with it.
+DEAR = ("test_build_tools.py", "test_docs_code.py", "test_gallery.py", "test_two_units_link.py")
+
 
 @pytest.fixture
 def kernel() -> str:
@@ -51,7 +54,8 @@ def missing_server() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in gpu/; skip them without a device, and those that need a server without one."""
+    """Put dear files first, mark the tests in gpu/, and skip what needs a device or a server."""
+    items.sort(key=lambda item: item.path.name not in DEAR)
     for item in items:
         if HERE / "gpu" in item.path.parents:
             item.add_marker(pytest.mark.gpu)
