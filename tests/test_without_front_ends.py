@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 
+from cuda_cxx import compiled
 from ptx_kernels import make_kernel
 
 BLOCK = """
@@ -39,15 +40,10 @@ def test_assembling_linking_inspecting_and_caching(tmp_path):
     """PTX, CUDA C++ and LTO-IR become cubins, which are inspected and come out of the cache."""
     code, lines, stderr = run(
         f"""
-        from numba_ptxlink._tools import nvrtc
         from numba_ptxlink import cache
-        arch = pl.Arch.of("sm_80")
         cubin = pl.assemble({make_kernel()!r}, "sm_80").code
         print(cubin[:4], pl.assemble({make_kernel()!r}, "sm_80").code == cubin, cache.counters().hits)
-        ptx, ltoir = (
-            nvrtc.compile_source({CALLEE!r}, "f.cu", arch, output=kind).code for kind in ("ptx", "ltoir")
-        )
-        for callee in (ptx, ltoir, {CALLEE!r}):
+        for callee in ({compiled(CALLEE)!r}, {compiled(CALLEE, output="ltoir")!r}, {CALLEE!r}):
             linked = pl.link({CALLER!r}, callee, arch="sm_80")
             print(linked.backend, [s.name for s in pl.inspect(linked.cubin).symbols if s.name == "k"])
         print(pl.status().active, pl.status().reason)

@@ -26,10 +26,8 @@ def test_ptx_newer_than_the_driver_runs(monkeypatch):
     from numba import cuda
     from numba.cuda.codegen import CUDACodeLibrary
 
-    from numba_ptxlink._tools import driver as cuda_driver
-
-    driver = cuda_driver.version()
-    newest = max(pl.toolchain().ptx_versions)
+    toolchain = pl.toolchain()
+    driver, newest = toolchain.driver, max(toolchain.ptx_versions)
     if (newest.major - 9 + 13, newest.minor) <= driver:
         pytest.skip(f"the driver (CUDA {driver}) is as new as nvPTXCompiler (PTX {newest})")
     texts = []

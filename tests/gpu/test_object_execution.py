@@ -9,12 +9,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import cuda_cxx
 import pytest
 from artifact_page import CALLS, command_of, possible, write_sources
 from cuda_toolkit import environment, lay_out, release, shell
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import driver, nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cmake"
@@ -145,12 +145,10 @@ def test_the_driver_links_and_loads(tmp_path, arch, kind):
     if kind in ("cubin", "fatbin"):
         module = call(api.cuModuleLoad, str(tmp_path / path).encode())
         assert call(api.cuModuleGetFunction, module, b"scale")
-    if (driver.version() or (0, 0)) < nvrtc.version():
+    toolchain = pl.toolchain()
+    if (toolchain.driver or (0, 0)) < toolchain.nvrtc:
         pytest.skip("the driver is older than the toolkit, and links nothing that is newer than itself")
-    headers = [tmp_path / "build", *nvrtc.toolkit_include_dirs()]
-    ptx = (
-        nvrtc.compile_source(CALLS, "calls.cu", arch, flags=["-rdc=true"], include_dirs=headers).code + b"\0"
-    )
+    ptx = cuda_cxx.compiled(CALLS, arch.sm, "-rdc=true", folders=(tmp_path / "build",)) + b"\0"
     state = call(api.cuLinkCreate, 0, [], [])
     call(api.cuLinkAddData, state, api.CUjitInputType.CU_JIT_INPUT_PTX, ptx, len(ptx), b"calls", 0, [], [])
     call(
