@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).parents[1] / "ptx_machine" / "device.py"
 
 def test_the_device_and_the_machine_agree():
     """Bit for bit: instructions with random operands, and random programs, as modules and as one."""
-    command = [sys.executable, SCRIPT, "--programs", "60", "--pairs", "10"]
+    command = [sys.executable, SCRIPT, "--programs", "60"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     assert ": 0 differences" in done.stdout

@@ -20,9 +20,8 @@ os.environ.setdefault("NUMBA_PTXLINK_CACHE", "0")
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
 
 import numpy as np
-from comparison import COUNT, Launch, certain, compiled
+from comparison import COUNT, Launch, certain
 from cuda.bindings import driver
-from cxx_pairs import Program as Pair
 from emulator import Machine
 from instructions import HEAD, Sample, bits_of, kernel, samples
 from programs import CALLS, CXX, RANDOM, units
@@ -129,15 +128,10 @@ class Built(NamedTuple):
 
 
 def build(job: tuple[str, object, str]) -> Built:
-    """Return a program: random PTX, random CUDA C++, or a written one."""
+    """Return a program: random PTX, or written CUDA C++."""
     kind, which, arch = job
     how = RANDOM if kind == "ptx" else CXX
-    if kind == "ptx":
-        texts = Program(which).texts
-    elif kind == "cxx":
-        texts = [compiled(Pair(which).caller), compiled(Pair(which).callee)]
-    else:
-        texts = units(which)
+    texts = Program(which).texts if kind == "ptx" else units(which)
     expected, _, known = certain(how, texts)
     # Where calls are left, ptxas loses some of overlapping stores to a parameter, as no compiler writes.
     ways = ("all",) if kind == "ptx" else ("none", "auto", "all")
@@ -170,7 +164,6 @@ def main() -> int:
     """Return 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--programs", type=int, default=480, help="how many random programs of PTX")
-    parser.add_argument("--pairs", type=int, default=20, help="how many random programs of CUDA C++")
     options = parser.parse_args()
     from cuda.core import Device
 
@@ -178,7 +171,7 @@ def main() -> int:
     device.set_current()
     arch = pl.Arch.of(tuple(device.compute_capability)).sm
     jobs = [("ptx", seed, arch) for seed in range(options.programs)]
-    jobs += [("cxx", seed, arch) for seed in range(options.pairs)] + [("calls", name, arch) for name in CALLS]
+    jobs += [("calls", name, arch) for name in CALLS]
     # What uses the device is no process to fork.
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         building = pool.map(build, jobs, chunksize=4)

@@ -201,17 +201,6 @@ def test_undefined_bits_are_followed(body, known, fill):
     assert first != second or known == 2**32 - 1
 
 
-def test_undefined_bytes_pass_through_calls():
-    """A struct arrives with the bytes that were stored, and those that were not."""
-    first = FIRST + "ld.param.u32 %r1, [s+4]; st.param.b32 [r], %r1; ret; }"
-    body = """{ .param .align 4 .b8 s[8]; .param .b32 q; st.param.b16 [s+4], 3;
-call (q), first, (s); ld.param.u32 %r2, [q]; } st.global.u32 [%d2], %r2;"""
-    machine = Machine(kernel(body, first))
-    out = machine.array(np.zeros(64, np.uint32))
-    machine.launch("k", 1, 1, [out])
-    assert [0xFFFF] == machine.defined(out, 4).view(np.uint32).tolist()
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -262,14 +251,6 @@ mov.u64 %d1, own; cvta.local.u64 %d1, %d1; st.param.b64 [r], %d1; ret; }"""
     body = "{ .param .b64 q; call (q), leak, (); ld.param.u64 %d3, [q]; } ld.u8 %r2, [%d3];"
     with pytest.raises(PtxError, match="no variable's at local"):
         words(kernel(body, before))
-
-
-def test_a_function_is_called_from_outside():
-    """Each lane gets a row of the arguments; results come with the bits that are defined."""
-    machine = Machine(HEAD + ".visible " + FIRST + "ld.param.u32 %r1, [s+4]; st.param.b16 [r], %r1; ret; }")
-    ((values, known),) = machine.call("first", np.arange(6, dtype=np.uint32).reshape(3, 2))
-    assert [1, 3, 5] == values[:, :2].copy().view(np.uint16)[:, 0].tolist()
-    assert [[255, 255, 0, 0]] * 3 == known.tolist()
 
 
 @pytest.mark.parametrize("lanes", [1, 33, 1024])

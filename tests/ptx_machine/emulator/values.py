@@ -252,7 +252,7 @@ def _extract(words: Words) -> Form:
 def masks(start: np.ndarray, length: np.ndarray, kind: Type) -> np.ndarray:
     """Return *length* ones from the bit *start* on."""
     one = kind.dtype.type(1)
-    start, length = (np.minimum(x & np.uint32(255), kind.bits).astype(kind.dtype) for x in (start, length))
+    start, length = (np.minimum(x, np.uint32(kind.bits)).astype(kind.dtype) for x in (start, length))
     return np.left_shift(np.left_shift(one, length) - one, start)
 
 
@@ -260,20 +260,18 @@ def masks(start: np.ndarray, length: np.ndarray, kind: Type) -> np.ndarray:
 def _insert(words: Words) -> Form:
     kind = words.types[-1]
 
-    def compute(a, b, start, length):
+    def compute(a, b, *field):
+        start, length = (x & np.uint32(255) for x in field)
         mask = masks(start, length, kind)
-        return (b & ~mask) | (np.left_shift(a, (start & np.uint32(255)).astype(kind.dtype)) & mask)
+        return (b & ~mask) | (np.left_shift(a, start.astype(kind.dtype)) & mask)
 
     return Form(kind, (kind, kind, U32, U32), compute, moved(2))
 
 
 @row("bmsk", "clamp")
 def _mask(words: Words) -> Form:
-    # Of the numbers, bmsk.clamp takes all 32 bits.
-    limit = np.uint32(32)
-    return alike(
-        words.types[-1], 2, lambda a, b: masks(np.minimum(a, limit), np.minimum(b, limit), words.types[-1])
-    )
+    kind = words.types[-1]
+    return alike(kind, 2, lambda start, length: masks(start, length, kind))
 
 
 @row("prmt")
