@@ -7,7 +7,6 @@ measured. Every measurement is a process of its own, and the caches are off but 
 growth: 1 to 1,000 functions, one architecture: PTX, LTO-IR, machine code and a fat binary of each. The
 exponent is that of the growth from each number to ten times as many, without what one function takes, and
 the ratio that of the time for each function.
-archs: the same functions for four architectures.
 jobs: a file of functions, exported by one process and by two, in the time that passes.
 edits: one function of a hundred was edited, the cache has what the others became.
 """
@@ -55,7 +54,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(child(**json.loads(sys.argv[2]))))
         return
-    sections = {"growth": growth, "archs": archs, "jobs": jobs, "edits": edits}
+    sections = {"growth": growth, "jobs": jobs, "edits": edits}
     parser = _harness.make_parser(__doc__, sections, repeats=(3, 1))
     parser.add_argument("--most", type=int, default=(1000, 10), help="functions at most, %(default)s")
     parser.add_argument("--archs", type=int, default=(4, 1), help="architectures at most, %(default)s")
@@ -217,16 +216,6 @@ def growth(bench: _harness.Bench) -> None:
             samples = {"numba_ptxlink": own[:1], **_in_turns(bench, apart, 1)["cpu"]}
             bench.row({"functions": count, **_harness.compare(samples, "numba_ptxlink")})
         before = own
-
-
-def archs(bench: _harness.Bench) -> None:
-    """Measure an export for one architecture and for four."""
-    for count in bench.each([count for count in COUNTS[1:3] if count <= bench.options.most]):
-        cases = {
-            f"{number} archs": partial(measured, source(count), "export", ARCHS[:number])
-            for number in (1, len(ARCHS))
-        }
-        bench.row({"functions": count, **_harness.compare(_in_turns(bench, cases)["cpu"])})
 
 
 def jobs(bench: _harness.Bench) -> None:

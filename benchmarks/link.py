@@ -9,8 +9,6 @@ loads the tools. Of the later ones there is also what comes after Numba's front 
 with both linkers. The caches, which are the driver's and with the plugin this package's too, are off; on and
 empty; or full of the same kernels.
 text: a process compiles distinct kernels to PTX, which needs no link. The caches are off, or empty.
-libraries: the first link of a large library in a process, with every cache empty.
-threads: the same links in one thread and in two.
 pairs: two PTX, a kernel and what it calls, linked by nvJitLink, and made one PTX with the calls inlined and
 assembled; and what making one PTX takes of that, beside assembling. Every cache is off.
 
@@ -21,7 +19,6 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-import itertools
 import json
 import os
 import shutil
@@ -29,7 +26,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -41,13 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def import_tools() -> tuple[Any, Any]:
-    """Return the package's NVRTC and nvFatbin, which the first kernel of a process is to load itself."""
-    from numba_ptxlink._tools import nvfatbin, nvrtc
-
-    return nvrtc, nvfatbin
-
-
 LINKERS = ("stock", "plugin")
 MLIR = ("mlir", "mlir plugin")
 CASES = ("no link files", "one .cu", "one LTO library")
@@ -55,22 +44,6 @@ CACHES = ("off", "empty", "full")
 # What --quick measures of them.
 QUICK = {*((CASES[0], state) for state in CACHES), ("one .cu", "off")}
 ROUNDS = 3
-LIBRARIES = ("fat binary", "fat binary, PTX alone", "LTO-IR")
-THREADED = ("one PTX", "two PTX")
-FUNCTION = """\
-extern "C" __device__ float f{number}(float a, int n) {{
-  float r = a;
-  for (int i = 0; i < n; ++i) {{
-    r = r * a + sinf(r + {number});
-    if (r > 100.f) r = sqrtf(r) - expf(-a * {number});
-  }}
-  return r;
-}}
-"""
-CALLER = """\
-extern "C" __device__ float f7(float, int);
-extern "C" __global__ void kernel(float* x) { *x = f7(x[1], 3); }
-"""
 SOURCE = """\
 extern "C" __device__ float blend(float a, float b) {
   float r = a;
@@ -94,13 +67,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     if argv is None and sys.argv[1:2] == ["--child"]:
         child(json.loads(sys.argv[2]))
         return
-    sections = {"kernels": kernels, "text": text, "libraries": libraries, "threads": threads, "pairs": pairs}
+    sections = {"kernels": kernels, "text": text, "pairs": pairs}
     parser = _harness.make_parser(__doc__, sections, repeats=(5, 1))
     parser.add_argument("--kernels", type=int, default=(8, 4), help="kernels in each process, %(default)s")
-    parser.add_argument(
-        "--functions", type=int, default=(300, 60), help="functions of a library, %(default)s"
-    )
-    parser.add_argument("--links", type=int, default=(48, 4), help="links to share by threads, %(default)s")
     parser.add_argument("--no-device", action="store_true", help="compile and link, and load nothing")
     _harness.run(parser, sections, argv)
 
@@ -185,46 +154,6 @@ def compile_kernels(
     }
 
 
-def libraries(bench: _harness.Bench) -> None:
-    """Measure the first link of a process for each kind of a large library, with every cache empty."""
-    announce(bench)
-    with tempfile.TemporaryDirectory() as scratch:
-        task = {"do": "make libraries", "folder": scratch, "functions": bench.options.functions}
-        run(bench, {**task, "linker": "plugin"}, None)
-        for case in bench.each(LIBRARIES):
-            if bench.options.quick and case == "fat binary, PTX alone":
-                bench.leave_out(case, "--quick")
-                continue
-            folder = Path(scratch, case)
-            contenders = {
-                linker: functools.partial(link_once, bench, linker, case, folder) for linker in LINKERS
-            }
-            times = bench.in_turns(contenders, bench.options.repeats)["times"]
-            size = Path(folder, "library").stat().st_size
-            bench.row({"library": case, "bytes": size, **_harness.compare(times)})
-
-
-def link_once(bench: _harness.Bench, linker: str, case: str, folder: Path) -> dict[str, list[float]]:
-    """Return the time of the first link of a process."""
-    task = {"do": "link library", "linker": linker, "case": case, "folder": str(folder)}
-    with tempfile.TemporaryDirectory() as caches:
-        return run(bench, task, Path(caches), driver_cache=False)
-
-
-def threads(bench: _harness.Bench) -> None:
-    """Measure the same links in one thread and in two."""
-    announce(bench)
-    task = {"do": "link in threads", "links": bench.options.links}
-    contenders = {
-        linker: functools.partial(run, bench, {**task, "linker": linker}, None) for linker in LINKERS
-    }
-    samples = bench.in_turns(contenders, min(3, bench.options.repeats))
-    for inputs in THREADED:
-        for linker in LINKERS:
-            times = {name: samples[f"{inputs}, {name}"][linker] for name in ("two threads", "one thread")}
-            bench.row({"links of": inputs, "linker": linker, **_harness.compare(times)})
-
-
 def pairs(bench: _harness.Bench) -> None:
     """Measure links of two PTX, and the steps of this package's."""
     announce(bench)
@@ -245,15 +174,13 @@ def announce(bench: _harness.Bench) -> None:
         bench.options.no_device = True
 
 
-def run(
-    bench: _harness.Bench, task: dict[str, object], folder: Path | None, *, driver_cache: bool = True
-) -> dict[str, list[float]]:
+def run(bench: _harness.Bench, task: dict[str, object], folder: Path | None) -> dict[str, list[float]]:
     """Run one process of this script with its caches in *folder*, None for no caches; return its figures."""
     environ = {
         **os.environ,
         "NUMBA_PTXLINK": "1" if str(task["linker"]).endswith("plugin") else "0",
         "NUMBA_PTXLINK_CACHE": str(folder / "ptxlink") if folder else "0",
-        "CUDA_CACHE_DISABLE": "0" if folder and driver_cache else "1",
+        "CUDA_CACHE_DISABLE": "0" if folder else "1",
     }
     if folder:
         folder.mkdir(exist_ok=True)
@@ -289,61 +216,12 @@ def child(task: dict[str, Any]) -> None:
     tasks = {
         "compile": mlir_compilations if mlir else compilations,
         "compile to PTX": texts,
-        "make libraries": make_libraries,
-        "link library": link_library,
-        "link in threads": links,
         "link pairs": link_pairs,
     }
     figures = tasks[task["do"]](task)
     if pl.status().active is not with_plugin:
         sys.exit(f"{task['linker']} was asked for, and the plugin says: {pl.status().reason}")
     print(json.dumps(figures))
-
-
-def make_libraries(task: dict[str, Any]) -> dict[str, list[float]]:
-    """Write each kind of library, and a kernel that calls it, to a folder of its own."""
-    from numba import cuda
-
-    from numba_ptxlink import Arch
-
-    nvrtc, fatbin = import_tools()
-    arch = Arch.of(tuple(cuda.get_current_device().compute_capability))
-    functions = "".join(FUNCTION.format(number=number) for number in range(task["functions"]))
-    codes = {
-        kind: nvrtc.compile_source(functions, "f.cu", arch, output=kind).code
-        for kind in ("cubin", "ptx", "ltoir")
-    }
-    packed = {
-        "fat binary": fatbin.pack([(kind, arch, "f", codes[kind]) for kind in ("cubin", "ptx")]),
-        "fat binary, PTX alone": fatbin.pack([("ptx", arch, "f", codes["ptx"])]),
-        "LTO-IR": codes["ltoir"],
-    }
-    for case in LIBRARIES:
-        caller = "ltoir" if case == "LTO-IR" else "ptx"
-        folder = Path(task["folder"], case)
-        folder.mkdir()
-        Path(folder, "library").write_bytes(packed[case])
-        Path(folder, "kernel").write_bytes(nvrtc.compile_source(CALLER, "k.cu", arch, output=caller).code)
-    return {}
-
-
-def link_library(task: dict[str, Any]) -> dict[str, list[float]]:
-    """Return the seconds of the first link of a library that `make_libraries` has written."""
-    from cuda.bindings import nvjitlink
-    from numba import cuda
-    from numba.cuda.cudadrv import driver
-
-    # The two linkers load it at other moments.
-    nvjitlink.version()
-    kernel, library = (Path(task["folder"], name).read_bytes() for name in ("kernel", "library"))
-    cc = tuple(cuda.get_current_device().compute_capability)
-    lto = task["case"] == "LTO-IR"
-    begin = time.perf_counter()
-    linker = driver._Linker(cc=cc, lto=lto)  # noqa: SLF001 - the class that the plugin replaces
-    (linker.add_ltoir if lto else linker.add_ptx)(kernel)
-    (linker.add_ltoir if lto else linker.add_fatbin)(library)
-    linker.complete()
-    return {"times": [time.perf_counter() - begin]}
 
 
 def compilations(task: dict[str, Any]) -> dict[str, list[float]]:
@@ -442,7 +320,9 @@ def library(output: str = "ltoir", cc: tuple[int, ...] | None = None) -> bytes:
     """Return the C++ function as LTO-IR or PTX for this device, or for *cc*."""
     from numba_ptxlink import Arch
 
-    nvrtc, _ = import_tools()
+    # The first kernel of a process is to load it itself.
+    from numba_ptxlink._tools import nvrtc
+
     if cc is None:
         from numba import cuda
 
@@ -450,46 +330,6 @@ def library(output: str = "ltoir", cc: tuple[int, ...] | None = None) -> bytes:
     arch = Arch.of(cc)
     code: bytes = nvrtc.compile_source(SOURCE, "blend.cu", arch, output=output).code
     return code
-
-
-def links(task: dict[str, Any]) -> dict[str, list[float]]:
-    """Return the seconds that links took in one thread and in two, in turns, by inputs and threads."""
-    import math
-
-    from numba import cuda, types
-    from numba.cuda.cudadrv import driver
-
-    external = cuda.declare_device("blend", "float32(float32, float32)", abi="c")
-    cc = tuple(cuda.get_current_device().compute_capability)
-    callee = library("ptx")
-    signature = types.void(types.float32[::1], types.float32[::1])
-    texts: dict[str, list[bytes]] = {inputs: [] for inputs in THREADED}
-    for inputs, number in itertools.product(THREADED, range(4)):
-        names = {"cuda": cuda, "math": math, "blend": external}
-        call = "value" if inputs == "one PTX" else "blend(value, y[i])"
-        exec(KERNEL.format(number=number, call=call), names)  # noqa: S102 - kernels that differ in a number
-        text, _ = cuda.compile(names["kernel"], signature, cc=cc, device=False, abi="numba")
-        texts[inputs].append(text.encode())
-
-    def link(inputs: str, number: int) -> None:
-        linker = driver._Linker(cc=cc)  # noqa: SLF001 - the class that the plugin replaces
-        # A comment makes each text new to every cache.
-        comment = f"\n// {number}\n".encode()
-        linker.add_ptx(texts[inputs][number % 4] + comment)
-        if inputs != "one PTX":
-            linker.add_ptx(callee + comment)
-        linker.complete()
-
-    numbers = itertools.count(1)
-    figures: dict[str, list[float]] = {}
-    for inputs in THREADED:
-        link(inputs, 0)
-        for _, (name, workers) in itertools.product(range(ROUNDS), (("one thread", 1), ("two threads", 2))):
-            with ThreadPoolExecutor(workers) as pool:
-                begin = time.perf_counter()
-                list(pool.map(functools.partial(link, inputs), itertools.islice(numbers, task["links"])))
-                figures.setdefault(f"{inputs}, {name}", []).append(time.perf_counter() - begin)
-    return figures
 
 
 def link_pairs(task: dict[str, Any]) -> dict[str, list[float]]:
