@@ -52,7 +52,7 @@ T(T, T, T)                | reals                         | a / b if b != 0 else
 T(T, T, T)                | reals                         | math.sqrt(abs(a))
 T(T, T, T)                | reals                         | math.floor(a) + math.ceil(b) + 0.5
 T(T, T, T)                | reals                         | math.copysign(a, b)
-T(T, T, T)                | float64                       | math.fabs(a) if math.isnan(b) else math.trunc(c)
+T(T, T, T)                | float64    | math.fabs(a) if math.isnan(b) else math.trunc(c) + 0.5
 int64(T, T, T)            | reals                         | int(a) + int(b)
 float32(T, T, T)          | float64 int32                 | a + b
 T(T, T, T)                | complex64 complex128          | (a + b).conjugate() - c
