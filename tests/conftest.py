@@ -40,11 +40,7 @@ def kernel() -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of the golden files and of how much the long tests do."""
-    parser.addoption(
-        "--numba-tests", type=int, default=100, help="how many of Numba's own tests to compile (full: 800)"
-    )
-    parser.addoption("--hostile-cases", default="300", help="damaged inputs to link (full: 20000)")
+    """Add the option of the golden files."""
     parser.addoption("--update-golden", action="store_true", help="rewrite the files in tests/golden")
 
 
