@@ -74,8 +74,8 @@ def check(echoes: list[rows.Echo], seed: int, front_end: str, folder: object) ->
     "seed",
     [
         0,
-        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5)),
-        *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.long]) for seed in range(5, 41)),
+        *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 3)),
+        *(pytest.param(seed, marks=[pytest.mark.slow, pytest.mark.long]) for seed in range(3, 41)),
     ],
 )
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
