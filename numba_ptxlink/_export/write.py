@@ -81,7 +81,7 @@ class Export:
         if len(paths) != 1:
             have = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
             raise ExportError(
-                f"The export has {len(paths)} artifacts of {kind} that match; name one of {have}."
+                f"The export has {len(paths)} artifacts of {kind} for {sm or 'any GPU'}; name one of {have}."
             )
         return self.contents[paths[0].name]
 
