@@ -44,6 +44,8 @@ _KEEP = "numba_ptxlink_keep"
 _WORD = re.compile(r"\w+")
 # Of functions outside of namespaces and classes; C++ puts the length of the name before it.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
+# The head of CUDA C++, its name, and the folders of its headers.
+_Place = tuple[str, str, tuple[Path, ...]]
 
 
 @contextlib.contextmanager
@@ -133,10 +135,6 @@ def compile_files(
     for text, name, folders in sources:
         code[name, compile_source(text, name, arch, folders, macros)] = None
     return sorted(code), {name: private[name] for name in called}
-
-
-_Place = tuple[str, str, tuple[Path, ...]]
-"""The head of CUDA C++, its name, and the folders of its headers."""
 
 
 def _needed(

@@ -9,9 +9,9 @@ import subprocess
 import abi_rows as rows
 import front_ends
 import pytest
+from cuda_toolkit import host_includes
 
-from numba_ptxlink._tools import nvjitlink, nvrtc
-from numba_ptxlink.linker import INCLUDE_DIR
+from numba_ptxlink._tools import nvjitlink
 
 ROWS = list(rows.ROWS.values())
 # Twice, so that the second parameter begins where the first one ended.
@@ -144,11 +144,6 @@ def called(compiled, folder, arch, count):
     return [int(name[1:]) for name, body in bodies if "call" in body]
 
 
-def include_flags() -> list[str]:
-    """Return the options by which a host compiler finds CUDA's headers and this package's."""
-    return [flag for path in (INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) for flag in ("-isystem", str(path))]
-
-
 @pytest.mark.parametrize(
     ("compiler", "options", "suffix"),
     [
@@ -173,7 +168,7 @@ def test_the_layouts_are_those_of_every_compiler(request, made, compiler, option
     source = folder / f"asserts{suffix}"
     source.write_text('#include "echo.h"\n#include "echo.h"\nint main(void) { return 0; }\n')
     run = subprocess.run(
-        [compiler, *options, *include_flags(), str(source)],
+        [compiler, *options, *host_includes(), str(source)],
         capture_output=True,
         text=True,
         check=False,

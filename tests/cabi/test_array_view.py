@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from cuda_toolkit import host_includes
 from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import abi
-from numba_ptxlink._tools import nvrtc
-from numba_ptxlink.linker import INCLUDE_DIR
 
 RULES = Path(__file__).with_name("array_view_rules.h")
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion")
@@ -24,9 +23,7 @@ def run(compiler: str, *arguments: object) -> None:
     """Run *compiler*, without a word from it."""
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    system = [flag for path in nvrtc.toolkit_include_dirs() for flag in ("-isystem", str(path))]
-    folders = [f"-I{INCLUDE_DIR}", f"-I{RULES.parent}", *system]
-    command = [compiler, "-std=c++17", *folders, *map(str, arguments)]
+    command = [compiler, "-std=c++17", f"-I{RULES.parent}", *host_includes(), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (0, "") == (done.returncode, done.stdout + done.stderr), done.stderr
 

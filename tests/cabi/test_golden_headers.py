@@ -10,10 +10,9 @@ from pathlib import Path
 import front_ends
 import pytest
 from abi_features import LACKING, NAMES, features
+from cuda_toolkit import host_includes
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import nvrtc
-from numba_ptxlink.linker import INCLUDE_DIR
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -58,14 +57,21 @@ def test_a_header_is_the_golden_one(exported, request):
 def test_a_golden_header_compiles(feature, tmp_path):
     """Each header compiles as C++17 without a warning, and as C11 with what C can say."""
     header = GOLDEN / f"{feature}.h"
-    includes = [INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
-    flags = [flag for path in includes for flag in ("-isystem", str(path))]
     for compiler, standard, suffix in (("g++", "-std=c++17", ".cpp"), ("gcc", "-std=c11", ".c")):
         if shutil.which(compiler) is None:
             pytest.skip(f"{compiler} is not installed")
         source = tmp_path / f"includes{suffix}"
         source.write_text(f'#include "{header}"\n#include "{header}"\nint main(void) {{ return 0; }}\n')
-        command = [compiler, standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", *flags]
+        command = [
+            compiler,
+            standard,
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+            "-fsyntax-only",
+            *host_includes(),
+        ]
         run = subprocess.run([*command, str(source)], capture_output=True, text=True, check=False)
         assert (run.returncode, run.stderr) == (0, "")
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import launches
 import numpy as np
 import pytest
+from cuda_toolkit import host_includes
 from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import nvrtc
-from numba_ptxlink.linker import INCLUDE_DIR
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "launcher"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wold-style-cast")
@@ -53,8 +52,7 @@ SIGNATURE = (types.int8, types.float32[::1], from_dtype(particle), vector_types[
 def build(folder: Path, source: str, *flags: str, name: str = "program") -> Path:
     """Compile *source* with g++ and every warning an error; return the program."""
     (folder / f"{name}.cpp").write_text(source)
-    toolkit = [flag for path in nvrtc.toolkit_include_dirs() for flag in ("-isystem", str(path))]
-    includes = [f"-I{folder}", f"-I{INCLUDE_DIR}", *toolkit]
+    includes = [f"-I{folder}", *host_includes()]
     program = folder / name
     command = ["g++", *STRICT, *includes, str(folder / f"{name}.cpp"), "-o", str(program), "-ldl", *flags]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

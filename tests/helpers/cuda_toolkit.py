@@ -14,10 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from numba_ptxlink._formats import elf
-from numba_ptxlink._tools import programs
+from numba_ptxlink._tools import nvrtc, programs
+from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+def host_includes() -> list[str]:
+    """Return the options by which a compiler finds this package's headers, and CUDA's without warnings."""
+    folders = nvrtc.toolkit_include_dirs()
+    return [f"-I{INCLUDE_DIR}", *(flag for path in folders for flag in ("-isystem", str(path)))]
 
 
 def lay_out(folder: Path, *, installed: bool = False) -> Path:
