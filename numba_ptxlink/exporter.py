@@ -53,7 +53,6 @@ def export(
     include_dirs: Sequence[str | Path] | str | Path = (),
     front_end: FrontEndName | None = None,
     executor: Executor | None = None,
-    archs: Iterable[ArchLike] | None = None,
 ) -> Export:
     """
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
@@ -100,7 +99,6 @@ def export(
             Dask cluster by `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. Each worker imports the
             file in a child of its own. The bytes do not depend on it: what was lost with a worker, or what
             another environment would compile otherwise, is done on this machine.
-        archs: The former name of *arch*.
 
     Raises:
         ConfigError: An architecture, *cuda* or *ptx_isa* is not known, "native" finds no device, or
@@ -114,16 +112,16 @@ def export(
         AssembleError: The PTX could not be assembled.
     """
     config()
-    arch = arch if archs is None else archs
     consumer = Consumer.of(cuda, ptx_isa)
-    if fastmath not in (True, False):
-        # Flags, as Numba's decorators take them, would be all of it.
-        raise ExportError(f"fastmath is {fastmath!r}; pass True or False.")
+    switches = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
+    for option, value in switches.items():
+        if value not in (True, False):
+            raise ExportError(f"{option} is {value!r}; pass True or False.")
     request = Request(
         "" if name is None else check_stem(name),
         chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
-        CompileOptions(bool(opt), bool(fastmath), bool(lineinfo)),
+        CompileOptions(**{option: bool(value) for option, value in switches.items()}),
         consumer,
         # Compilers run in folders of their own.
         tuple(Path(each).absolute() for each in includes.folders(include_dirs)),
@@ -197,5 +195,6 @@ def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
     kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else tuple(emit)
     unknown = [kind for kind in kinds if kind not in EMIT]
     if unknown or not kinds:
-        raise ExportError(f"Cannot emit {', '.join(unknown) or 'nothing'}; the kinds are {', '.join(EMIT)}.")
+        names = ", ".join(filter(None, unknown)) or "nothing"
+        raise ExportError(f"Cannot emit {names}; the kinds are {', '.join(EMIT)}.")
     return kinds

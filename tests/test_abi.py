@@ -142,4 +142,4 @@ def test_a_struct_and_a_function_may_not_share_a_name(tmp_path):
     cls = namedtuple("Body", "x")  # noqa: PYI024 - Numba's type of it is given below
     ty = types.NamedTuple([types.float32], cls)
     with pytest.raises(pl.AbiError, match="'Body', the C name of a function, is the name of the struct"):
-        pl.export([pl.udf(ty(ty), name="Body")(same)], tmp_path, archs=["sm_90"], emit=["ptx"])
+        pl.export([pl.udf(ty(ty), name="Body")(same)], tmp_path, arch="sm_90", emit=["ptx"])

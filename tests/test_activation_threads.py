@@ -77,7 +77,7 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
         module = {str(tmp_path / "externs.py")!r}
         def export():
             with tempfile.TemporaryDirectory() as out:
-                pl.export(module, out, archs=["sm_80"])
+                pl.export(module, out, arch="sm_80")
                 return hashlib.sha256(next(pathlib.Path(out).glob("*.ptx")).read_bytes()).hexdigest()
         def compile_void():
             code, _ = cuda.compile(nothing, types.void(types.int32), cc=(8, 0), abi_info={{"abi_name": "f"}})

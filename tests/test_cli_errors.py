@@ -79,8 +79,8 @@ LINK = ["--arch", "sm_90"]
         (["export", "-m", "", "-o", "out"], "'' is not the name of a module; write it like package.module."),
         (["export", "udfs.py", "--arch", "sm_", "-o", "out"], "'sm_' is not a GPU architecture"),
         (["export", "udfs.py", "--arch", ",", "-o", "out"], "'' is not a GPU architecture"),
-        (["export", "udfs.py", "--emit", ",", "-o", "out"], "emit names no kind of artifact"),
-        (["export", "udfs.py", "--emit", "elf", "-o", "out"], "Cannot emit 'elf'; the kinds are ptx, "),
+        (["export", "udfs.py", "--emit", ",", "-o", "out"], "Cannot emit nothing; the kinds are ptx, "),
+        (["export", "udfs.py", "--emit", "elf", "-o", "out"], "Cannot emit elf; the kinds are ptx, "),
         (["link", "folder.py", *LINK, "-o", "out"], "folder.py is a folder; give the path of a Python file."),
         (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),
         (

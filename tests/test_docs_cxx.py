@@ -22,7 +22,7 @@ def test_the_files_of_the_page_work_together(kind, tmp_path):
         (tmp_path / name).write_text(text)
     include = tmp_path / "include"
     exported = pl.export(
-        tmp_path / "udfs.py", tmp_path / "build", archs=["sm_90"], emit=[kind], include_dirs=[include]
+        tmp_path / "udfs.py", tmp_path / "build", arch="sm_90", emit=[kind], include_dirs=[include]
     )
     assert exported.signatures[1].name in PAGE.read_text()
     linked = pl.link(

@@ -67,7 +67,7 @@ def test_what_an_export_is_made_of(tmp_path):
     """The depfile lists modules, packages, link files and headers, and neither Python nor Numba's own."""
     path = write(tmp_path)
     rule, out = tmp_path / "udfs.d", tmp_path / "out"
-    exported = pl.export(path, out, archs=["sm_80"], emit=["ptx"], depfile=rule)
+    exported = pl.export(path, out, arch="sm_80", emit=["ptx"], depfile=rule)
     names = ["deep/__init__.py", "deep/inner.py", "helper.py", "outside.cu", "outside.h", "udfs.py"]
     assert sources(rule, exported.manifest) == [str(tmp_path / name) for name in names]
 

@@ -21,7 +21,7 @@ def export(folder: Path, *, body: str = "2 * x", **options) -> pl.Export:
     path.write_text(
         f"from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return {body}\n"
     )
-    options = {"archs": ["sm_75"], "emit": ["ptx"], **options}
+    options = {"arch": "sm_75", "emit": ["ptx"], **options}
     return pl.export(path, folder, **options)
 
 
@@ -39,7 +39,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 def made(tmp_path_factory):
     """Return a folder with a Python file and, in `out`, its export for two architectures."""
     folder = tmp_path_factory.mktemp("made")
-    export(folder / "out", archs=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
+    export(folder / "out", arch=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
     return folder
 
 
@@ -55,7 +55,7 @@ def test_files_that_are_no_longer_exported_are_deleted(out):
     (out / "udfs.txt").write_text("mine")
     (out / "udfs.sm_90.sass").write_text("mine")
     (out / "other.sm_90.ptx").write_text("mine")
-    export(out, archs=["sm_90"])
+    export(out, arch="sm_90")
     mine = ["other.sm_90.ptx", "udfs.sm_90.sass", "udfs.txt"]
     assert names(out) == sorted(["udfs.h", "udfs.json", "udfs.sm_90.ptx", *mine])
 
@@ -94,7 +94,7 @@ def test_a_manifest_that_is_none_deletes_and_refuses_nothing(out, tmp_path, mani
     (out / "udfs.json").write_text(manifest)
     path.write_text("// changed\n" + path.read_text())
     assert pl.link(path, arch="sm_90").cubin
-    export(out, archs=["sm_80"])
+    export(out, arch="sm_80")
     assert (tmp_path / "precious").exists()
     assert path.exists()
 
@@ -112,7 +112,7 @@ def test_an_interrupted_export_does_not_link(out, monkeypatch, after):
 
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(pl.ExportError, match="could not be written: No space left on device; choose another"):
-        export(out, body="3 * x", archs=["sm_75", "sm_90"], emit=["ptx", "cubin"])
+        export(out, body="3 * x", arch=["sm_75", "sm_90"], emit=["ptx", "cubin"])
     left = contents(out)
     assert left.keys() == before.keys()
     assert left["udfs.json"] == before["udfs.json"]
@@ -145,7 +145,7 @@ def test_the_header_of_another_export_is_refused(out, tmp_path):
 def test_what_did_not_change_is_not_written(tmp_path):
     """A comment above a function moves lines in the manifest, which is always written, and nothing else."""
     out, long_ago = tmp_path / "out", 10**9
-    kinds = {"archs": ["sm_75"], "emit": ["ptx", "ltoir", "cubin", "fatbin"]}
+    kinds = {"arch": "sm_75", "emit": ["ptx", "ltoir", "cubin", "fatbin"]}
     first = export(out, body="2 // x", **kinds)
     before = contents(out)
     for path in out.iterdir():

@@ -53,7 +53,7 @@ def described(exported):
 @pytest.mark.usefixtures("_no_ptxas")
 def test_half_arithmetic_and_kernels_get_old_ptx():
     """The default leaves out what cannot be made; all PTX is as old as its text allows."""
-    exported = pl.export([fused, scale], archs=["sm_80", "sm_90"], cuda="12.4", name="old")
+    exported = pl.export([fused, scale], arch=["sm_80", "sm_90"], cuda="12.4", name="old")
     assert {"ptx", "fatbin", "kernels"} == {kind for kind, _ in exported.artifacts}
     assert ["7.0"] == versions(exported.read("ptx", "sm_80"))
     assert ["7.8"] == versions(exported.read("ptx", "sm_90"))
@@ -66,7 +66,7 @@ def test_half_arithmetic_and_kernels_get_old_ptx():
 
 def test_a_manifest_states_the_age_of_everything():
     """Without a release, the artifacts are as new as the tools, and the manifest says so."""
-    exported = pl.export([scale], archs=["sm_80"], name="new")
+    exported = pl.export([scale], arch="sm_80", name="new")
     ages, tools = described(exported)
     release = tools["nvvm"]
     assert {"toolkit": release, "driver": None} == ages["ltoir", "sm_80"]

@@ -33,7 +33,7 @@ def tree(folder: Path, **files: str) -> Path:
 
 def constant(path: Path, tmp_path: Path) -> int:
     """Return the number that the exported `plus` of *path* adds."""
-    exported = pl.export(path, tmp_path / "out", archs=["sm_75"], emit=["ptx"])
+    exported = pl.export(path, tmp_path / "out", arch="sm_75", emit=["ptx"])
     text = exported.artifacts["ptx", "sm_75"].read_text()
     lines = [line for line in text.splitlines() if "add.s32" in line]
     assert len(lines) == 1

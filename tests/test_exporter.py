@@ -29,7 +29,7 @@ extern "C" __global__ void caller(float* p, int n, double* out) {
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> pl.Export:
     """Return an export of every kind for two architectures."""
-    return pl.export(MODULE, tmp_path_factory.mktemp("export"), archs=["sm_80", "sm_90"])
+    return pl.export(MODULE, tmp_path_factory.mktemp("export"), arch=["sm_80", "sm_90"])
 
 
 def write(folder: Path, body: str, name: str = "mine.py") -> Path:
@@ -194,7 +194,7 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
 def test_a_module_that_cannot_be_exported(tmp_path, body, error, message):
     """What is wrong with a module is said with the function, the line and the cure."""
     with pytest.raises(error) as caught:
-        pl.export(write(tmp_path, body), tmp_path / "out", archs=["sm_90"], emit=["ptx"])
+        pl.export(write(tmp_path, body), tmp_path / "out", arch="sm_90", emit=["ptx"])
     assert message in str(caught.value)
 
 
@@ -213,9 +213,9 @@ def test_a_type_without_a_counterpart_in_c(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"archs": ["sm_9"]}, pl.ConfigError, "'sm_9' is not a GPU architecture"),
-        ({"archs": []}, pl.ExportError, "export() needs at least one arch"),
-        ({"archs": ["sm_42"]}, pl.ExportError, "NVVM could not compile "),
+        ({"arch": "sm_9"}, pl.ConfigError, "'sm_9' is not a GPU architecture"),
+        ({"arch": []}, pl.ExportError, "export() needs at least one arch"),
+        ({"arch": "sm_42"}, pl.ExportError, "NVVM could not compile "),
         ({"emit": []}, pl.ExportError, "Cannot emit nothing; the kinds are ptx, ltoir, "),
         ({"emit": ["elf"]}, pl.ExportError, "Cannot emit elf; the kinds are ptx, ltoir, cubin, fatbin, "),
     ],

@@ -96,7 +96,7 @@ def outcome(folder, udfs, name):
     """Return what becomes of an export."""
     try:
         for arch in ARCHS:
-            made = pl.export(udfs, folder, archs=[arch], emit=["ltoir"], name="table", front_end=name)
+            made = pl.export(udfs, folder, arch=[arch], emit=["ltoir"], name="table", front_end=name)
     except pl.PtxlinkError as error:
         reason = re.sub(r"^.*? could not compile .*? for sm_\d+[^:]*: ", "", str(error)).strip()
         line = re.sub(r"\s*\(?<.*", "", reason.splitlines()[0]).rstrip(" :.(")

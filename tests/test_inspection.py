@@ -197,7 +197,7 @@ def exported(tmp_path_factory):
         "@udf('float32(float32, int32)')\ndef damp(value, step):\n    return value * step\n\n"
         "@kernel('void(float32[::1], uint16)')\ndef fill(out, n):\n    out[0] = n\n"
     )
-    return pl.export(folder / "some.udfs.py", folder / "out", archs=["sm_80"], name="some.udfs")
+    return pl.export(folder / "some.udfs.py", folder / "out", arch="sm_80", name="some.udfs")
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir", "cubin", "fatbin"])

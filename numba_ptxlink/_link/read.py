@@ -6,15 +6,18 @@ import codecs
 import os
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, describe, is_text, recognise
 from numba_ptxlink.errors import LinkError, MissingInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numba_ptxlink._formats import ptx
+
+T = TypeVar("T")
 
 # One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
 _CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
@@ -38,25 +41,34 @@ class Input:
     code: bytes = field(repr=False)
     path: Path | None = field(default=None, repr=False, compare=False)
     compiled: bool = field(default=False, repr=False, compare=False)
+    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def text(self) -> str:
         """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
-        return self.code.decode(errors="surrogateescape")
+        return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
 
-    @cached_property
+    @property
     def header(self) -> ptx.Header:
         """The header of PTX, read without parsing the rest."""
         from numba_ptxlink._formats.ptx.header import read_header
 
-        return read_header(self.text)
+        return self._once("header", lambda: read_header(self.text))
 
-    @cached_property
+    @property
     def module(self) -> ptx.Module:
         """The syntax tree of PTX."""
         from numba_ptxlink._formats.ptx import parse
 
-        return parse(self.text)
+        return self._once("module", lambda: parse(self.text))
+
+    def _once(self, part: str, make: Callable[[], T]) -> T:
+        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child. None is
+        # needed: two threads that both read it get equal values.
+        if part not in self._read:
+            self._read[part] = make()
+        value: T = self._read[part]
+        return value
 
 
 def read(source: Any, number: int = 1) -> Input:

@@ -107,7 +107,7 @@ def test_kernels_have_the_prototypes_of_nvrtc(tmp_path, front_end):
     specs = [spec for spec in ROWS if rows.Echo((spec,)).compiles(front_end)]
     for number, spec in enumerate(specs):
         kernels.append(pl.kernel((rows.numba_type(spec, front_end),), name=f"k{number}")(nothing))
-    exported = pl.export(kernels, tmp_path, archs=["sm_80", "sm_100"], emit=["ptx"], name="kernels")
+    exported = pl.export(kernels, tmp_path, arch=["sm_80", "sm_100"], emit=["ptx"], name="kernels")
     definitions = "".join(
         f'extern "C" __global__ void wanted_{each.name}({each.params[0][1].declare("value")}) {{}}\n'
         for each in exported.signatures

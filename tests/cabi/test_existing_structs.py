@@ -86,7 +86,7 @@ def test_cxx_calls_with_its_own_structs(front_end, folder):
     """The header includes the definition, C++ passes its structs, and the call is inlined where LTO is on."""
     front_ends.get(front_end)
     exported = pl.export(
-        marked(front_end), folder, name="udfs", archs=["sm_90"], emit=["ptx", "ltoir"], include_dirs=[folder]
+        marked(front_end), folder, name="udfs", arch="sm_90", emit=["ptx", "ltoir"], include_dirs=[folder]
     )
     text = exported.header.read_text()
     assert '#include "particle.h"\n' in text
@@ -111,7 +111,7 @@ def test_cxx_calls_with_its_own_structs(front_end, folder):
 def test_the_manifest_knows_the_layout(folder):
     """A kernel that is loaded packs the struct by the dtype, as if the header defined it."""
     exported = pl.export(
-        marked("numba-cuda"), name="udfs", archs=["sm_90"], emit=["kernels"], include_dirs=[folder]
+        marked("numba-cuda"), name="udfs", arch="sm_90", emit=["kernels"], include_dirs=[folder]
     )
     types = json.loads(exported.contents["udfs.json"])["types"]
     assert (32, 16) == (types["ns::Particle"]["size"], types["ns::Particle"]["align"])

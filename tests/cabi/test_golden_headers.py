@@ -37,7 +37,7 @@ def exported(request, tmp_path_factory):
     udfs = features(front_end)[feature]
     folder = tmp_path_factory.mktemp(feature)
     # A packed record by value is exported as LTO-IR only.
-    return pl.export(udfs, folder, archs=["sm_90"], emit=["ltoir"], name=feature, front_end=front_end)
+    return pl.export(udfs, folder, arch="sm_90", emit=["ltoir"], name=feature, front_end=front_end)
 
 
 def test_a_header_is_the_golden_one(exported, request):
@@ -86,7 +86,7 @@ def test_two_headers_that_define_one_struct(tmp_path):
         cls = namedtuple("Shared", "x")  # noqa: PYI024 - made anew on purpose
         ty = types.NamedTuple([member], cls)
         udfs = [pl.udf(ty(ty), name=f"{name}_f")(lambda value: value)]
-        pl.export(udfs, tmp_path, archs=["sm_90"], emit=["ptx"], name=name)
+        pl.export(udfs, tmp_path, arch="sm_90", emit=["ptx"], name=name)
     source = '#include "first.h"\n#include "second.h"\nextern "C" __global__ void k() {}\n'
     assert pl.link(source, arch="sm_90", include_dirs=[tmp_path]).cubin
     with pytest.raises(pl.LinkError, match="define struct Shared differently; rename one in Python"):

@@ -65,7 +65,7 @@ def made(tmp_path_factory):
     """Return a program that launches kernels, beside the export that it is made of."""
     folder = tmp_path_factory.mktemp("made")
     kernels = [launches.kernel_of(*SIGNATURE, name="mixed"), launches.kernel_of(name="load")]
-    exported = pl.export(kernels, folder, archs=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made")
+    exported = pl.export(kernels, folder, arch=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made")
     struct = re.search(r"record2_\w+", exported.header.read_text())[0]
     return build(folder, MAIN.replace("particle", struct)), exported
 
@@ -109,7 +109,7 @@ def test_a_grid_that_synchronises_is_launched_cooperatively(tmp_path):
         cuda.cg.this_grid().sync()
         out[0] = 1
 
-    pl.export([together], tmp_path, archs=["sm_90"], emit=["launcher"], name="made")
+    pl.export([together], tmp_path, arch="sm_90", emit=["launcher"], name="made")
     use = (
         '#include <cstdio>\n#include "made.launch.h"\nint main() {\n'
         "  int* const none = nullptr;\n"
@@ -161,7 +161,7 @@ def test_threads_and_files_share_what_is_loaded(tmp_path, flags):
     """16 threads and two source files load each of two exports once; who comes late unloads again."""
     for name, ty, called in (("made", types.int32, "first"), ("other", types.float64, "second")):
         kernel = launches.kernel_of(ty, name=called)
-        pl.export([kernel], tmp_path, archs=["sm_90"], emit=["launcher"], name=name)
+        pl.export([kernel], tmp_path, arch="sm_90", emit=["launcher"], name=name)
     (tmp_path / "use.cpp").write_text(USE)
     program = build(tmp_path, THREADS, str(tmp_path / "use.cpp"), "-pthread", *flags)
     environ = launches.fake_driver(tmp_path, sizes="4")
@@ -180,7 +180,7 @@ def test_names_do_not_collide(tmp_path):
     for name in ("code", "image", "kernels", "detail", "udfs", "launch", "extent", "attributes", "library"):
         exec(f"def {name}({', '.join(names)}): pass", scope)  # noqa: S102 - only names are inserted
         kernels.append(pl.kernel(types.void(*[types.int32] * len(names)))(scope[name]))
-    pl.export(kernels, tmp_path, archs=["sm_90"], emit=["launcher"], name="udfs")
+    pl.export(kernels, tmp_path, arch="sm_90", emit=["launcher"], name="udfs")
     numbers = ", ".join("1" for _ in names)
     calls = "".join(
         f"  failed |= udfs_kernels::{kernel.name}(nullptr, 1, 1, 0, {numbers});\n" for kernel in kernels

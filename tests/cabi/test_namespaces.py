@@ -31,9 +31,7 @@ def test_signatures_are_overloads(front_end, tmp_path):
     both = pl.udf("float64(float64)", **common)(pl.udf("float32(float32)", **common)(twice))
     counted = pl.udf("int64(float32[:])", **common)(length)
     kernel = pl.kernel("void(float32[::1], float32)", **common)(fill)
-    exported = pl.export(
-        [both, counted, kernel], tmp_path, name="udfs", archs=["sm_90"], emit=["ptx", "ltoir"]
-    )
+    exported = pl.export([both, counted, kernel], tmp_path, name="udfs", arch="sm_90", emit=["ptx", "ltoir"])
     symbols = ["app_math_twice_f32", "app_math_twice_f64", "app_math_length_view1a_f32", "fill"]
     assert symbols == [signature.name for signature in exported.signatures]
     source = """
@@ -72,7 +70,7 @@ def test_a_constant_is_another_type(ty, cxx, tmp_path):
     start.__name__ = "first"
     constant = pl.udf(f"float32({ty})", namespace="app", const="values")(first)
     variable = pl.udf(f"void({ty})", namespace="app")(start)
-    exported = pl.export([constant, variable], tmp_path, name="udfs", archs=["sm_90"], emit=["ptx"])
+    exported = pl.export([constant, variable], tmp_path, name="udfs", arch="sm_90", emit=["ptx"])
     assert 2 == len({signature.name for signature in exported.signatures})
     source = f"""
         #include "numba_ptxlink/array_view.h"

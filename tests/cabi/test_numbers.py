@@ -46,7 +46,7 @@ def test_a_row_is_all_that_a_number_needs(row, tmp_path):
         pl.kernel(types.void(row, row[::1], pair), name="store")(store),
     ]
     emit = ["ptx", "ltoir", "kernels"]
-    exported = pl.export(marked, tmp_path, archs=["sm_90"], emit=emit, name="small")
+    exported = pl.export(marked, tmp_path, arch="sm_90", emit=emit, name="small")
     header = exported.header.read_text()
     assert "#include <cuda_fp8.h>" in header
     assert "NUMBA_PTXLINK_DEVICE __nv_fp8_e4m3 same(__nv_fp8_e4m3 x);" in header

@@ -110,7 +110,7 @@ def export(tmp_path, spec, emit, *, result: bool):
         made = pl.udf(ty(ty), name="f")(lambda value: value)
     else:
         made = pl.udf(types.void(pointer, ty), name="f")(lambda p, value: None)  # noqa: ARG005 - not run
-    return pl.export([made], tmp_path, archs=["sm_90"], emit=emit, name="lib")
+    return pl.export([made], tmp_path, arch="sm_90", emit=emit, name="lib")
 
 
 @pytest.mark.parametrize("name", WRONG)

@@ -40,5 +40,5 @@ def first(a, b):  # noqa: ARG001 - their types matter
 def test_one_function_is_refused_by_export(tmp_path, args, name):
     """An export refuses the function, and writes nothing."""
     with pytest.raises(pl.AbiError, match=rf"\.py:\d+: error: Two structs would be named {name}: .* rename"):
-        pl.export([pl.udf(I32(*args), name="f")(first)], tmp_path, archs=["sm_90"], emit=["ptx"])
+        pl.export([pl.udf(I32(*args), name="f")(first)], tmp_path, arch="sm_90", emit=["ptx"])
     assert [] == list(tmp_path.iterdir())

@@ -107,7 +107,7 @@ def program(seed: int) -> str:
     )
     # Which of several threads tells its error is chance, so one piece at most may raise.
     ends = [name for name in names if name in ("raises", "asserts")]
-    names = [name for name in names if name not in ends[1:]]
+    names = [name for name in names if name not in ends[1:]] or names[:1]
     parts = [known[name](rng, f"{seed}_{i}") for i, name in enumerate(names)]
     source = HEAD.format(seed=seed, names=", ".join(names), n=THREADS * BLOCKS)
     source += "\n\n".join(part.definitions for part in parts if part.definitions) + "\n\n\n"

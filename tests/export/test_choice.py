@@ -171,7 +171,7 @@ def test_a_mixed_export_is_refused(tmp_path, ours):
     """The functions of one export have one front end; the message names both, with lines and cures."""
     marked = [pl.udf("float32(float32)")(function) for function in (ours, calls_theirs)]
     with pytest.raises(pl.ExportError) as caught:
-        pl.export(marked, tmp_path, archs=["sm_90"], emit=["ptx"])
+        pl.export(marked, tmp_path, arch="sm_90", emit=["ptx"])
     message = str(caught.value)
     assert "calls_ours (test_choice.py:" in message.partition(" by numba-cuda and ")[0]
     assert "calls_theirs (test_choice.py:" in message.partition(" and ")[2]

@@ -36,9 +36,9 @@ def asks(value):
     return supplied(value, -1)
 
 
-def export(folder, *udfs, name="mine", archs=("sm_90",)):
+def export(folder, *udfs, name="mine", arch=("sm_90",)):
     """Export *udfs* as PTX, LTO-IR and cubin."""
-    return pl.export(udfs, folder, archs=list(archs), emit=["ptx", "ltoir", "cubin"], name=name)
+    return pl.export(udfs, folder, arch=arch, emit=["ptx", "ltoir", "cubin"], name=name)
 
 
 def undefined(exported, arch="sm_90"):
@@ -62,7 +62,7 @@ def converted(value):
 )
 def test_half_arithmetic_is_part_of_the_ptx(tmp_path, signature, function):
     """Numba's shims are optimised into the function on either dialect: nothing is called, nothing missing."""
-    exported = export(tmp_path, pl.udf(signature, name="triple")(function), archs=("sm_80", "sm_100"))
+    exported = export(tmp_path, pl.udf(signature, name="triple")(function), arch=("sm_80", "sm_100"))
     for arch in ("sm_80", "sm_100"):
         assert [] == undefined(exported, arch)
         assert "call" not in exported.artifacts["ptx", arch].read_text()
@@ -140,7 +140,7 @@ def total(values):
     return doubled[0] + doubled[3]
 
 try:
-    pl.export([pl.udf("float32(float32[::1])", name="first")(total)], archs=["sm_90"], emit=["ptx"])
+    pl.export([pl.udf("float32(float32[::1])", name="first")(total)], arch="sm_90", emit=["ptx"])
 except pl.ExportError as error:
     print(error)
 """

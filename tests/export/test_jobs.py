@@ -76,7 +76,7 @@ def program(tmp_path):
 
 def export(program, **options):
     """Return what an export of *program* holds, by name."""
-    return dict(pl.export(program, None, archs=["sm_80"], **options).contents)
+    return dict(pl.export(program, None, arch="sm_80", **options).contents)
 
 
 def test_the_bytes_do_not_depend_on_the_workers(program, caplog):
@@ -232,5 +232,5 @@ def test_several_files_of_one_name_are_refused(files, tmp_path, capsys):
     (tmp_path / "inner" / files[0]).write_text("")
     for more in ([f"inner/{files[0]}"], ["--name", "mine"]):
         assert 1 == cli.main(["export", *files, *more, "-o", "out"])
-        assert "export them one by one" in capsys.readouterr().err
+        assert "export one by one" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

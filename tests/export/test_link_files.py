@@ -31,7 +31,7 @@ def exported(folder, name, helper, *, result=1, **options):
     def calls(x):
         return helper(x) + result
 
-    return pl.export([pl.udf("float32(float32)", name=name)(calls)], folder, archs=["sm_90"], **options)
+    return pl.export([pl.udf("float32(float32)", name=name)(calls)], folder, arch="sm_90", **options)
 
 
 def artifact(export, kind):
@@ -138,7 +138,7 @@ def test_an_export_calls_another_exports_function(tmp_path):
     def calls(x):
         return first(x) + shared_helpers.reversed_in_block(x)
 
-    second = pl.export([pl.udf("float32(float32)", name="second")(calls)], tmp_path, archs=["sm_90"])
+    second = pl.export([pl.udf("float32(float32)", name="second")(calls)], tmp_path, arch="sm_90")
     for kind in KINDS:
         files = [artifact(export, kind) for export in (made, second)]
         assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=kind == "ltoir").cubin, kind

@@ -37,7 +37,7 @@ def name(request):
 def compiled(kind):
     """Return an export's code of *kind* with the function `doubled`."""
     udf = pl.udf("float32(float32)", name="doubled")(lambda x: x * 2)
-    return pl.export([udf], archs=["sm_90"], emit=[kind], name="doubled").read(kind)
+    return pl.export([udf], arch="sm_90", emit=[kind], name="doubled").read(kind)
 
 
 def calling(name, symbol, signature, abi="c", **link):
@@ -51,7 +51,7 @@ def calling(name, symbol, signature, abi="c", **link):
 
 def export(udf, *kinds):
     """Export *udf* to memory."""
-    return pl.export([udf], archs=["sm_90"], emit=list(kinds), name="calls")
+    return pl.export([udf], arch="sm_90", emit=list(kinds), name="calls")
 
 
 def undefined(made):
@@ -85,7 +85,7 @@ def test_two_declarations_of_one_function_are_refused(name, symbol):
     ]
     udfs = [pl.udf(udf.signature, name=f"calls_{number}")(udf.function) for number, udf in enumerate(udfs)]
     with pytest.raises(pl.ExportError, match=f"{symbol} has two prototypes") as caught:
-        pl.export(udfs, archs=["sm_90"], emit=["ptx"], name="calls")
+        pl.export(udfs, arch="sm_90", emit=["ptx"], name="calls")
     assert "calls_1 (test_linkable.py:" in str(caught.value)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba import cuda  # noqa: F401 - signatures name it
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types

@@ -94,7 +94,7 @@ def test_the_example_launches_without_python(tmp_path, arch, sm):
     if not (home / "include" / "cuda_runtime_api.h").exists() or not shutil.which("make"):
         pytest.skip(f"no make, or no CUDA toolkit in {home}")
     sm = sm or arch.sm
-    ptx = pl.export(EXAMPLE / "udfs.py", archs=[sm], emit=["ptx"]).read("ptx")
+    ptx = pl.export(EXAMPLE / "udfs.py", arch=[sm], emit=["ptx"]).read("ptx")
     if sm != arch.sm and not pl.driver_can_load_ptx(ptx):
         pytest.skip("the driver is older than the toolkit, and reads none of its PTX")
     command = [shutil.which("make"), "-s", "-C", str(EXAMPLE), f"OUT={tmp_path}", f"ARCHS=--arch {sm}"]
@@ -118,7 +118,7 @@ def test_grids_shared_memory_and_structs(tmp_path, arch):
     toolkit = lay_out(tmp_path, installed=True)
     (tmp_path / "kernels.py").write_text(KERNELS)
     (tmp_path / "main.cpp").write_text(LAUNCHES)
-    pl.export(tmp_path / "kernels.py", tmp_path, archs=[arch], emit=["launcher"])
+    pl.export(tmp_path / "kernels.py", tmp_path, arch=[arch], emit=["launcher"])
     includes = f"-I. -I{INCLUDE_DIR} -isystem {toolkit}/include"
     libraries = f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
     shell(f"g++ -std=c++17 -Wall -Werror {includes} main.cpp {libraries} -o main", tmp_path, toolkit)

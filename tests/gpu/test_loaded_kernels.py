@@ -58,7 +58,7 @@ def through_shared(out):
 def exported(arch, tmp_path_factory):
     """Return the kernels, exported for the device."""
     kernels = [scale, fill, through_shared]
-    return pl.export(kernels, tmp_path_factory.mktemp("build"), archs=[arch], emit=["kernels"], name="udfs")
+    return pl.export(kernels, tmp_path_factory.mktemp("build"), arch=[arch], emit=["kernels"], name="udfs")
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +211,7 @@ def test_cuda_compute_takes_a_function(arch):
     def larger(first, second, result):
         result[0] = max(first[0], second[0])
 
-    function = pl.export([larger], archs=[arch], emit=["ltoir"])
+    function = pl.export([larger], arch=[arch], emit=["ltoir"])
     operator = compute.op.RawOp(ltoir=function.read("ltoir"), name="larger")
     values, out = cuda.to_device(np.array([3, 9, 4], np.int32)), cuda.to_device(np.zeros(1, np.int32))
     compute.reduce_into(d_in=values, d_out=out, num_items=3, op=operator, h_init=np.array([0], np.int32))
@@ -242,7 +242,7 @@ def test_a_fresh_process_needs_no_other_package(exported):
 
 def test_a_grid_meets(arch, tmp_path):
     """A kernel that synchronises its grid is launched cooperatively; too many blocks are refused."""
-    pl.export([exchange], tmp_path, archs=[arch], emit=["kernels"], name="made")
+    pl.export([exchange], tmp_path, arch=[arch], emit=["kernels"], name="made")
     kernel = pl.load(tmp_path / "made.json").exchange
     source, target = cuda.device_array(64, np.int32), cuda.device_array(64, np.int32)
     kernel[64, 1](source, target)

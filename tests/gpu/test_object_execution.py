@@ -81,7 +81,7 @@ def folder(tmp_path_factory, arch, toolkit):
     for number, name in enumerate(("first", "second"), start=1):
         (folder / f"{name}.py").write_text(UDFS.format(name=name, number=number))
         options = {"emit": ["object", "library"], "cuda": release(toolkit)}
-        pl.export(folder / f"{name}.py", folder, archs=["sm_80", arch], **options)
+        pl.export(folder / f"{name}.py", folder, arch=["sm_80", arch], **options)
     return folder
 
 
@@ -139,7 +139,7 @@ def test_the_driver_links_and_loads(tmp_path, arch, kind):
         return values[0] if len(values) == 1 else values
 
     write_sources(tmp_path)
-    pl.export(tmp_path / "udfs.py", tmp_path / "build", archs=[arch], emit=[kind])
+    pl.export(tmp_path / "udfs.py", tmp_path / "build", arch=[arch], emit=[kind])
     text = command_of("driver API", kind).replace("sm_90", arch.sm)
     form, path = re.fullmatch(r'cuLinkAddFile\(state, (\w+), "(.*)", 0, 0, 0\)', text).groups()
     if kind in ("cubin", "fatbin"):

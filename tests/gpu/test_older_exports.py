@@ -65,6 +65,6 @@ def test_the_driver_takes_what_is_for_its_release(release, compiles, monkeypatch
         monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))
     elif release[0] == 12 and programs.newest_ptxas(release) is None:
         pytest.skip("no ptxas of CUDA 12 is installed")
-    exported = pl.export([scale, mixed], archs="native", emit=["kernels", "ptx"], cuda=release, name="older")
+    exported = pl.export([scale, mixed], arch="native", emit=["kernels", "ptx"], cuda=release, name="older")
     assert compiles or '"kernels": "' in exported.contents["older.json"].decode()
     launch(exported)

@@ -20,7 +20,7 @@ def line_of(function, text) -> str:
 
 def sites(udf, folder, front_end) -> tuple[list[str], str]:
     """Return what manifest and header of an export say about errors."""
-    exported = pl.export([udf], folder, archs=["sm_90"], emit=["ptx"], front_end=front_end)
+    exported = pl.export([udf], folder, arch="sm_90", emit=["ptx"], front_end=front_end)
     (function,) = json.loads(exported.manifest.read_text())["functions"]
     assert udf.options.checked is function["checked"]
     lines = exported.header.read_text().splitlines()
@@ -29,7 +29,7 @@ def sites(udf, folder, front_end) -> tuple[list[str], str]:
 
 def traps_of(udfs, folder, arch, **options) -> dict[str, bool]:
     """Return whether each of *udfs* traps in the PTX of their export, by name."""
-    exported = pl.export(udfs, folder, archs=[arch], emit=["ptx"], name="traps", **options)
+    exported = pl.export(udfs, folder, arch=[arch], emit=["ptx"], name="traps", **options)
     text = exported.artifacts["ptx", arch].read_text()
     module = parse(text)
     functions = {each.name: module.text[each.start : each.end] for each in module.functions if each.defined}

@@ -85,7 +85,7 @@ def kernel_of(*signature: Any, name: str = "taking") -> pl.Kernel:
 
 def loaded(*signature: Any) -> pl.LoadedKernel:
     """Return such a kernel, exported in memory and loaded."""
-    exported = pl.export([kernel_of(*signature)], archs=["sm_90"], emit=["kernels"], name="made")
+    exported = pl.export([kernel_of(*signature)], arch="sm_90", emit=["kernels"], name="made")
     return pl.load(exported).taking
 
 

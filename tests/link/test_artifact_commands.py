@@ -20,7 +20,7 @@ def folder(tmp_path_factory):
     """Return a folder with an export, and sources that use it."""
     folder = tmp_path_factory.mktemp("artifacts")
     write_sources(folder)
-    pl.export(folder / "udfs.py", folder / "build", archs=["sm_90"], emit=KINDS)
+    pl.export(folder / "udfs.py", folder / "build", arch="sm_90", emit=KINDS)
     return folder
 
 

@@ -32,7 +32,7 @@ def exported(tmp_path_factory):
     """Return an export of every kind."""
     folder = tmp_path_factory.mktemp("declared")
     (folder / "udfs.py").write_text(UDFS)
-    return pl.export(folder / "udfs.py", folder, archs=["sm_90"])
+    return pl.export(folder / "udfs.py", folder, arch="sm_90")
 
 
 WRONG = (

@@ -41,7 +41,7 @@ def exported(tmp_path_factory):
     """Return an export of two kernels and a function, as a user writes it."""
     folder = tmp_path_factory.mktemp("exported")
     (folder / "udfs.py").write_text(UDFS)
-    return pl.export(folder / "udfs.py", folder / "build", archs=["sm_80", "sm_90"])
+    return pl.export(folder / "udfs.py", folder / "build", arch=["sm_80", "sm_90"])
 
 
 @pytest.fixture
@@ -196,7 +196,7 @@ def grid_kernels():
 def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tmp_path):
     """It is linked with the device runtime; the manifest tells, and load() and the launcher ask for it."""
     exported = pl.export(
-        grid_kernels(), tmp_path, archs=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made"
+        grid_kernels(), tmp_path, arch=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made"
     )
     functions = json.loads(exported.manifest.read_text())["functions"]
     assert {"together": True, "alone": False} == {each["symbol"]: each["cooperative"] for each in functions}

@@ -55,7 +55,7 @@ class Raising:
 def kernels():
     """Return a loaded kernel for each parameter."""
     made = [launches.kernel_of(ty, name=f"takes_{name}") for name, ty in PARAMETERS.items()]
-    return pl.load(pl.export(made, archs=["sm_90"], emit=["kernels"], name="made"))
+    return pl.load(pl.export(made, arch="sm_90", emit=["kernels"], name="made"))
 
 
 def pack(kernels, parameter, value):

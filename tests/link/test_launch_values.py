@@ -90,7 +90,7 @@ def noted(monkeypatch):
 def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
     """Offsets and bytes of every kind of parameter are those of a C++ struct with the same members."""
     kernel = launches.kernel_of(*(ty for ty, _, _ in CASES.values()))
-    exported = pl.export([kernel], tmp_path, archs=["sm_90"], emit=["kernels"], name="made")
+    exported = pl.export([kernel], tmp_path, arch="sm_90", emit=["kernels"], name="made")
     loaded = pl.load(exported.manifest).taking
     loaded[1, 32](*(value for _, value, _ in CASES.values()))
     (signature,) = exported.signatures
@@ -155,7 +155,7 @@ class Tensor:
 def types_of():
     """Return the types of a manifest by the names of the cases."""
     kernel = launches.kernel_of(*(ty for ty, _, _ in CASES.values()))
-    exported = pl.export([kernel], archs=["sm_90"], emit=["ptx"], name="made")
+    exported = pl.export([kernel], arch="sm_90", emit=["ptx"], name="made")
     manifest = manifests.parse(exported.contents["made.json"], exported.manifest)
     (function,) = manifest.functions
     names = [parameter["type"] for parameter in function["parameters"]]

@@ -43,14 +43,14 @@ def export(folder: Path, name: str = "udfs", *, kernels: bool = True, **options)
     marked = [pl.udf("int32(int32)", name=f"{prefix}twice")(twice)]
     if kernels:
         marked.append(pl.kernel("void(float32[::1], float32)", name=f"{prefix}tripled")(tripled))
-    return pl.export(marked, folder, name=name, **{"archs": ["sm_80"], "emit": ["object"], **options})
+    return pl.export(marked, folder, name=name, **{"arch": "sm_80", "emit": ["object"], **options})
 
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Return an export of a function and a kernel for two architectures, as object and library."""
     folder = tmp_path_factory.mktemp("exported")
-    return export(folder, archs=["sm_80", "sm_90"], emit=["object", "library"])
+    return export(folder, arch=["sm_80", "sm_90"], emit=["object", "library"])
 
 
 def run(folder: Path, source: str, *objects: Path | str) -> list[str]:

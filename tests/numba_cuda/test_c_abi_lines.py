@@ -60,7 +60,7 @@ def test_an_export_has_lines(arch, opt, tmp_path):
         pl.kernel("void(float32[::1], int32)", name="kernel")(store),
     ]
     for udf in udfs:
-        exported = pl.export([udf], tmp_path, archs=[arch], emit=["ptx", "cubin"], lineinfo=True, opt=opt)
+        exported = pl.export([udf], tmp_path, arch=[arch], emit=["ptx", "cubin"], lineinfo=True, opt=opt)
         ptx = exported.artifacts["ptx", arch].read_text()
         code = udf.function.__code__
         body = {line for _, _, line in code.co_lines() if line and line > code.co_firstlineno}
@@ -69,7 +69,7 @@ def test_an_export_has_lines(arch, opt, tmp_path):
             section.name for section in elf.read(exported.artifacts["cubin", arch].read_bytes()).sections
         }
         assert {".debug_line", ".nv_debug_line_sass"} <= sections
-        without = pl.export([udf], tmp_path / "bare", archs=[arch], emit=["ptx"], opt=opt)
+        without = pl.export([udf], tmp_path / "bare", arch=[arch], emit=["ptx"], opt=opt)
         bare = without.artifacts["ptx", arch].read_text()
         assert not lines_of(bare)
         assert exported.signatures == without.signatures

@@ -102,7 +102,7 @@ def test_exports_that_share_a_helper_with_shared_memory_link(tmp_path: Path, emi
     for name, body in (("twice", "one(x) + other(x) + third(x)"), ("once", "one(x)")):
         module = tmp_path / f"{name}.py"
         module.write_text(REDUCTIONS.format(name=name, body=body))
-        pl.export(module, tmp_path, archs=["sm_80"], emit=[emit])
+        pl.export(module, tmp_path, arch="sm_80", emit=[emit])
         files += tmp_path.glob(f"{name}*.{emit}")
     caller = """
     extern "C" __device__ float twice(float);

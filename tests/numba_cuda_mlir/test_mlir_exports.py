@@ -22,7 +22,7 @@ MODULE = Path(__file__).parents[1] / "helpers" / "mlir_udfs.py"
 WORKER = """
 import sys
 import numba_ptxlink as pl
-pl.export(sys.argv[1], sys.argv[2], archs=["sm_80", "sm_100"], lineinfo=True)
+pl.export(sys.argv[1], sys.argv[2], arch=["sm_80", "sm_100"], lineinfo=True)
 """
 
 
@@ -104,7 +104,7 @@ def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
         out[cuda.threadIdx.x] = 1
 
     kernels = [pl.kernel("void(float32[::1])")(function) for function in (clear, fill)]
-    made = pl.export(kernels, tmp_path, archs=[arch], emit=["ptx", "ltoir"], name="kernels", front_end=NAME)
+    made = pl.export(kernels, tmp_path, arch=[arch], emit=["ptx", "ltoir"], name="kernels", front_end=NAME)
     assert ".extern .shared" in made.artifacts["ptx", arch].read_text()
     (tmp_path / "linked.cubin").write_bytes(pl.link(made.artifacts["ltoir", arch], arch=arch, lto=True).cubin)
     symbols = pl.inspect(tmp_path / "linked.cubin").symbols
@@ -122,7 +122,7 @@ def test_link_files_are_merged_in(arch, tmp_path):
         return twice(twice(x))
 
     udf = pl.udf("float32(float32)")(four_times)
-    made = pl.export([udf], tmp_path, archs=[arch], emit=["ptx", "ltoir", "cubin"], front_end=NAME)
+    made = pl.export([udf], tmp_path, arch=[arch], emit=["ptx", "ltoir", "cubin"], front_end=NAME)
     module = parse(made.artifacts["ptx", arch].read_text())
     assert ["four_times"] == [each.name for each in module.functions if each.linkage == "visible"]
     assert [] == [each.name for each in module.functions if not each.defined]
@@ -133,4 +133,4 @@ def test_narrow_arguments_of_what_cxx_defines_are_refused(tmp_path):
     narrow = cuda.declare_device("narrow", "int32(int8)", abi="c")
     udf = pl.udf("int32(int8)", name="f")(lambda x: narrow(x))  # noqa: PLW0108
     with pytest.raises(pl.ExportError, match=r"arguments of narrow .* int32 in their place"):
-        pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"], name="narrow", front_end=NAME)
+        pl.export([udf], tmp_path, arch="sm_90", emit=["ptx"], name="narrow", front_end=NAME)

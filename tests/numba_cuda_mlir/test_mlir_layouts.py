@@ -75,7 +75,7 @@ def test_what_would_be_misread_is_refused(ty, around, tmp_path):
     udf = pl.udf(types.int32(around(ty)), name="f", front_end=NAME)(lambda value: 1)  # noqa: ARG005
     cure = rf"Function f: parameter 'value', of Numba type .*{MISREAD[ty]}.*, or choose front_end"
     with pytest.raises(pl.AbiError, match=cure):
-        pl.export([udf], tmp_path, archs=["sm_90"], emit=["ltoir"])
+        pl.export([udf], tmp_path, arch="sm_90", emit=["ltoir"])
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_would_be_misread_is_refused(ty, around, tmp_path):
 def test_what_is_read_as_c_lays_it_out_is_not(ty, tmp_path):
     """Other pointers, and records that are aligned, are taken."""
     udf = pl.udf(ty(ty), name="f", front_end=NAME)(same)
-    assert pl.export([udf], tmp_path, archs=["sm_90"], emit=["ptx"]).artifacts
+    assert pl.export([udf], tmp_path, arch="sm_90", emit=["ptx"]).artifacts
 
 
 def test_arrays_of_records_in_c_order_work():

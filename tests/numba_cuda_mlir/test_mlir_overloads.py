@@ -50,7 +50,7 @@ def test_an_export_compiles_overloads(tmp_path):
     path = tmp_path / "overloads_m.py"
     path.write_text(SOURCE)
     made = [
-        pl.export(path, None, archs=["sm_80", "sm_100"], emit=["ptx"], front_end=NAME).contents for _ in "ab"
+        pl.export(path, None, arch=["sm_80", "sm_100"], emit=["ptx"], front_end=NAME).contents for _ in "ab"
     ]
     for arch in ("sm_80", "sm_100"):
         ptx = made[0][f"overloads_m.{arch}.ptx"]

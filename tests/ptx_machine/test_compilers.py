@@ -57,7 +57,7 @@ def executed(name: str) -> list[str]:
         )(function(ROWS[number][0], arguments))
         for number, arguments in enumerate(given)
     ]
-    made = pl.export(udfs, name="rows", archs=["sm_90"], emit=["ptx"])
+    made = pl.export(udfs, name="rows", arch="sm_90", emit=["ptx"])
     described = {each["symbol"]: each for each in json.loads(made.contents["rows.json"])["functions"]}
     machine = Machine(made.read("ptx").decode())
     found = []

@@ -20,7 +20,7 @@ LANES = 33
 
 def exported(udfs, front_end):
     """Return a machine with functions or kernels."""
-    return Machine(pl.export(udfs, archs=[ARCH], emit=["ptx"], front_end=front_end).read("ptx").decode())
+    return Machine(pl.export(udfs, arch=[ARCH], emit=["ptx"], front_end=front_end).read("ptx").decode())
 
 
 @pytest.fixture(scope="module", params=front_ends.NAMES)
@@ -223,7 +223,7 @@ def test_exports_with_the_same_helper(helper, expected):
         return helper(x) + 1
 
     texts = [
-        pl.export([pl.udf("float32(float32)", name=name)(calls)], archs=[ARCH], emit=["ptx"]).read("ptx")
+        pl.export([pl.udf("float32(float32)", name=name)(calls)], arch=[ARCH], emit=["ptx"]).read("ptx")
         for name in ("first", "second")
     ]
     linked = pl.link(CALLER, *texts, arch=ARCH, lto=False)

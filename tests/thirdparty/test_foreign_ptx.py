@@ -50,7 +50,7 @@ def damped(folder: Path, symbol: str) -> Path:
     def damp(x):
         return x / (1 + abs(x))
 
-    exported = pl.export([damp], folder, archs=["sm_90"], emit=["ptx"], name="damp")
+    exported = pl.export([damp], folder, arch="sm_90", emit=["ptx"], name="damp")
     return exported.artifacts["ptx", "sm_90"]
 
 
@@ -116,7 +116,7 @@ def test_ptx_of_nvcc_calls_and_is_called(tmp_path, capsys):
     def three_times(x):
         return x * 3
 
-    artifact = pl.export([three_times], tmp_path, archs=["sm_80"], emit=["ptx"], name="f").artifacts
+    artifact = pl.export([three_times], tmp_path, arch="sm_80", emit=["ptx"], name="f").artifacts
     sources = {"caller": CALLER, "callee": 'extern "C" __device__ int f(int a) { return a + 9; }\n'}
     for name, source in sources.items():
         (tmp_path / f"{name}.cu").write_text(source)

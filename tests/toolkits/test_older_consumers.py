@@ -49,7 +49,7 @@ def tools(release):
 @pytest.mark.parametrize("source", SOURCES, ids=[path.stem for path in SOURCES])
 def test_ptxas_reads_the_ptx(release, source, tmp_path):
     """The ptxas of the release takes the PTX of each architecture, half arithmetic included."""
-    exported = pl.export(source, archs=["sm_80", "sm_89", "sm_90"], emit=["ptx"], cuda=release)
+    exported = pl.export(source, arch=["sm_80", "sm_89", "sm_90"], emit=["ptx"], cuda=release)
     for (_, arch), path in exported.artifacts.items():
         text = tmp_path / path.name
         text.write_bytes(exported.contents[path.name])
@@ -63,7 +63,7 @@ def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
     """The nvcc of CUDA 13.0 links artifacts that were made for it, half arithmetic included."""
     folder = tools("13.0")
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    exported = pl.export(SOURCES[0], tmp_path, archs=["sm_80"], emit=[kind], cuda="13.0")
+    exported = pl.export(SOURCES[0], tmp_path, arch="sm_80", emit=[kind], cuda="13.0")
     (artifact,) = exported.artifacts.values()
     (tmp_path / "caller.cu").write_text(CALLER)
 

@@ -115,7 +115,7 @@ def artifact_of(folder: Path, name: str, kind: str) -> Path:
 
 def export(folder: Path, name: str, kind: str) -> None:
     """Export a module to one kind of artifact, in a folder of its own, whose files an export owns."""
-    pl.export(HERE / f"{name}.py", folder / kind, archs=[ARCH], emit=[kind])
+    pl.export(HERE / f"{name}.py", folder / kind, arch=[ARCH], emit=[kind])
 
 
 def link(folder: Path, name: str, kind: str) -> None:
