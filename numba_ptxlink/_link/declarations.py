@@ -24,18 +24,20 @@ _MARK = "numba-ptxlink declares"
 # The log quotes the line of any error in an assertion, such as that of an overloaded name.
 _FAILED = 'static assertion failed with "{}"'
 # What a type is; the bytes of the type are added, but for void.
-_INTEGRAL, _REAL, _VOID = 16, 32, 48
+_INTEGRAL, _REAL, _VOID, _CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
 # Of C, and of LLVM IR.
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
-# Only void, arithmetic types, enumerations and addresses are compared.
+# Void, arithmetic types, enumerations, addresses and classes are compared, these by their size.
 _TEMPLATES = """
 namespace numba_ptxlink_declared {
-template <class T, bool = __is_enum(T)> struct kind { static const int value = 0; };
-template <class T> struct kind<T, true> { static const int value = 16 + sizeof(T); };
-template <class T> struct kind<T*, false> { static const int value = 16 + sizeof(T*); };
-template <class T> struct kind<T&, false> { static const int value = 16 + sizeof(T*); };
-template <> struct kind<void, false> { static const int value = 48; };
+template <class T, int = __is_enum(T) ? 16 : __is_class(T) ? 64 : 0>
+struct kind { static const int value = 0; };
+template <class T> struct kind<T, 16> { static const int value = 16 + sizeof(T); };
+template <class T> struct kind<T, 64> { static const int value = 64 + sizeof(T); };
+template <class T> struct kind<T*, 0> { static const int value = 16 + sizeof(T*); };
+template <class T> struct kind<T&, 0> { static const int value = 16 + sizeof(T*); };
+template <> struct kind<void, 0> { static const int value = 48; };
 %s
 template <class... T> struct types {};
 template <int... K> struct kinds {};
@@ -51,7 +53,7 @@ template <class R, class... A, class K> struct agrees<R(A...), K> {
 };
 }
 """ % "\n".join(  # noqa: UP031 - the text is full of braces
-    f"template <> struct kind<{name}, false> {{ "
+    f"template <> struct kind<{name}, 0> {{ "
     f"static const int value = {_REAL if name in _FLOATING else _INTEGRAL} + sizeof({name}); }};"
     for name in (
         *_FLOATING,
@@ -70,33 +72,39 @@ class Declared:
         name: Its symbol.
         declaration: Its declaration, for messages.
         types: The names of its C types: of the result, and of each parameter.
+        kinds: What each of them is, and its size.
         origin: What says so, for messages.
     """
 
     name: str
     declaration: str
     types: tuple[str, ...]
+    kinds: tuple[int, ...]
     origin: str
 
 
 def declaration(signature: Signature, origin: str) -> Declared:
     """Return the function of *signature*, which *origin* has."""
+    sizes = {ctype.name: ctype.size for ctype in signature.types}
     types = (signature.result.name, *(ctype.name for _, ctype in signature.params))
-    return Declared(signature.name, f"{signature};", types, origin)
+    return Declared(signature.name, f"{signature};", types, _kinds(types, sizes), origin)
 
 
 def declarations_of(manifest: Manifest) -> list[Declared]:
     """Return the device functions that *manifest* lists."""
-    return [
-        Declared(
-            function["symbol"],
-            function["declaration"],
-            (function["result"], *(parameter["type"] for parameter in function["parameters"])),
-            str(manifest.path),
-        )
-        for function in manifest.functions
-        if function["kind"] == "function" and function["symbol"].isidentifier()
-    ]
+    sizes = {name: described.get("size", 0) for name, described in manifest.types.items()}
+    found = []
+    for function in manifest.functions:
+        if function["kind"] == "function" and function["symbol"].isidentifier():
+            types = (function["result"], *(parameter["type"] for parameter in function["parameters"]))
+            shown, origin = function["declaration"], str(manifest.path)
+            found.append(Declared(function["symbol"], shown, types, _kinds(types, sizes), origin))
+    return found
+
+
+def _kinds(types: Iterable[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the kinds of *types* of C; what is none of `_kind` is a class, such as a struct or a half."""
+    return tuple(_kind(name) or (_CLASS + sizes[name] if sizes.get(name) else 0) for name in types)
 
 
 def check(name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[Declared]) -> None:
@@ -159,11 +167,7 @@ def failed_in(log: str, functions: Iterable[Declared]) -> list[Declared]:
 
 def named_in(text: str, functions: Iterable[Declared]) -> tuple[Declared, ...]:
     """Return those of *functions* that *text* may declare and call."""
-    return tuple(
-        function
-        for function in functions
-        if any(map(_kind, function.types)) and re.search(rf"\b{re.escape(function.name)}\s*\(", text)
-    )
+    return tuple(function for function in functions if re.search(rf"\b{re.escape(function.name)}\s*\(", text))
 
 
 def assertions(functions: Sequence[Declared]) -> str:
@@ -172,7 +176,7 @@ def assertions(functions: Sequence[Declared]) -> str:
         f"#undef {function.name}\n"
         "static_assert(numba_ptxlink_declared::agrees<"
         f"decltype(::{function.name}), "
-        f"numba_ptxlink_declared::kinds<{', '.join(str(_kind(name)) for name in function.types)}> >::value, "
+        f"numba_ptxlink_declared::kinds<{', '.join(map(str, function.kinds))}> >::value, "
         f'"{_MARK} {function.name}.");\n'
         for function in functions
     )

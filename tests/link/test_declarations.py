@@ -13,7 +13,17 @@ import numba_ptxlink as pl
 from numba_ptxlink._front_end import substitution
 
 UDFS = """
+from typing import NamedTuple
+from numba import types
 from numba_ptxlink import udf
+
+class V(NamedTuple):
+    x: types.float32
+    y: types.float32
+
+@udf("float32(V)")
+def total(v):
+    return v.x + v.y
 
 @udf("float32(float32, int32)")
 def damp(x, n):
@@ -24,6 +34,7 @@ def pick(p, d, b):
     return int(p[0] * d) if b else 0
 """
 KERNEL = '\nextern "C" __global__ void k(float* p, int n) { p[n] = damp(p[n], n); }\n'
+TOTAL = '\nextern "C" __global__ void k(float* p) { p[0] = total({}); }\n'
 PICK = '\nextern "C" __global__ void k(float* p, int n) { p[n] = (float)pick((float*)p, 2.0, true); }\n'
 
 
@@ -48,6 +59,8 @@ WRONG = (
     + KERNEL
     + "#define damp(a, b) 0 // end",
     'extern "C" __device__ double pick(float*, double, bool);' + PICK,
+    'struct V { double x, y; }; extern "C" __device__ float total(V);' + TOTAL,
+    'extern "C" __device__ float total(double);' + TOTAL,
 )
 RIGHT = (
     'extern "C" __device__ float damp(float, int);' + KERNEL,
@@ -68,6 +81,7 @@ RIGHT = (
     "struct damp { int v; __device__ damp(float, int n) : v(n) {} __device__ operator int() { return v; } };"
     + KERNEL,
     'extern "C" { static __device__ int damp(float x, int n) { return n; } }' + KERNEL,
+    'struct W { float members[2]; }; extern "C" __device__ float total(const W);' + TOTAL,
     'extern "C" __device__ long pick(const float*, double, bool);' + PICK,
     'extern "C" __device__ long long pick(void*, double, unsigned char);' + PICK,
     'extern "C" __device__ unsigned long long pick(unsigned long long, double, bool);'
@@ -83,8 +97,12 @@ def test_another_class_of_type_does_not_link(exported, source, kind):
     artifact = exported.artifacts[kind, "" if kind == "fatbin" else "sm_90"]
     with pytest.raises(pl.LinkError) as caught:
         pl.link(source, artifact, arch="sm_90")
-    name = "pick" if "pick" in source else "damp"
-    says = {"damp": "float damp(float x, int32_t n);", "pick": "int64_t pick(float* p, double d, bool b);"}
+    says = {
+        "damp": "float damp(float x, int32_t n);",
+        "total": "float total(V v);",
+        "pick": "int64_t pick(float* p, double d, bool b);",
+    }
+    name = next(name for name in says if f"{name}(" in source)
     assert f"declares {name} with other types" in str(caught.value)
     assert says[name] in str(caught.value)
 
