@@ -214,7 +214,8 @@ def _part(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) 
     name = f"{whole.name}({piece.member})" if piece.member else whole.name
     plain = Inspection(name, piece.kind, piece.arch, {})
     if piece.code is None:
-        return plain
+        note = "Its symbols are not read: cuobjdump writes another piece of this file under the same name."
+        return replace(plain, notes=() if piece.kind == LTOIR else (note,))
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
         if piece.kind == PTX and not compile_it:
