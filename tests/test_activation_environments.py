@@ -88,7 +88,7 @@ def test_the_package_installs_both_hooks_itself(installed):
             ["PtxLinker", "True import of numba_ptxlink", "numba-cuda is installed and supported"],
             marks=pytest.mark.slow,
         ),
-        ("Off", ["_Linker", "False import of numba_ptxlink", "NUMBA_PTXLINK=Off"]),
+        ("0", ["_Linker", "False import of numba_ptxlink", "NUMBA_PTXLINK=0"]),
     ],
 )
 def test_the_package_activates_when_it_is_imported_late(installed, value, expected):

@@ -142,44 +142,6 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
     ] == lines, "\n".join(lines)
 
 
-@pytest.mark.slow
-def test_forks_come_between_switches():
-    """A child that is forked while another thread switches is in one state, and can switch and compile."""
-    lines = run("""
-        pl.disable()
-        stock = bound()
-        stop, forks = threading.Event(), 0
-        def switch():
-            while not stop.is_set():
-                pl.enable()
-                pl.disable()
-        thread = threading.Thread(target=switch)
-        thread.start()
-        failed = 0
-        until = time.monotonic() + 2
-        while time.monotonic() < until:
-            child = os.fork()
-            if not child:
-                import faulthandler
-                faulthandler.dump_traceback_later(60, exit=True)
-                code = 1
-                try:
-                    whole = len(pl._plugin._activations["numba-cuda"].applied) in (0, len(TABLE))
-                    pl.enable()
-                    active = pl.status().active
-                    pl.disable()
-                    code = not (whole and active and all(a is b for a, b in zip(stock, bound())))
-                finally:
-                    os._exit(code)
-            failed += os.waitpid(child, 0)[1] != 0
-            forks += 1
-        stop.set()
-        thread.join()
-        print(forks > 10, failed)
-        """)
-    assert ["True 0"] == lines
-
-
 def test_no_thread_that_switches_imports_numba_cuda():
     """What an importing thread waits for is never held by one that imports numba-cuda, for any row."""
     lines = run("""

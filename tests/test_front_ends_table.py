@@ -98,8 +98,9 @@ def outcome(folder, udfs, name):
         for arch in ARCHS:
             made = pl.export(udfs, folder, arch=[arch], emit=["ltoir"], name="table", front_end=name)
     except pl.PtxlinkError as error:
-        reason = re.sub(r"^.*? could not compile .*? for sm_\d+[^:]*: ", "", str(error)).strip()
-        line = re.sub(r"\s*\(?<.*", "", reason.splitlines()[0]).rstrip(" :.(")
+        named = r"^(\S+?:\d+: error: )?(.*? could not compile .*? for sm_\d+[^:]*: )?"
+        reason = re.sub(named, "", str(error))
+        line = re.sub(r"\s*\(?<.*", "", reason.strip().splitlines()[0]).rstrip(" :.(")
         return line.replace("|", "/")[:_LONGEST].strip()
     called = set(re.findall(r'"name": "(of_\w+)"', made.manifest.read_text()))
     declared = set(re.findall(r"\b(of_\w+)\(", made.header.read_text()))
