@@ -312,12 +312,16 @@ def compile_ir(
         listed = ", ".join(each.signature.name for each in lowered)
         try:
             nvrtc.version()  # a front end may load it to find libdevice
-            nvvm.emitted_isa(arch)
+            known = nvvm.emitted_isa(arch)
         except LinkError as missing:
             raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
+        if known is None:
+            raise ExportError(
+                f"NVVM generates no code for {arch.sm}; `--arch all` stands for what it knows."
+            ) from error
         raise ExportError(
             f"NVVM could not compile {listed} for {arch.sm}: {error}; export them one by one to see which "
-            "one it refuses, and for an architecture that it knows: `--arch all` stands for those."
+            "one it refuses."
         ) from error
 
 
