@@ -128,7 +128,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if opcode not in _JUMPS:",
             FUSION,
         ),
-        ("_formats/ptx/variables.py", "].text == text", "].text != text", PTX),
+        ("_formats/ptx/variables.py", "texts[self.at] == text", "texts[self.at] != text", PTX),
     ],
     # What these get wrong is seen when programs are executed.
     "fused programs": [

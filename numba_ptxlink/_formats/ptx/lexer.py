@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
 Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "malformed", "end"]
 
@@ -100,15 +100,14 @@ def kind(token: str) -> Kind:
     return "malformed"
 
 
-def tokens(text: str, start: int = 0, end: int | None = None) -> Iterator[Token]:
-    """Yield the tokens of *text* from *start* to *end*, the end token last."""
-    pieces = _PIECE.findall(text, start, len(text) if end is None else end)
-    # White space at the end is a match of its own.
-    if len(pieces) > 1 and not pieces[-2][1]:
+def tokens(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
+    """Return the tokens of *text* from *start* to *end*, and where each begins."""
+    pieces = _PIECE.findall(text, start, end)
+    # The end is a token without a text, and so is white space before it.
+    while pieces and not pieces[-1][1]:
         pieces.pop()
     places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
-    starts = itertools.islice(places, 1, None, 2)
-    return map(Token, (token for _, token in pieces), starts)
+    return [token for _, token in pieces], [*itertools.islice(places, 1, None, 2)]
 
 
 def token_at(text: str, start: int) -> Token:
@@ -149,7 +148,8 @@ def initializer_end(text: str, start: int) -> tuple[int, int]:
         end = block_end(text, start) or len(text)
         return end, _found(_COMMA, text, end)[0]
     stop, _ = _found(_COMMA, text, start)
-    return max(token.end for token in tokens(text, start, stop) if token.text or token.start == start), stop
+    texts, starts = tokens(text, start, stop)
+    return (starts[-1] + len(texts[-1]) if texts else start), stop
 
 
 def _found(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:

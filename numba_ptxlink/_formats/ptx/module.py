@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .lexer import Token
 
-_KINDS = (".func", ".entry")
+_KINDS = frozenset((".func", ".entry"))
 _DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
 _SOUGHT = ("global", "managed", "const", "shared")
 # Directives at which reading resumes after an unknown one.
@@ -295,7 +295,7 @@ class _Reader:
         if end < 0 or end > len(text):
             raise MalformedError(f"{word[:40]!r} begins no known directive")
         if word == ".alias":
-            cursor = Cursor(text, [*lexer.tokens(text, token.end, end - 1)])
+            cursor = Cursor(text, *lexer.tokens(text, token.end, end - 1), end - 1)
             name = cursor.take("word")
             cursor.expect(",")
             return Alias(name, cursor.take("word"), start, end)
@@ -304,31 +304,33 @@ class _Reader:
     def _declaration(self, start: int) -> Function | Declaration:
         """Read a function or a declaration of variables, each initializer as one token."""
         text = self._text
-        tokens: list[Token] = []
-        at = start
-        while True:
-            stop, delimiter = lexer.delimiter(text, at)
-            tokens += [*lexer.tokens(text, at, stop)][:-1]
+        stop, delimiter = lexer.delimiter(text, start)
+        texts, starts = lexer.tokens(text, start, stop)
+        while delimiter == "=" or (delimiter == ";" and ".pragma" in texts[-4:]):
+            # A pragma before the body of a function has its own semicolon.
+            at = stop + 1
             if delimiter == "=":
-                begin = token_at(text, stop + 1).start
+                begin = token_at(text, at).start
                 end, at = lexer.initializer_end(text, begin)
-                tokens += (lexer.Token("=", stop), lexer.Token(text[begin:end], begin))
-            elif delimiter == ";" and ".pragma" in [token.text for token in tokens[-4:]]:
-                # A pragma before the body of a function has its own semicolon.
-                at = stop + 1
-            else:
-                break
-        cursor = Cursor(text, [*tokens, lexer.Token("", stop)])
-        if any(token.text in _KINDS for token in tokens[:2]):
+                texts += ("=", text[begin:end])
+                starts += (stop, begin)
+            begin = at
+            stop, delimiter = lexer.delimiter(text, begin)
+            if stop > begin:
+                more, places = lexer.tokens(text, begin, stop)
+                texts += more
+                starts += places
+        cursor = Cursor(text, texts, starts, stop)
+        if not _KINDS.isdisjoint(texts[:2]):
             return self._function(cursor, stop, delimiter)
         if delimiter != ";":
             raise MalformedError("';' is expected")
         return cursor.declaration(self._line_of, stop + 1)
 
     def _function(self, cursor: Cursor, stop: int, delimiter: str) -> Function:
-        start = cursor.token.start
+        start = cursor.start
         linked, linkage_span = cursor.linkage()
-        line = self._line_of(cursor.token.start)
+        line = self._line_of(cursor.start)
         kind = cursor.take()[1:]
         attributes: tuple[str, ...] = ()
         while cursor.accept(".attribute"):
@@ -337,10 +339,11 @@ class _Reader:
         name, *more = cursor.take("word").split(".")
         params = cursor.parameters()
         directives = [f".{word}" for word in more]
-        while token := cursor.token.text:
-            if cursor.token.kind == "directive":
+        while token := cursor.token:
+            kind_of_token = lexer.kind(token)
+            if kind_of_token == "directive":
                 directives.append(token)
-            elif cursor.token.kind not in ("number", "word", "string") and token != ",":
+            elif kind_of_token not in ("number", "word", "string") and token != ",":
                 cursor.fail("a directive is expected")
             cursor.at += 1
         end, body_span = stop + 1, NOWHERE

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from . import lexer
-from .lexer import MalformedError, Token
+from .lexer import MalformedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -204,7 +204,7 @@ def declaration(text: str) -> Declaration:
     stop, what = lexer.delimiter(text, 0)
     if what != ";":
         raise lexer.MalformedError("a variable of a function has no initial value")
-    return Cursor(text, [*lexer.tokens(text, 0, stop)]).declaration(None, stop + 1)
+    return Cursor(text, *lexer.tokens(text, 0, stop), stop).declaration(None, stop + 1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -223,23 +223,31 @@ class Cursor:
 
     Args:
         text: The text of the module.
-        tokens: The tokens, the one for the end last, which is empty.
+        texts: The tokens. The end becomes one more, which is empty.
+        starts: Where each begins.
+        end: Where the declaration ends.
     """
 
-    def __init__(self, text: str, tokens: Sequence[Token]) -> None:
+    def __init__(self, text: str, texts: list[str], starts: list[int], end: int) -> None:
         self.text = text
-        self.tokens = tokens
+        self.texts = [*texts, ""]
+        self.starts = [*starts, end]
         self.at = 0
 
     @property
-    def token(self) -> Token:
+    def token(self) -> str:
         """The next token."""
-        return self.tokens[self.at]
+        return self.texts[self.at]
+
+    @property
+    def start(self) -> int:
+        """Where the next token begins."""
+        return self.starts[self.at]
 
     @property
     def end(self) -> int:
         """The end of the last token taken."""
-        return self.tokens[self.at - 1].end
+        return self.starts[self.at - 1] + len(self.texts[self.at - 1])
 
     def take(self, expected: Kind | None = None) -> str:
         """
@@ -248,15 +256,15 @@ class Cursor:
         Raises:
             MalformedError: There is none of the kind *expected*.
         """
-        token = self.tokens[self.at]
-        if not token.text or (expected and token.kind != expected):
+        token = self.texts[self.at]
+        if not token or (expected and lexer.kind(token) != expected):
             self.fail(f"a {expected} is expected" if expected else "the text ends too early")
         self.at += 1
-        return token.text
+        return token
 
     def accept(self, text: str) -> bool:
         """Take the next token if it is *text*."""
-        accepted = self.tokens[self.at].text == text
+        accepted = self.texts[self.at] == text
         self.at += accepted
         return accepted
 
@@ -272,7 +280,7 @@ class Cursor:
 
     def fail(self, cause: str) -> NoReturn:
         """Raise MalformedError with *cause*."""
-        token = self.token.text
+        token = self.token
         raise MalformedError(f"{cause}, not {repr(token[:40]) if token else 'the end'}")
 
     def number(self) -> int:
@@ -286,14 +294,14 @@ class Cursor:
 
     def linkage(self) -> tuple[str, Span]:
         """Take the linkage, if any; return it and where it is."""
-        start = self.token.start
-        if self.token.text not in LINKAGES:
+        start = self.start
+        if self.token not in LINKAGES:
             return "", Span(start, start)
         return self.take()[1:], Span(start, self.end)
 
     def attributes(self) -> tuple[str, ...]:
         """Take the list after `.attribute`, without its dots."""
-        start = self.token.start
+        start = self.start
         self.expect("(")
         depth = 1
         while depth:
@@ -303,13 +311,13 @@ class Cursor:
 
     def declaration(self, line_of: Callable[[int], int] | None, end: int) -> Declaration:
         """Take the declaration of variables that ends at *end*; *line_of* tells the line of an offset."""
-        start = self.token.start
+        start = self.start
         linked, span = self.linkage()
         first = self._variable(linked, line_of)
         variables = [first]
         while self.accept(","):
             variables.append(self._declarator(first, line_of))
-        if self.token.text:
+        if self.token:
             self.fail("';' is expected")
         return Declaration(self.text[start:end], tuple(variables), span, start, end)
 
@@ -319,7 +327,7 @@ class Cursor:
             return ()
         params = []
         while True:
-            if self.token.text not in (".param", ".reg"):
+            if self.token not in (".param", ".reg"):
                 self.fail("a parameter is expected")
             params.append(self._variable("", None))
             if not self.accept(","):
@@ -328,14 +336,14 @@ class Cursor:
 
     def _variable(self, linked: str, line_of: Callable[[int], int] | None) -> Variable:
         """Take a state space, what follows it, and one name."""
-        if self.token.text not in SPACES:
+        if self.token not in SPACES:
             self.fail("a state space is expected")
         space = self.take()[1:]
         if self.accept("["):
             space += f"[{self.number()}]"
             self.expect("]")
         variable = Variable("", space, "", linked)
-        while self.token.kind == "directive":
+        while lexer.kind(self.token) == "directive":
             token = self.take()[1:]
             if token == "align":
                 # After the type it is that of what a pointer points to.
@@ -354,7 +362,7 @@ class Cursor:
         return self._declarator(variable, line_of)
 
     def _declarator(self, like: Variable, line_of: Callable[[int], int] | None) -> Variable:
-        start = self.token.start
+        start = self.start
         name = self.take("word")
         count = None
         if self.accept("<"):
@@ -362,7 +370,7 @@ class Cursor:
             self.expect(">")
         extents: list[int | None] = []
         while self.accept("["):
-            extents.append(None if self.token.text == "]" else self.number())
+            extents.append(None if self.token == "]" else self.number())
             self.expect("]")
         initial = self.take() if self.accept("=") else ""
         line = line_of(start) if line_of else 0
