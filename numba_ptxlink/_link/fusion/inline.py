@@ -84,10 +84,10 @@ class _Inliner:
         self._reached_from = {name: body.reached for name, body in self._bodies.items()}
         self._left: list[str] = []
         self._count = 0
-        texts = {body.function.text for body in self._bodies.values()}
+        functions = [body.function for body in self._bodies.values()]
         # It is in no name of the functions.
         self._prefix = "inl"
-        while any(self._prefix in text for text in texts):
+        while any(each.text.find(self._prefix, each.start, each.end) >= 0 for each in functions):
             self._prefix += "_"
 
     def run(self) -> Inlined:
