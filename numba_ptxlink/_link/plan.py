@@ -216,7 +216,9 @@ def _fused(sources: tuple[Input, ...], arch: Arch, options: LinkOptions) -> Fuse
         return None
     if options.debug or not options.opt_level:
         return "debug information is kept" if options.debug else "the code is not optimised"
-    if options.lineinfo and any(source.module.has_line_numbers for source in texts):
+    from numba_ptxlink._formats import ptx
+
+    if options.lineinfo and any(ptx.has_line_numbers(source.text) for source in texts):
         return "line numbers are kept"
     if options.extra_flags and options.tool == "auto":
         return "the flags are nvJitLink's"

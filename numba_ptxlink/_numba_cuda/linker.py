@@ -280,14 +280,15 @@ class PtxLinker:
         return code
 
     def _options(self) -> LinkOptions:
+        from numba_ptxlink._formats import ptx
         from numba_ptxlink._link.plan import LinkOptions
         from numba_ptxlink._tools.options import register_limit
 
         # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
         texts = [item for item in self._inputs if item.kind == PTX]
-        # The texts are searched first: most have neither, and parsers take longer than all else here.
+        # Most have neither, and parsers take longer than all else here.
         debug = any("debug" in item.text and "debug" in item.header.target for item in texts)
-        lines = any(".loc" in item.text and item.module.has_line_numbers for item in texts)
+        lines = any(ptx.has_line_numbers(item.text) for item in texts)
         if self._llvm:
             from numba_ptxlink._formats import llvm_ir
 

@@ -46,7 +46,7 @@ def test_nvrtc(arch, flags):
     )
     assert ("managed",) == variables["managed"].attributes
     assert ("debug" in module.header.target) is ("-G" in flags)
-    assert module.has_line_numbers is bool(flags)
+    assert ptx.has_line_numbers(text) is bool(flags)
     sections = [each for each in module.items if getattr(each, "keyword", "") == "section"]
     assert bool(sections) is ("-G" in flags)
     instructions = (each for each in defined["kernel"].body if isinstance(each, ptx.Instruction))

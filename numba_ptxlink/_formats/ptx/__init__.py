@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .header import Header, read_header
 from .lexer import names, symbols, with_words
-from .module import Alias, Function, Module, Part, parse
+from .module import Alias, Function, Module, Part, has_line_numbers, parse
 from .statements import (
     CLOSE,
     OPEN,
@@ -52,6 +52,7 @@ __all__ = [
     "declaration",
     "edited",
     "elements",
+    "has_line_numbers",
     "names",
     "parse",
     "read",

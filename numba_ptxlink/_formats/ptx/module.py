@@ -171,14 +171,6 @@ class Module:
         )
 
     @property
-    def has_line_numbers(self) -> bool:
-        """Whether it maps its instructions to source lines."""
-        statements = (each for function in self.functions for each in function.body)
-        return ".loc" in self.text and any(
-            isinstance(each, Directive) and each.keyword == "loc" for each in statements
-        )
-
-    @property
     def aliases(self) -> tuple[Alias, ...]:
         """Its aliases."""
         return tuple(item for item in self.items if isinstance(item, Alias))
@@ -246,6 +238,15 @@ def parse(text: str) -> Module:
     Never raises: text that is not understood becomes a `Part` without a keyword.
     """
     return Module(text, _Reader(text).items(), read_header(text))
+
+
+def has_line_numbers(text: str) -> bool:
+    """Return whether the PTX *text* maps its instructions to source lines."""
+    # Most text need not be read to tell.
+    if text.count(".loc") == text.count(".local"):
+        return False
+    statements = (each for function in parse(text).functions for each in function.body)
+    return any(isinstance(each, Directive) and each.keyword == "loc" for each in statements)
 
 
 class _Reader:
