@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
-from numba_ptxlink._formats import elf
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.assembler import may_lack_variables
 from numba_ptxlink.errors import LinkError
@@ -161,7 +160,11 @@ def _respelled(source: Input) -> Input:
 
 def _refuse_other_machine(source: Input, arch: Arch) -> None:
     """Refuse machine code for other GPUs: once nvJitLink refuses it, other threads wait in it for ever."""
-    sm = elf.machine(source.code) if source.kind == CUBIN else None
+    if source.kind != CUBIN:
+        return
+    from numba_ptxlink._formats import elf
+
+    sm = elf.machine(source.code)
     if sm is None:
         return
     major, minor = divmod(sm, 10)
