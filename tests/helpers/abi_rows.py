@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-ARCHS = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")
+ARCHS = ("sm_75", "sm_90", "sm_100", "sm_120")
 OPTIONS = CompileOptions()
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

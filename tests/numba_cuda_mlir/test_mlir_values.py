@@ -68,7 +68,7 @@ def is_element(spec) -> bool:
     return spec in {*rows.NUMBERS, "bfloat16"} or spec[0] == "record"
 
 
-@pytest.mark.parametrize("count", [15, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [15, pytest.param(200, marks=pytest.mark.slow)])
 def test_random_signatures_give_back_what_they_take(count):
     """Any types nested in any others, none of which is left out once it is drawn."""
     echoes = rows.draw(count, 7, NAME)
