@@ -62,11 +62,6 @@ def is_runtime(source: Input) -> bool:
     return source.kind == ARCHIVE and _NAME in source.name
 
 
-def is_runtime_call(name: str) -> bool:
-    """Return whether the function *name* is one of the device runtime that code calls."""
-    return _CALL.fullmatch(f"'{name}'") is not None
-
-
 def device_runtime() -> Input | None:
     """Return the device runtime; None, with a warning that says what to install, where it is not found."""
     try:

@@ -121,9 +121,9 @@ def test_statements(case):
     text, expected = STATEMENTS[case]
     text, lines = text.replace("\u00a6", "|"), [line.replace("\u00a6", "|") for line in expected.split("|")]
     skipped = REGISTERS.count(".reg")
-    body = ptx.parse(kernel(text)).definition("k").body[skipped:-1]
+    body = ptx.parse(kernel(text)).functions[-1].body[skipped:-1]
     assert lines == [str(statement) for statement in body]
-    again = ptx.parse(kernel("\n".join(lines))).definition("k").body[skipped:-1]
+    again = ptx.parse(kernel("\n".join(lines))).functions[-1].body[skipped:-1]
     assert lines == [str(statement) for statement in again]
     assert machine_code(kernel(text)) == machine_code(kernel("\n".join(lines)))
 

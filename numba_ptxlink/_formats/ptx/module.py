@@ -189,10 +189,6 @@ class Module:
         )
         return tuple(dict.fromkeys(name for name in declared if name not in defined))
 
-    def definition(self, name: str) -> Function | None:
-        """Return the definition of the function *name*, None if there is none."""
-        return next((each for each in self.functions if each.name == name and each.defined), None)
-
     def replace(self, edits: Mapping[Span, str]) -> str:
         """
         Return the text with other text in some places.
