@@ -56,7 +56,7 @@ class Way:
         }
 
 
-def run(way: Way, programs: list[Path], folder: Path, *, timeout: float = 900) -> dict[str, Any]:
+def run(way: Way, programs: list[Path], folder: Path) -> dict[str, Any]:
     """
     Return what became of each program, by its name.
 
@@ -70,6 +70,8 @@ def run(way: Way, programs: list[Path], folder: Path, *, timeout: float = 900) -
         random.Random(way.order).shuffle(pending)  # noqa: S311 - an order, not a secret
     results = place / "results.jsonl"
     done: dict[str, Any] = {}
+    # A program takes a fifth of this on an idle machine.
+    seconds = 60 + 2 * len(programs)
     while pending:
         manifest = place / "manifest.json"
         manifest.write_text(json.dumps([str(path) for path in pending]))
@@ -77,7 +79,7 @@ def run(way: Way, programs: list[Path], folder: Path, *, timeout: float = 900) -
         with (place / "stderr.txt").open("a") as log:
             try:
                 code = subprocess.run(
-                    command, env=way.environ(), stderr=log, stdout=log, timeout=timeout, check=False
+                    command, env=way.environ(), stderr=log, stdout=log, timeout=seconds, check=False
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = -1

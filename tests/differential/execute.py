@@ -46,7 +46,7 @@ def execute(way: Way, programs: list[Path], folder: Path, workers: int) -> dict[
     batches = [programs[start : start + BATCH] for start in range(0, len(programs), BATCH)]
 
     def run(number: int) -> dict[str, Any]:
-        return driver.run(replace(way, name=f"{way.name}_{number}"), batches[number], folder, timeout=300)
+        return driver.run(replace(way, name=f"{way.name}_{number}"), batches[number], folder)
 
     results: dict[str, Any] = {}
     with ThreadPoolExecutor(workers) as pool:
