@@ -260,8 +260,8 @@ def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -
     if not nvjitlink.merges_ltoir():
         release, names = "{}.{}".format(*nvjitlink.version()), ", ".join(sorted({name for name, _ in linked}))
         raise ExportError(
-            f"{names} cannot be merged into LTO-IR by nvJitLink {release}: CUDA 13.2 is the first that can. "
-            "Leave ltoir out: PTX, cubins and fat binaries hold the same functions."
+            f"Halves and link files ({names}) cannot be merged into LTO-IR by nvJitLink {release}: CUDA 13.4 "
+            "is the first that can. Leave ltoir out: PTX, cubins and fat binaries hold the same functions."
         )
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
 

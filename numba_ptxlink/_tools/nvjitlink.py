@@ -17,8 +17,8 @@ from . import find, nvrtc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-# The first release whose result can be LTO-IR.
-_LTOIR_SINCE = (13, 2)
+# The first release whose result can be LTO-IR: those of 13.2 and 13.3 have the function, which fails.
+_LTOIR_SINCE = (13, 4)
 # The last major version that stops the process for an architecture that it does not know.
 _ENDS = 12
 _UNKNOWN = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")

@@ -55,6 +55,12 @@ nvidia-nvfatbin-cu12==12.9.82
 nvidia-cuda-nvrtc==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85 nvidia-nvjitlink==13.0.88
 nvidia-nvfatbin==13.0.85
 """,
+    # The last whose nvJitLink returns no LTO-IR.
+    "cuda-13.3": f"""
+{BASE} {NUMBA} cuda-bindings==13.5.0 nvidia-cuda-nvcc==13.3.73 nvidia-cuda-crt==13.3.73 nvidia-nvvm==13.3.73
+nvidia-cuda-nvrtc==13.3.33 nvidia-cuda-runtime==13.3.29 nvidia-cuda-cccl==13.3.3.4.1 nvidia-nvjitlink==13.3.33
+nvidia-nvfatbin==13.3.29
+""",
     "cuda-13.5": f"{COMMON} {NUMBA} {NVCC}",
     "lowest-12": f"""
 {OLDEST} cuda-bindings==12.9.3 nvidia-nvjitlink-cu12==12.3.52 nvidia-nvfatbin-cu12==12.4.99
