@@ -320,8 +320,8 @@ def compile_ir(
                 f"NVVM generates no code for {arch.sm}; `--arch all` stands for what it knows."
             ) from error
         raise ExportError(
-            f"NVVM could not compile {listed} for {arch.sm}: {error}; export them one by one to see which "
-            "one it refuses."
+            f"NVVM could not compile {listed} for {arch.sm}: {error}; take a newer NVVM, or export "
+            "them one by one to see which one it refuses."
         ) from error
 
 

@@ -92,7 +92,7 @@ def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> by
             log = bytearray(nvvm.get_program_log_size(program))
             nvvm.get_program_log(program, log)
             said = log.rstrip(b"\0").decode(errors="replace").strip()
-            reason = said.partition("\n")[0] or str(error)
+            reason = " ".join(said.split()) or str(error)
             raise ExportError(reason, flags=tuple(options), log=said) from error
         code = bytearray(nvvm.get_compiled_result_size(program))
         nvvm.get_compiled_result(program, code)
