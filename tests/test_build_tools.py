@@ -117,6 +117,7 @@ def test_meson(folder, toolkit):
     [
         ("udfs SOURCES udfs.py", "needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES"),
         ("udfs SOURCES udfs.py ARCHITECTURES some", 'such as 80, 90a or native, and not "some"'),
+        ("udfs SOURCES udfs.py OPTIONS --name=other", "has --name among its OPTIONS"),
         ("udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
         ("udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
     ],

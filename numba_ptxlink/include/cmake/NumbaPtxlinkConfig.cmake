@@ -15,7 +15,7 @@
 # native, all and all-major. QUIET shows no list of files.
 # INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
 # in this build. The headers that are made are a file set: install(TARGETS NAME EXPORT ... FILE_SET HEADERS).
-# OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>".
+# OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>", and nothing that moves files.
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
 
@@ -61,6 +61,9 @@ function(numba_ptxlink_add_library name)
   list(LENGTH export_SOURCES count)
   if(export_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "numba_ptxlink_add_library() does not know ${export_UNPARSED_ARGUMENTS}.")
+  elseif("${export_OPTIONS}" MATCHES "(^|[;:])((-o|--out-dir|--name|--depfile)([;=>]|$))")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${CMAKE_MATCH_3} among its OPTIONS, and what links "
+                        "${name} would miss its files; give OUTPUT_DIRECTORY, or name the target otherwise.")
   elseif(export_MODULE AND count EQUAL 0)
     set(source --module "${export_MODULE}" --name "${name}")
     set(stems "${name}")
