@@ -261,8 +261,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/write.py",
-            "in sources and not _holds(path, content)",
-            "in sources and _holds(path, content)",
+            "in sources and not outputs.has(path, content)",
+            "in sources and outputs.has(path, content)",
             "test_export_files.py",
         ),
         (

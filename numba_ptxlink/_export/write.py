@@ -7,12 +7,11 @@ import logging
 import os
 import re
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._cabi import existing, header, proof, signatures
 from numba_ptxlink._link import manifests, outputs
 from numba_ptxlink._tools import find, includes, toolchain
@@ -209,14 +208,9 @@ def _file(name: str, content: bytes) -> dict[str, Any]:
 
 
 def _packages(distributions: Sequence[str]) -> dict[str, str]:
-    versions = {"nvptxcompiler": "{}.{}".format(*assembler.compiler_version())}
-    tools = (find.package("nvidia-nvvm"), find.package("nvidia-nvfatbin"))
-    for package in ("numba-ptxlink", *distributions, *tools):
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
+    tools = map(find.package, ("nvidia-nvvm", "nvidia-nvfatbin"))
+    packages = find.installed(("numba-ptxlink", *distributions, *tools))
+    return {"nvptxcompiler": dotted(assembler.compiler_version()), **packages}
 
 
 def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
@@ -285,15 +279,11 @@ def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]
     sources = {os.path.realpath(path) for path in made_of}
     for name, content in files.items():
         path = out / name
-        if os.path.realpath(path) in sources and not _holds(path, content):
+        if os.path.realpath(path) in sources and not outputs.has(path, content):
             raise ExportError(
                 f"{path} would replace what the export is made of; no file was changed. Choose another name "
                 "or folder for the export, or for its depfile."
             )
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    return path.is_file() and path.read_bytes() == content
 
 
 def check_stem(stem: str) -> str:

@@ -45,7 +45,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     target = last
     staged: dict[Path, Path] = {}
     try:
-        for target in [*(path for path in others if not _has(path, files[path])), last]:
+        for target in [*(path for path in others if not has(path, files[path])), last]:
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             # Not derived from the target's name, which may have the greatest length already.
@@ -64,7 +64,8 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     return stay
 
 
-def _has(path: Path, content: bytes) -> bool:
+def has(path: Path, content: bytes) -> bool:
+    """Return whether the file at *path* has this content."""
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content
     except OSError:

@@ -19,7 +19,7 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LIBRARIES = {
     "cudart": "The CUDA runtime library",
@@ -162,6 +162,16 @@ def major() -> int:
         return int(metadata.version("cuda-bindings").partition(".")[0])
     except metadata.PackageNotFoundError:
         return _LAST_WITH_SUFFIX + 1
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those of *packages* that are installed, by their names."""
+    versions = {}
+    for each in packages:
+        # Or imported without installed metadata.
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            versions[each] = metadata.version(each)
+    return versions
 
 
 def package(name: str, release: int | None = None) -> str:

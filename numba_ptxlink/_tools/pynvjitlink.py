@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import KINDS
 from numba_ptxlink.errors import LinkError
 
-from . import nvjitlink
+from . import find, nvjitlink
 from .nvjitlink import Product
 
 if TYPE_CHECKING:
@@ -40,7 +39,8 @@ def key(
     inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, unread: tuple[str, ...] = ()
 ) -> cache.Key:
     """Return everything that the result of `link` depends on."""
-    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", _build(), dotted(version())), unread=unread)
+    build = find.installed([_PACKAGE]).get(_PACKAGE, "")
+    return nvjitlink.key(inputs, flags, tool=("pynvjitlink", build, dotted(version())), unread=unread)
 
 
 def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Product:
@@ -70,13 +70,6 @@ def _text(log: Any) -> str:
     # None while the log is empty.
     text = log if isinstance(log, str) else bytes(log or b"").decode(errors="replace")
     return text.rstrip("\0")
-
-
-def _build() -> str:
-    try:
-        return metadata.version(_PACKAGE)
-    except metadata.PackageNotFoundError:
-        return ""  # not there, or imported without installed metadata
 
 
 def _binding() -> Any:

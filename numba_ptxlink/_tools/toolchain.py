@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
 from numba_ptxlink._arch import Arch, ArchLike, dotted
@@ -11,7 +10,7 @@ from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._formats.ptx.header import arch_since
 from numba_ptxlink.errors import ConfigError, LaunchError, PtxlinkError
 
-from . import driver, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
+from . import driver, find, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -78,7 +77,7 @@ def toolchain() -> Toolchain:
         nvvm=_if_there(nvvm.version),
         nvfatbin=_if_there(nvfatbin.version),
         driver=driver.version(),
-        packages=dict(filter(None, map(_installed, _PACKAGES))),
+        packages=find.installed(_PACKAGES),
     )
 
 
@@ -93,13 +92,6 @@ def _if_there(version: Callable[[], tuple[int, int] | None]) -> tuple[int, int] 
     try:
         return version()
     except PtxlinkError:
-        return None
-
-
-def _installed(package: str) -> tuple[str, str] | None:
-    try:
-        return (package, metadata.version(package))
-    except metadata.PackageNotFoundError:
         return None
 
 
