@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"numba-ptxlink: error: {visible(message)}", file=sys.stderr)
+    # Editors and build tools find a place where a line begins with it.
+    program = "" if re.match(r".+:\d+: error: ", message) else "numba-ptxlink: error: "
+    print(f"{program}{visible(message)}", file=sys.stderr)
     return 1
 
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 __all__ = [
     "AbiError",
     "ActivationError",
@@ -75,3 +80,26 @@ class ActivationError(PtxlinkError, RuntimeError):
 
 class CacheError(PtxlinkError, RuntimeError):
     """A cache directory or server cannot be used. Only the cache's own tools raise it; a build never does."""
+
+
+T = TypeVar("T", bound=PtxlinkError)
+
+
+def converted(error: PtxlinkError, kind: type[T], message: str = "") -> T:
+    """Return *error* as one of *kind*, with its own message or another."""
+    return kind(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+
+
+def located(place: str, message: object) -> str:
+    """Return *message* as compilers write it: after "file.py:line: error: ", if the *place* is known."""
+    return f"{place}: error: {message}" if place else str(message)
+
+
+def raise_all(errors: Sequence[PtxlinkError]) -> None:
+    """Raise *errors* as one, if there are any."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        kinds = {type(error) for error in errors}
+        kind = kinds.pop() if len(kinds) == 1 else ExportError
+        raise kind("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]

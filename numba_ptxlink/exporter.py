@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ._config import config
-from ._export import choice, externs, jobs
+from ._export import externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
 from ._export.compile import build, programs
-from ._export.load import Source, check_file, load
+from ._export.load import Source, check_file
 from ._export.marks import Kernel, Udf, kernel, udf
-from ._export.signatures import typed
 from ._export.write import Export, check_stem, write
 from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
@@ -176,12 +175,12 @@ def _compile(
 ) -> PythonCode:
     name, arch, kinds, beside = options
     default = CompileOptions()
-    marked = load(source, front_end).marked
-    (program,) = programs(typed(marked, choice.common(marked, front_end)), [arch], default, {})
+    _, functions = jobs.functions_of(source, front_end)
+    (program,) = programs(functions, [arch], default, {})
     program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
     code = build(program, kinds, default, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
-    check_passing(program.signatures, (kind,))
+    check_passing(program.lowered, (kind,))
     callers = externs.callers(program.lowered)
     called = ((callers[symbol], plain) for symbol, (_, plain) in code.externs.items() if plain)
     return PythonCode(

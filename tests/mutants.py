@@ -291,8 +291,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/signatures.py",
-            "if isinstance(marked, Udf):",
-            "if not isinstance(marked, Udf):",
+            "located(place, error)",
+            'located("", error)',
             "test_exporter.py",
         ),
         (

@@ -113,6 +113,13 @@ def test_wrong_paths(folder, capsys, arguments, message):
     assert before == state(folder)
 
 
+def test_an_error_in_a_file_begins_with_its_place(folder, capsys):
+    """Editors and build tools find it as they find those of compilers."""
+    (folder / "udfs.py").write_text(UDFS.replace("2 * x", "y"))
+    assert cli.main([*EXPORT, "out"]) == 1
+    assert capsys.readouterr().err.startswith(f"{folder / 'udfs.py'}:3: error: numba-cuda could not compile")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -7,6 +7,7 @@ import itertools
 import re
 import unicodedata
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._tools import nvrtc
@@ -108,8 +109,8 @@ class Declaration:
         signature: Its C signature.
         python: Its Python signature, such as "saxpy(float32, float32) -> float32".
         doc: Its docstring, without indentation; "" for none.
-        source: Where it is defined, such as "udfs.py:12". The header names the file alone, so that it stays
-            as it is when lines move.
+        place: Where it is defined, such as "/home/me/udfs.py:12". The header names the file alone, so that it
+            stays as it is when lines and folders move.
         errors: What its errors do, "" if it has none.
         namespace: The namespace in which C++ has it too, "" for none.
         name: Its name there.
@@ -118,10 +119,15 @@ class Declaration:
     signature: Signature
     python: str
     doc: str
-    source: str
+    place: str
     errors: str = ""
     namespace: str = ""
     name: str = ""
+
+    @property
+    def source(self) -> str:
+        """Where it is defined, without the folder: "udfs.py:12"."""
+        return PurePath(self.place).name
 
 
 def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[Signature] = ()) -> str:
@@ -331,7 +337,7 @@ def qualified(spelling: str, structs: Collection[str]) -> str:
 def describe(declaration: Declaration) -> str:
     """Return the comment about a function: its Python signature, its docstring, its file and its errors."""
     doc = declaration.doc.splitlines()
-    file = declaration.source.rpartition(":")[0] or declaration.source
+    file = declaration.source.rpartition(":")[0]
     # A long text is a paragraph of its own.
     around = [""] if len(doc) > 1 else []
     last = [line for line in (f"Defined in {file}.", declaration.errors) if line]

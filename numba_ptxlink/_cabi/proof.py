@@ -11,7 +11,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import nvrtc
-from numba_ptxlink.errors import AbiError, LinkError
+from numba_ptxlink.errors import AbiError, LinkError, converted, located, raise_all
 
 from . import existing
 from . import types as c
@@ -65,7 +65,7 @@ def prove(
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
     given = [each for each in structs_of(signatures).values() if each.existing]
-    sources = {declaration.signature.name: declaration.source for declaration in declarations}
+    places = {declaration.signature.name: declaration.place for declaration in declarations}
     calls = map(_call, range(len(signatures)), signatures, called)
     source = "\n".join([text, *calls, ""])
     try:
@@ -81,19 +81,19 @@ def prove(
             folder=nvrtc.NOWHERE if with_structs else None,
         )
     except LinkError as error:
-        says = _explanation(error.log, source, signatures, sources, given)
+        says = _explanation(error.log, source, signatures, places, given)
         if not says:
             log.warning("The header is not compiled: %s", error)
             return
-        raise AbiError(says, flags=error.flags, inputs=error.inputs, log=error.log) from error
-    _compare(compiled.code.decode(), signatures, sources, modern=llvm_ir.is_modern(arch))
+        raise converted(error, AbiError, says) from error
+    _compare(compiled.code.decode(), signatures, places, modern=llvm_ir.is_modern(arch))
 
 
 def _explanation(
     log: str,
     source: str,
     signatures: Sequence[Signature],
-    sources: dict[str, str],
+    places: dict[str, str],
     structs: Sequence[c.Struct],
 ) -> str:
     """Return what a log of NVRTC says of the header, "" where its first error is of another one."""
@@ -123,9 +123,10 @@ def _explanation(
     place, what = "", f"line {number} of the header ({line.strip()})"
     for caller, signature in enumerate(signatures):
         if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
-            place = f"{sources[signature.name]}: error: " if signature.name in sources else ""
+            place = places.get(signature.name, "")
             what = f"{signature.name}, declared as `{signature}`"
-    return f"{place}C++ refuses {what}: {reason}. Rename what it names in Python, or report this."
+    says = f"C++ refuses {what}: {reason}. Rename what it names in Python, or report this."
+    return located(place, says)
 
 
 def _cxx_name(declaration: Declaration) -> str:
@@ -147,17 +148,20 @@ def _call(number: int, signature: Signature, name: str) -> str:
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
 
 
-def _compare(ptx: str, signatures: Sequence[Signature], sources: dict[str, str], *, modern: bool) -> None:
+def _compare(ptx: str, signatures: Sequence[Signature], places: dict[str, str], *, modern: bool) -> None:
     there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
     wrong = []
     for number, each in enumerate(signatures):
         declared = there.get(f"{_CALLER}{number}" if each.kernel else each.name)
         expected = each.prototype_for(modern=modern)
         if declared is None or replace(declared, name=each.name) != expected:
-            differs = "" if declared is None else f": {declared}, exported as {expected}"
-            wrong.append(f"{each.name} ({sources.get(each.name, 'for C++ to define')}{differs})")
-    if wrong:
-        raise AbiError(
-            f"C++ calls functions of CUDA's by the names {', '.join(wrong)}, not the exported ones; use "
-            "others; if CUDA has none of these, report this."
-        )
+            wrong.append(
+                AbiError(
+                    located(
+                        places.get(each.name, ""),
+                        f"C++ calls another function by the name {each.name}: {declared or 'one of CUDA'}, "
+                        f"not {expected}; use another name, or report this if CUDA has none of it.",
+                    )
+                )
+            )
+    raise_all(wrong)

@@ -134,7 +134,7 @@ def _export_each(
 ) -> list[Export]:
     """Export several files, as many at a time as there are *threads*; what fails is told of all of them."""
     from numba_ptxlink._export.write import put, rule
-    from numba_ptxlink.errors import ExportError, PtxlinkError
+    from numba_ptxlink.errors import ExportError, PtxlinkError, raise_all
     from numba_ptxlink.exporter import export
 
     paths, out = arguments.files, arguments.out_dir
@@ -152,8 +152,7 @@ def _export_each(
             errors.append(error)
         if len(paths) > _FEW and not arguments.quiet and sys.stderr is not None:
             print(f"[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
-    if errors:
-        raise ExportError("\n".join(map(str, errors))) from errors[0]
+    raise_all(errors)
     made_of = {source for each in done for source in each.sources}
     if arguments.depfile is not None:
         put({Path(path): text for path, text in rule(arguments.depfile, done[0].manifest, made_of).items()})

@@ -15,18 +15,19 @@ from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.options import AssembleOptions
 
 from .compile import build
+from .signatures import each_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.header import Declaration
-    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._front_end.protocol import CompileOptions
     from numba_ptxlink._link.consumer import Consumer, Oldest
 
     from .compile import Code, Program
+    from .lower import Lowered
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +102,7 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
         AssembleError: The PTX could not be assembled.
     """
     kinds, consumer = request.asked, request.consumer
-    check_passing(programs[0].signatures, kinds)
+    check_passing(programs[0].lowered, kinds)
     wanted = {kind for kind in kinds if kind in ARTIFACTS}
     if _packs(kinds):
         wanted.update(_PACKED)
@@ -115,11 +116,10 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
     ]
 
 
-def check_passing(signatures: Sequence[Signature], kinds: Sequence[str]) -> None:
+def check_passing(lowered: Iterable[Lowered], kinds: Sequence[str]) -> None:
     """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
-        for signature in signatures:
-            check_ptx(signature)
+        each_of(lambda each: check_ptx(each.signature), lowered)
 
 
 def _packs(kinds: Collection[str]) -> bool:

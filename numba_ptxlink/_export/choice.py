@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,19 +49,18 @@ class Marked:
     @property
     def source(self) -> str:
         """Where the function is defined, as "file.py:line"."""
-        return source_of(self.function)
+        return Path(self.place).name
 
     @property
     def place(self) -> str:
         """The same with the whole path, as compilers begin their messages: "/home/me/file.py:line"."""
-        code = self.function.__code__
-        return f"{code.co_filename}:{code.co_firstlineno}"
+        return place_of(self.function)
 
 
-def source_of(function: Any) -> str:
-    """Return where the Python function *function* is defined, as "file.py:line"."""
+def place_of(function: Any) -> str:
+    """Return where the Python function *function* is defined, as "/home/me/file.py:line"."""
     code = function.__code__
-    return f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+    return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def scope(function: Any) -> dict[str, Any]:
@@ -137,8 +136,11 @@ def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
     if len(told) > 1:
         uses = " and ".join(f"{what}, which belongs to {name}" for name, what in told.items())
         raise ExportError(
-            f"{function.name} ({function.source}) uses {uses}; one front end compiles a function with all "
-            "that it calls: take all of them from one."
+            located(
+                function.place,
+                f"{function.name} uses {uses}; one front end compiles a function with all that it calls: "
+                "take all of them from one.",
+            )
         )
     if not told:
         values = scope(function.function).values()
@@ -160,9 +162,13 @@ def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
         listed = " and ".join(
             f"{function.name} ({function.source}) by {name}" for name, function in sorted(by_name.items())
         )
+        place = next(iter(by_name.values())).place
         raise ExportError(
-            f"{listed}: the functions of one export are compiled by one front end. Export them apart, under "
-            "two names, or choose one with front_end=."
+            located(
+                place,
+                f"{listed}: the functions of one export are compiled by one front end. Export them apart, "
+                "under two names, or choose one with front_end=.",
+            )
         )
     return registry.require(registry.get(next(iter(by_name))))
 

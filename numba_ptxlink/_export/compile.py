@@ -23,7 +23,7 @@ from numba_ptxlink._link import single_ptx
 from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._tools import nvrtc, nvvm
 from numba_ptxlink._tools.options import AssembleOptions
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import externs, link_files
 from .lower import Lowered, lower
@@ -214,28 +214,29 @@ def build(
     read = parse(ptx.decode())
     missing = externs.undefined(read)
     externs.check_declarations(lowered)
-    externs.check_types(lowered, program.links)
-    linked, private = link_files.compile_files(
-        program.links,
-        missing,
-        arch,
-        tag([each.name for each in program.signatures]),
-        externs.callers(lowered),
-    )
-    ltoir = b""
-    if linked or LTOIR in kinds:
-        modules = link_files.renamed(_modules(lowered), private)
-        ltoir = compile_ir(front_end, lowered, modules, arch, options, lto=True)
-    if linked:
-        ptx = link_files.merge_ptx(ltoir, linked, arch, program.signatures, options)
-        read = parse(ptx.decode())
-        missing = externs.undefined(read)
-        if LTOIR in kinds:
+    with link_files.as_export_errors(lowered):
+        externs.check_types(lowered, program.links)
+        linked, private = link_files.compile_files(
+            program.links,
+            missing,
+            arch,
+            tag([each.name for each in program.signatures]),
+            externs.callers(lowered),
+        )
+        ltoir = b""
+        if linked or LTOIR in kinds:
+            modules = link_files.renamed(_modules(lowered), private)
+            ltoir = compile_ir(front_end, lowered, modules, arch, options, lto=True)
+        if linked:
+            ptx = link_files.merge_ptx(ltoir, linked, arch, program.signatures, options)
+            read = parse(ptx.decode())
+            missing = externs.undefined(read)
+        if linked and LTOIR in kinds:
             try:
-                ltoir = link_files.merge_ltoir(ltoir, linked, arch)
+                ltoir = link_files.merge_ltoir(ltoir, linked, arch, lowered)
                 if consumer:
                     consumer.check_merged(arch)
-            except ExportError as error:
+            except PtxlinkError as error:
                 if LTOIR not in dispensable:
                     raise
                 log.warning("no LTO-IR for %s: %s", arch.sm, error)

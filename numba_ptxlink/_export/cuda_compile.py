@@ -17,7 +17,7 @@ from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
-from .choice import source_of
+from .choice import place_of
 from .compile import Group, build
 from .compile import program as of_groups
 from .lower import portable
@@ -113,7 +113,7 @@ def _compiled(
         abi.check_ptx(signature, "output='ltoir'")
     inline = optimised or given["forceinline"] or options.get("inline") == "always"
     front_end.code.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
-    declared = Declaration(signature, name, "", source_of(function))
+    declared = Declaration(signature, name, "", place_of(function))
     program = of_groups(front_end, arch, [Group((portable(front_end, lowered, declared, info, arch),))])
     # What the user's files define is left to the linker: their variables are there once in a program.
     program = replace(program, links=tuple(filter(link_files.is_shims, program.links)))

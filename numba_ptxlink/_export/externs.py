@@ -12,7 +12,7 @@ from numba_ptxlink._link.declarations import declaration, declarations_of
 from numba_ptxlink._link.read import Input
 from numba_ptxlink.errors import ExportError
 
-from .link_files import as_export_errors
+from .signatures import each_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -62,7 +62,8 @@ def check_declarations(lowered: Iterable[Lowered]) -> None:
         ExportError: Two do. Names both and the cure.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for each in lowered:
+
+    def check(each: Lowered) -> None:
         names = {name for name, _ in each.declared}
         declared = llvm_ir.declared("\n".join(each.modules)) if names else {}
         for name in declared.keys() & names:
@@ -72,6 +73,8 @@ def check_declarations(lowered: Iterable[Lowered]) -> None:
                     f"{name} has two prototypes: ({', '.join(types)}) in {other}, and "
                     f"({', '.join(declared[name])}) in {each.title}, the result first. Declare it alike."
                 )
+
+    each_of(check, lowered)
 
 
 def check_types(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
@@ -83,17 +86,19 @@ def check_types(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
         files: The link files, which may be artifacts with a manifest beside them.
 
     Raises:
-        ExportError: One is called so. Names both sides and the cure.
+        LinkError: One is called so. Names both sides and the cure.
     """
     own = [each.signature for each in lowered if not each.signature.kernel]
     known = [declaration(signature, "this export") for signature in own]
-    with as_export_errors():
-        for file in files:
-            manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
-            known += declarations_of(manifest) if manifest else []
-        for each in lowered if known else ():
-            for extern in (declaration(plain, each.title) for _, plain in each.declared if plain):
-                declarations.check(each.title, {extern.name: extern.types}, known)
+    for file in files:
+        manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
+        known += declarations_of(manifest) if manifest else []
+
+    def check(each: Lowered) -> None:
+        for extern in (declaration(plain, each.title) for _, plain in each.declared if plain):
+            declarations.check(each.title, {extern.name: extern.types}, known)
+
+    each_of(check, lowered)
 
 
 def _matching(plain: Signature | None, prototype: Prototype) -> Signature | None:

@@ -22,12 +22,12 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink.errors import PtxlinkError
+from numba_ptxlink.errors import PtxlinkError, raise_all
 
 from . import children, choice, link_files
 from .compile import Group, compile_group, programs, split
 from .load import Source, load
-from .signatures import raise_all, typed
+from .signatures import typed
 from .write import check_stem, made
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _made(
     request: Request,
     done: Mapping[Key, Group],
 ) -> Export:
-    loaded, functions = _functions(source, front_end)
+    loaded, functions = functions_of(source, front_end)
     request = replace(
         request,
         stem=request.stem or check_stem(loaded.stem),
@@ -111,7 +111,7 @@ def _divide(
     source: Source, front_end: str | None, options: CompileOptions
 ) -> tuple[str, list[tuple[str, ...]]]:
     """Return what the result depends on, and the groups of the functions; run in a child."""
-    loaded, functions = _functions(source, front_end)
+    loaded, functions = functions_of(source, front_end)
     names = [each.symbol for each in functions]
     groups = [tuple(names[group.start : group.stop]) for group in split(names, options)]
     return _identity(loaded, functions), groups
@@ -121,7 +121,7 @@ def _compile(
     source: Source, front_end: str | None, identity: str, options: CompileOptions, key: Key
 ) -> Group | str:
     """Compile a group of functions; return why not where that would be another result. Run in a child."""
-    loaded, functions = _functions(source, front_end)
+    loaded, functions = functions_of(source, front_end)
     arch, names = key
     own = [each for each in functions if each.symbol in names]
     if _identity(loaded, functions) != identity or len(own) != len(names):
@@ -129,7 +129,8 @@ def _compile(
     return compile_group(own, arch, options)
 
 
-def _functions(source: Any, front_end: str | None) -> tuple[Loaded, tuple[Typed, ...]]:
+def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[Typed, ...]]:
+    """Return the marked functions of *source*, with their types."""
     loaded = load(source, front_end)
     return loaded, typed(loaded.marked, choice.common(loaded.marked, front_end))
 

@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Span, parse
 from numba_ptxlink._front_end.protocol import LinkFile
@@ -25,7 +26,7 @@ from numba_ptxlink._link.check import Symbol
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
 from numba_ptxlink._tools import includes, nvjitlink, nvrtc
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError, LinkError, converted, located
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import CompileOptions
+
+    from .lower import Lowered
 
 log = logging.getLogger(__name__)
 
@@ -49,12 +52,15 @@ _Place = tuple[str, str, tuple[Path, ...]]
 
 
 @contextlib.contextmanager
-def as_export_errors() -> Iterator[None]:
-    """Raise an ExportError for a LinkError of what is done within, which is a part of an export."""
+def as_export_errors(lowered: Iterable[Lowered] = ()) -> Iterator[None]:
+    """Raise an ExportError for a LinkError within, at the first of *lowered* that links what it is about."""
     try:
         yield
     except LinkError as error:
-        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+        # NVRTC knows no folders.
+        named = {PurePath(name).name for name in error.inputs}
+        users = (each.place for each in lowered for file in each.links if PurePath(file.name).name in named)
+        raise converted(error, ExportError, located(next(users, ""), error)) from error
 
 
 def read(item: Any) -> LinkFile:
@@ -103,8 +109,8 @@ def compile_files(
         Name and LTO-IR of each file, and the private names of functions in them.
 
     Raises:
-        ExportError: NVRTC could not compile a file, or its function has another prototype than is called; or
-            a function needs Numba's memory manager.
+        LinkError: NVRTC could not compile a file, or its function has another prototype than is called.
+        ExportError: A function needs Numba's memory manager.
     """
     if not missing:
         return [], {}
@@ -178,8 +184,7 @@ def _check_prototypes(
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()
     ]
-    with as_export_errors():
-        check.compare([*found, *called])
+    check.compare([*found, *called])
 
 
 def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
@@ -236,32 +241,39 @@ def compile_source(
     Compile CUDA C++ with NVRTC to code; PTX is the same wherever its headers and the working directory are.
 
     Raises:
-        ExportError: NVRTC refused the source. Carries its log.
+        LinkError: NVRTC refused the source. Carries its log.
     """
-    with as_export_errors():
-        return nvrtc.compile_source(
-            source,
-            name,
-            arch,
-            output=output,
-            flags=["-std=c++17", *flags],
-            include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
-            folder=nvrtc.NOWHERE,
-        ).code
+    return nvrtc.compile_source(
+        source,
+        name,
+        arch,
+        output=output,
+        flags=["-std=c++17", *flags],
+        include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
+        folder=nvrtc.NOWHERE,
+    ).code
 
 
-def merge_ltoir(ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch) -> bytes:
+def merge_ltoir(
+    ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch, lowered: Iterable[Lowered]
+) -> bytes:
     """
-    Merge the functions and the code they call into one LTO-IR module.
+    Merge the functions *lowered* and the code they call into one LTO-IR module.
 
     Raises:
-        ExportError: nvJitLink refused the code, or cannot return LTO-IR.
+        LinkError: nvJitLink refused the code, or cannot return LTO-IR.
     """
     if not nvjitlink.merges_ltoir():
-        release, names = "{}.{}".format(*nvjitlink.version()), ", ".join(sorted({name for name, _ in linked}))
-        raise ExportError(
-            f"Halves and link files ({names}) cannot be merged into LTO-IR by nvJitLink {release}: CUDA 13.4 "
-            "is the first that can. Leave ltoir out: PTX, cubins and fat binaries hold the same functions."
+        uses = ", ".join(
+            f"{each.title} uses {'float16 or bfloat16' if is_shims(file) else file.name}"
+            for each in lowered
+            for file in each.links
+        )
+        raise LinkError(
+            f"{uses}: nvJitLink {dotted(nvjitlink.version())} cannot merge their code into LTO-IR; CUDA "
+            "13.4 is the first that can. Export these from a file of their own, and the other functions "
+            "have LTO-IR; or leave ltoir out: PTX, cubins and fat binaries hold all of them.",
+            inputs=tuple(name for name, _ in linked),
         )
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
 
@@ -302,8 +314,7 @@ def _link(
 ) -> bytes:
     vector = [f"-arch={arch.sm}", *flags]
     inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
-    with as_export_errors():
-        return cache.cached(
-            nvjitlink.key(inputs, vector, output),
-            lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
-        ).code
+    return cache.cached(
+        nvjitlink.key(inputs, vector, output),
+        lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
+    ).code

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, PtxlinkError, located
 
 from . import choice
 from .marks import Udf
@@ -262,8 +262,11 @@ def _failure(what: str, error: BaseException) -> ExportError:
         frames = traceback.extract_tb(error.__traceback__)
         own = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
         where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
-    message = f"{what} failed while it was imported: {says}. Mend the file, or install what it imports."
-    return ExportError(f"{where}: error: {message}" if where else message)
+    if isinstance(error, PtxlinkError):
+        # Of a decorator, which has the cure.
+        return ExportError(located(where, error))
+    says = f"{what} failed while it was imported: {says}. Mend the file, or install what it imports."
+    return ExportError(located(where, says))
 
 
 def _is_of_user(file: str) -> bool:

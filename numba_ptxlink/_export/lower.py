@@ -58,6 +58,11 @@ class Lowered:
         """How messages name it: "name (file.py:line)"."""
         return f"{self.signature.name} ({self.declaration.source})"
 
+    @property
+    def place(self) -> str:
+        """Where it is defined, as "/home/me/file.py:line"."""
+        return self.declaration.place
+
 
 def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
     """
@@ -86,7 +91,7 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
         signature=signature,
         python=describe(function),
         doc=inspect.getdoc(udf.function) or "",
-        source=udf.source,
+        place=udf.place,
         errors=_errors(function) if lowered.raises else "",
         namespace=udf.cxx.namespace,
         name=udf.function.__name__,

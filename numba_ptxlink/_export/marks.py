@@ -197,7 +197,7 @@ def udf(signature: Any = None, **options: Unpack[Options]) -> Callable[[Any], Ud
 
     Raises:
         AbiError: An option is unknown, or C cannot call the function: it has `*args`, `**kwargs` or
-            keyword-only parameters, or is a generator or asynchronous.
+            keyword-only parameters.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
@@ -234,7 +234,7 @@ def kernel(
 
     Raises:
         AbiError: An option is unknown, a launch bound is out of range, or C cannot call the function: it has
-            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
+            `*args`, `**kwargs` or keyword-only parameters.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
@@ -251,9 +251,13 @@ def _mark(
     checked: bool = False,
     **others: Any,
 ) -> Callable[[Any], T]:
+    decorator = cls.__name__.lower()
+    unknown = [option for option in others if option not in Options.__annotations__]
+    if unknown:
+        known = ", ".join([*Options.__annotations__, *["launch_bounds"] * cls.is_kernel])
+        raise AbiError(f"{decorator}() has no option {', '.join(unknown)}; it has {known}.")
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
-        decorator = cls.__name__.lower()
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     named = {} if name is None else {"abi_name": name}
     options = AbiOptions.of({**named, "on_error": on_error, "checked": checked})
@@ -262,16 +266,12 @@ def _mark(
 
 def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
     """Refuse a function that C has no prototype for, whatever its signature."""
-    reason = ""
     for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            reason = f"its parameter '{parameter}' is not one argument, passed by position"
-    if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
-        reason = "it is asynchronous, and C waits for a value"
-    elif inspect.isgeneratorfunction(function):
-        reason = "it is a generator, and C takes one value"
-    if reason:
-        raise AbiError(f"Function {function.__qualname__} ({source}) cannot be called from C: {reason}.")
+            raise AbiError(
+                f"Function {function.__qualname__} ({source}) cannot be called from C: its parameter "
+                f"'{parameter}' is not one argument, passed by position."
+            )
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ForwardRef, TypeVar
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink.errors import AbiError, ExportError, PtxlinkError
+from numba_ptxlink.errors import AbiError, PtxlinkError, located, raise_all
 
 from . import choice
 from .marks import Udf, parameters
@@ -64,20 +64,23 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
             proposes another name.
     """
     taken: dict[str, Typed] = {}
-    functions = dict.fromkeys(each for of in marked for each in (*of.others, of))
-    for new in each_of(lambda function: _typed(function, front_end), functions):
-        function, old = new.udf, taken.setdefault(new.symbol, new).udf
+
+    def add(function: Udf) -> None:
+        new = _typed(function, front_end)
+        old = taken.setdefault(new.symbol, new).udf
         if old is function:
-            continue
+            return
         other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
         module = function.function.__module__.rpartition(".")[2]
         cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
         if function.overloads:
             cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
         raise AbiError(
-            f"{function.place}: error: {new.symbol!r}, the C name of function "
-            f"{function.function.__qualname__}, is taken by another function of this export, {other}; {cure}."
+            f"{new.symbol!r}, the C name of function {function.function.__qualname__}, is taken by another "
+            f"function of this export, {other}; {cure}."
         )
+
+    each_of(add, dict.fromkeys(each for of in marked for each in (*of.others, of)))
     return tuple(taken.values())
 
 
@@ -85,29 +88,18 @@ def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """
     Return what *function* returns for each of *items*; raise the errors of all that fail as one.
 
-    The error of a marked function begins with its place, as those of compilers do.
+    The error of a function begins with its place, as those of compilers do.
     """
     results, errors = [], []
     for item in items:
         try:
             results.append(function(item))
         except PtxlinkError as error:
-            marked = getattr(item, "udf", item)
-            if isinstance(marked, Udf):
-                error.args = (f"{marked.place}: error: {error}",)
+            place = getattr(getattr(item, "udf", item), "place", "")
+            error.args = (located(place, error),)
             errors.append(error)
     raise_all(errors)
     return results
-
-
-def raise_all(errors: Sequence[PtxlinkError]) -> None:
-    """Raise *errors* as one, if there are any."""
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        kinds = {type(error) for error in errors}
-        kind = kinds.pop() if len(kinds) == 1 else ExportError
-        raise kind("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]
 
 
 def _typed(function: Udf, front_end: FrontEnd) -> Typed:

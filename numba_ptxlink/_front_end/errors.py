@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from cuda.bindings.nvjitlink import nvJitLinkError
 
-from numba_ptxlink.errors import LinkError, PtxlinkError
+from numba_ptxlink.errors import LinkError
 
 # ERROR_INTERNAL, which nvJitLink returns for most of what it refuses.
 _FAILED = 6
@@ -20,11 +20,3 @@ class KernelLinkError(LinkError, nvJitLinkError):  # type: ignore[misc]
     def __reduce__(self) -> tuple[Any, ...]:
         # nvJitLink's error would be created again from its status.
         return type(self), self.args, vars(self)
-
-
-T = TypeVar("T", bound=KernelLinkError)
-
-
-def converted(error: PtxlinkError, kind: type[T], message: str) -> T:
-    """Return *error* as one of *kind*, with the *message* that a front end has for it."""
-    return kind(message, flags=error.flags, inputs=error.inputs, log=error.log)

@@ -17,7 +17,7 @@ from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, OBJECT, PTX
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink._tools.options import AssembleOptions
-from numba_ptxlink.errors import ExportError, LinkError
+from numba_ptxlink.errors import ExportError, LinkError, converted
 
 from . import backends, single_ptx
 from .consumer import Oldest, of_code, of_fatbin
@@ -152,7 +152,7 @@ def _with_runtime(stem: str, arch: Arch, ptx: bytes, *, level: int, lineinfo: bo
     try:
         linked = link([Input(PTX, f"{stem}.ptx", ptx), library], arch, options)
     except LinkError as error:
-        raise ExportError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+        raise converted(error, ExportError) from error
     release = dotted(backends.linker(linked.backend).version())
     return linked.cubin, f"nvJitLink {release}"
 

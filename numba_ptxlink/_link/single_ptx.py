@@ -15,7 +15,7 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._formats.ptx.header import sure_isa
 from numba_ptxlink._tools import find, programs
-from numba_ptxlink.errors import AssembleError, LinkError
+from numba_ptxlink.errors import AssembleError, LinkError, converted
 
 from . import backends
 from .plan import LinkOptions, for_one_ptx
@@ -145,7 +145,7 @@ def _by_linker(backend: str, source: Input, arch: Arch, options: AssembleOptions
     try:
         cubin = link([source], arch, linker).cubin
     except LinkError as error:
-        raise AssembleError(str(error), flags=error.flags, inputs=error.inputs, log=error.log) from error
+        raise converted(error, AssembleError) from error
     return cubin, f"nvJitLink {dotted(backends.linker(backend).version())}"
 
 

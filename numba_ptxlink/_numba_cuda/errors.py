@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from cuda.core._utils.cuda_utils import NVRTCError
 from numba.cuda.cudadrv.driver import LinkerError
 
-from numba_ptxlink._front_end.errors import KernelLinkError, converted
+from numba_ptxlink._front_end.errors import KernelLinkError
 from numba_ptxlink._link.explain import for_kernel
+from numba_ptxlink.errors import converted
 
 if TYPE_CHECKING:
     from numba_ptxlink.errors import PtxlinkError

@@ -6,9 +6,9 @@ from cuda.core._utils.cuda_utils import NVRTCError
 from numba_cuda_mlir.numba_cuda.cudadrv.driver import LinkerError
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
-from numba_ptxlink._front_end.errors import KernelLinkError, converted
+from numba_ptxlink._front_end.errors import KernelLinkError
 from numba_ptxlink._link.explain import for_kernel
-from numba_ptxlink.errors import ConfigError, PtxlinkError
+from numba_ptxlink.errors import ConfigError, PtxlinkError, converted
 
 __all__ = ["MlirArchError", "MlirLinkError", "MlirSourceError", "of_mlir"]
 

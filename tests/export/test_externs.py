@@ -161,9 +161,32 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
     monkeypatch.setattr(nvjitlink, "merges_ltoir", lambda: False)
     plain = pl.udf("float32(float32)", name="plain")(triple)
     half = pl.udf(ty(ty), name="halved")(triple)
-    exported = pl.export([plain, half], tmp_path, arch="sm_90", name="mine")
-    assert re.search(r"no LTO-IR for sm_90: .* by nvJitLink", caplog.text)
+    linked = pl.udf("float32(float32)", name="linked")(quadruple)
+    exported = pl.export([plain, half, linked], tmp_path, arch="sm_90", name="mine")
+    uses = r"no LTO-IR for sm_90: halved \(\S+\) uses float16 or bfloat16, linked \(\S+\) uses .*: nvJitLink"
+    assert re.search(uses, caplog.text)
     assert {"ptx", "cubin", "fatbin"} == {kind for kind, _ in exported.artifacts}
     assert {"ltoir": ""} == exported.left_out
-    with pytest.raises(pl.ExportError, match="cannot be merged into LTO-IR by nvJitLink"):
-        pl.export([half], arch="sm_90", emit="ltoir")
+    with pytest.raises(
+        pl.ExportError, match=f"^{half.place}: error: .* Export these from a file of their own"
+    ):
+        pl.export([half], tmp_path, arch="sm_90", emit="ltoir", name="other")
+    assert not list(tmp_path.glob("other*"))
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("float own(float x) { return y; }", r"NVRTC could not compile mine\.cu"),
+        ("float own(double x) { return x; }", "own has two prototypes"),
+        ("float own(float x) { return x; }", "nvJitLink failed to link"),
+    ],
+)
+def test_errors_of_link_files_are_at_the_function(code, said):
+    """What is wrong with a link file, or with two of them, is told at the function that links it."""
+    links = [cuda.CUSource(f'extern "C" __device__ {code}', name=name) for name in ("mine.cu", "a.cu")]
+    own = cuda.declare_device("own", "float32(float32)", abi="c", link=links)
+    plain = pl.udf("float32(float32)", name="plain")(triple)
+    calls = pl.udf("float32(float32)", name="calls")(lambda x: own(x) + x)
+    with pytest.raises(pl.ExportError, match=f"^{calls.place}: error: {said}"):
+        pl.export([plain, calls], arch="sm_90", emit="ptx", name="mine")

@@ -28,29 +28,17 @@ def keyword(x, *, y=3):
     return x + y
 
 
-def generated(x):
-    """Yield."""
-    yield x
-
-
-async def awaited(x):
-    """Run asynchronously."""
-    return x
-
-
 @pytest.mark.parametrize(
     ("function", "message"),
     [
         (many, r"Function many \(test_callable_from_c.py:\d+\) cannot .* its parameter '\*rest' is not one"),
         (named, r"Function named \(\S+\) cannot .* parameter '\*\*options' is not one argument"),
         (keyword, r"Function keyword \(\S+\) cannot .* parameter 'y=3' is not one .* by position"),
-        (generated, r"Function generated \(\S+\) cannot .* is a generator"),
-        (awaited, r"Function awaited \(\S+\) cannot .* is asynchronous"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_a_function_that_c_cannot_call(function, message):
-    """C has neither variable arguments of Python's kinds, nor keywords, generators or coroutines."""
+    """C has neither variable arguments of Python's kinds, nor keywords."""
     with pytest.raises(pl.AbiError, match=message):
         pl.kernel("void(int32, int32)")(function)
 
