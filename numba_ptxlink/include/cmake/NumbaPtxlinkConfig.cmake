@@ -19,6 +19,11 @@
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
 
+if(CMAKE_VERSION VERSION_LESS 3.24)
+  set(NumbaPtxlink_FOUND FALSE)
+  set(NumbaPtxlink_NOT_FOUND_MESSAGE "This is CMake ${CMAKE_VERSION}, and the package needs 3.24 or later.")
+  return()
+endif()
 # The environment that this file is installed in: lib/python3.x/site-packages/numba_ptxlink/include/cmake.
 get_filename_component(_numba_ptxlink_prefix "${CMAKE_CURRENT_LIST_DIR}/../../../../../.." ABSOLUTE)
 find_program(NUMBA_PTXLINK_EXECUTABLE numba-ptxlink HINTS "${_numba_ptxlink_prefix}/bin"
