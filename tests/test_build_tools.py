@@ -118,6 +118,7 @@ def test_meson(folder, toolkit):
         ("udfs SOURCES udfs.py", "needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES"),
         ("udfs SOURCES udfs.py ARCHITECTURES some", 'such as 80, 90a or native, and not "some"'),
         ("udfs SOURCES udfs.py OPTIONS --name=other", "has --name among its OPTIONS"),
+        ("udfs SOURCES udfs.py sub/udfs.py ARCHITECTURES 80", "has two SOURCES called udfs.py"),
         ("udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
         ("udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
     ],
@@ -165,6 +166,9 @@ SEVERAL = """
 cmake_minimum_required(VERSION 3.24)
 project(several LANGUAGES CXX CUDA)
 find_package(NumbaPtxlink CONFIG REQUIRED)
+set(source main.cu)
+set(stems main)
+set(depends main.txt)
 numba_ptxlink_add_library(
   both SOURCES one.py two.py INCLUDE_DIRECTORIES include ARCHITECTURES all-major DEPENDS other.txt QUIET
 )
