@@ -98,7 +98,7 @@ def outcome(folder, udfs, name):
         for arch in ARCHS:
             made = pl.export(udfs, folder, arch=[arch], emit=["ltoir"], name="table", front_end=name)
     except pl.PtxlinkError as error:
-        named = r"^(\S+?:\d+: error: )?(.*? could not compile .*? for sm_\d+[^:]*: )?"
+        named = r"^(\S+?:\d+: error: )?(.*? could not compile .*? for sm_\d+[^:]*: (\w+: )?)?"
         reason = re.sub(named, "", str(error))
         line = re.sub(r"\s*\(?<.*", "", reason.strip().splitlines()[0]).rstrip(" :.(")
         return line.replace("|", "/")[:_LONGEST].strip()

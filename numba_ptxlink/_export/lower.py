@@ -83,7 +83,8 @@ def lower(function: Typed, arch: Arch, options: CompileOptions) -> Lowered:
             udf.function, function.args, result, arch=arch, options=options, abi=udf.options
         )
     except Exception as error:
-        reason = find.explained(error) or error
+        # What a KeyError says is the name of a field alone.
+        reason = find.explained(error) or f"{type(error).__name__}: {error}"
         raise ExportError(f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}") from error
     signature = _c_signature(function, lowered.result, lowered.args)
     front_end.code.wrap(lowered, signature, udf.options, inline=options.opt, launch_bounds=udf.launch_bounds)
