@@ -29,12 +29,10 @@ _NAME = "numba_ptxlink_header.cu"
 _CALLER = "numba_ptxlink_calls_"
 # A parameter hides a function of its name: names that begin so are not for functions.
 _PARAM = "numba_ptxlink_value_"
-# nvcc has integers of 128 bits unasked.
-_FLAGS = ("-std=c++17", "--device-int128")
-# The headers of structs may have functions for the host, which nvcc takes and NVRTC otherwise refuses.
-_LIKE_NVCC = ("-default-device",)
+# nvcc has integers of 128 bits unasked. The headers of structs may have functions for the host, which nvcc
+# takes and NVRTC otherwise refuses.
+_FLAGS = ("-std=c++17", "--device-int128", "-default-device")
 _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
-_NO_FILE = "open source file"
 
 
 def prove(
@@ -70,15 +68,14 @@ def prove(
     source = "\n".join([text, *calls, ""])
     try:
         arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
-        # A header in the working directory is not the one that is meant.
-        with_structs = bool(existing.includes(given))
         compiled = nvrtc.compile_source(
             source,
             _NAME,
             arch,
-            flags=(*_FLAGS, *_LIKE_NVCC) if with_structs else _FLAGS,
+            flags=_FLAGS,
             include_dirs=(*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()),
-            folder=nvrtc.NOWHERE if with_structs else None,
+            # A header in the working directory is not the one that is meant.
+            folder=nvrtc.NOWHERE,
         )
     except LinkError as error:
         says = _explanation(error.log, source, signatures, places, given)
@@ -103,24 +100,28 @@ def _explanation(
         return ""
     number, reason = int(first[2]), first[3]
     line = source.split("\n")[number - 1]
-    header = line.removeprefix("#include ")
+    users = (places.get(each.name, "") for each in signatures if {*each.types} & {*structs})
+    place, header = next(users, ""), line.removeprefix("#include ")
     if header in existing.includes(structs):
-        return f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
-    if _NO_FILE in log:
+        says = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
+        return located(place, says)
+    if "open source file" in log:
         return ""
     about = "; ".join(f"{each.name} stands for {each.about}" for each in structs)
     if existing.MARK in line and "assertion failed" in reason:
-        return (
+        says = (
             "C++ has structs that are laid out otherwise than in Python: "
             f"{'; '.join(existing.failures(log))}. {about}. Make them agree: by offsets and itemsize of the "
             'dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
         )
+        return located(place, says)
     if existing.MARK in line:
-        return (
+        says = (
             f"C++ cannot compare structs: {line}: {reason}. {about}. Correct the name in structs=, the names "
             "of fields, or the header of include=; leave bit fields and private members out of the dtype."
         )
-    place, what = "", f"line {number} of the header ({line.strip()})"
+        return located(place, says)
+    what = f"line {number} of the header ({line.strip()})"
     for caller, signature in enumerate(signatures):
         if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
             place = places.get(signature.name, "")

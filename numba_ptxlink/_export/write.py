@@ -150,6 +150,8 @@ def _manifest(
     packed = any(not arch for _, arch in artifacts.files)
     merged = any(code.merged for code in codes)
     used = ["nvvm", "nvrtc", *["nvjitlink"] * merged, *["nvfatbin"] * packed]
+    tools = map(find.package, ("nvidia-nvvm", "nvidia-nvfatbin"))
+    packages = ("numba-ptxlink", *program.front_end.distributions, *tools)
     return {
         "format": manifests.FORMAT,
         "name": request.stem,
@@ -170,7 +172,8 @@ def _manifest(
         "options": asdict(request.options),
         "front_end": program.front_end.name,
         "tools": {
-            **_packages(program.front_end.distributions),
+            "nvptxcompiler": dotted(assembler.compiler_version()),
+            **find.installed(packages),
             **{what: tool for what, tool in artifacts.compilers.items() if tool},
             **toolchain.releases(used),
         },
@@ -205,12 +208,6 @@ def _extern(prototype: Prototype, signature: abi.Signature | None) -> dict[str, 
 
 def _file(name: str, content: bytes) -> dict[str, Any]:
     return {"file": name, "bytes": len(content), "sha256": manifests.digest(content)}
-
-
-def _packages(distributions: Sequence[str]) -> dict[str, str]:
-    tools = map(find.package, ("nvidia-nvvm", "nvidia-nvfatbin"))
-    packages = find.installed(("numba-ptxlink", *distributions, *tools))
-    return {"nvptxcompiler": dotted(assembler.compiler_version()), **packages}
 
 
 def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
