@@ -59,13 +59,13 @@ def test_nvvm_runs_once(compiled, lto, linked, made):
 
 @pytest.mark.usefixtures("compiled")
 def test_helpers_that_the_ptx_asks_for_are_linked():
-    """A kernel that reshapes an array still gets numba-cuda's own helper linked."""
+    """A kernel that reshapes an array of halves still gets numba-cuda's own helpers linked."""
 
     def kernel(x):
         y = x.reshape(2, 2)
-        y[1, 1] = 7
+        y[1, 1] = x[0] * x[1]
 
-    library, cubin = fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=True)
+    library, cubin = fakedevice.compile_kernel(kernel, (types.float16[::1],), lto=True)
     assert any("reshape_funcs" in str(each) for each in library._linking_files)
     assert cubin.code[:4] == b"\x7fELF"
 
