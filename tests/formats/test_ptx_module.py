@@ -70,7 +70,6 @@ def test_variables(case):
     assert machine_code(HEAD + text) == machine_code(f"{HEAD}{alone}")
 
 
-SCALAR, WIDE = Param(bits=32), Param(bits=64)
 FUNCTIONS: dict[str, tuple[str, str, tuple[str, str, bool]]] = {
     "a kernel": (".visible .entry f(.param .u64 p) { ret; }", ".entry f(.b64)", ("visible", "entry", True)),
     "a declaration": (".extern .func f(.param .b32 a);", ".func f(.b32)", ("extern", "func", False)),
