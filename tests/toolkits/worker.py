@@ -54,7 +54,7 @@ def outcome(step: Callable[[], Any], folder: Path) -> str:
     try:
         return str(step() or "works")
     except Exception as error:  # noqa: BLE001 - any error is an outcome
-        said = str(error).replace(f"{folder}/", "").strip().partition("\n")[0].partition(". ")[0]
+        said = re.sub(f"({folder}|{HERE})/", "", str(error)).strip().partition("\n")[0].partition(". ")[0]
         return said if isinstance(error, StepError) else f"{type(error).__name__}: {said}"
 
 
