@@ -163,7 +163,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             PROGRAMS,
         ),
         ("_link/fusion/inline.py", "if access.stores else operands[::-1]", "", PROGRAMS),
-        ("_link/fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', PROGRAMS),
+        ("_link/fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', FUSION),
         ("_link/fusion/spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
         ("_link/fusion/spaces.py", "return [] if is_param else None", "return []", PROGRAMS),
         ("_link/fusion/spaces.py", "fresh += readers.get(register, ())", "pass", PROGRAMS),
