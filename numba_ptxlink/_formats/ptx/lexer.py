@@ -187,12 +187,13 @@ def symbols(operand: str) -> list[str]:
     return _SYMBOL.findall(operand)
 
 
-@functools.lru_cache(maxsize=4096)
 def operands(listed: str) -> tuple[str, ...]:
     """Return what is between the commas of *listed*, but for those in brackets."""
     if "[" in listed or "{" in listed or "(" in listed:
         return tuple(map(str.strip, _OPERAND.findall(listed)))
-    return tuple(map(str.strip, listed.split(","))) if listed and not listed.isspace() else ()
+    # Blanks have no meaning in any of them, and to strip each takes four times as long.
+    text = "".join(listed.split())
+    return tuple(text.split(",")) if text else ()
 
 
 def statements(text: str) -> list[tuple[str, str, str, str, str, str, str]]:
