@@ -19,11 +19,6 @@ RECORD = front_ends.get(NAME).from_dtype(np.dtype([("x", "f4"), ("y", "f4"), ("z
 pytestmark = pytest.mark.usefixtures("replaced", "no_device")
 
 
-def item(array):
-    """Read the third element."""
-    return array[2]
-
-
 def field(array):
     """Read a field of the third record."""
     return array[2].y
@@ -39,10 +34,15 @@ def compiled(function, ty, result):
     return cuda.compile(function, result(ty), cc=(9, 0), abi_info={"abi_name": "f"})[0]
 
 
-@pytest.mark.parametrize("element", [types.float32, types.float16, types.int64], ids=str)
-def test_aligned_numbers_are_not_checked(element):
-    """A stride of aligned numbers is always a multiple of their size."""
-    assert "setp" not in compiled(item, element[:], element)
+def tail(array):
+    """Return all but the first element."""
+    return array[1:]
+
+
+def test_a_slice_begins_at_its_first_element():
+    """What numba-cuda-mlir counts in elements is an address in C."""
+    array = types.float32[::1]
+    assert re.search(r"add\.s64\s+%rd\d+, %rd\d+, 4;", compiled(tail, array, array))
 
 
 def same(value):

@@ -18,7 +18,7 @@ from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink.errors import AbiError
 
 from .builder import I8, I64
-from .llvm import Pointer, Scalar, Struct, Type, members
+from .llvm import Scalar, Struct, Type, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -118,15 +118,13 @@ def holds_record(ty: Any) -> bool:
 
 
 def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> str:
-    kind, unit, source = builder.c_type(ctype), _unit(ctype, ty), members(have)[1]
+    kind, unit, byte = builder.c_type(ctype), _unit(ctype, ty), builder.pointer(I8)
     address = members(kind)[0]
-    element = (
-        source.target if isinstance(source, Pointer) and source.target else builder.c_type(ctype.element)
-    )
-    element = I8 if unit == 1 else element
-    data, offset = builder.extract(have, value, 1), builder.extract(have, value, 2)
-    data = builder.value(f"getelementptr {element}, {source} {data}, i64 {offset}")
-    out = builder.insert(kind, "undef", address, builder.convert(source, data, address), 0)
+    # The dialects have pointers to bytes, to elements and to nothing.
+    data = builder.convert(members(have)[1], builder.extract(have, value, 1), byte)
+    offset = builder.value(f"mul i64 {builder.extract(have, value, 2)}, {unit}")
+    data = builder.value(f"getelementptr i8, {byte} {data}, i64 {offset}")
+    out = builder.insert(kind, "undef", address, builder.convert(byte, data, address), 0)
     for axis in range(ctype.ndim):
         stride = builder.value(f"mul i64 {builder.extract(have, value, 4, axis)}, {unit}")
         out = builder.insert(kind, out, I64, builder.extract(have, value, 3, axis), 1, axis)
