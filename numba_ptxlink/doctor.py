@@ -41,7 +41,7 @@ _ACTIVATE = "install the package with pip, import numba_ptxlink first, or call n
 # The tools that a toolkit brings: by the name in `find` its module, and what fails without it.
 _LIBRARIES: dict[str, tuple[Any, str]] = {
     "nvJitLink": (nvjitlink, "links of LTO-IR, cubins, objects and debug information fail"),
-    "nvrtc": (nvrtc, "CUDA C++ fails, and so does numba-cuda"),
+    "nvrtc": (nvrtc, "neither CUDA C++ nor a Python function is compiled"),
     "nvvm": (nvvm, "no Python function is compiled"),
     "nvfatbin": (nvfatbin, "exports make no fat binaries, kernels and objects"),
 }

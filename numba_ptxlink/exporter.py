@@ -92,8 +92,8 @@ def export(
         include_dirs: Where to find headers that define structs for the functions; the folders of their Python
             files are searched last.
         front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
-            default the one whose types, functions and modules they use; else NUMBA_PTXLINK_FRONT_END; else
-            what is installed, numba-cuda first. All functions of an export have the same.
+            default the one whose types, functions and modules they use; else what is installed, numba-cuda
+            first. All functions of an export have the same.
         executor: Where the functions of a file are compiled, in groups: a pool of processes or threads, a
             Dask cluster by `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. Each worker imports the
             file in a child of its own. The bytes do not depend on it: what was lost with a worker, or what
