@@ -30,6 +30,15 @@ __all__ = ["Kernel", "Udf", "kernel", "udf"]
 
 T = TypeVar("T", bound="Udf")
 
+# Flags of the code of functions that C has no prototype for, whatever their signature.
+_NOT_IN_C = (
+    inspect.CO_VARARGS
+    | inspect.CO_VARKEYWORDS
+    | inspect.CO_GENERATOR
+    | inspect.CO_COROUTINE
+    | inspect.CO_ASYNC_GENERATOR
+)
+
 
 class Udf(Marked):
     """
@@ -72,7 +81,12 @@ class Udf(Marked):
             registry.get(front_end)
         self.asked = front_end
         self.function = function
-        _check_callable_from_c(function, self.source)
+        code = function.__code__
+        if code.co_kwonlyargcount or code.co_flags & _NOT_IN_C:
+            raise AbiError(
+                f"Function {function.__qualname__} ({self.source}) cannot be called from C, which has no "
+                "`*args`, `**kwargs` or keyword-only parameters, no generators (`yield`) and no `async def`."
+            )
         self.signature = signature
         self.options = options
         self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
@@ -197,7 +211,7 @@ def udf(signature: Any = None, **options: Unpack[Options]) -> Callable[[Any], Ud
 
     Raises:
         AbiError: An option is unknown, or C cannot call the function: it has `*args`, `**kwargs` or
-            keyword-only parameters.
+            keyword-only parameters, or is a generator or asynchronous.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
@@ -234,7 +248,7 @@ def kernel(
 
     Raises:
         AbiError: An option is unknown, a launch bound is out of range, or C cannot call the function: it has
-            `*args`, `**kwargs` or keyword-only parameters.
+            `*args`, `**kwargs` or keyword-only parameters, or is a generator or asynchronous.
         ConfigError: *front_end* is unknown.
         ExportError: There is no signature, or the decorated object is not a Python function.
     """
@@ -262,16 +276,6 @@ def _mark(
     named = {} if name is None else {"abi_name": name}
     options = AbiOptions.of({**named, "on_error": on_error, "checked": checked})
     return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
-
-
-def _check_callable_from_c(function: Callable[..., Any], source: str) -> None:
-    """Refuse a function that C has no prototype for, whatever its signature."""
-    for parameter in inspect.signature(function, follow_wrapped=False).parameters.values():
-        if parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            raise AbiError(
-                f"Function {function.__qualname__} ({source}) cannot be called from C: its parameter "
-                f"'{parameter}' is not one argument, passed by position."
-            )
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
