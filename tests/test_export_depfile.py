@@ -165,7 +165,7 @@ def test_what_is_read_while_the_file_is_imported_counts(tmp_path):
         (tmp_path / name).write_text("3")
     (tmp_path / "udfs.py").write_text(
         "import json, numpy as np\nfrom pathlib import Path\nfrom numba_ptxlink import udf\n"
-        "K = int(open(Path(__file__).with_name('data.txt')).read())\n"
+        "K = int(open(Path(__file__).with_name('data.txt'), 'r+').read())\n"
         "T = np.loadtxt(Path(__file__).with_name('table.csv'))\n"
         "Path(__file__).with_name('written.txt').write_text('')\n\n\n"
         "@udf('int32(int32)')\ndef f(x):\n    return x + K\n"

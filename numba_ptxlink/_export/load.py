@@ -107,7 +107,7 @@ def _imported(source: Source, front_end: str | None) -> Loaded:
     read: set[str] = set()
 
     def note(event: str, args: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(args[0], str) and not args[2] & os.O_ACCMODE:
+        if event == "open" and isinstance(args[0], str) and not args[2] & (os.O_WRONLY | os.O_CREAT):
             read.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
 
     sys.addaudithook(note)
