@@ -87,7 +87,9 @@ def _drop_stdout() -> None:
 def make_parser() -> args.Parser:
     """Return the parser of the command, which its reference page is made of."""
     parser = args.Parser(
-        prog="numba-ptxlink", description="Python functions as CUDA symbols: export, link, inspect."
+        prog="numba-ptxlink",
+        description="Python functions as CUDA symbols: export, link, inspect.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument(

@@ -86,7 +86,7 @@ def test_verbosity_shows_the_log():
     ("arguments", "answer"),
     [
         (["xport", "udfs.py"], "invalid choice: 'xport' (choose from "),
-        (["doctor", "--stict"], "unrecognized arguments: --stict\n"),
+        (["doctor", "--stri"], "unrecognized arguments: --stri\n"),
         (["link", "a", "--arch", "sm_90", "-o", "b", "--inline", "atuo"], "invalid choice: 'atuo' (choose"),
         (["link", "a", "--arch", "sm_90", "b", "-o", "c", "--ich"], "unrecognized arguments: b --ich\n"),
     ],

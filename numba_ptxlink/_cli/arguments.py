@@ -36,6 +36,7 @@ def add_command(
         if examples
         else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.set_defaults(run=run)
     talk = parser.add_argument_group("messages")
