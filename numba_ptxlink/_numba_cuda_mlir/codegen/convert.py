@@ -172,8 +172,9 @@ def _misread(ty: Any) -> str | None:
         )
     if isinstance(ty, types.Record) and unaligned_member(abi.c_type(ty)) is not None:
         return (
-            "has members that are not aligned, which numba-cuda-mlir takes for aligned ones; create its "
-            "dtype with align=True"
+            "has members or a size that C++ aligns otherwise, and numba-cuda-mlir takes them for C++'s; "
+            "create its dtype with align=True or, where it has complex numbers, with C++'s offsets and size: "
+            "np.dtype({'names': ['n', 'z'], 'formats': ['i4', 'c16'], 'offsets': [0, 16], 'itemsize': 32})"
         )
     if not isinstance(ty, (types.CPointer, types.Array)):
         return None
