@@ -213,9 +213,8 @@ def build(
     ptx = _joined(program.groups, texts) or _compile_ptx(front_end, lowered, arch, options)
     read = parse(ptx.decode())
     missing = externs.undefined(read)
-    externs.check_declarations(lowered)
     with link_files.as_export_errors(lowered):
-        externs.check_types(lowered, program.links)
+        externs.check_declarations(lowered, program.links)
         linked, private = link_files.compile_files(
             program.links,
             missing,

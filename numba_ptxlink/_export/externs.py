@@ -54,14 +54,25 @@ def with_signatures(
     return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
 
 
-def check_declarations(lowered: Iterable[Lowered]) -> None:
+def check_declarations(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
     """
     Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
 
+    Refuse calls with other types than the function has, which PTX may spell alike, too.
+
+    Args:
+        lowered: The functions of the export.
+        files: The link files, which may be artifacts with a manifest beside them.
+
     Raises:
-        ExportError: Two do. Names both and the cure.
+        ExportError: Two have other prototypes. Names both and the cure.
+        LinkError: One is called with other types. Names both sides and the cure.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    known = [declaration(each.signature, "this export") for each in lowered if not each.signature.kernel]
+    for file in files:
+        manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
+        known += declarations_of(manifest) if manifest else []
 
     def check(each: Lowered) -> None:
         names = {name for name, _ in each.declared}
@@ -73,30 +84,7 @@ def check_declarations(lowered: Iterable[Lowered]) -> None:
                     f"{name} has two prototypes: ({', '.join(types)}) in {other}, and "
                     f"({', '.join(declared[name])}) in {each.title}, the result first. Declare it alike."
                 )
-
-    each_of(check, lowered)
-
-
-def check_types(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
-    """
-    Refuse calls with other types, which PTX may spell alike.
-
-    Args:
-        lowered: The functions of the export.
-        files: The link files, which may be artifacts with a manifest beside them.
-
-    Raises:
-        LinkError: One is called so. Names both sides and the cure.
-    """
-    own = [each.signature for each in lowered if not each.signature.kernel]
-    known = [declaration(signature, "this export") for signature in own]
-    for file in files:
-        manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
-        known += declarations_of(manifest) if manifest else []
-
-    def check(each: Lowered) -> None:
-        for extern in (declaration(plain, each.title) for _, plain in each.declared if plain):
-            declarations.check(each.title, {extern.name: extern.types}, known)
+        declarations.check(each.title, declared, known)
 
     each_of(check, lowered)
 

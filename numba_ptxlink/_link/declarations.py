@@ -120,16 +120,30 @@ def check(name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[
     Raises:
         LinkError: It declares one of them with other types.
     """
-    refuse(name, contradicted(declared, functions))
+    refuse(name, contradicted(declared, functions, counts=True))
 
 
-def contradicted(declared: Mapping[str, Sequence[str]], functions: Iterable[Declared]) -> list[Declared]:
-    """Return those of *functions* that are *declared* with as many types of other kinds."""
+def contradicted(
+    declared: Mapping[str, Sequence[str]], functions: Iterable[Declared], *, counts: bool = False
+) -> list[Declared]:
+    """
+    Return those of *functions* that are *declared* with as many types of other kinds.
+
+    Args:
+        declared: The symbols and their types, as for `check`.
+        functions: What they are.
+        counts: Whether those of another number of types are returned, too. LLVM IR has as many as C where all
+            are numbers or pointers; a declaration with Numba's own calling convention has one more.
+    """
     return [
         function
         for function in functions
-        if len(types := declared.get(function.name, ())) == len(function.types)
-        and any(map(_contradict, map(_kind, function.types), map(_kind, types)))
+        if (types := declared.get(function.name))
+        and (
+            any(map(_contradict, map(_kind, function.types), map(_kind, types)))
+            if len(types) == len(function.types)
+            else counts and all(0 < kind < _CLASS for kind in function.kinds)
+        )
     ]
 
 
@@ -155,7 +169,8 @@ def refuse(name: str, wrong: Sequence[Declared]) -> None:
         raise LinkError(
             f"{name} declares {', '.join(function.name for function in wrong)} with other types. "
             f"What is linked is:\n{lines}\n"
-            "A call would pass wrong values. Include the generated header, or make the declaration agree.",
+            "A call would pass wrong values. Include the generated header, or make the declaration agree (in "
+            'Python with abi="c").',
             inputs=(name,),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 
@@ -133,8 +134,8 @@ def caller(request):
     pytest.importorskip(request.param.replace("-", "_"))
     cuda = front_ends.cuda(request.param)
 
-    def of(signature, link=None):
-        damp = cuda.declare_device("damp", signature, abi="c", link=link)
+    def of(signature, abi="c", **link):
+        damp = cuda.declare_device("damp", signature, abi=abi, **link)
 
         def calling(x):
             return damp(x, 2)
@@ -151,6 +152,8 @@ def test_what_a_udf_declares_is_compared(exported, caller, case, kind):
     artifact = python if kind == "py" else exported.artifacts[kind, "sm_90"]
     if DECLARED[case]:
         assert pl.link(caller(case[0]), artifact, arch="sm_90").cubin
+        with pytest.raises(pl.ExportError, match=r"declares damp .*\n.*\n.* \(in Python with abi=\"c\"\)"):
+            pl.export(caller(case[0], "numba", link=str(artifact)), exported.header.parent / "caller")
         return
     with pytest.raises(pl.LinkError) as caught:
         pl.link(caller(case[0]), artifact, arch="sm_90")
@@ -183,8 +186,9 @@ def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
 
 NUMBA = [
     ("damp", "int32(float32, int32)", False),
-    ("damp", "float32(int32, int32)", False),
     ("damp", "float32(float32, float32)", False),
+    # With Numba's own calling convention.
+    ("damp", "float32(float32, int32)", None),
     ("pick", "int64(CPointer(float32), int64, boolean)", False),
     ("pick", "float64(CPointer(float32), float64, boolean)", False),
     ("damp", "float32(float32, int32)", True),
@@ -192,6 +196,24 @@ NUMBA = [
     ("pick", "int64(CPointer(float32), float64, boolean)", True),
     ("pick", "uint64(voidptr, float64, uint8)", True),
 ]
+
+
+def calling(name, function):
+    """Return a kernel that calls *function*, which has the type of the export's."""
+
+    def damping(x, _pointer):
+        x[0] = function(x[0], 2)
+
+    def picking(x, pointer):
+        x[0] = function(pointer, x[0], True)
+
+    return {"damp": damping, "pick": picking}[name]
+
+
+def outcome(name, right):
+    """Return the context in which a kernel with a right, or a wrong, declaration is linked."""
+    wrong = pytest.raises(pl.LinkError, match=f"declares {name} with other types")
+    return contextlib.nullcontext() if right else wrong
 
 
 @pytest.mark.parametrize("kind", ["ptx", "ltoir"])
@@ -205,25 +227,11 @@ def test_numba_kernels_are_compared_by_their_llvm_ir(exported, monkeypatch, case
     name, signature, right = case
     fakedevice.install(monkeypatch.setattr, (9, 0))
     link = str(exported.artifacts[kind, "sm_90"])
-    function = cuda.declare_device(name, signature, abi="c", link=link)
+    function = cuda.declare_device(name, signature, abi="numba" if right is None else "c", link=link)
     args, _ = sigutils.normalize_signature(signature)
     pointer = args[0] if name == "pick" else types.int64
-
-    def damping(x, _pointer):
-        x[0] = function(x[0], 2)
-
-    def picking(x, pointer):
-        x[0] = function(pointer, x[0], True)
-
-    def build():
-        body = picking if name == "pick" else damping
-        return fakedevice.compile_kernel(body, (types.float32[::1], pointer))
-
-    if right:
-        assert build()
-        return
-    with pytest.raises(pl.LinkError, match=f"declares {name} with other types"):
-        build()
+    with outcome(name, right):
+        assert fakedevice.compile_kernel(calling(name, function), (types.float32[::1], pointer))
 
 
 KINDS = ("ptx", "cubin", "ltoir", "ptx", "ltoir")
@@ -238,24 +246,11 @@ def test_the_second_front_ends_kernels_are_compared_by_what_they_declare(exporte
 
     link = str(exported.artifacts[kind, "sm_90"])
     by_kernel = kind == "cubin"
-    function = cuda.declare_device(name, signature, abi="c", link=None if by_kernel else link)
-
-    def damping(x, _pointer):
-        x[0] = function(x[0], 2)
-
-    def picking(x, pointer):
-        x[0] = function(pointer, x[0], True)
-
-    def build():
-        pointer = re.search(r"\w+(?:\(float32\))?(?=,)", signature.partition("(")[2])[0]
-        types = f"void(float32[::1], {pointer if name == 'pick' else 'int64'})"
-        options = {"link": [link]} if by_kernel else {}
-        body = picking if name == "pick" else damping
-        with substitution.applied(TABLE):
-            return cuda.jit(types, chip="sm_90", **options)(body)
-
-    if right:
-        assert build().overloads
-        return
-    with pytest.raises(pl.LinkError, match=f"declares {name} with other types"):
-        build()
+    function = cuda.declare_device(
+        name, signature, abi="numba" if right is None else "c", link=None if by_kernel else link
+    )
+    pointer = re.search(r"\w+(?:\(float32\))?(?=,)", signature.partition("(")[2])[0]
+    types = f"void(float32[::1], {pointer if name == 'pick' else 'int64'})"
+    options = {"link": [link]} if by_kernel else {}
+    with outcome(name, right), substitution.applied(TABLE):
+        assert cuda.jit(types, chip="sm_90", **options)(calling(name, function)).overloads

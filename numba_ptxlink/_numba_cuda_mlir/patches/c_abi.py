@@ -113,16 +113,19 @@ def _wrap_link_external_item(original: Any) -> Any:
     return link_external_item
 
 
-def _note(metadata: dict[str, Any], name: str, sig: Any) -> None:
+def _note(metadata: dict[str, Any], name: str, sig: Any, *, by_c: bool) -> None:
     from numba_ptxlink import abi
+    from numba_ptxlink._link.declarations import declaration
 
     # What has no C type is not compared.
     with contextlib.suppress(AbiError):
         signature = abi.c_signature(
             name, sig.return_type, [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
         )
-        types = (signature.result, *(ctype for _, ctype in signature.params))
-        metadata.setdefault(CALLED, {})[name] = tuple(ctype.name for ctype in types)
+        types = declaration(signature, "").types
+        # Numba's calling convention returns a status, and the result through an address.
+        called = types if by_c else ("int32_t", "void *", *types[1:])
+        metadata.setdefault(CALLED, {})[name] = called
 
 
 def _wrap_call_external_function(original: Any) -> Any:
@@ -141,8 +144,8 @@ def _wrap_call_external_function(original: Any) -> Any:
                     f"numba-cuda-mlir does not extend the narrow arguments of {fn_value.name} as C++ does; "
                     "declare it with int32 in their place"
                 )
-        elif by_c:
-            _note(self.metadata, fn_value.name, fn_value.sig)
+        else:
+            _note(self.metadata, fn_value.name, fn_value.sig, by_c=by_c)
         original(self, target, fn_value, args, kws)
 
     return lower_call_external_function
