@@ -90,6 +90,7 @@ def test_the_bytes_do_not_depend_on_the_workers(program, caplog):
         assert len(caplog.messages) == len(lost.intersection(range(1, executor.count + 1)))
 
 
+@pytest.mark.slow
 def test_processes_and_threads_leave_the_same_bytes(program):
     """A pool of processes, and threads as of `-j`, run the same function."""
     expected = export(program)

@@ -26,8 +26,8 @@ def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> l
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(0, 120, BATCH),
-        *batches(120, 360, 3 * BATCH, pytest.mark.slow),
+        *batches(0, 4 * BATCH, BATCH),
+        *batches(4 * BATCH, 360, 70, pytest.mark.slow),
         *batches(360, 20_000, 5 * BATCH, pytest.mark.slow, pytest.mark.long),
     ],
 )
