@@ -187,6 +187,7 @@ def symbols(operand: str) -> list[str]:
     return _SYMBOL.findall(operand)
 
 
+@functools.lru_cache(maxsize=4096)
 def operands(listed: str) -> tuple[str, ...]:
     """Return what is between the commas of *listed*, but for those in brackets."""
     if "[" in listed or "{" in listed or "(" in listed:
