@@ -129,7 +129,7 @@ def test_wrong_arguments_of_cmake(tmp_path, call, message):
     if cmake is None:
         pytest.skip("there is no cmake")
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.25)\nproject(wrong LANGUAGES NONE)\n"
+        "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES NONE)\n"
         f"find_package(NumbaPtxlink 0.1 CONFIG REQUIRED)\nnumba_ptxlink_add_library({call})\n"
     )
     options = [f"-DCMAKE_PREFIX_PATH={CMAKE}", "-DNUMBA_PTXLINK_EXECUTABLE=numba-ptxlink"]
