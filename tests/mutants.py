@@ -122,12 +122,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_formats/ptx/lexer.py", "if not depth:", "if depth:", PTX),
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
-        (
-            "_link/fusion/body.py",
-            "if opcode in _JUMPS:",
-            "if opcode not in _JUMPS:",
-            FUSION,
-        ),
+        ("_link/fusion/body.py", "if opcode in _JUMPS:", "if opcode not in _JUMPS:", FUSION),
         ("_formats/ptx/variables.py", "texts[self.at] == text", "texts[self.at] != text", PTX),
     ],
     # What these get wrong is seen when programs are executed.
@@ -140,7 +135,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "self._joined(offset, half)",
             PROGRAMS,
         ),
-        ("_link/fusion/cells.py", "ptx.Instruction(self._guard,", 'ptx.Instruction("",', PROGRAMS),
+        ("_link/fusion/cells.py", ", guard=self._guard)", ")", PROGRAMS),
         ("_link/fusion/cells.py", "offset + address[1], kind", "address[1], kind", "link/test_depots.py"),
         (
             "_link/fusion/cells.py",
@@ -153,15 +148,10 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/fusion/cells.py", "if size == 1 or bits > size * 8:", "if size == 1:", PROGRAMS),
         ("_link/fusion/inline.py", "if not call.guard:", "if True:", PROGRAMS),
         ("_link/fusion/inline.py", '"!" else f"@!{register}"', '"?" else f"@{register}"', PROGRAMS),
-        ("_link/fusion/inline.py", 'ptx.Instruction(guard, "bra"', 'ptx.Instruction("", "bra"', PROGRAMS),
+        ("_link/fusion/inline.py", '"bra", end, guard=guard)', '"bra", end)', PROGRAMS),
         ("_link/fusion/inline.py", "- 1 and not guard", "- 1 or guard", PROGRAMS),
         ("_link/fusion/inline.py", 'f"[{name}+{access.offset}]"', 'f"[{name}]"', PROGRAMS),
-        (
-            "_link/fusion/inline.py",
-            "ptx.Instruction(access.guard, word",
-            'ptx.Instruction("", word',
-            PROGRAMS,
-        ),
+        ("_link/fusion/inline.py", ", guard=access.guard)", ")", PROGRAMS),
         ("_link/fusion/inline.py", "if access.stores else operands[::-1]", "", PROGRAMS),
         ("_link/fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', FUSION),
         ("_link/fusion/spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
@@ -289,12 +279,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if len(names) < len(args):",
             "test_exporter.py numba_cuda/test_callable_from_c.py",
         ),
-        (
-            "_export/signatures.py",
-            "located(place, error)",
-            'located("", error)',
-            "test_exporter.py",
-        ),
+        ("_export/signatures.py", "located(place, error)", 'located("", error)', "test_exporter.py"),
         (
             "_export/link_files.py",
             'name.startswith("NRT_") and name not in callers',
@@ -307,12 +292,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "for name in _WORD.findall(module)} & set()",
             "numba_cuda/test_plan.py",
         ),
-        (
-            "_export/load.py",
-            "[str(home), *sys.path, *last]",
-            "[*sys.path, str(home), *last]",
-            IMPORTS,
-        ),
+        ("_export/load.py", "[str(home), *sys.path, *last]", "[*sys.path, str(home), *last]", IMPORTS),
         ("_export/load.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
         (
             "_export/load.py",
@@ -426,12 +406,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             ACTIVE,
         ),
         ("_front_end/substitution.py", "        if there.wanted:\n            return\n", "", ACTIVE),
-        (
-            "_front_end/disk_keys.py",
-            "if options:",
-            "if not options:",
-            "numba_cuda/test_disk_cache.py",
-        ),
+        ("_front_end/disk_keys.py", "if options:", "if not options:", "numba_cuda/test_disk_cache.py"),
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
     ],
     "cache": [

@@ -33,19 +33,21 @@ _TOKEN = r"""
 _PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
 _ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|@@\w[^\n]*'
 _SKIPPED = re.compile(_ASIDE, re.DOTALL)
+_COMMENT = re.compile(r"/(?:/[^\n]*|\*(?:.*?\*/|.*))", re.DOTALL)
 # The search is fast if each alternative begins with a different letter.
 _BRACE = re.compile(rf"{{|}}|{_ASIDE}", re.DOTALL)
 _STOP = re.compile(rf";|{{|=|{_ASIDE}", re.DOTALL)
 _COMMA = re.compile(rf";|,|{_ASIDE}", re.DOTALL)
 _OPERATORS = frozenset(("<<", ">>", "<=", ">=", "==", "!=", "&&", "||"))
 
-_WORDS = r"[A-Za-z_%$][\w$]*"
-_NAME = re.compile(rf"(?<![\w$%.:])(?:{_WORDS})(?![\w$]*\()", re.ASCII)
-_SYMBOL = re.compile(r"(?<![\w$%.:])(?:[A-Za-z_$][\w$]*)(?![\w$]*\()", re.ASCII)
+# A search is fast if its pattern begins with a set of characters, so what stands before comes after.
+_REST = r"(?<![\w$%.:].)[\w$]*(?![\w$]*\()"
+_NAME = re.compile(rf"[A-Za-z_%$]{_REST}", re.ASCII)
+_SYMBOL = re.compile(rf"[A-Za-z_$]{_REST}", re.ASCII)
 _OPERAND = re.compile(r"(?:[^,\[({]|\[[^\]]*\]|\{[^}]*\}|\([^)]*\))+", re.ASCII)
 _INNER = r"[^;:{}\"@]*(?:(?:\{[^;:{}\"@]*\}|::)[^;:{}\"@]*)*"
 _STATEMENT = re.compile(
-    rf"\s*(?:(@\s*!?\s*[%\w$]+\s+)?([a-z]\w*(?:\.\w+|::\w+)*)(?=[\s;])(?!\s*\.)({_INNER});"
+    rf"\s*(?:(@\s*!?\s*[%\w$]+\s+)?([a-z][\w.]*(?:::\w[\w.]*)*)(?=[\s;])(?!\s*\.)({_INNER});"
     r"|([%\w$]+)[ \t]*:(?!:)"
     r"|(\.loc\b[^\n]*|\.\w+[^;{}\"]*(?:(?:\"[^\"]*\"|\{[^{}]*\})[^;{}\"]*)*;)|([{}])|(\S))",
     re.ASCII,
@@ -163,6 +165,8 @@ def without_comments(text: str) -> str:
     """Return *text* with a blank for each comment."""
     if "/" not in text:
         return text
+    if '"' not in text and "#" not in text and "@@" not in text:
+        return _COMMENT.sub(" ", text)
     return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
 
 

@@ -25,13 +25,27 @@ class Instruction(NamedTuple):
     Args:
         guard: Its predicate as it is spelled before it, such as "@!%p1 ", "" without one.
         word: Its opcode with the modifiers, such as "ld.global.v4.f32".
-        operands: What is between its commas. Those of a call are the results in parentheses, if any, the
-            function, the arguments in parentheses, if any, and for an indirect call its prototype.
+        listed: Its operands as they are spelled, with the blank before them.
     """
 
     guard: str
     word: str
-    operands: tuple[str, ...]
+    listed: str
+
+    @classmethod
+    def of(cls, word: str, *operands: str, guard: str = "") -> Instruction:
+        """Return the instruction that has *operands*."""
+        return cls(guard, word, f" {', '.join(operands)}" if operands else "")
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """
+        What is between its commas.
+
+        Those of a call are the results in parentheses, if any, the function, the arguments in parentheses, if
+        any, and for an indirect call its prototype.
+        """
+        return lexer.operands(self.listed)
 
     @property
     def opcode(self) -> str:
@@ -46,11 +60,10 @@ class Instruction(NamedTuple):
     @property
     def names(self) -> list[str]:
         """The registers, variables, functions and labels in its operands."""
-        return lexer.names(",".join(self.operands))
+        return lexer.names(self.listed)
 
     def __str__(self) -> str:
-        operands = f" {', '.join(self.operands)}" if self.operands else ""
-        return f"{self.guard}{self.word}{operands};"
+        return f"{self.guard}{self.word}{self.listed};"
 
 
 class Label(NamedTuple):
@@ -106,7 +119,7 @@ def read(text: str) -> Iterator[Statement]:
         if word:
             if guard:
                 guard = f"@{guard[1:].replace(' ', '').strip()} "  # noqa: PLW2901
-            yield Instruction(guard, word, lexer.operands(listed))
+            yield Instruction(guard, word, listed)
         elif label:
             yield Label(label)
         elif directive:
@@ -254,7 +267,8 @@ def edited(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) 
 def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
     """Return a label, a directive, or an instruction that names labels with other labels."""
     if isinstance(statement, Instruction):
-        return statement._replace(operands=tuple(new.get(each, each) for each in statement.operands))
+        named = (new.get(each, each) for each in statement.operands)
+        return Instruction.of(statement.word, *named, guard=statement.guard)
     if isinstance(statement, Label):
         return Label(new.get(statement.name, statement.name))
     if isinstance(statement, Directive) and not new.keys().isdisjoint(statement.names):

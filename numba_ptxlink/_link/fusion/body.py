@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 _DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
 _JUMPS = ("bra", "brx", "call")
-# What an operand that names no symbol begins with: an expression begins with the symbol.
-_UNNAMED = "%-0123456789"
 _STACK = ("alloca", "stacksave", "stackrestore")
 
 
@@ -115,9 +113,9 @@ class Body:
         for place, statement in enumerate(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
-                named = [each for each in statement.operands if each[:1] not in _UNNAMED]
-                if named or _tells(statement.word):
-                    self._instruction(place, statement, ptx.symbols(",".join(named)), scope)
+                names = ptx.symbols(statement.listed)
+                if names or _tells(statement.word):
+                    self._instruction(place, statement, names, scope)
                 continue
             scope = scope.after(place, statement)
             if isinstance(statement, ptx.Label):

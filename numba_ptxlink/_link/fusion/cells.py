@@ -67,10 +67,11 @@ class Access:
             offset: What is added to the offset that it has.
         """
         shape = _shape(instruction.word)
-        if shape is None or len(instruction.operands) != 2:
+        operands = instruction.operands if shape else ()
+        if shape is None or len(operands) != 2:
             return None
         stores, kind, lanes = shape
-        place, value = instruction.operands if stores else instruction.operands[::-1]
+        place, value = operands if stores else operands[::-1]
         address, values = ptx.address(place), ptx.elements(value)
         if address is None or len(values) != lanes:
             return None
@@ -137,7 +138,7 @@ class Cells:
             names.setdefault(max(16, size * 8), []).append(name)
         return [
             *(ptx.Declaration.registers(f"b{bits}", listed) for bits, listed in names.items()),
-            *(ptx.Instruction("", "mov.b16", (name, "0")) for name in names.get(16, ())),
+            *(ptx.Instruction.of("mov.b16", name, "0") for name in names.get(16, ())),
         ]
 
     def moves(self, access: Access) -> list[ptx.Statement]:
@@ -241,4 +242,4 @@ class _Moves:
         return name
 
     def _add(self, word: str, *operands: str) -> None:
-        self._moves.append(ptx.Instruction(self._guard, word, operands))
+        self._moves.append(ptx.Instruction.of(word, *operands, guard=self._guard))

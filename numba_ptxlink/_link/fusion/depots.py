@@ -64,25 +64,31 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
     """
     Return *body* with registers in place of its local variables, where that is proven to be the same.
 
+    The others are aligned to `STACK_ALIGNMENT`.
+
     Args:
         body: The statements of a function.
         prefix: What no name in them begins with.
     """
     variables: dict[ptx.Register, _Variable] = {}
     uses: list[_Use] = []
-    if not any(_is_local(statement) for statement in body):
+    edits: dict[int, list[ptx.Statement]] = {
+        place: [_aligned(statement)]
+        for place, statement in enumerate(body)
+        if isinstance(statement, ptx.Declaration) and statement.variables[0].space == "local"
+    }
+    if not edits:
         return body
     for place, statement, scope in ptx.scoped(body):
         if isinstance(statement, ptx.Instruction):
             found = {name: scope.find(name) for name in statement.names}
             names = {name: register for name, register in found.items() if register}
             uses.append(_Use(place, statement, names))
-        elif isinstance(statement, ptx.Declaration) and _is_local(statement):
+        elif isinstance(statement, ptx.Declaration) and place in edits:
             (declared, *others) = statement.variables
             if not others and declared.count is None:
                 variables[ptx.Register(scope.block, declared.name, "")] = _Variable(declared, place)
     escaped = _escaped(uses, variables)
-    edits: dict[int, list[ptx.Statement]] = {}
     for number, (register, variable) in enumerate(variables.items()):
         if register not in escaped:
             try:
@@ -92,18 +98,13 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
     return ptx.edited(body, edits)
 
 
-def aligned(body: Iterable[ptx.Statement]) -> list[ptx.Statement]:
-    """Return *body* with its local variables aligned to `STACK_ALIGNMENT`."""
-    return [
-        ptx.Declaration(
-            statement.text.replace(f".align {alignment}", f".align {STACK_ALIGNMENT}", 1), statement.variables
-        )
-        if isinstance(statement, ptx.Declaration)
-        and _is_local(statement)
-        and 0 < (alignment := statement.variables[0].alignment) < STACK_ALIGNMENT
-        else statement
-        for statement in body
-    ]
+def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
+    variables = declaration.variables
+    alignment = variables[0].alignment
+    if not 0 < alignment < STACK_ALIGNMENT:
+        return declaration
+    text = declaration.text.replace(f".align {alignment}", f".align {STACK_ALIGNMENT}", 1)
+    return ptx.Declaration(text, variables)
 
 
 def _escaped(uses: list[_Use], variables: Mapping[ptx.Register, _Variable]) -> set[ptx.Register]:
@@ -115,10 +116,6 @@ def _escaped(uses: list[_Use], variables: Mapping[ptx.Register, _Variable]) -> s
         if held and not _understood(use, held, addresses, variables):
             escaped.update(addresses[register].variable for register in held)
     return escaped
-
-
-def _is_local(statement: ptx.Statement) -> bool:
-    return isinstance(statement, ptx.Declaration) and statement.variables[0].space == "local"
 
 
 def _addresses(uses: Iterable[_Use], variables: Iterable[ptx.Register]) -> dict[ptx.Register, _Address]:
@@ -144,9 +141,10 @@ def _moved(
 ) -> tuple[ptx.Register | None, _Address | None]:
     """Return the register that *use* moves an address to, and that address; None for another instruction."""
     word, _, kind = use.instruction.word.rpartition(".")
-    if kind not in ("b64", "u64", "s64") or len(use.instruction.operands) < 2:
+    operands = use.instruction.operands
+    if kind not in ("b64", "u64", "s64") or len(operands) < 2:
         return None, None
-    first, second, *others = use.instruction.operands
+    first, second, *others = operands
     base, offset = ptx.address(f"[{second}]") or ("", 0)
     target, source = use.names.get(first), use.names.get(base)
     address = addresses.get(source) if source else None

@@ -20,7 +20,7 @@ from numba_ptxlink._formats import ptx
 from .body import Body
 from .cells import Cells
 from .combine import plain, printed
-from .depots import aligned, promoted
+from .depots import promoted
 from .spaces import proven
 
 if TYPE_CHECKING:
@@ -105,8 +105,7 @@ class _Inliner:
         """Return the text of a function with what can be known of it now that its calls are inlined."""
         function = body.function
         params = {parameter.name for parameter in function.params if function.kind == "entry"}
-        statements = promoted(body.statements, self._prefix)
-        return printed(function, aligned(proven(statements, params)))
+        return printed(function, proven(promoted(body.statements, self._prefix), params))
 
     def _read(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""
@@ -209,8 +208,11 @@ class _Inliner:
                 declaration = f".local .align {alignment} .b8 {memory}[{size}];"
                 outside[param.declaration] = [ptx.declaration(declaration)]
                 for number in formal.addresses:
-                    guard, word, operands = callee.statements[number]  # type: ignore[misc]
-                    inside[number] = [ptx.Instruction(guard, word, (operands[0], memory))]
+                    taken = callee.statements[number]
+                    assert isinstance(taken, ptx.Instruction)  # noqa: S101 - it is one
+                    inside[number] = [
+                        ptx.Instruction.of(taken.word, taken.operands[0], memory, guard=taken.guard)
+                    ]
                 moves: Callable[[Access], list[ptx.Statement]] = functools.partial(_local, memory)
             else:
                 outside[param.declaration] = cells.declarations()
@@ -286,7 +288,7 @@ def _local(name: str, access: Access) -> list[ptx.Statement]:
     value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
     operands = f"[{name}+{access.offset}]", value
     word = f"{'st' if access.stores else 'ld'}.local{shape}.{access.type}"
-    return [ptx.Instruction(access.guard, word, operands if access.stores else operands[::-1])]
+    return [ptx.Instruction.of(word, *(operands if access.stores else operands[::-1]), guard=access.guard)]
 
 
 def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
@@ -297,7 +299,7 @@ def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
     for place in callee.returns:
         guard = callee.statements[place].guard  # type: ignore[union-attr] # it is an instruction
         falls = place == len(callee.statements) - 1 and not guard
-        edits[place] = [] if falls else [ptx.Instruction(guard, "bra", (end,))]
+        edits[place] = [] if falls else [ptx.Instruction.of("bra", end, guard=guard)]
         jumps |= not falls
     for place in callee.labelled:
         edits[place] = [ptx.with_labels(callee.statements[place], labels)]
@@ -311,4 +313,4 @@ def _guarded(call: ptx.Instruction, prefix: str, block: list[ptx.Statement]) -> 
     register = call.guard[1:].lstrip("!")
     opposite = f"@{register}" if call.guard[1] == "!" else f"@!{register}"
     skip = f"{prefix}skip"
-    return [ptx.OPEN, ptx.Instruction(opposite, "bra", (skip,)), *block, ptx.Label(skip), ptx.CLOSE]
+    return [ptx.OPEN, ptx.Instruction.of("bra", skip, guard=opposite), *block, ptx.Label(skip), ptx.CLOSE]

@@ -58,11 +58,11 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
         if not isinstance(statement, ptx.Instruction):
             scope = scope.after(place, statement)
             continue
-        first = statement.operands[0] if statement.operands else "["
+        first = statement.listed.partition(",")[0].strip()
         if first[1:].isalnum():
             writers[first].append((statement, scope))
-        elif first[:1] != "[":
-            for name in ptx.names(first):
+        elif first and first[0] != "[":
+            for name in ptx.names(statement.operands[0]):
                 writers[name].append((statement, scope))
         if _is_generic(statement.word) and len(statement.operands) > 1:
             base = scope.find(_base(statement))
