@@ -75,7 +75,7 @@ def export(
             generation.
         emit: The kinds of artifact to write, one, several, or text with commas: "ptx", "ltoir", "cubin"
             (relocatable), "fatbin", "kernels", which `load` launches, "launcher", C++ that launches them,
-            "object" and "library", which need nvcc or a C++ compiler. By default the first four, and
+            "object", which needs nvcc or a C++ compiler. By default the first four, and
             "kernels" where there are some and no function of the export uses what is not defined.
         name: The stem of the file names; by default the module's name, or the first UDF's.
         opt: Whether NVVM optimises.

@@ -78,7 +78,7 @@ def add(commands: Any) -> None:
         type=args.text,
         action="append",
         metavar="KIND",
-        help="ptx, ltoir, cubin, fatbin, kernels, launcher, object or library; a list with commas "
+        help="ptx, ltoir, cubin, fatbin, kernels, launcher or object; a list with commas "
         "(default: the first five)",
     )
     args.add_repeated(

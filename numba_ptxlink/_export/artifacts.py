@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
-from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, PTX
+from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
 from numba_ptxlink._link import executables
 from numba_ptxlink._link.consumer import of_artifacts
 from numba_ptxlink._tools import nvfatbin
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, *executables.EXTENSIONS)
+EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, OBJECT)
 """The kinds of artifact that an export can write."""
 
-_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", **executables.EXTENSIONS}
-# What fat binaries, objects and libraries hold for each architecture.
+_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", OBJECT: "o"}
+# What fat binaries and objects hold for each architecture.
 _PACKED = (PTX, LTOIR, CUBIN)
 
 Key = tuple[str, str]
@@ -124,7 +124,7 @@ def check_passing(lowered: Iterable[Lowered], kinds: Sequence[str]) -> None:
 
 def _packs(kinds: Collection[str]) -> bool:
     """Return whether one of *kinds* holds code of several kinds."""
-    return FATBIN in kinds or any(kind in executables.EXTENSIONS for kind in kinds)
+    return FATBIN in kinds or OBJECT in kinds
 
 
 def pack(
@@ -187,10 +187,9 @@ def pack(
         if LAUNCHER in kinds:
             text = launcher.render(request.stem, declarations, executable.code, cooperative)
             files[LAUNCHER, ""] = text.encode()
-    with_host_code = [kind for kind in kinds if kind in executables.EXTENSIONS]
-    if with_host_code:
+    if OBJECT in kinds:
         whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
-        built, compilers["object"] = executables.build_object(
+        files[OBJECT, ""], compilers["object"] = executables.build_object(
             request.stem,
             header,
             kernels,
@@ -199,8 +198,6 @@ def pack(
             consumer=consumer,
             include_dirs=request.include_dirs,
         )
-        forms = executables.as_kinds(request.stem, built, with_host_code)
-        files |= {(kind, ""): content for kind, content in forms.items()}
     merged = any(code.merged for code in codes)
     needs = of_artifacts(files, parts, cubin_by, executable and executable.needs, merged=merged)
     return Artifacts(files, needs, compilers, cooperative, left_out)

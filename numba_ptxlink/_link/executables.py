@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
-from numba_ptxlink._formats.kinds import CUBIN, OBJECT, PTX
+from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError, converted
@@ -42,9 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-LIBRARY = "library"
-EXTENSIONS = {OBJECT: "o", LIBRARY: "a"}
-"""The kinds of artifact that hold host code, and the extensions of their files."""
 _GRID = "cudaCG"
 
 
@@ -236,14 +233,3 @@ def build_object(
     )
     searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
     return host_compiler.compile_object(source, f"{stem}.cpp", files, searched)
-
-
-def as_kinds(stem: str, code: bytes, kinds: Collection[str]) -> dict[str, bytes]:
-    """
-    Return the object *code* of the export *stem* as each of *kinds* that is one of `EXTENSIONS`.
-
-    Raises:
-        ExportError: There is no ar to make a library, or it failed.
-    """
-    files = {OBJECT: code} if OBJECT in kinds else {}
-    return files | ({LIBRARY: host_compiler.archive(f"{stem}.o", code)} if LIBRARY in kinds else {})

@@ -85,27 +85,6 @@ def _cure(log: str) -> str:
     return f"Give the folder of {missing[1]} by include_dirs (-I)."
 
 
-def archive(name: str, code: bytes) -> bytes:
-    """
-    Return the static library with the object *code* as its only member *name*.
-
-    Raises:
-        ExportError: There is no ar, or it failed.
-    """
-    with programs.folder(ExportError) as folder:
-        (folder / name).write_bytes(code)
-        # D: neither times nor owners, so that the same object gives the same bytes.
-        command = [os.environ.get("AR") or "ar", "rcsD", "library.a", f"./{name}"]
-        succeeded, _, failure = programs.run(command, folder)
-        if not succeeded:
-            raise ExportError(
-                f"{name} could not be made a static library: {failure}; "
-                "install binutils, or name an ar by AR.",
-                log=failure,
-            )
-        return (folder / "library.a").read_bytes()
-
-
 def nvcc_release() -> tuple[int, int] | None:
     """Return the release of the nvcc that compiles objects, None where there is none or it does not tell."""
     found = (_version_text(compiler) for compiler, is_nvcc in _compilers() if is_nvcc)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "artifacts.md"
 TOOLS = ("nvcc", "nvcc -dlto", "nvlink", "NVRTC + nvJitLink", "driver API", "CMake")
-KINDS = ("ptx", "ltoir", "cubin", "fatbin", "object", "library")
+KINDS = ("ptx", "ltoir", "cubin", "fatbin", "object")
 UDFS = """
 from numba import cuda
 from numba_ptxlink import kernel, udf

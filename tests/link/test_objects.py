@@ -48,9 +48,9 @@ def export(folder: Path, name: str = "udfs", *, kernels: bool = True, **options)
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """Return an export of a function and a kernel for two architectures, as object and library."""
+    """Return an export of a function and a kernel for two architectures."""
     folder = tmp_path_factory.mktemp("exported")
-    return export(folder, arch=["sm_80", "sm_90"], emit=["object", "library"])
+    return export(folder, arch=["sm_80", "sm_90"])
 
 
 def run(folder: Path, source: str, *objects: Path | str) -> list[str]:
@@ -73,28 +73,24 @@ def test_a_kernel_is_registered_and_launched(tmp_path, exported):
     """
     shutil.copy(exported.header, tmp_path)
     arguments = [struct.pack("3q", 16, 3, 4).hex(), struct.pack("f", 0.5).hex()]
-    for kind in ("object", "library"):
-        assert run(tmp_path, source, exported.artifacts[kind, ""]) == [
-            "binary 466243b1 1 ba55ed50",
-            "function tripled tripled",
-            "end",
-            f"launch tripled 1 2 3 4 5 6 7 8 {' '.join(arguments)}",
-            "gone",
-        ]
+    assert run(tmp_path, source, exported.artifacts["object", ""]) == [
+        "binary 466243b1 1 ba55ed50",
+        "function tripled tripled",
+        "end",
+        f"launch tripled 1 2 3 4 5 6 7 8 {' '.join(arguments)}",
+        "gone",
+    ]
 
 
 def test_link_reads_the_code_of_every_architecture(exported):
-    """`link()` finds the functions of an object and of a library, as machine code and as LTO-IR."""
+    """`link()` finds the functions of an object, as machine code and as LTO-IR."""
     folder = exported.header.parent
-    for kind in ("object", "library"):
-        for arch in ("sm_80", "sm_90"):
-            for lto in (False, True):
-                linked = pl.link(
-                    CALLER, exported.artifacts[kind, ""], arch=arch, lto=lto, include_dirs=[folder]
-                )
-                assert (b"twice" in linked.cubin) is not lto
-    code = exported.artifacts["object", ""].read_bytes()
-    entries = [(piece.kind, piece.arch) for piece in programs.pieces(code, "udfs.o")]
+    made = exported.artifacts["object", ""]
+    for arch in ("sm_80", "sm_90"):
+        for lto in (False, True):
+            linked = pl.link(CALLER, made, arch=arch, lto=lto, include_dirs=[folder])
+            assert (b"twice" in linked.cubin) is not lto
+    entries = [(piece.kind, piece.arch) for piece in programs.pieces(made.read_bytes(), "udfs.o")]
     linkable, whole = ["ptx", "ltoir", "cubin"], ["ptx", "cubin"]
     for arch in ("sm_80", "sm_90"):
         assert sorted([*linkable, *whole]) == sorted(kind for kind, of in entries if of == arch)
