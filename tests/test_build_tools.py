@@ -82,7 +82,7 @@ def configure(folder: Path, toolkit: Path, *options: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+@pytest.mark.parametrize("generator", ["Ninja", pytest.param("Unix Makefiles", marks=pytest.mark.long)])
 def test_cmake(folder, toolkit, generator):
     """The example is linked as machine code and as LTO-IR, and built again where it has to be."""
     configure(folder, toolkit, f"-G '{generator}'")
@@ -210,7 +210,7 @@ int main() { use<<<1, 1>>>(nullptr); }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+@pytest.mark.parametrize("generator", [pytest.param("Ninja", marks=pytest.mark.long), "Unix Makefiles"])
 def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generator):
     """One command exports them, again after an edit of what they read or include; headers are installed."""
     written = {"CMakeLists.txt": SEVERAL, "one.py": ONE, "two.py": TWO, "main.cu": BOTH}

@@ -14,7 +14,7 @@ from driver import Way
 pytest.importorskip("numba.cuda")
 
 SIZES = (
-    pytest.param(50, marks=pytest.mark.slow),
+    pytest.param(30, marks=pytest.mark.slow),
     pytest.param(3000, marks=[pytest.mark.slow, pytest.mark.long]),
 )
 
