@@ -82,6 +82,11 @@ _CURES = (
         "Optimized debugging not supported",
         "Pass debug=True in place of a flag; where the PTX's .target says debug, leave the level out.",
     ),
+    (
+        "too much global constant data",
+        "Constant memory holds 64 KiB, and a global array that a Python function reads is part of it: pass "
+        "large arrays as arguments.",
+    ),
 )
 _CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
 

@@ -18,7 +18,7 @@ from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._link.compile import PythonCode
 from ._link.consumer import Consumer
-from ._link.declarations import declaration
+from ._link.declarations import counted, declaration
 from ._link.read import Input
 from ._tools import includes
 from ._tools.toolchain import chosen_archs
@@ -182,11 +182,14 @@ def _compile(
     kind = next(kind for kind in kinds if kind in code.artifacts)
     check_passing(program.lowered, (kind,))
     callers = externs.callers(program.lowered)
-    called = ((callers[symbol], plain) for symbol, (_, plain) in code.externs.items() if plain)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
         tuple(declaration(each, name) for each in program.signatures if not each.kernel),
-        tuple(declaration(plain, caller) for caller, plain in called),
+        tuple(
+            declaration(plain, callers[symbol]) if plain else counted(prototype, callers[symbol])
+            for symbol, (prototype, plain) in code.externs.items()
+            if symbol in callers
+        ),
     )
 
 

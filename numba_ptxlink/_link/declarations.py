@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._cabi.signatures import Signature
+    from numba_ptxlink._formats.ptx import Prototype
 
     from .manifests import Manifest
 
@@ -24,7 +25,7 @@ _MARK = "numba-ptxlink declares"
 # The log quotes the line of any error in an assertion, such as that of an overloaded name.
 _FAILED = 'static assertion failed with "{}"'
 # What a type is; the bytes of the type are added, but for void.
-_INTEGRAL, _REAL, _VOID, _CLASS = 16, 32, 48, 64
+_INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
 # Of C, and of LLVM IR.
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
@@ -51,6 +52,9 @@ template <class F, class K> struct agrees { static const bool value = true; };
 template <class R, class... A, class K> struct agrees<R(A...), K> {
   static const bool value = all<types<R, A...>, K>::value;
 };
+#ifdef __cpp_noexcept_function_type
+template <class R, class... A, class K> struct agrees<R(A...) noexcept, K> : agrees<R(A...), K> {};
+#endif
 }
 """ % "\n".join(  # noqa: UP031 - the text is full of braces
     f"template <> struct kind<{name}, 0> {{ "
@@ -90,6 +94,12 @@ def declaration(signature: Signature, origin: str) -> Declared:
     return Declared(signature.name, f"{signature};", types, _kinds(types, sizes), origin)
 
 
+def counted(prototype: Prototype, origin: str) -> Declared:
+    """Return a function whose types have no names in C, of which the number of parameters is compared."""
+    count = 1 + len(prototype.params)
+    return Declared(prototype.name, str(prototype), ("",) * count, (0,) * count, origin)
+
+
 def declarations_of(manifest: Manifest) -> list[Declared]:
     """Return the device functions that *manifest* lists."""
     sizes = {name: described.get("size", 0) for name, described in manifest.types.items()}
@@ -104,7 +114,7 @@ def declarations_of(manifest: Manifest) -> list[Declared]:
 
 def _kinds(types: Iterable[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return the kinds of *types* of C; what is none of `_kind` is a class, such as a struct or a half."""
-    return tuple(_kind(name) or (_CLASS + sizes[name] if sizes.get(name) else 0) for name in types)
+    return tuple(_kind(name) or (CLASS + sizes[name] if sizes.get(name) else 0) for name in types)
 
 
 def check(name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[Declared]) -> None:
@@ -133,7 +143,8 @@ def contradicted(
         declared: The symbols and their types, as for `check`.
         functions: What they are.
         counts: Whether those of another number of types are returned, too. LLVM IR has as many as C where all
-            are numbers or pointers; a declaration with Numba's own calling convention has one more.
+            are numbers or pointers. Of what else C passes as one, Numba passes each member, as no C function
+            takes it; a declaration with its own calling convention has one more.
     """
     return [
         function
@@ -142,7 +153,7 @@ def contradicted(
         and (
             any(map(_contradict, map(_kind, function.types), map(_kind, types)))
             if len(types) == len(function.types)
-            else counts and all(0 < kind < _CLASS for kind in function.kinds)
+            else counts
         )
     ]
 
@@ -170,7 +181,7 @@ def refuse(name: str, wrong: Sequence[Declared]) -> None:
             f"{name} declares {', '.join(function.name for function in wrong)} with other types. "
             f"What is linked is:\n{lines}\n"
             "A call would pass wrong values. Include the generated header, or make the declaration agree (in "
-            'Python with abi="c").',
+            'Python: abi="c", and pointers for arrays, structs and complex numbers).',
             inputs=(name,),
         )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import itertools
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -115,16 +116,23 @@ def _wrap_link_external_item(original: Any) -> Any:
 
 def _note(metadata: dict[str, Any], name: str, sig: Any, *, by_c: bool) -> None:
     from numba_ptxlink import abi
-    from numba_ptxlink._link.declarations import declaration
+    from numba_ptxlink._link.declarations import CLASS, declaration
 
     # What has no C type is not compared.
     with contextlib.suppress(AbiError):
         signature = abi.c_signature(
             name, sig.return_type, [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
         )
-        types = declaration(signature, "").types
+        found = declaration(signature, "")
+        result, *names = found.types
+        # What C passes as one is passed by its members, of which a half has one.
+        parts = (
+            [name] if kind <= CLASS + 2 else ["", ""]
+            for name, kind in zip(names, found.kinds[1:], strict=True)
+        )
+        passed = itertools.chain.from_iterable(parts)
         # Numba's calling convention returns a status, and the result through an address.
-        called = types if by_c else ("int32_t", "void *", *types[1:])
+        called = (result, *passed) if by_c else ("int32_t", "void *", *passed)
         metadata.setdefault(CALLED, {})[name] = called
 
 
