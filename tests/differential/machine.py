@@ -7,7 +7,6 @@ import re
 import struct
 from typing import NamedTuple
 
-_PROGBITS_MASKED = (1, 0x70000007, 0x7000000A, 8)
 _NO_BYTES = (8, 0x70000007, 0x7000000A)
 _SYMTAB = 2
 _FUNCTION = 2

@@ -1,17 +1,12 @@
-"""Links that are wrong; run as a script, what plain nvJitLink does with some of them."""
+"""Links that are wrong, and what they are made of."""
 
 from __future__ import annotations
 
 import shutil
-import subprocess
-from typing import TYPE_CHECKING
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._tools import nvrtc
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HEAD = ".version 8.0\n.target {target}\n.address_size 64\n"
 KERNEL = (
@@ -66,34 +61,11 @@ def ltoir(source: str, arch: str = "sm_80") -> bytes:
     return nvrtc.compile_source(source, "source.cu", Arch.of(arch), output="ltoir").code
 
 
-def archive(*members: bytes, pad: bytes = b"\n") -> bytes:
-    """Return a static library, whose members of an odd size are followed by *pad*."""
-    library = b"!<arch>\n"
-    for number, code in enumerate(members):
-        library += f"{f'{number}.o/':<16}{0:<12}{0:<6}{0:<6}{0o644:<8o}{len(code):<10}`\n".encode()
-        library += code + pad * (len(code) % 2)
-    return library
-
-
 def find_nvcc() -> str | None:
     """Return the path of nvcc, None where it or the host compiler that it needs is missing."""
     from numba_ptxlink._tools import find
 
     return find.program("nvcc") if shutil.which("g++") else None
-
-
-def object_of(source: str, folder: Path, *flags: str) -> bytes:
-    """Return CUDA C++ as a host object with device code in it; skip the test where no nvcc makes one."""
-    import pytest
-
-    nvcc = find_nvcc()
-    if nvcc is None:
-        pytest.skip("there is no nvcc, or no g++ for it")
-    path = folder / "source.cu"
-    path.write_text(source)
-    command = [nvcc, "-dc", *(flags or ("-arch=sm_80",)), path, "-o", path.with_suffix(".o")]
-    subprocess.run(command, check=True)
-    return path.with_suffix(".o").read_bytes()
 
 
 def _ptx(*texts: str) -> list[tuple[str, str, bytes]]:
