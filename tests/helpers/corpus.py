@@ -1,22 +1,29 @@
 """
 Expressions and kernels that a compiler compiles to the same code with the plugin and without it.
 
-`python corpus.py FRONT_END ABI` compiles them, and prints the code of each without names.
+`python corpus.py FRONT_END` compiles them, and prints the code of each without names.
 """
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import itertools
 import json
 import math
 import re
 import sys
 import warnings
-from typing import Any
+from importlib.util import find_spec
+from types import FunctionType
+from typing import TYPE_CHECKING, Any
 
 import fakedevice
 import front_ends
 import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Each expression on the left with each of the types on the right.
 _TABLE = """
@@ -52,7 +59,16 @@ EXPRESSIONS = [
 
 RECORD = np.dtype([("key", np.int8), ("value", np.float32), ("place", np.int64, (3,))], align=True)
 PACKED = np.dtype([("key", np.int8), ("rest", np.int16), ("value", np.float64)])
-CONSTANTS = np.array([3.0, 1.0, 4.0, 1.0, 5.0], np.float32)
+
+# Modules of numba-cuda's tests that have kernels with their signatures.
+_UPSTREAM = ("atomics", "constmem", "intrinsics", "localmem", "sync", "warp_ops")
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"debug": True, "opt": False},
+    {"lineinfo": True},
+    {"fastmath": True},
+    {"launch_bounds": (128, 2)},
+)
 
 
 def kernels(cuda: Any, record: Any, packed: Any) -> dict[str, tuple[Any, Any]]:
@@ -69,15 +85,13 @@ def kernels(cuda: Any, record: Any, packed: Any) -> dict[str, tuple[Any, Any]]:
     def kernel(signature: Any) -> Any:
         return lambda function: found.setdefault(function.__name__, (function, signature))
 
-    _control(cuda, kernel)
-    _memory(cuda, kernel)
-    _threads(cuda, kernel)
+    _alone(cuda, kernel)
     _helpers(cuda, kernel)
     _records(cuda, kernel, record, packed)
     return found
 
 
-def _control(cuda: Any, kernel: Any) -> None:
+def _alone(cuda: Any, kernel: Any) -> None:
     @kernel("void(float32[:, ::1], float32[::1])")
     def row_sums(x, out):
         i = cuda.grid(1)
@@ -103,8 +117,6 @@ def _control(cuda: Any, kernel: Any) -> None:
         if value is not None:
             x[0] = value
 
-
-def _memory(cuda: Any, kernel: Any) -> None:
     @kernel("void(float32[::1], float32[::1])")
     def block_sum(x, out):
         shared = cuda.shared.array(128, "float32")
@@ -120,34 +132,11 @@ def _memory(cuda: Any, kernel: Any) -> None:
         if t == 0:
             out[cuda.blockIdx.x] = shared[0]
 
-    @kernel("void(float32[::1])")
-    def constant_array(x):
-        table = cuda.const.array_like(CONSTANTS)
-        i = cuda.grid(1)
-        x[i] = table[i % 5]
-
     @kernel("void(float32[:, ::1])")
     def views(x):
         row = x[cuda.threadIdx.x]
         column = x[:, 1]
         row[0] = column[2]
-
-
-def _threads(cuda: Any, kernel: Any) -> None:
-    @kernel("void(float32[::1], float64[::1])")
-    def atomics(x, out):
-        i = cuda.grid(1)
-        cuda.atomic.max(out, 0, x[i])
-        cuda.atomic.min(out, 1, x[i])
-        cuda.atomic.max(out, 2, 0.1 if x[i] > 0 else 1)
-
-    @kernel("void(int32[::1])")
-    def shuffled(x):
-        i = cuda.grid(1)
-        value = x[i]
-        for step in (16, 8, 4, 2, 1):
-            value += cuda.shfl_down_sync(0xFFFFFFFF, value, step)
-        x[i] = value
 
 
 def _helpers(cuda: Any, kernel: Any) -> None:
@@ -197,23 +186,35 @@ def _records(cuda: Any, kernel: Any, record: Any, packed: Any) -> None:
         target[i].rest += source[i]["key"]
 
 
+def upstream(cuda: Any) -> Iterator[tuple[str, Any, str]]:
+    """Yield label, function and signature of kernels of numba-cuda's own tests, in terms of *cuda*."""
+    if find_spec("numba_cuda") is None:
+        return
+    fakedevice.install(cc=(9, 0))
+    for name in _UPSTREAM:
+        module = importlib.import_module(f"numba.cuda.tests.cudapy.test_{name}")
+        scope: dict[str, Any] = {}
+        for label, value in vars(module).items():
+            if function := getattr(value, "py_func", None):
+                scope[label] = cuda.jit(device=True)(FunctionType(function.__code__, scope))
+            else:
+                scope[label] = getattr(cuda.types, label, value)
+        scope["cuda"] = cuda
+        calls = re.findall(r'cuda\.jit\(\s*"([^"]+)"\s*\)\(\s*(\w+)', inspect.getsource(module))
+        for signature, label in calls:
+            if label in scope:
+                yield f"{label} {signature}", FunctionType(scope[label].__code__, scope), signature
+
+
 _BLOCK = re.compile(r"^(?=\.(?:visible|extern|weak|common|func|entry|global|const|shared)\b)", re.MULTILINE)
+# Comments, and digits in the strings of debug information, where names hold addresses.
+_FREE = re.compile(r"//.*|\b(?:4[89]|5[0-7])(?=[,\n])")
 _SYMBOL = re.compile(r"\b(?:_Z|_cuda|__|f\b|numba|static_shared|constant_array)\w*")
-
-
-def _device_of_mlir() -> None:
-    from numba_cuda_mlir import tools
-
-    tools._cached_cc = (9, 0)
-
-
-# Without a device, stock compiles nothing, or no helper: what stands in for one.
-_STAND_INS = {"numba-cuda": lambda: fakedevice.install(cc=(9, 0)), "numba-cuda-mlir": _device_of_mlir}
 
 
 def without_names(ptx: str) -> list[str]:
     """Return the functions and variables of *ptx*, sorted, in each the symbols numbered in their order."""
-    blocks = (block.strip() for block in _BLOCK.split(re.sub(r"//.*", "", ptx)))
+    blocks = (block.strip() for block in _BLOCK.split(_FREE.sub("", ptx)))
     # Numba's environments are variables that no code on a GPU uses.
     return sorted(_numbered(block) for block in blocks if block and "NumbaEnv" not in block)
 
@@ -236,7 +237,7 @@ def compiled(cuda: Any, function: Any, signature: Any, **options: Any) -> Any:
     return [*without_names(code if isinstance(code, str) else code.decode()), str(result)]
 
 
-def outcomes(name: str, abi: str) -> dict[str, Any]:
+def outcomes(name: str) -> dict[str, Any]:
     """Return what came of each entry of the corpus with the front end *name*."""
     cuda, front_end = front_ends.cuda(name), front_ends.get(name)
     found = {}
@@ -244,15 +245,26 @@ def outcomes(name: str, abi: str) -> dict[str, Any]:
         scope: dict[str, Any] = {"math": math, "np": np}
         parameters = "a, b" if re.search(r"\bb\b", text) else "a"
         exec(f"def f({parameters}): return {text}", scope)  # noqa: S102 - the corpus is our own
-        found[f"{text} ({types})"] = compiled(cuda, scope["f"], f"({types},)", abi=abi)
+        for abi in ("numba", "c"):
+            found[f"{text} ({types}) {abi}"] = compiled(cuda, scope["f"], f"({types},)", abi=abi)
+    how = {"abi": "numba", "device": False}
     records = map(front_end.from_dtype, (RECORD, PACKED))
     for label, (function, signature) in kernels(cuda, *records).items():
-        found[label] = compiled(cuda, function, signature, abi="numba", device=False)
+        for options in _OPTIONS:
+            found[f"{label} {options}"] = compiled(cuda, function, signature, **how, **options)
+    for label, function, signature in upstream(cuda):
+        found[label] = compiled(cuda, function, signature, **how)
     return found
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    _, name, abi = sys.argv
-    _STAND_INS[name]()
-    sys.stdout.write(json.dumps(outcomes(name, abi)) + "\n")
+    _, name = sys.argv
+    # Without a device, stock compiles nothing, or no helper.
+    if name == "numba-cuda":
+        fakedevice.install(cc=(9, 0))
+    else:
+        from numba_cuda_mlir import tools
+
+        tools._cached_cc = (9, 0)
+    sys.stdout.write(json.dumps(outcomes(name)) + "\n")
