@@ -25,10 +25,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 HERE = Path(__file__).resolve().parent
 
 
-# The packages that each module of programs needs.
+# The packages that each module of programs needs, and what else its name says.
 SUITES = {
     "cooperative": "cccl",
     "algorithms": "cccl",
+    "algorithms with numba-cuda-mlir": "cccl-mlir",
     "mathdx": "nvmath",
     "strings": "compilers",
     "assembly": "compilers",
@@ -76,14 +77,14 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
 @pytest.fixture(scope="module", params=SUITES)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Return what became of a suite's programs in both runs."""
-    name = request.param
+    name = request.param.split()[0]
     programs = str(HERE / "programs" / f"{name}.py")
     folder = tmp_path_factory.mktemp(name)
     stock, plugin, shared = folder / "stock", folder / "plugin", folder / "shared"
     with contextlib.ExitStack() as stack:
         try:
             environments.driver()
-            python = stack.enter_context(environments.environment(SUITES[name]))
+            python = stack.enter_context(environments.environment(SUITES[request.param]))
         except environments.Unavailable as reason:
             pytest.skip(f"no environment for {name}: {reason}")
         if name == "assembly":

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import struct
 from functools import partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from cuda import compute
 from cuda.compute import ProxyArray, ProxyValue
-from numba import cuda
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# What cuda.compute compiles operators with.
+if find_spec("numba_cuda_mlir"):
+    from numba_cuda_mlir import cuda
+else:
+    from numba import cuda
 
 CAPABILITY = 80
 
