@@ -80,6 +80,7 @@ def test_another_process_exports_the_same_bytes(exported, tmp_path):
         [*COMMAND, "export", str(MODULE), "-o", str(tmp_path), "--arch", "sm_80", "--arch", "sm_90"],
         check=True,
         capture_output=True,
+        cwd=tmp_path,
         env={**os.environ, "PYTHONHASHSEED": "1"},
     )
     names = sorted(path.name for path in exported.header.parent.iterdir())

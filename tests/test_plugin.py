@@ -446,10 +446,11 @@ print(next(each.reason for each in pl.status().front_ends if each.name == "numba
 """
 
 
-def test_a_convenience_that_moved_leaves_the_linker_active():
+def test_a_convenience_that_moved_leaves_the_linker_active(tmp_path):
     """Rows that only save something switch off by themselves, together, and `status()` says so."""
     pytest.importorskip("numba.cuda")
-    done = subprocess.run([sys.executable, "-c", CONVENIENCE], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", CONVENIENCE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     first, *reasons = done.stdout.splitlines()
     assert "True numba_ptxlink._numba_cuda.linker numba.cuda.codegen" == first
     off = "the rows for the cache are off: numba.cuda.dispatcher has no CUDACache._index_key"

@@ -19,8 +19,11 @@ GOLDEN = Path(__file__).parents[1] / "golden"
 
 def marks(front_end, feature):
     """Return the marks of a test of *feature*."""
-    lacks = front_end == "numba-cuda-mlir" and feature in LACKING
-    return pytest.mark.skip(LACKING[feature]) if lacks else ()
+    if front_end == "numba-cuda":
+        return ()
+    if feature in LACKING:
+        return pytest.mark.skip(LACKING[feature])
+    return front_ends.MLIR_06 if feature == "tuples" else ()
 
 
 @pytest.fixture(

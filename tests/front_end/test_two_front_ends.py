@@ -63,6 +63,7 @@ def run(tmp_path):
             capture_output=True,
             text=True,
             env={**env, **environ},
+            cwd=tmp_path,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr

@@ -118,7 +118,7 @@ def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplo
     ("declared", "given"),
     [
         ({"lineinfo": True}, {"lineinfo": True}),
-        ({"opt_level": 0}, {"opt": False}),
+        pytest.param({"opt_level": 0}, {"opt": False}, marks=front_ends.MLIR_06),
         ({"fastmath": True}, {"fastmath": True}),
         ({"debug": True, "opt": False}, {"debug": True, "opt": False}),
         ({"chip": "sm_80"}, {"cc": (8, 0)}),

@@ -9,6 +9,7 @@ import abi_bytes
 import abi_rows as rows
 import pytest
 from cpu_host import ARCH, loaded
+from front_ends import MLIR_06
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -50,7 +51,9 @@ def differing(echoes: Sequence[rows.Echo], seed: object) -> Iterator[str]:
                 break
 
 
-@pytest.mark.parametrize("around", AROUND)
+@pytest.mark.parametrize(
+    "around", [pytest.param(name, marks=MLIR_06 if name == "named" else ()) for name in AROUND]
+)
 def test_every_type_comes_back(around):
     """Alone, in an Optional, beside others, and as an element: missing values come back as zeros."""
     specs = [
@@ -68,6 +71,7 @@ def is_element(spec) -> bool:
     return spec in {*rows.NUMBERS, "bfloat16"} or spec[0] == "record"
 
 
+@MLIR_06
 @pytest.mark.parametrize("count", [15, pytest.param(200, marks=pytest.mark.slow)])
 def test_random_signatures_give_back_what_they_take(count):
     """Any types nested in any others, none of which is left out once it is drawn."""
