@@ -84,8 +84,7 @@ _CURES = (
     ),
     (
         "too much global constant data",
-        "Constant memory holds 64 KiB, and a global array that a Python function reads is part of it: pass "
-        "large arrays as arguments.",
+        "Constant memory holds 64 KiB, global arrays of a Python function too: pass large ones as arguments.",
     ),
 )
 _CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."

@@ -24,14 +24,14 @@ _TOKEN = r"""
   | \.\d+(?:[eE][+-]?\d+)?(?![\w$])
   | \.[\w$]+(?:::[\w$]+)*
   | "[^"]*"?
-  | \#[^\n]* | @@\w[^\n]*
+  | \#[^\n]*
   | /\*.*
   | << | >> | <= | >= | == | != | && | \|\|
   | .
   | \Z
 """
 _PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
-_ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*|@@\w[^\n]*'
+_ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*'
 _SKIPPED = re.compile(_ASIDE, re.DOTALL)
 _COMMENT = re.compile(r"/(?:/[^\n]*|\*(?:.*?\*/|.*))", re.DOTALL)
 # The search is fast if each alternative begins with a different letter.
@@ -77,7 +77,7 @@ class Token(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind; "line" is a line of a preprocessor or of DWARF, "end" the end of the text."""
+        """The kind; "line" is a line of a preprocessor, "end" the end of the text."""
         return kind(self.text)
 
 
@@ -95,7 +95,7 @@ def kind(token: str) -> Kind:
         return "directive"
     if first == '"':
         return "string" if len(token) > 1 and token[-1] == '"' else "malformed"
-    if first == "#" or token.startswith("@@"):
+    if first == "#":
         return "line"
     if token in _OPERATORS or token in "{}[]()<>,;:@!|+-*/%~&^=?.":
         return "punctuation"
@@ -125,7 +125,7 @@ def block_end(text: str, start: int) -> int | None:
     if end < 0:
         return None
     # Tables and short bodies hold no comments or strings, in which a brace could hide.
-    if all(text.find(hiding, start + 1, end) < 0 for hiding in ("{", '"', "/", "#", "@@")):
+    if all(text.find(hiding, start + 1, end) < 0 for hiding in ("{", '"', "/", "#")):
         return end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
@@ -161,11 +161,17 @@ def _found(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
     return len(text), ""
 
 
+def has_directive(text: str, word: str) -> bool:
+    """Return whether the directive *word* is in *text*, but for comments and strings."""
+    pattern = re.compile(rf"{_ASIDE}|(?<![\w.]){re.escape(word)}(?![\w.])", re.DOTALL)
+    return any(match[0] == word for match in pattern.finditer(text))
+
+
 def without_comments(text: str) -> str:
     """Return *text* with a blank for each comment."""
     if "/" not in text:
         return text
-    if '"' not in text and "#" not in text and "@@" not in text:
+    if '"' not in text and "#" not in text:
         return _COMMENT.sub(" ", text)
     return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
 

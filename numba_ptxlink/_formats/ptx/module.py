@@ -10,7 +10,7 @@ from numba_ptxlink.errors import LinkError
 from . import lexer
 from .header import HEADER, Header, listed, read_header
 from .lexer import MalformedError, token_at
-from .statements import Directive, Statement, read
+from .statements import Statement, read
 from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Prototype, Span, Variable
 
 if TYPE_CHECKING:
@@ -238,11 +238,8 @@ def parse(text: str) -> Module:
 
 def has_line_numbers(text: str) -> bool:
     """Return whether the PTX *text* maps its instructions to source lines."""
-    # Most text need not be read to tell.
-    if text.count(".loc") == text.count(".local"):
-        return False
-    statements = (each for function in parse(text).functions for each in function.body)
-    return any(isinstance(each, Directive) and each.keyword == "loc" for each in statements)
+    # Most text need not be searched to tell.
+    return text.count(".loc") > text.count(".local") and lexer.has_directive(text, ".loc")
 
 
 class _Reader:
