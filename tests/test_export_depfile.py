@@ -142,8 +142,7 @@ def test_paths_are_read(tool, idle, target, source, tmp_path):
     if (tmp_path / target).exists():
         later = (tmp_path / target).stat().st_mtime + 5
         os.utime(path, (later, later))
-    works = (built, again, build()) == (True, False, True)
-    assert works
+    assert (built, again, build()) == (True, False, True)
 
 
 def test_the_folder_of_the_cmake_package(capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import arguments as args
@@ -132,8 +132,13 @@ def _export_each(
     options: dict[str, Any],
     threads: ThreadPoolExecutor,
 ) -> list[Export]:
-    """Export several files, as many at a time as there are *threads*; what fails is told of all of them."""
-    from numba_ptxlink._export.write import put, rule
+    """
+    Export several files, as many at a time as there are *threads*; what fails is told of all of them.
+
+    With a depfile, whose target is the manifest of the first one, that one is written last, and only if none
+    has failed: a build tool takes its target for up to date once it is there.
+    """
+    from numba_ptxlink._export.write import write
     from numba_ptxlink.errors import ExportError, PtxlinkError, raise_all
     from numba_ptxlink.exporter import export
 
@@ -144,7 +149,8 @@ def _export_each(
             f"Several files need stems that differ, and no --name: {', '.join(stems)}; export one by one."
         )
     done, errors = [], []
-    futures = [threads.submit(export, path, out, **options) for path in paths]
+    last = paths[0] if arguments.depfile else None
+    futures = [threads.submit(export, path, None if path is last else out, **options) for path in paths]
     for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
         try:
             done.append(future.result())
@@ -153,9 +159,9 @@ def _export_each(
         if len(paths) > _FEW and not arguments.quiet and sys.stderr is not None:
             print(f"[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
-    made_of = {source for each in done for source in each.sources}
-    if arguments.depfile is not None:
-        put({Path(path): text for path, text in rule(arguments.depfile, done[0].manifest, made_of).items()})
+    if last:
+        made_of = {source for each in done for source in each.sources}
+        done[0] = write(replace(done[0], sources=tuple(made_of)), out, arguments.depfile)
     return done
 
 

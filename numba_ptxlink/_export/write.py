@@ -226,8 +226,11 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     out = Path(out_dir)
     manifest = out / made.manifest
     *contents, last = made.contents.items()
+    files = dict(contents)
+    if depfile is not None:
+        files[str(Path(depfile).absolute())] = outputs.depfile(manifest, sorted(made.sources))
     # The manifest is the last one: until it is there, the former one disagrees with what was replaced.
-    files = dict([*contents, *rule(depfile, manifest, made.sources).items(), last])
+    files |= [last]
     _check_places(out, files, made.sources)
     put({out / name: content for name, content in files.items()}, _former(out, files, manifest))
     return replace(
@@ -291,8 +294,3 @@ def check_stem(stem: str) -> str:
             f"between them, in at most {_LONGEST_STEM} bytes, and neither .launch nor .kernels at the end."
         )
     return stem
-
-
-def rule(path: str | Path | None, manifest: Path, sources: Iterable[Path]) -> dict[str, bytes]:
-    """Return the depfile at *path* by its name, which lists *sources*; nothing where *path* is None."""
-    return {} if path is None else {str(Path(path).absolute()): outputs.depfile(manifest, sorted(sources))}

@@ -221,10 +221,16 @@ def test_files_that_fail_are_told_and_the_others_written(files, tmp_path, capsys
     """The status tells that some failed, and the errors which."""
     for name in files[:2]:
         (tmp_path / name).write_text("1 / 0\n")
-    assert 1 == cli.main(["export", *files, "-o", "out", "--emit", "ptx", "-j", "2"])
+    command = ["export", *files, "-o", "out", "--emit", "ptx", "-j", "2"]
+    assert 1 == cli.main(command)
     said = capsys.readouterr().err
     assert [f"{tmp_path / name}:1: error: {name} failed" in said for name in files] == [True, True, False]
-    assert {"u2.h", "u2.json", "u2.sm_75.ptx"} == {path.name for path in (tmp_path / "out").iterdir()}
+    written = {"u2.h", "u2.json", "u2.sm_75.ptx"}
+    assert written == {path.name for path in (tmp_path / "out").iterdir()}
+    # The target of a depfile is none of them: a build tool would take all for done.
+    (tmp_path / files[0]).write_text(MANY.format(0))
+    assert 1 == cli.main([*command, "--depfile", "out/all.d"])
+    assert written == {path.name for path in (tmp_path / "out").iterdir()}
 
 
 def test_several_files_of_one_name_are_refused(files, tmp_path, capsys):
