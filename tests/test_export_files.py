@@ -163,14 +163,15 @@ def test_what_did_not_change_is_not_written(tmp_path):
 
 
 def test_an_export_does_not_replace_the_header_of_its_structs(tmp_path):
-    """The header that defines a struct stays, where the export's would have its name."""
-    text = "#pragma once\nstruct Pair { float a, b; };\n"
-    (tmp_path / "pair.h").write_text(text)
-    (tmp_path / "pair.py").write_text(
+    """The header that defines a struct stays, and the export's has another name: it would include itself."""
+    text, header, path = "struct Pair { float a, b; };\n", tmp_path / "pair.h", tmp_path / "pair.py"
+    header.write_text(text)
+    path.write_text(
         "import numpy as np\nfrom numba_ptxlink import udf\nPair = np.dtype([('a', 'f4'), ('b', 'f4')])\n\n"
         "@udf('float32(Pair)', structs={Pair: 'Pair'}, include='pair.h')\ndef f(p):\n    return p.a\n"
     )
+    with pytest.raises(pl.AbiError, match=r"pair\.h would hide the one of its structs .* by name="):
+        pl.export(path, emit="ptx")
     with pytest.raises(pl.ExportError, match=r"pair\.h would replace"):
-        pl.export(tmp_path / "pair.py", tmp_path, emit=["ptx"])
-    assert text == (tmp_path / "pair.h").read_text()
-    assert pl.export(tmp_path / "pair.py", tmp_path / "out", emit=["ptx"]).header.exists()
+        pl.export(path, tmp_path, emit="ptx", name="other", depfile=header)
+    assert text == header.read_text()

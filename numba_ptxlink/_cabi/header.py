@@ -143,10 +143,10 @@ def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[Sig
         AbiError: Two structs, or a struct and a function, have the same name, or the header would hide
             another one.
     """
-    cnames.check_stem(stem, nvrtc.toolkit_include_dirs())
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
     structs = named_structs(signatures)
+    cnames.check_stem(stem, nvrtc.toolkit_include_dirs(), existing.includes(structs))
     blocks = [
         *_includes(types),
         *existing.preamble(structs),

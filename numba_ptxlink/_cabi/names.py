@@ -65,19 +65,22 @@ def check(name: str, what: str, *, inside: bool = False) -> None:
         raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")
 
 
-def check_stem(stem: str, include_dirs: Iterable[Path]) -> None:
+def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str]) -> None:
     """
     Check that the header `stem.h` hides none that C++ includes by that name.
 
     Args:
         stem: The name of an export.
         include_dirs: Where CUDA's headers are.
+        included: What the header includes for its structs, each in quotes or angle brackets.
 
     Raises:
         AbiError: It does.
     """
     folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
     hidden = "the C library" if stem in _STANDARD_HEADERS.split() else next(folders, None)
+    if f"{stem}.h" in [name[1:-1].removeprefix("./") for name in included]:
+        hidden = "its structs"
     if hidden:
         raise AbiError(
             f"The header {stem}.h would hide the one of {hidden} where its folder is searched; call the "
