@@ -163,8 +163,9 @@ def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     except Exception as error:
         raise AbiError(
             f"{where}: {each.signature!r} is not a Numba signature ({str(error) or type(error).__name__}); "
-            'write it like "float32(float32, Particle)", where Particle is a global of its module: a Numba '
-            "type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
+            "write the names of Numba's types, not those of Python or C, like "
+            '"float32(int32, CPointer(float32), Particle)", where Particle is a global of its module: a '
+            "Numba type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
         ) from error
     names = parameters(each.function)
     if len(names) != len(args):

@@ -120,7 +120,7 @@ def chosen_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None
 
 
 def _each(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
-    if isinstance(archs, (str, Arch)):
+    if isinstance(archs, str) or not hasattr(archs, "__iter__"):
         return [archs]
     several = tuple(archs)
     # A compute capability, such as (9, 0).

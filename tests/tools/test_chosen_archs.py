@@ -29,7 +29,7 @@ def test_lists_have_commas():
     assert ["sm_80", "sm_90", "sm_75"] == names(["sm_80,sm_90", (7, 5), pl.Arch(8, 0)])
 
 
-@pytest.mark.parametrize("wrong", ["", "sm_80,", "every", ["sm_80,never"]])
+@pytest.mark.parametrize("wrong", ["", "sm_80,", "every", ["sm_80,never"], 90])
 def test_other_words_are_refused(wrong):
     """A word that is no architecture is an error."""
     with pytest.raises(pl.ConfigError, match="is not a GPU architecture"):
