@@ -94,19 +94,17 @@ def test_cmake(folder, toolkit, generator):
 
 
 @pytest.mark.slow
-def test_make(folder, toolkit):
-    """The Makefile of the example does the same."""
-    build = Build(folder, toolkit, f"make CUDA={toolkit}", "damping")
-    build.check_rebuilds()
-    build.check_deleted(folder / "build")
-    check_program(build.program)
-
-
-@pytest.mark.slow
-def test_meson(folder, toolkit):
-    """So does its meson.build."""
-    shell("meson setup build", folder, toolkit)
-    build = Build(folder, toolkit, "ninja -v -C build", "build/damping")
+@pytest.mark.parametrize(
+    ("setup", "command", "program"),
+    [
+        ("true", "make CUDA={}", "damping"),
+        ("meson setup build", "ninja -v -C build", "build/damping"),
+    ],
+)
+def test_make_and_meson(folder, toolkit, setup, command, program):
+    """The Makefile and the meson.build of the example do the same."""
+    shell(setup, folder, toolkit)
+    build = Build(folder, toolkit, command.format(toolkit), program)
     build.check_rebuilds()
     build.check_deleted(folder / "build")
     check_program(build.program)
@@ -212,7 +210,11 @@ int main() { use<<<1, 1>>>(nullptr); }
 @pytest.mark.slow
 @pytest.mark.parametrize("generator", [pytest.param("Ninja", marks=pytest.mark.long), "Unix Makefiles"])
 def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generator):
-    """One command exports them, again after an edit of what they read or include; headers are installed."""
+    """
+    One command exports them, again after an edit of what they read or include; headers are installed.
+
+    Those of an earlier configuration are deleted.
+    """
     written = {"CMakeLists.txt": SEVERAL, "one.py": ONE, "two.py": TWO, "main.cu": BOTH}
     (tmp_path / "include").mkdir()
     written |= {"include/particle.h": PARTICLE, "factor.txt": "3", "other.txt": ""}
@@ -233,6 +235,11 @@ def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generat
     include = tmp_path / "installed" / "include"
     assert {"one.h", "two.h", "numba_ptxlink"} == {path.name for path in include.iterdir()}
     assert (include / "numba_ptxlink" / "array_view.h").exists()
+    own = tmp_path / "build" / "both"
+    (own / "mine.h").touch()
+    (tmp_path / "CMakeLists.txt").write_text(SEVERAL.replace("one.py two.py", "one.py"))
+    shell("cmake build", tmp_path, toolkit)
+    assert [path.name for path in own.glob("*.h")] == ["mine.h"]
 
 
 OLDER_CMAKE = "cmake==3.24.3"
@@ -270,7 +277,5 @@ def test_projects_of_older_minimums(tmp_path, toolkit, older_cmake, minimum):
     options = f"-G Ninja -DCMAKE_PREFIX_PATH={CMAKE} -DCMAKE_CUDA_ARCHITECTURES=80"
     warned = shell(f"{older_cmake} -S . -B build {options}", tmp_path, toolkit)
     assert [line for line in warned.splitlines() if "CMP" in line or "NumbaPtxlink" in line] == []
-    built = shell(f"{older_cmake} --build build", tmp_path, toolkit)
-    assert "Exporting udfs" in built
-    again = shell(f"{older_cmake} --build build", tmp_path, toolkit)
-    assert "no work to do" in again
+    for text in ("Exporting udfs", "no work to do"):
+        assert text in shell(f"{older_cmake} --build build", tmp_path, toolkit)
