@@ -73,7 +73,7 @@ def programs(name):
     array = "float32(float32[:, ::1], int32)"
 
     one, two, halves = "int32(int32)", "int32(int32, int32)", "float16(float16, float16)"
-    yield "recursion", pl.udf("int64(int64)", name="f")(lambda n: factorial(n))  # noqa: PLW0108
+    yield "a helper that calls itself", pl.udf("int64(int64)", name="f")(lambda n: factorial(n))  # noqa: PLW0108
     yield (
         "a circle of functions",
         pl.udf("boolean(int64)", name="f")(lambda n: even(n + 1)),
