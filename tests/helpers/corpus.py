@@ -201,6 +201,7 @@ def upstream(cuda: Any) -> Iterator[tuple[str, Any, str]]:
                 scope[label] = getattr(cuda.types, label, value)
         scope["cuda"] = cuda
         calls = re.findall(r'cuda\.jit\(\s*"([^"]+)"\s*\)\(\s*(\w+)', inspect.getsource(module))
+        assert calls
         for signature, label in calls:
             if label in scope:
                 yield f"{label} {signature}", FunctionType(scope[label].__code__, scope), signature

@@ -169,8 +169,6 @@ def has_directive(text: str, word: str) -> bool:
 
 def without_comments(text: str) -> str:
     """Return *text* with a blank for each comment."""
-    if "/" not in text:
-        return text
     if '"' not in text and "#" not in text:
         return _COMMENT.sub(" ", text)
     return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
