@@ -118,6 +118,13 @@ def export(folder: Path, name: str, kind: str) -> None:
     pl.export(HERE / f"{name}.py", folder / kind, arch=[ARCH], emit=[kind])
 
 
+def export_both(folder: Path) -> str:
+    """Return which of two files that one command exports has LTO-IR."""
+    files = HERE / "plain.py", HERE / "halves.py"
+    run(sys.executable, "-m", "numba_ptxlink", "export", *files, "-o", folder, "--arch", ARCH.sm)
+    return " and ".join(sorted(path.name for path in folder.glob("*.ltoir")))
+
+
 def link(folder: Path, name: str, kind: str) -> None:
     """Link an artifact with CUDA C++."""
     pl.link(CALLERS[name], artifact_of(folder, name, kind), arch=ARCH, include_dirs=[folder / kind])
@@ -193,15 +200,17 @@ def main() -> None:
     step("a Python kernel for sm_70", jit, (7, 0))
     step("numba-ptxlink doctor", doctor)
     step("numba.cuda.compile of halves and of functions with link files", compile_door)
+    verbs = {
+        "export {}": export,
+        "link {} by link()": link,
+        "link {} by NVRTC and nvJitLink": link_bare,
+        "link {} by nvcc": device_link,
+    }
     for name in CALLERS:
-        for kind in KINDS:
-            step(f"{name}: export {kind}", export, folder, name, kind)
-        for kind in KINDS:
-            step(f"{name}: link {kind} by link()", link, folder, name, kind)
-        for kind in KINDS:
-            step(f"{name}: link {kind} by NVRTC and nvJitLink", link_bare, folder, name, kind)
-        for kind in KINDS:
-            step(f"{name}: link {kind} by nvcc", device_link, folder, name, kind)
+        for verb, function in verbs.items():
+            for kind in KINDS:
+                step(f"{name}: {verb.format(kind)}", function, folder, name, kind)
+    step("LTO-IR of both files in one command", export_both, folder)
     print(json.dumps(outcomes))  # noqa: T201 - its answer
 
 
