@@ -90,7 +90,8 @@ def test_cmake(folder, toolkit, generator):
     build.check_rebuilds()
     build.check_deleted(folder / "build" / "udfs")
     check_program(build.program)
-    check_program(folder / "build" / "damping_lto", inlined=True)
+    inlined = "version 3.24" not in shell("cmake --version", folder, toolkit)
+    check_program(folder / "build" / "damping_lto", inlined=inlined)
 
 
 @pytest.mark.slow
@@ -149,7 +150,7 @@ def test_options_of_cmake_may_be_expressions(tmp_path, toolkit):
     command.chmod(0o755)
     options = '"$<$<CONFIG:Debug>:--debug>" "$<$<CONFIG:Release>:--one;--two>" "--text=a;b" -x "" last'
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.25)\nproject(uses LANGUAGES CXX)\n"
+        "cmake_minimum_required(VERSION 3.24)\nproject(uses LANGUAGES CXX)\n"
         "find_package(NumbaPtxlink CONFIG REQUIRED)\n"
         f"numba_ptxlink_add_library(udfs MODULE udfs OPTIONS {options})\n"
     )
