@@ -8,6 +8,7 @@ links. NVRTC knows the declared types: assertions about them, appended to the so
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -86,12 +87,11 @@ def compile_sources(
     """
     known: list[Declared] = []
     called: list[Declared] = []
+    exports: dict[Input, manifests.Manifest] = {}
     if compares:
         called = [each for code in python for each in code.called]
         known = [each for code in python for each in code.defined]
         exports = {source: manifest for source in sources if (manifest := manifests.of(source))}
-        manifests.check_definitions(exports)
-        _check_headers(sources, list(exports.values()), options)
         for manifest in exports.values():
             known += declarations.declarations_of(manifest)
         for extern in called:
@@ -104,33 +104,31 @@ def compile_sources(
         if source.kind != CU:
             inputs.append(source)
             continue
-        compiled = _compile_as_declared(source, arch, kind, options, known=known, wanted=called)
+        included = _included(source, options) if (*exports, *known, *called) else {}
+        manifests.check_headers(list(exports.values()), included.items())
+        # The header of an export is compared as a whole.
+        own = [text for path, text in included.items() if not manifests.is_generated(path, text)]
+        compiled = _compile_as_declared(source, own, arch, kind, options, known=known, wanted=called)
         logs.append(compiled.log)
         lowered.update(compiled.lowered_names)
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     inputs += (code.input for code in python)
+    manifests.check_definitions(exports, (each for each in inputs if each.compiled and each.kind == PTX))
     return Program(tuple(inputs), "\n".join(filter(None, logs)), lowered)
 
 
-def _check_headers(
-    sources: Sequence[Input], exports: Sequence[manifests.Manifest], options: SourceOptions
-) -> None:
-    """Refuse headers of other exports than those whose manifests are beside *sources*."""
-    names = {manifest.header for manifest in exports}
-    for source in sources:
-        if names and source.kind == CU:
-            headers = dict(options.headers)
-            folder = (source.path or Path(source.name)).parent
-            found = includes.of(source.code, folder, options.include_dirs, headers).files
-            # The first that is found of a name is the one that is included.
-            first = {Path(path).name: path for path in reversed(found)}
-            files = {first[name]: Path(first[name]).read_bytes() for name in names & first.keys()}
-            files |= {name: text.encode() for name, text in headers.items() if Path(name).name in names}
-            manifests.check_headers(exports, files.items())
+def _included(source: Input, options: SourceOptions) -> dict[str, bytes]:
+    """Return what *source* can include but the toolkit's headers, by path, and by name what is in memory."""
+    toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
+    folder = (source.path or Path(source.name)).parent
+    files = includes.of(source.code, folder, options.include_dirs, dict(options.headers)).files
+    held = {name: text.encode() for name, text in options.headers}
+    return held | {path: Path(path).read_bytes() for path in files if not path.startswith(toolkit)}
 
 
 def _compile_as_declared(
     source: Input,
+    included: Sequence[bytes],
     arch: Arch,
     output: str,
     options: SourceOptions,
@@ -143,7 +141,8 @@ def _compile_as_declared(
 
     Costs a second compilation only where the first one fails.
     """
-    named = declarations.named_in(source.text, (*known, *wanted))
+    texts = [source.code, *map(os.fsencode, options.arguments()), *included]
+    named = declarations.named_in(texts, (*known, *wanted))
     if not named:
         return compile_source(source, arch, output, options)
     try:
@@ -155,12 +154,11 @@ def _compile_as_declared(
     if suspects:
         module = parse(compile_source(source, arch, PTX, options).code.decode(errors="replace"))
         # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
-        defined = {function.name for function in module.functions if function.defined}
-        called = {function.name for function in module.functions if not function.defined}
-        wrong = [each for each in suspects if each not in wanted and each.name in called]
+        defined = {function.name: function.defined for function in module.functions}
+        wrong = [each for each in suspects if each not in wanted and defined.get(each.name) is False]
         declarations.refuse(source.name, wrong)
         for each in suspects:
-            if each in wanted and each.name in defined:
+            if each in wanted and defined.get(each.name):
                 own = replace(each, declaration=each.name, origin=source.name)
                 declarations.refuse(each.origin, [own])
     return compiled

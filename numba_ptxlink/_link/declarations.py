@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from .manifests import Manifest
 
 _MARK = "numba-ptxlink declares"
-# The log quotes the line of any error in an assertion, such as that of an overloaded name.
-_FAILED = 'static assertion failed with "{}"'
 # What a type is; the bytes of the type are added, but for void.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
@@ -31,6 +29,8 @@ _FLOATING = {"float": 4, "double": 8}
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
 # Void, arithmetic types, enumerations, addresses and classes are compared, these by their size.
 _TEMPLATES = """
+namespace numba_ptxlink_undeclared {}
+using namespace numba_ptxlink_undeclared;
 namespace numba_ptxlink_declared {
 template <class T, int = __is_enum(T) ? 16 : __is_class(T) ? 64 : 0>
 struct kind { static const int value = 0; };
@@ -188,18 +188,21 @@ def refuse(name: str, wrong: Sequence[Declared]) -> None:
 
 def failed_in(log: str, functions: Iterable[Declared]) -> list[Declared]:
     """Return those of *functions* whose assertion failed, by NVRTC's *log*."""
-    return [each for each in functions if _FAILED.format(f"{_MARK} {each.name}.") in log]
+    # The log quotes the line of any error in an assertion, such as that of an overloaded name.
+    return [each for each in functions if f'static assertion failed with "{_MARK} {each.name}."' in log]
 
 
-def named_in(text: str, functions: Iterable[Declared]) -> tuple[Declared, ...]:
-    """Return those of *functions* that *text* may declare and call."""
-    return tuple(function for function in functions if re.search(rf"\b{re.escape(function.name)}\s*\(", text))
+def named_in(texts: Sequence[bytes], functions: Iterable[Declared]) -> tuple[Declared, ...]:
+    """Return those of *functions* that one of *texts* may declare."""
+    return tuple(each for each in functions if any(each.name.encode() in text for text in texts))
 
 
 def assertions(functions: Sequence[Declared]) -> str:
     """Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise."""
+    # A qualified name is looked for there where it is not declared itself.
     return _TEMPLATES + "".join(
         f"#undef {function.name}\n"
+        f"namespace numba_ptxlink_undeclared {{ __device__ void {function.name}(...); }}\n"
         "static_assert(numba_ptxlink_declared::agrees<"
         f"decltype(::{function.name}), "
         f"numba_ptxlink_declared::kinds<{', '.join(map(str, function.kinds))}> >::value, "

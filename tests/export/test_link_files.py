@@ -84,10 +84,14 @@ def test_the_exported_function_itself_is_defined_once(tmp_path):
         exported(tmp_path / str(result), "first", shared_helpers.reversed_in_block, result=result)
         for result in (1, 2)
     ]
-    for kinds in (("ptx", "ptx"), ("cubin", "cubin"), ("ltoir", "ltoir"), ("ptx", "cubin")):
-        files = [artifact(export, kind) for export, kind in zip(made, kinds, strict=True)]
+    cases = [
+        [artifact(export, kind) for export, kind in zip(made, kinds, strict=True)]
+        for kinds in (("ptx", "ptx"), ("cubin", "cubin"), ("ltoir", "ltoir"), ("ptx", "cubin"))
+    ]
+    cases.append(['extern "C" __device__ int first() { return 0; }', artifact(made[0], "cubin")])
+    for files in cases:
         with pytest.raises(pl.LinkError, match=r"\bfirst is defined 2 times"):
-            pl.link(*files, arch="sm_90", lto=kinds[0] == "ltoir")
+            pl.link(*files, arch="sm_90", lto=files is cases[2])
 
 
 STATEFUL = """
