@@ -232,10 +232,13 @@ def cure(log: str) -> str:
     """Return how to correct what NVRTC refused for want of a header or the host, "" if that is not why."""
     if missing := _NO_FILE.search(log):
         return (
-            f"Name the folder of {missing[1]} by include_dirs, or -I. Of the standard library NVRTC has what "
-            f"CUDA's C++ library has, which {find.package('nvidia-cuda-cccl')} installs: compile a file that "
-            f"needs more of the host with {_BY_NVCC}."
+            f"Name the folder of {missing[1]} by include_dirs, or -I; of a file of link= its own alone "
+            "is searched. Of the standard library NVRTC has what CUDA's C++ library has, which "
+            f"{find.package('nvidia-cuda-cccl')} installs: compile a file that needs more of the host with "
+            f"{_BY_NVCC}."
         )
+    if "--gpu-architecture" in log:
+        return f"This NVRTC generates no code for that GPU; CUDA 12's knows older ones: `{find.install(12)}`."
     if _HOST_CODE in log:
         return (
             "NVRTC compiles code of the GPU alone: mark functions that it calls with __device__, and compile "
