@@ -106,7 +106,7 @@ def compile_sources(
             continue
         included = _included(source, options) if (*exports, *known, *called) else {}
         manifests.check_headers(list(exports.values()), included.items())
-        # The header of an export is compared as a whole.
+        # A header of an export declares all of its functions: those that other text names are compared.
         own = [text for path, text in included.items() if not manifests.is_generated(path, text)]
         compiled = _compile_as_declared(source, own, arch, kind, options, known=known, wanted=called)
         logs.append(compiled.log)
@@ -119,7 +119,7 @@ def compile_sources(
 
 def _included(source: Input, options: SourceOptions) -> dict[str, bytes]:
     """Return what *source* can include but the toolkit's headers, by path, and by name what is in memory."""
-    toolkit = tuple(map(str, nvrtc.toolkit_include_dirs()))
+    toolkit = tuple(f"{folder}/" for folder in nvrtc.toolkit_include_dirs())
     folder = (source.path or Path(source.name)).parent
     files = includes.of(source.code, folder, options.include_dirs, dict(options.headers)).files
     held = {name: text.encode() for name, text in options.headers}
