@@ -60,8 +60,8 @@ def steps(pair: tuple[bytes, bytes], arch: Any, turn: int) -> dict[str, float]:
     """
     import numba_ptxlink as pl
     from numba_ptxlink._formats import ptx
-    from numba_ptxlink._link.fusion.combine import combine
-    from numba_ptxlink._link.fusion.inline import inline
+    from numba_ptxlink._fusion.combine import combine
+    from numba_ptxlink._fusion.inline import inline
 
     links = {
         "nvJitLink": lambda: link_by_nvjitlink(pair, arch),

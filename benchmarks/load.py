@@ -85,7 +85,7 @@ PYTHON = {
     "import numba.cuda": 'import numba.cuda; print("done", flush=True)',
     "load and pack": f"""
 import numba_ptxlink
-from numba_ptxlink._link.launch.arrays import Launch
+from numba_ptxlink._launch.arrays import Launch
 numba_ptxlink.load("udfs.json").fill._pack((1 << 40, {SIZE}, 0.5), Launch(0))
 print("done", flush=True)
 """,

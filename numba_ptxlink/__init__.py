@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ._arch import Arch
     from ._cabi.signatures import Signature
     from ._export.marks import Kernel, Udf, kernel, udf
-    from ._link.launch.library import Library, LoadedKernel, load
+    from ._launch.library import Library, LoadedKernel, load
     from ._plugin import FrontEndStatus, Status, disable, enable, status
     from ._tools.toolchain import Toolchain, toolchain
     from .assembler import Cubin, assemble
@@ -53,7 +53,7 @@ _HOMES = {
     "inspection": ("Inspection", "SymbolReport", "inspect"),
     "_export.marks": ("Kernel", "Udf", "kernel", "udf"),
     "linker": ("Linked", "link"),
-    "_link.launch.library": ("Library", "LoadedKernel", "load"),
+    "_launch.library": ("Library", "LoadedKernel", "load"),
     "_tools.toolchain": ("Toolchain", "toolchain"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._artifacts.consumer import Consumer
 from ._config import config
 from ._export import externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
@@ -17,7 +18,6 @@ from ._export.write import Export, check_stem, write
 from ._formats.kinds import LTOIR, PTX
 from ._front_end.protocol import CompileOptions
 from ._link.compile import PythonCode
-from ._link.consumer import Consumer
 from ._link.declarations import counted, declaration
 from ._link.read import Input
 from ._tools import includes

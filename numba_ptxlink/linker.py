@@ -30,8 +30,8 @@ from .errors import ConfigError, LinkError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ._artifacts.consumer import Consumer
     from ._config import Backend, Checks, FrontEndName, Inline
-    from ._link.consumer import Consumer
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
 
@@ -119,7 +119,7 @@ def link(
     consumer = None
     if cuda is not None or ptx_isa is not None:
         # Deferred: most links are for this environment, and it parses PTX.
-        from ._link.consumer import Consumer
+        from ._artifacts.consumer import Consumer
 
         consumer = Consumer.of(cuda, ptx_isa)
     target = Arch.of(arch)

@@ -14,7 +14,7 @@ from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._link import outputs
+from numba_ptxlink._artifacts import outputs
 
 COMMAND = (sys.executable, "-m", "numba_ptxlink.cli")
 UDFS = "from numba_ptxlink import udf\n\n@udf('int32(int32)')\ndef twice(x):\n    return 2 * x\n"

@@ -24,7 +24,7 @@ def test_every_mutant_changes_one_text():
 
 
 # What tests may import beside the public modules: packages that know nothing of the rest.
-PURE = tuple(f"numba_ptxlink.{name}" for name in ("_formats.ptx", "_link.fusion", "_cabi"))
+PURE = tuple(f"numba_ptxlink.{name}" for name in ("_formats.ptx", "_fusion", "_cabi"))
 
 
 def private(path: Path) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._link import outputs
+from numba_ptxlink._artifacts import outputs
 
 UDFS = """
 import json, os.path

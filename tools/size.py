@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = {"numba_ptxlink": 136_000, "tests": 170_000}
-MODULES = {"numba_ptxlink": 149, "tests": 223}
+BUDGET = {"numba_ptxlink": 150_000, "tests": 175_000}
+MODULES = {"numba_ptxlink": 165, "tests": 235}
 FREE = {
     tokenize.COMMENT,
     tokenize.DEDENT,

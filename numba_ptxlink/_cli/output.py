@@ -64,7 +64,7 @@ class Report:
 
 def write(path: Path, content: bytes) -> None:
     """Write a file at once, or to what cannot be replaced."""
-    from numba_ptxlink._link import outputs
+    from numba_ptxlink._artifacts import outputs
 
     try:
         if is_stream(path):

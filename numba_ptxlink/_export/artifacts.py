@@ -6,11 +6,11 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from numba_ptxlink._artifacts import executables
+from numba_ptxlink._artifacts.consumer import of_artifacts
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
-from numba_ptxlink._link import executables
-from numba_ptxlink._link.consumer import of_artifacts
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.options import AssembleOptions
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._artifacts.consumer import Consumer, Oldest
     from numba_ptxlink._cabi.header import Declaration
     from numba_ptxlink._front_end.protocol import CompileOptions
-    from numba_ptxlink._link.consumer import Consumer, Oldest
 
     from .compile import Code, Program
     from .lower import Lowered

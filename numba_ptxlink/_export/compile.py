@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
+from numba_ptxlink._fusion.combine import NotCombinedError, combine
 from numba_ptxlink._link import single_ptx
-from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
 from numba_ptxlink._tools import nvrtc, nvvm
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._artifacts.consumer import Consumer
     from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
-    from numba_ptxlink._link.consumer import Consumer
 
     from .signatures import Typed
 

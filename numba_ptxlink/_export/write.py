@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, dotted
+from numba_ptxlink._artifacts import outputs
 from numba_ptxlink._cabi import existing, header, proof, signatures
-from numba_ptxlink._link import manifests, outputs
+from numba_ptxlink._link import manifests
 from numba_ptxlink._tools import find, includes, toolchain
 from numba_ptxlink.errors import ExportError
 

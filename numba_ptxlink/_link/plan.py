@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import PtxVersion
 
-    from .fusion import Fused
+    from .fuse import Fused
     from .read import Input
 
 USUAL = "one PTX and nothing to link it with"
@@ -222,7 +222,7 @@ def _fused(sources: tuple[Input, ...], arch: Arch, options: LinkOptions) -> Fuse
         return "line numbers are kept"
     if options.extra_flags and options.tool == "auto":
         return "the flags are nvJitLink's"
-    from .fusion import fuse
+    from .fuse import fuse
 
     closed = len(texts) == len(sources) and not options.lto
     return fuse(texts, arch, everything=options.inlined == "all", closed=closed)

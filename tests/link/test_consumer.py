@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._artifacts.consumer import Consumer
 from numba_ptxlink._formats.ptx import read_header
-from numba_ptxlink._link.consumer import Consumer
 
 TEXT = """\
 .version 9.5

@@ -9,7 +9,7 @@ from linkcases import HEAD
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._link.fusion import depots
+from numba_ptxlink._fusion import depots
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3") + ".extern .func g(.param .b64 p);\n"
 REGISTERS = (

@@ -9,8 +9,8 @@ from linkcases import HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
-from numba_ptxlink._link.fusion.inline import inline
+from numba_ptxlink._fusion.combine import NotCombinedError, combine
+from numba_ptxlink._fusion.inline import inline
 
 TOP = HEAD.format(target="sm_80")
 

@@ -9,8 +9,8 @@ from linkcases import HEAD
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf, ptx
-from numba_ptxlink._link.fusion.combine import NotCombinedError, combine
-from numba_ptxlink._link.fusion.inline import inline
+from numba_ptxlink._fusion.combine import NotCombinedError, combine
+from numba_ptxlink._fusion.inline import inline
 
 TOP = HEAD.format(target="sm_90")
 REGISTERS = ".reg .b64 %d<5>; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .f32 %f<9>; .reg .pred %p<5>;"

@@ -14,7 +14,7 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._link.launch.arrays import Launch
+from numba_ptxlink._launch.arrays import Launch
 
 part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
 swapped = np.dtype([("y", "f4"), ("x", "f4")], align=True)

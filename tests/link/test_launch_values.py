@@ -15,9 +15,9 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
+from numba_ptxlink._launch import values
+from numba_ptxlink._launch.arrays import Launch, RefusedError
 from numba_ptxlink._link import manifests
-from numba_ptxlink._link.launch import values
-from numba_ptxlink._link.launch.arrays import Launch, RefusedError
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 

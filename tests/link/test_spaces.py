@@ -9,7 +9,7 @@ from linkcases import HEAD
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._link.fusion import spaces
+from numba_ptxlink._fusion import spaces
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3")
 GLOBALS = ".global .align 16 .b8 v[64];\n.const .align 4 .b32 c = 7;\n.shared .align 16 .b8 s[4096];\n"

@@ -11,7 +11,7 @@ from cuda_cxx import ptx
 from emulator import Machine, PtxError, parse
 
 import numba_ptxlink as pl
-from numba_ptxlink._link.fusion import fuse
+from numba_ptxlink._link.fuse import fuse
 from numba_ptxlink._link.read import Input
 
 if TYPE_CHECKING:

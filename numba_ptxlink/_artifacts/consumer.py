@@ -19,10 +19,9 @@ from numba_ptxlink._arch import Arch, PtxVersion, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
 from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa, release_of
+from numba_ptxlink._link import backends, single_ptx
 from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
-
-from . import backends, single_ptx
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._link.read import Input
+from numba_ptxlink._fusion.combine import NotCombinedError, combine
+from numba_ptxlink._fusion.inline import inline
 from numba_ptxlink.errors import LinkError
 
-from .combine import NotCombinedError, combine
-from .inline import inline
+from .read import Input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

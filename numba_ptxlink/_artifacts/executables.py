@@ -15,16 +15,16 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, PTX
+from numba_ptxlink._fusion.inline import reachable
+from numba_ptxlink._link import backends, single_ptx
+from numba_ptxlink._link.plan import LinkOptions
+from numba_ptxlink._link.read import Input
+from numba_ptxlink._link.run import link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError, converted
 
-from . import backends, single_ptx
 from .consumer import Oldest, of_code, of_fatbin
-from .fusion.inline import reachable
-from .plan import LinkOptions
-from .read import Input
-from .run import link
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -1,0 +1,1 @@
+"""Several PTX modules as one, with the calls between them inlined: text -> text, without a tool."""
