@@ -47,7 +47,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_link/compile.py", "kind = LTOIR if lto else PTX", "kind = PTX", f"{COMPILE} test_linker.py"),
         ("_link/compile.py", "source.path and source.path.parent,", "None,", COMPILE),
-        ("_link/compile.py", " and defined.get(each.name) is False]", "]", COMPILE),
+        ("_link/compile.py", " if defined.get(each.name) is False]", "]", COMPILE),
         ("_link/check.py", "(one.result is None) != (other", "(one.result is not None) != (other", CHECK),
         ("_link/check.py", "mine.align == yours.align or", "mine.align != yours.align or", CHECK),
         ("_link/check.py", "if source.kind == PTX]\n", "if source.kind != PTX]\n", CHECK),

@@ -7,8 +7,8 @@ links. NVRTC knows the declared types: assertions about them, appended to the so
 
 from __future__ import annotations
 
+import functools
 import logging
-import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,9 +22,10 @@ from . import declarations, manifests
 from .read import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._tools.nvrtc import Compiled
 
     from .declarations import Declared
@@ -100,16 +101,15 @@ def compile_sources(
     logs: list[str] = []
     lowered: dict[str, str] = {}
     kind = LTOIR if lto else PTX
-    for source in sources:
+    for number, source in enumerate(sources):
         if source.kind != CU:
             inputs.append(source)
             continue
-        included = _included(source, options) if (*exports, *known, *called) else {}
-        manifests.check_headers(list(exports.values()), included.items())
-        # A header of an export declares all of its functions: those that other text names are compared.
-        own = [text for path, text in included.items() if not manifests.is_generated(path, text)]
-        compiled = _compile_as_declared(source, own, arch, kind, options, known=known, wanted=called)
-        logs.append(compiled.log)
+        if any(is_same_source(source, other, options) for other in sources[:number]):
+            continue
+        checks = _checks_of(source, options, exports, known, called)
+        compiled, said = _compile_as_declared(source, arch, kind, options, checks)
+        logs += [compiled.log, said]
         lowered.update(compiled.lowered_names)
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     inputs += (code.input for code in python)
@@ -117,51 +117,126 @@ def compile_sources(
     return Program(tuple(inputs), "\n".join(filter(None, logs)), lowered)
 
 
-def _included(source: Input, options: SourceOptions) -> dict[str, bytes]:
-    """Return what *source* can include but the toolkit's headers, by path, and by name what is in memory."""
-    toolkit = tuple(f"{folder}/" for folder in nvrtc.toolkit_include_dirs())
+def is_same_source(source: Input, other: Input, options: SourceOptions) -> bool:
+    """Return whether two sources are one text that includes the same texts, whatever their names are."""
+    if other.kind != CU or other.code != source.code:
+        return False
+    keys = [_included(each, options).key for each in (source, other)]
+    return keys[0] is not None and keys[0] == keys[1]
+
+
+def _included(source: Input, options: SourceOptions) -> includes.Includes:
     folder = (source.path or Path(source.name)).parent
-    files = includes.of(source.code, folder, options.include_dirs, dict(options.headers)).files
-    held = {name: text.encode() for name, text in options.headers}
-    return held | {path: Path(path).read_bytes() for path in files if not path.startswith(toolkit)}
+    return includes.of(source.code, folder, options.include_dirs, dict(options.headers), options.arguments())
+
+
+class _Checks(NamedTuple):
+    """
+    What is asked of NVRTC about one source.
+
+    Args:
+        known: What is linked with it, which it may declare.
+        wanted: What it may define, for the Python functions that call it.
+        hidden: Whether it may declare functions where no name leads to them.
+        headers: CUDA C++ that does not compile behind the header of another export.
+        wrong: What the errors of that mean.
+    """
+
+    known: Sequence[Declared]
+    wanted: Sequence[Declared]
+    hidden: bool
+    headers: str
+    wrong: dict[str, str]
+
+    def append(self, source: Input, *, undefining: bool) -> Input:
+        """Return *source* with the assertions, for which names that are macros are undefined or an error."""
+        functions = (*self.known, *self.wanted)
+        text = declarations.assertions(functions, hidden=self.hidden, undefining=undefining)
+        # The last line of a source may end in a backslash.
+        return replace(source, code=source.code + f"\n\n{'' if undefining else self.headers}{text}".encode())
+
+
+def _checks_of(
+    source: Input,
+    options: SourceOptions,
+    exports: Mapping[Input, manifests.Manifest],
+    known: Sequence[Declared],
+    wanted: Sequence[Declared],
+) -> _Checks | None:
+    """Return what there is to compare *source* with; None where there is nothing."""
+    if not (exports or known or wanted):
+        return None
+    included = _included(source, options)
+    toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
+    texts = {name: includes.encoded(text) for name, text in options.headers}
+    texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}
+    made = {path: header for path, text in texts.items() if (header := manifests.generated(path, text))}
+    # A header of an export declares all of its functions: those that other text names are compared.
+    own = [source.code, *map(includes.encoded, options.arguments())]
+    own = [includes.spliced(text) for text in (*own, *(texts[path] for path in texts if path not in made))]
+    if included.key is not None:
+        known, wanted = (declarations.named_in(own, each) for each in (known, wanted))
+    headers, wrong = manifests.refusing(exports.values(), list(made.values()))
+    hidden = any(b"namespace" in text and b"extern" in text for text in own)
+    return _Checks(known, wanted, hidden, headers, wrong) if known or wanted or wrong else None
 
 
 def _compile_as_declared(
-    source: Input,
-    included: Sequence[bytes],
-    arch: Arch,
-    output: str,
-    options: SourceOptions,
-    *,
-    known: Sequence[Declared],
-    wanted: Sequence[Declared],
-) -> Compiled:
+    source: Input, arch: Arch, output: str, options: SourceOptions, checks: _Checks | None
+) -> tuple[Compiled, str]:
     """
-    Compile *source*; compare its declarations of *known* functions, and its definitions of *wanted* ones.
+    Compile *source*, and compare its declarations by *checks*.
 
-    Costs a second compilation only where the first one fails.
+    Costs further compilations only where the first one fails.
+
+    Returns:
+        What it is compiled to, and what could not be compared.
     """
-    texts = [source.code, *map(os.fsencode, options.arguments()), *included]
-    named = declarations.named_in(texts, (*known, *wanted))
-    if not named:
-        return compile_source(source, arch, output, options)
+    if checks is None:
+        return compile_source(source, arch, output, options), ""
     try:
-        asserted = replace(source, code=source.code + declarations.assertions(named).encode())
-        return compile_source(asserted, arch, output, options)
+        return compile_source(checks.append(source, undefining=False), arch, output, options), ""
     except LinkError as error:
-        suspects = declarations.failed_in(error.log, named)
+        for mark, message in checks.wrong.items():
+            if mark in error.log:
+                raise LinkError(message, inputs=(source.name,), log=error.log) from error
     compiled = compile_source(source, arch, output, options)
-    if suspects:
-        module = parse(compile_source(source, arch, PTX, options).code.decode(errors="replace"))
-        # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
-        defined = {function.name: function.defined for function in module.functions}
-        wrong = [each for each in suspects if each not in wanted and defined.get(each.name) is False]
-        declarations.refuse(source.name, wrong)
-        for each in suspects:
-            if each in wanted and defined.get(each.name):
-                own = replace(each, declaration=each.name, origin=source.name)
-                declarations.refuse(each.origin, [own])
-    return compiled
+    # Names of templates may have macros in them, which the assertions have no use for.
+    plain = replace(options, name_expressions=())
+    try:
+        _compile(checks.append(source, undefining=True), arch, PTX, plain)
+    except LinkError as error:
+        ptx = _compile(source, arch, PTX, plain).code
+        return compiled, _judge(source, checks, error, parse(ptx.decode(errors="replace")))
+    return compiled, ""
+
+
+def _judge(source: Input, checks: _Checks, error: LinkError, module: Module) -> str:
+    """Refuse what *source* declares otherwise, by the *error* of its assertions; return what stays open."""
+    # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
+    defined = {function.name: function.defined for function in module.functions}
+    used = [each for each in checks.known if defined.get(each.name) is False]
+    made = [each for each in checks.wanted if defined.get(each.name)]
+    log = error.log or str(error)
+    declarations.refuse(source.name, declarations.failed_in(log, used))
+    for each in declarations.failed_in(log, made):
+        declarations.refuse(each.origin, [replace(each, declaration=each.name, origin=source.name)])
+    reasons = declarations.uncompared_in(log, (*checks.known, *checks.wanted))
+    open_ = [each for each in (*used, *made) if each.name in reasons]
+    lines = "".join(f"\n    {each.name}  of {each.origin}: {reasons[each.name]}" for each in open_)
+    said = (
+        f"{source.name} has declarations that could not be compared with what is linked; include the "
+        f"generated header, or declare each function once, in no namespace:{lines}"
+    )
+    if open_:
+        _warn(said)
+    return said if open_ else ""
+
+
+@functools.cache
+def _warn(said: str) -> None:
+    """Warn once in a process: the log of each link has it, too."""
+    log.warning("%s", said)
 
 
 @dataclass(frozen=True)
@@ -204,7 +279,14 @@ def compile_source(source: Input, arch: Arch, output: str, options: SourceOption
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
     """
-    compiled = nvrtc.compile_source(
+    compiled = _compile(source, arch, output, options)
+    if compiled.log:
+        log.warning("%s: %s", source.name, compiled.log)
+    return compiled
+
+
+def _compile(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+    return nvrtc.compile_source(
         source.code,
         source.name,
         arch,
@@ -215,6 +297,3 @@ def compile_source(source: Input, arch: Arch, output: str, options: SourceOption
         name_expressions=options.name_expressions,
         folder=source.path and source.path.parent,
     )
-    if compiled.log:
-        log.warning("%s: %s", source.name, compiled.log)
-    return compiled

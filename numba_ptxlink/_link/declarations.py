@@ -21,50 +21,62 @@ if TYPE_CHECKING:
 
     from .manifests import Manifest
 
-_MARK = "numba-ptxlink declares"
+_MARK, _UNDECLARED = "numba-ptxlink declares", "numba-ptxlink finds no"
+# What errors about one function are in, as NVRTC tells it.
+_PLACE = "numba-ptxlink: "
+_ERROR = re.compile(
+    r"^(?P<place>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<said>.*)$", re.MULTILINE
+)
+_LIMIT = "Error limit reached"
+# Other spellings of "#" and "\", by which a name may be made of others.
+_MAKES_NAMES = (b"##", b"%:%:", b"??", b"\\u")
 # What a type is; the bytes of the type are added, but for void.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
 # Of C, and of LLVM IR.
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
-# Void, arithmetic types, enumerations, addresses and classes are compared, these by their size.
+# Void, arithmetic types, enumerations, addresses and classes are compared, these by their size. Every name is
+# reserved: a macro of the source is none of them.
+_NUMBERS = (
+    *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
+    *("long", "unsigned long", "long long", "unsigned long long"),
+)
 _TEMPLATES = """
-namespace numba_ptxlink_undeclared {}
-using namespace numba_ptxlink_undeclared;
-namespace numba_ptxlink_declared {
-template <class T, int = __is_enum(T) ? 16 : __is_class(T) ? 64 : 0>
-struct kind { static const int value = 0; };
-template <class T> struct kind<T, 16> { static const int value = 16 + sizeof(T); };
-template <class T> struct kind<T, 64> { static const int value = 64 + sizeof(T); };
-template <class T> struct kind<T*, 0> { static const int value = 16 + sizeof(T*); };
-template <class T> struct kind<T&, 0> { static const int value = 16 + sizeof(T*); };
-template <> struct kind<void, 0> { static const int value = 48; };
-%s
-template <class... T> struct types {};
-template <int... K> struct kinds {};
-template <class T, class K> struct all { static const bool value = false; };
-template <> struct all<types<>, kinds<> > { static const bool value = true; };
-template <class H, class... T, int k, int... K> struct all<types<H, T...>, kinds<k, K...> > {
-  static const bool value = (k == 0 || kind<H>::value == 0 || kind<H>::value == k)
-      && all<types<T...>, kinds<K...> >::value;
+namespace @undeclared {}
+using namespace @undeclared;
+namespace @declared {
+template <class @T, int = __is_enum(@T) ? 16 : __is_class(@T) ? 64 : 0>
+struct @kind { enum { @is = 0 }; };
+template <class @T> struct @kind<@T, 16> { enum { @is = 16 + sizeof(@T) }; };
+template <class @T> struct @kind<@T, 64> { enum { @is = 64 + sizeof(@T) }; };
+template <class @T> struct @kind<@T*, 0> { enum { @is = 16 + sizeof(@T*) }; };
+template <class @T> struct @kind<@T&, 0> { enum { @is = 16 + sizeof(@T*) }; };
+template <> struct @kind<void, 0> { enum { @is = 48 }; };
+template <class... @T> struct @types {};
+template <int... @K> struct @kinds {};
+template <class @T, class @K> struct @all { enum { @are = 0 }; };
+template <> struct @all<@types<>, @kinds<> > { enum { @are = 1 }; };
+template <class @H, class... @T, int @k, int... @K> struct @all<@types<@H, @T...>, @kinds<@k, @K...> > {
+  enum { @are = (@k == 0 || int(@kind<@H>::@is) == 0 || int(@kind<@H>::@is) == @k)
+      && @all<@types<@T...>, @kinds<@K...> >::@are };
 };
-template <class F, class K> struct agrees { static const bool value = true; };
-template <class R, class... A, class K> struct agrees<R(A...), K> {
-  static const bool value = all<types<R, A...>, K>::value;
+template <class @F> struct @found { enum { @is = 1 }; };
+template <> struct @found<void(...)> { enum { @is = 0 }; };
+template <class @F, class @K> struct @agrees { enum { @is = 1 }; };
+template <class @R, class... @A, class @K> struct @agrees<@R(@A...), @K> {
+  enum { @is = @all<@types<@R, @A...>, @K>::@are };
 };
 #ifdef __cpp_noexcept_function_type
-template <class R, class... A, class K> struct agrees<R(A...) noexcept, K> : agrees<R(A...), K> {};
+template <class @R, class... @A, class @K> struct @agrees<@R(@A...) noexcept, @K> : @agrees<@R(@A...), @K> {};
 #endif
-}
-""" % "\n".join(  # noqa: UP031 - the text is full of braces
-    f"template <> struct kind<{name}, 0> {{ "
-    f"static const int value = {_REAL if name in _FLOATING else _INTEGRAL} + sizeof({name}); }};"
-    for name in (
-        *_FLOATING,
-        *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
-        *("long", "unsigned long", "long long", "unsigned long long"),
-    )
+"""
+_TEMPLATES += "".join(
+    f"template <> struct @kind<{name}, 0> {{ enum {{ @is = {kind} + sizeof({name}) }}; }};\n"
+    for kind, names in ((_INTEGRAL, _NUMBERS), (_REAL, _FLOATING))
+    for name in names
 )
+_TEMPLATES = re.sub(r"@(?=\w)", "__numba_ptxlink_", _TEMPLATES) + "}\n"
+_KEYWORDS = sorted({"decltype", "static_assert", *re.findall(r"(?<![\w#])[a-z]+\b", _TEMPLATES)})
 
 
 @dataclass(frozen=True)
@@ -192,23 +204,70 @@ def failed_in(log: str, functions: Iterable[Declared]) -> list[Declared]:
     return [each for each in functions if f'static assertion failed with "{_MARK} {each.name}."' in log]
 
 
-def named_in(texts: Sequence[bytes], functions: Iterable[Declared]) -> tuple[Declared, ...]:
-    """Return those of *functions* that one of *texts* may declare."""
-    return tuple(each for each in functions if any(each.name.encode() in text for text in texts))
+def uncompared_in(log: str, functions: Iterable[Declared]) -> dict[str, str]:
+    """
+    Return why assertions about *functions* tell nothing, by the names of those that are concerned.
+
+    Args:
+        log: What NVRTC says of a source with the assertions.
+        functions: The functions.
+    """
+    names = [each.name for each in functions]
+    reasons: dict[str, str] = {}
+    errors = [(match["place"].removeprefix(_PLACE), match["said"]) for match in _ERROR.finditer(log)]
+    for place, said in errors:
+        if f'"{_MARK} {place}."' not in said:
+            found = f'"{_UNDECLARED} {place}."' in said
+            reasons.setdefault(place, "only a namespace or a function's body has it" if found else said)
+    elsewhere = [said for place, said in reasons.items() if place not in names]
+    if elsewhere or not errors or _LIMIT in log:
+        everywhere = next(iter(elsewhere), log.strip().partition("\n")[0])
+        reasons = {**dict.fromkeys(names, everywhere), **reasons}
+    return {name: reasons[name] for name in names if name in reasons}
 
 
-def assertions(functions: Sequence[Declared]) -> str:
-    """Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise."""
-    # A qualified name is looked for there where it is not declared itself.
-    return _TEMPLATES + "".join(
-        f"#undef {function.name}\n"
-        f"namespace numba_ptxlink_undeclared {{ __device__ void {function.name}(...); }}\n"
-        "static_assert(numba_ptxlink_declared::agrees<"
-        f"decltype(::{function.name}), "
-        f"numba_ptxlink_declared::kinds<{', '.join(map(str, function.kinds))}> >::value, "
-        f'"{_MARK} {function.name}.");\n'
-        for function in functions
+def named_in(texts: Iterable[bytes], functions: Sequence[Declared]) -> tuple[Declared, ...]:
+    """Return those of *functions* that one of *texts* may declare: all where it may make names of others."""
+    whole = b"\n".join(texts)
+    if any(spelling in whole for spelling in _MAKES_NAMES):
+        return tuple(functions)
+    return tuple(each for each in functions if each.name.encode() in whole)
+
+
+def assertions(functions: Sequence[Declared], *, hidden: bool, undefining: bool) -> str:
+    """
+    Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise.
+
+    Args:
+        functions: What is asserted.
+        hidden: Whether that a function is not declared is an error, too.
+        undefining: Whether macros that have the name of a function or of a keyword are undefined, for a
+            compilation that only asserts; otherwise such a macro is an error.
+    """
+    if not functions:
+        return ""
+    words = [*_KEYWORDS, *(function.name for function in functions)]
+    if undefining:
+        macros = "".join(f"#undef {word}\n" for word in words)
+    else:
+        macros = f"#if {' || '.join(f'defined({word})' for word in words)}\n#error a macro\n#endif\n"
+    return f"\n{macros}{_TEMPLATES}" + "".join(_assertion(each, hidden=hidden) for each in functions)
+
+
+def _assertion(function: Declared, *, hidden: bool) -> str:
+    name = function.name
+    missing = (
+        f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_found<decltype(::{name})>"
+        f'::__numba_ptxlink_is, "{_UNDECLARED} {name}.");\n'
     )
+    # A qualified name is looked for there where it is not declared itself.
+    return (
+        f'#line 1 "{_PLACE}{name}"\n'
+        f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n"
+        f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_agrees<decltype(::{name}), "
+        f"__numba_ptxlink_declared::__numba_ptxlink_kinds<{', '.join(map(str, function.kinds))}> >"
+        f'::__numba_ptxlink_is, "{_MARK} {name}.");\n'
+    ) + missing * hidden
 
 
 def _kind(name: str) -> int:

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from numba_ptxlink.errors import ConfigError
+from numba_ptxlink.errors import ConfigError, LinkError
 
 from . import find
 
@@ -33,7 +33,7 @@ _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
 # It also matches within lines, comments and strings: matching too much is harmless.
 _NAMED = re.compile(
-    rb"(?:#"
+    rb"(?:(?:#|%:|\?\?=)"
     + _GAP
     + rb"(?:include|include_next|import|embed)|__has_(?:include|include_next|embed))\b"
     + _GAP
@@ -43,10 +43,17 @@ _NAMED = re.compile(
     re.DOTALL,
 )
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
+# A macro may be the name of a file: #define CONFIG "config.h", or without quotes, which another macro adds.
+_IN_MACRO = re.compile(
+    rb'#[ \t]*define\b[^\r\n"<]*?'
+    rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'
+)
+_FOLDER_FLAGS = re.compile(r"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
+_FILE_FLAGS = re.compile(r"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
 # A bare __has_include tests for the operator itself and names no file.
 _BARE = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
-# Another spelling of "#".
-_DIGRAPHS = (b"%:", b"??=")
+# Other spellings of "#", and of the backslash that joins two lines.
+_DIGRAPHS = (b"%:", b"??=", b"??/")
 _TIMES = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
 _PATHS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
 
@@ -94,7 +101,7 @@ class _Scan(NamedTuple):
     """
 
     digest: str
-    names: frozenset[str]
+    names: tuple[str, ...]
     opaque: bool
     knows_paths: bool
 
@@ -118,6 +125,7 @@ def of(
     folder: Path,
     include_dirs: Sequence[Path | str] = (),
     headers: Mapping[str, str] | None = None,
+    flags: Sequence[str] = (),
 ) -> Includes:
     """
     Return what a source can include.
@@ -127,12 +135,19 @@ def of(
         folder: The directory it is in, or is treated as being in.
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
+        flags: NVRTC's options, of which macros, folders and files to include count.
     """
-    texts = {name: _scan(text.encode()) for name, text in (headers or {}).items()}
+    texts = {name: _scan(encoded(text)) for name, text in (headers or {}).items()}
     files: dict[str, _Scan] = {}
     lines: set[str] = set()
     at = functools.cache(_scan_file)
-    pending = [(_scan(source), str(folder)), *((text, str(folder)) for text in texts.values())]
+    told = "\n".join(flags)
+    include_dirs = [*include_dirs, *_FOLDER_FLAGS.findall(told)]
+    # Any flag may define a macro.
+    directives = [f'#include "{name}"' for name in _FILE_FLAGS.findall(told)]
+    directives += [f"#define {flag}" for flag in told.split("\n")]
+    first = [_scan(source), _scan(encoded("\n".join(directives))), *texts.values()]
+    pending = [(text, str(folder)) for text in first]
     scans = [scan for scan, _ in pending]
     while pending and len(files) <= _MOST_FILES:
         # What a file includes that is found first, is found before what one of its name includes.
@@ -152,8 +167,8 @@ def of(
     scans += files.values()
     if any(scan.knows_paths for scan in scans):
         lines |= {f"path {Path(path).absolute()}" for path in files}
-    told = not pending and not any(scan.opaque for scan in scans)
-    return Includes(tuple(files), tuple(sorted(lines)) if told else None)
+    complete = not pending and not any(scan.opaque for scan in scans)
+    return Includes(tuple(files), tuple(sorted(lines)) if complete else None)
 
 
 def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
@@ -171,14 +186,36 @@ def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | 
     return listed
 
 
+def spliced(text: bytes) -> bytes:
+    """Return *text* with the lines joined that end in a backslash."""
+    return _SPLICE.sub(b"", text) if b"\\" in text else text
+
+
+def encoded(text: str) -> bytes:
+    """
+    Return *text* as NVRTC reads it.
+
+    Raises:
+        LinkError: It has half of a character, which is in no encoding.
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        at, half = error.start, text[error.start]
+        raise LinkError(
+            f"{text[:at][-40:]!r} is followed by {half!r}, half of a character; remove it."
+        ) from error
+
+
 def _scan(text: bytes) -> _Scan:
-    spliced = _SPLICE.sub(b"", text) if b"\\" in text else text
-    literals = [_LITERAL.match(each) for each in _NAMED.findall(spliced) if not _BARE.match(each)]
+    whole = spliced(text)
+    literals = [_LITERAL.match(each) for each in _NAMED.findall(whole) if not _BARE.match(each)]
+    named = [match for match in (*literals, *_IN_MACRO.finditer(whole)) if match]
     return _Scan(
         digest=hashlib.sha256(text).hexdigest(),
-        names=frozenset(os.fsdecode(match[1] or match[2]) for match in literals if match),
-        opaque=None in literals or any(word in spliced for word in (*_DIGRAPHS, *_TIMES)),
-        knows_paths=any(word in spliced for word in _PATHS),
+        names=tuple(dict.fromkeys(os.fsdecode(match[match.lastindex or 0]) for match in named)),
+        opaque=None in literals or any(word in whole for word in (*_DIGRAPHS, *_TIMES)),
+        knows_paths=any(word in whole for word in _PATHS),
     )
 
 

@@ -169,7 +169,7 @@ def _key(unit: _Unit) -> cache.Key | None:
     if any(map(_BEYOND_KEYS.match, arguments)):
         return None
     folder = Path(unit.program_name).parent
-    included = includes.of(unit.source, folder, unit.include_dirs, unit.headers).key
+    included = includes.of(unit.source, folder, unit.include_dirs, unit.headers, unit.flags).key
     if included is None:
         return None
     # Line information contains the paths of the files.
@@ -193,14 +193,14 @@ def _key(unit: _Unit) -> cache.Key | None:
 def _compile(unit: _Unit) -> cache.Entry:
     binding, flags = _binding(), unit.all_arguments()
     binding, flags = _binding(), unit.all_arguments()
-    names, texts = (list(map(_encoded, each)) for each in (unit.headers, unit.headers.values()))
+    names, texts = (list(map(includes.encoded, each)) for each in (unit.headers, unit.headers.values()))
     _, program = binding.nvrtcCreateProgram(
-        unit.source, _encoded(unit.program_name), len(texts), texts, names
+        unit.source, includes.encoded(unit.program_name), len(texts), texts, names
     )
     try:
         for expression in unit.name_expressions:
             binding.nvrtcAddNameExpression(program, expression.encode())
-        (status,) = binding.nvrtcCompileProgram(program, len(flags), list(map(_encoded, flags)))
+        (status,) = binding.nvrtcCompileProgram(program, len(flags), list(map(includes.encoded, flags)))
         log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
         if unit.folder == NOWHERE:
             log = log.replace(unit.program_name, unit.name)
@@ -222,10 +222,6 @@ def _compile(unit: _Unit) -> cache.Entry:
         return cache.Entry(meta, code.rstrip(b"\0") if unit.output == PTX else code)
     finally:
         binding.nvrtcDestroyProgram(program)
-
-
-def _encoded(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _fetch(binding: Any, program: Any, what: str) -> bytes:

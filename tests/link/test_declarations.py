@@ -116,6 +116,136 @@ def test_right_programs_link(exported, source, kind):
     assert pl.link(source, exported.artifacts[kind, "sm_90"], arch="sm_90", include_dirs=[folder]).cubin
 
 
+MACROS = (
+    "#define K 16\n#define A 1\n#define R 1\n#define kind 1\n#define all 1\n#define types 2\n",
+    "#define float double\n",
+    "#define bool int\n#define true 1\n",
+    "#define static_assert(...)\n",
+    "#define decltype(x) int\n#define sizeof(x) 4\n",
+    '#include "macros.h"\n',
+    "template <int n> __global__ void spread(int* p) { *p = n; }\n#define bool int\n",
+    '_Pragma("nv_diag_suppress 177")\n',
+)
+ENDS = ("", "#define damp other\n", "// no new line \\", "/* nor here */")
+INT = 'extern "C" __device__ int damp(int, int);\n'
+CALL = 'extern "C" __global__ void k(int* p) { p[0] = damp(p[0], 2); }\n'
+
+
+@pytest.mark.parametrize("macros", MACROS)
+@pytest.mark.parametrize("end", ENDS)
+def test_macros_do_not_switch_the_comparison_off(exported, macros, end):
+    """Whatever names a source gives to macros, a wrong declaration is refused, and a right program links."""
+    options = {"headers": {"macros.h": "#define K 1\n#define namespace\n"}, "defines": {"NUMBER": "16"}}
+    options["name_expressions"] = ["spread<NUMBER>"] if "spread" in macros else []
+    artifact = exported.artifacts["ltoir", "sm_90"]
+    with pytest.raises(pl.LinkError, match="declares damp with other types"):
+        pl.link(macros + INT + CALL + end, artifact, arch="sm_90", **options)
+    right = 'typedef decltype(1.0f) real;\nextern "C" __device__ real damp(real, int);' + KERNEL
+    linked = pl.link(right + macros + end, artifact, arch="sm_90", **options)
+    assert linked.cubin
+    assert "compared" not in linked.log
+
+
+NAMES = (
+    'extern "C" __device__ int da\\\nmp(int, int);\n' + CALL,
+    f"#define JOIN(a, b) a##b\n{INT}{CALL}".replace("damp", "JOIN(da, mp)"),
+    f"#define NAMES <names.h>\n#include NAMES\n{CALL}",
+    f"namespace own {{ {INT} }} using own::damp;\n{CALL}",
+)
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_names_that_are_put_together_are_compared(exported, source):
+    """A declaration whose name is joined of parts, or is in a file that a macro names, is compared."""
+    with pytest.raises(pl.LinkError, match="declares damp with other types"):
+        pl.link(source, exported.artifacts["ptx", "sm_90"], arch="sm_90", headers={"names.h": INT})
+
+
+UNCOMPARED = {
+    f"__device__ double damp(double x) {{ return x; }}\n{INT}{CALL}": "cannot determine which instance",
+    f"namespace own {{ {INT} }} using namespace own;\n{CALL}": "cannot determine which instance",
+    f"namespace own {{ {INT} }}\n{CALL}".replace("= damp", "= own::damp"): "only a namespace or",
+}
+
+
+@pytest.mark.parametrize("source", UNCOMPARED)
+@pytest.mark.parametrize("kind", ["ptx", "ltoir"])
+def test_what_cannot_be_compared_is_said(exported, tmp_path, caplog, source, kind):
+    """A declaration that NVRTC cannot compare is named with the reason: in each log, in one warning."""
+    path = tmp_path / f"{tmp_path.name}.cu"
+    path.write_text(source)
+    expected = f"    damp  of {exported.manifest}: {UNCOMPARED[source]}"
+    for _ in range(2):
+        linked = pl.link(path, exported.artifacts[kind, "sm_90"], arch="sm_90")
+        assert 1 == linked.log.count(expected)
+    assert (1, 1) == (caplog.text.count(expected), caplog.text.count(f"{path.name} has declarations"))
+
+
+@pytest.fixture(scope="module")
+def two_exports(tmp_path_factory):
+    """Return a folder with the exports of two files of one name."""
+    folder = tmp_path_factory.mktemp("exports")
+    for name in ("old", "new"):
+        (folder / name).mkdir()
+        (folder / name / "udfs.py").write_text(UDFS if name == "new" else UDFS.replace("total", "former"))
+        pl.export(folder / name / "udfs.py", folder / name, arch="sm_90", emit=["ptx"])
+    (folder / "old" / "indirect.h").write_text('#include "udfs.h"\n')
+    (folder / "old" / "renamed.h").write_bytes((folder / "old" / "udfs.h").read_bytes())
+    (folder / "crlf.h").write_bytes((folder / "new" / "udfs.h").read_bytes().replace(b"\n", b"\r\n"))
+    return folder
+
+
+OLD, NEW = '#include "old/udfs.h"\n', '#include "new/udfs.h"\n'
+HEADERS = {
+    OLD: False,
+    NEW: True,
+    OLD + NEW: True,
+    NEW + OLD: True,
+    f"// {OLD}{NEW}": True,
+    f"/*\n{OLD}*/\n{NEW}": True,
+    f'__device__ const char* text = R"(\n{OLD})";\n{NEW}': True,
+    f"#if 0\n{OLD}#endif\n{NEW}": True,
+    f"#ifdef MACRO\n{OLD}#else\n{NEW}#endif\n": False,
+    f"#ifndef MACRO\n{OLD}#else\n{NEW}#endif\n": True,
+    f'#if __has_include("nowhere.h")\n{OLD}#else\n{NEW}#endif\n': True,
+    f'#if __has_include("old/udfs.h")\n{OLD}#else\n{NEW}#endif\n': False,
+    '#define HEADER "old/udfs.h"\n#include HEADER\n': False,
+    "#define TEXT(x) #x\n#define NAME(x) TEXT(x)\n#define FILE old/udfs.h\n#include NAME(FILE)\n": False,
+    "#include MACRO\n": False,
+    '%:include "old/udfs.h"\n': False,
+    '#inc\\\nlude "old/udfs.h"\n': False,
+    '#include "old/indirect.h"\n': False,
+    '#include "old/renamed.h"\n': False,
+    '#include "crlf.h"\n': True,
+    "#include <udfs.h>\n": True,
+    '#define static_assert(...)\n#include "udfs.h"\n': True,
+    "#define static_assert(...)\n" + OLD: False,
+    f"{OLD}int not_compiled(\n": False,
+}
+
+
+@pytest.mark.parametrize("source", HEADERS)
+def test_the_header_that_is_included_decides(two_exports, source):
+    """Of several headers of one name it counts which one the preprocessor has included, and not the text."""
+    options = {"include_dirs": [two_exports, two_exports / "new", two_exports / "old"]}
+    options["defines"] = {"MACRO": '"old/udfs.h"'}
+    artifact = two_exports / "new" / "udfs.sm_90.ptx"
+    if HEADERS[source]:
+        assert pl.link(source + KERNEL, artifact, arch="sm_90", **options).cubin
+        return
+    with pytest.raises(pl.LinkError, match=r"old/\w+\.h is the header of another export than the artifact"):
+        pl.link(source + KERNEL, artifact, arch="sm_90", **options)
+
+
+@pytest.mark.parametrize("flags", [["-I{}/old"], ["-I", "{}/old"], ["--include-path={}/old"], []])
+def test_flags_include_headers_too(two_exports, flags):
+    """A folder or a file among NVRTC's flags is searched as the compiler does."""
+    flags = [flag.format(two_exports) for flag in flags] or [f"--pre-include={two_exports}/old/udfs.h"]
+    source = ("#include <udfs.h>\n" if "pre-include" not in flags[0] else "") + KERNEL
+    with pytest.raises(pl.LinkError, match=r"old/udfs\.h is the header of another export"):
+        pl.link(source, two_exports / "new" / "udfs.sm_90.ptx", arch="sm_90", nvrtc_flags=flags)
+
+
 def test_without_checks_nothing_is_compared(exported):
     """`checks="none"` links what contradicts the manifest."""
     assert pl.link(WRONG[0], exported.artifacts["ptx", "sm_90"], arch="sm_90", checks="none").cubin

@@ -78,6 +78,8 @@ def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
     (tmp_path / "own.h").write_text(text)
     source = '#include "own.h"' if header else text
     assert includes.of(source.encode(), tmp_path).key is None
+    if text.startswith("__"):
+        assert includes.of(b"", tmp_path, flags=["--define-macro=STAMP", f"-DNOW={text}"]).key is None
 
 
 def test_headers_in_memory_count(tmp_path):
