@@ -117,11 +117,19 @@ class Launch:
         stream: The handle of its stream.
         producers: The streams of arrays, which it has to wait for.
         kept: What has to live until it is queued.
+        parameter: The name of the parameter whose argument is read.
+        addresses: The memory that arguments lead to, with the names of their parameters.
     """
 
     stream: int
     producers: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
+    parameter: str = ""
+    addresses: list[tuple[str, int]] = field(default_factory=list)
+
+    def leads_to(self, address: int) -> None:
+        """Note an address that the kernel gets."""
+        self.addresses.append((self.parameter, address))
 
     def after(self, producer: int) -> None:
         """Note the stream that an array is written in."""
@@ -175,6 +183,8 @@ def read(value: Any, launch: Launch) -> DeviceArray | None:
         raise RefusedError(_HOST)
     if array and (len(array.shape) != len(array.strides) or min(array.shape, default=0) < 0):
         raise RefusedError("its shape and its strides are impossible; pass a copy")
+    if array and 0 not in array.shape:
+        launch.leads_to(array.address)
     return array
 
 

@@ -245,8 +245,8 @@ class LoadedKernel:
                 ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
 
         Raises:
-            LaunchError: An argument is not what its parameter takes, the kernel cannot be loaded, or the
-                driver refuses the launch.
+            LaunchError: An argument is not what its parameter takes or is in the memory of a device that the
+                launch cannot access, the kernel cannot be loaded, or the driver refuses the launch.
         """
         size = operator.index(shared) if hasattr(shared, "__index__") else -1
         if size not in _SIZES:
@@ -263,6 +263,14 @@ class LoadedKernel:
         launch = Launch(how.stream)
         buffer = self._pack(args, launch)
         driver.enter(how.stream)
+        for name, address in launch.addresses:
+            device = driver.elsewhere(address)
+            if device is not None:
+                raise LaunchError(
+                    f"Kernel {self.name}: parameter {name!r} is in the memory of device {device}, which the "
+                    f"device of this launch cannot access; make device {device} current, copy the array, or "
+                    "enable access between peers."
+                )
         for producer in launch.producers:
             driver.wait(how.stream, producer)
         driver.launch(self.handle, how, buffer, self._offsets, self.name)
@@ -280,6 +288,7 @@ class LoadedKernel:
             raise LaunchError(f"Kernel {self.name} takes ({names}), and was given {len(args)} arguments.")
         buffer = bytearray(self._size)
         for (name, ctype, offset, size, pack), value in zip(self._parameters, args, strict=True):
+            launch.parameter = name
             try:
                 buffer[offset : offset + size] = pack(value, launch)
             except RefusedError as error:

@@ -72,11 +72,15 @@ def _float(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+_QUIET = 1 << 6
 
 
 def _bfloat16(number: float) -> bytes:
-    """Return the upper half of a float, rounded to the nearest and to even."""
+    """Return the upper half of a float, rounded to the nearest and to even; a NaN stays one."""
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
+    if cmath.isnan(number):
+        # Its mantissa may be all ones, which would be rounded to zeros.
+        return struct.pack("<H", bits >> 16 | _QUIET)
     upper = bits + 0x7FFF + (bits >> 16 & 1) >> 16
     if upper & 0x7FFF == 0x7F80 and not cmath.isinf(number):
         raise OverflowError
@@ -209,6 +213,8 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             raise RefusedError(
                 f"{shown(address)} is not a multiple of {target['align']}; pass an aligned address"
             )
+        else:
+            launch.leads_to(address)
         try:
             return address.to_bytes(8, "little")
         except OverflowError as error:

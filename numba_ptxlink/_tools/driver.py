@@ -29,6 +29,7 @@ _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _NON_PORTABLE = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # CU_POINTER_ATTRIBUTE_...
 # 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever that is.
 _SPECIAL_STREAMS = range(3)
 _CURES = {
@@ -143,6 +144,26 @@ def wait(stream: int, other: int) -> None:
     finally:
         # The driver keeps it until it is reached.
         _call("cuEventDestroy_v2", event, what="an event could not be destroyed")
+
+
+def elsewhere(address: int) -> int | None:
+    """
+    Return the device that has the memory at *address*, if kernels in the current context cannot access it.
+
+    None of managed memory, of a peer's to which access is enabled, and where the driver does not know it.
+    """
+    if not address or not _has_peers():
+        return None
+    place, ask = ctypes.c_uint64(), _api().cuPointerGetAttribute
+    for attribute, known in ((_DEVICE_POINTER, False), (_DEVICE_ORDINAL, True)):
+        if bool(ask(ctypes.byref(place), attribute, ctypes.c_uint64(address))) is known:
+            return None
+    return place.value
+
+
+@functools.cache
+def _has_peers() -> bool:
+    return _ask("cuDeviceGetCount", what="the devices cannot be counted") > 1
 
 
 class Configuration(NamedTuple):

@@ -1,7 +1,8 @@
 /*
  * Stands in for libcuda.so.1 where kernels are launched without a device. Each call that matters is a line of the
  * file FAKE_LOG, with the arguments of a launch in hexadecimal, whose sizes FAKE_SIZES lists; the kernel FAKE_PLAIN
- * has none. Kernels have FAKE_STATIC bytes of shared memory, and may have 48 KiB, or what is set, and
+ * has none. FAKE_ELSEWHERE lists addresses that no kernel can access, each with its device or ? for memory that is not
+ * known, such as "0x7000:1 0x8000:?". Kernels have FAKE_STATIC bytes of shared memory, and may have 48 KiB, or what is set, and
  * FAKE_THREADS threads of a block. FAKE_FAIL is the name of a function and the error that it returns, such as "cuLibraryLoadData:209".
  */
 #include <stdarg.h>
@@ -73,6 +74,19 @@ int cuCtxGetDevice(int *device) { *device = 5; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (char *)0x100 + device; return 0; }
 
 int cuStreamGetCtx(void *stream, void **context) { *context = (char *)stream + 1; return 0; }
+
+/* As observed with two devices and a driver of CUDA 13.0. */
+int cuPointerGetAttribute(void *value, int attribute, uint64_t address) {
+  char place[32];
+  snprintf(place, sizeof place, "%#llx:", (unsigned long long)address);
+  const char *elsewhere = getenv("FAKE_ELSEWHERE"), *found = elsewhere ? strstr(elsewhere, place) : NULL;
+  const char device = found ? found[strlen(place)] : '5';
+  if ((found && attribute == 3) || device == '?') return 1;
+  if (attribute == 3) memcpy(value, &address, sizeof address);
+  else if (attribute == 9) *(int *)value = device - '0';
+  else return 1;
+  return 0;
+}
 
 int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   note("wait %p %p %u\n", stream, event, flags);

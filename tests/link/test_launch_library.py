@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import launches
 import numpy as np
 import pytest
+from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, programs
@@ -291,6 +292,30 @@ def test_errors_of_the_driver_name_the_cure(exported, tmp_path, failure, reason)
     assert re.search(reason, output), output
 
 
+@pytest.mark.parametrize(
+    ("elsewhere", "refused"), [("0x7000:1", True), ("0x7000:?", False), ("0x8000:1", False)]
+)
+@pytest.mark.parametrize("value", ["Array", "(Array, 1)", "0x7000"])
+def test_memory_of_another_device_is_refused(tmp_path, elsewhere, refused, value):
+    """What the driver says that a kernel cannot access is an error; what it does not know is passed on."""
+    view, address = types.float32[::1], types.CPointer(types.float32)
+    parameter = {"Array": view, "0x7000": address}.get(value, types.Tuple((view, types.int32)))
+    made = pl.export([launches.kernel_of(parameter)], tmp_path, arch="sm_90", emit=["kernels"], name="made")
+    program = f"{PROGRAM.partition('if sys')[0]}library.taking[1, 1]({value})\n"
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(made.manifest)],
+        env=launches.fake_driver(tmp_path, elsewhere=elsewhere),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert refused is not any("launch taking" in line for line in launches.log_of(tmp_path)), run.stderr
+    error = (
+        "LaunchError: Kernel taking: parameter 'p0' is in the memory of device 1, which the device of this"
+    )
+    assert refused is (error in run.stderr)
+
+
 def test_the_attributes_of_a_launch_reach_the_driver(exported, tmp_path):
     """Clusters, programmatic dependent launches and cooperative ones; large clusters are allowed first."""
     program = PROGRAM + (
@@ -311,12 +336,14 @@ def test_the_numbers_of_attributes_are_the_drivers():
     """What is asked for and how a launch is laid out is as in NVIDIA's header."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     limits, functions = bindings.CUdevice_attribute, bindings.CUfunction_attribute
-    launch = bindings.CUlaunchAttributeID
+    launch, pointers = bindings.CUlaunchAttributeID, bindings.CUpointer_attribute
     assert [
         limits.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
         functions.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
         functions.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
         functions.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED,
+        pointers.CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+        pointers.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
         launch.CU_LAUNCH_ATTRIBUTE_COOPERATIVE,
         launch.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
         launch.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
@@ -325,6 +352,8 @@ def test_the_numbers_of_attributes_are_the_drivers():
         driver._STATIC_SHARED,
         driver._MAX_DYNAMIC_SHARED,
         driver._NON_PORTABLE,
+        driver._DEVICE_POINTER,
+        driver._DEVICE_ORDINAL,
         driver._COOPERATIVE,
         driver._CLUSTER,
         driver._PROGRAMMATIC,

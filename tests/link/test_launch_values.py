@@ -190,6 +190,19 @@ def test_a_readonly_tensor_is_told_by_its_flags(types_of):
         pack(types_of, "array", Tensor(floats))
 
 
+@pytest.mark.parametrize(
+    "bits", [0x7FC00000, 0x7FFFFFFF, 0x7FFF8000, 0x7F800001, 0xFF80FFFF, 0xFFFFFFFF], ids=hex
+)
+@pytest.mark.parametrize(("case", "mantissa"), [("bfloat16", 7), ("float16", 10), ("float32", 23)])
+def test_a_nan_stays_one(types_of, case, mantissa, bits):
+    """Whatever NaN is given, such as the one that GPUs make, no bit pattern becomes infinite or a number."""
+    (value,) = np.array([bits], "u4").view("f4")
+    packed = int.from_bytes(pack(types_of, case, value), "little")
+    size = len(pack(types_of, case, value)) * 8
+    assert packed & (1 << mantissa) - 1
+    assert (1 << size - 1 - mantissa) - 1 == packed >> mantissa & (1 << size - 1 - mantissa) - 1
+
+
 A = launches.array
 REFUSED = {
     "float_for_int": ("int8", 1.0, r"it is 1\.0, a float, and no int8_t; pass an integer"),
