@@ -101,12 +101,16 @@ def compile_sources(
     logs: list[str] = []
     lowered: dict[str, str] = {}
     kind = LTOIR if lto else PTX
-    for number, source in enumerate(sources):
+    contents = []
+    for source in sources:
         if source.kind != CU:
             inputs.append(source)
             continue
-        if any(is_same_source(source, other, options) for other in sources[:number]):
-            continue
+        if [each.code for each in sources].count(source.code) > 1:
+            contents.append(content_of(source, options))
+            # LTO-IR has the name of its source, so that nvJitLink finds two definitions.
+            if contents[-1] in contents[:-1] and contents[-1]:
+                continue
         checks = _checks_of(source, options, exports, known, called)
         compiled, said = _compile_as_declared(source, arch, kind, options, checks)
         logs += [compiled.log, said]
@@ -117,12 +121,10 @@ def compile_sources(
     return Program(tuple(inputs), "\n".join(filter(None, logs)), lowered)
 
 
-def is_same_source(source: Input, other: Input, options: SourceOptions) -> bool:
-    """Return whether two sources are one text that includes the same texts, whatever their names are."""
-    if other.kind != CU or other.code != source.code:
-        return False
-    keys = [_included(each, options).key for each in (source, other)]
-    return keys[0] is not None and keys[0] == keys[1]
+def content_of(source: Input, options: SourceOptions) -> tuple[bytes, tuple[str, ...]] | None:
+    """Return what *source* is but for its name, its text and what it includes; None if that is unknown."""
+    included = _included(source, options).key
+    return None if included is None else (source.code, included)
 
 
 def _included(source: Input, options: SourceOptions) -> includes.Includes:

@@ -73,6 +73,7 @@ class PtxLinker:
         self.additional_flags = additional_flags
         self.linker: Any = None
         self._inputs: list[Input] = []
+        self._sources: dict[object, bytes] = {}
         self._origin = ""
         self._modules: tuple[str, ...] = ()
         self._llvm: list[str] = []
@@ -183,13 +184,23 @@ class PtxLinker:
             kind, content = _kind_of(path_or_code.kind), path_or_code.data
         else:
             raise TypeError("Expected path to file or a LinkableCode object")
-        if ignore_nonlto and kind not in (CU, LTOIR):
-            warnings.warn(
-                f"Not adding {shown} as it is not optimizable at link time, and `ignore_nonlto == True`.",
-                stacklevel=2,
-            )
+        if ignore_nonlto and kind not in (CU, LTOIR) and (why := self._lacks_ltoir(kind, content, name)):
+            warnings.warn(f"Not adding {shown} as {why}.", stacklevel=2)
             return
         self._add(kind, content, name, folder)
+
+    def _lacks_ltoir(self, kind: str, content: Any, name: str) -> str:
+        """Return why link-time optimisation has no use for an input, "" where it has LTO-IR."""
+        from numba_ptxlink._link.read import as_bytes
+        from numba_ptxlink._tools import programs
+
+        with self._numba_errors():
+            pieces = programs.pieces(as_bytes(content), name) if kind in (FATBIN, OBJECT) else []
+        if pieces is None:
+            return f"LTO-IR in it is not known. {programs.NO_CUOBJDUMP.removesuffix('.')}"
+        if any(piece.kind == LTOIR for piece in pieces):
+            return ""
+        return "it is not optimizable at link time, and `ignore_nonlto == True`"
 
     def get_linked_ptx(self) -> bytes:
         """Return the PTX of the inputs after link-time optimisation."""
@@ -249,20 +260,22 @@ class PtxLinker:
 
         from numba_ptxlink._arch import Arch
         from numba_ptxlink._export import link_files
-        from numba_ptxlink._link.read import as_bytes
+        from numba_ptxlink._link.compile import content_of
+        from numba_ptxlink._link.read import Input, as_bytes
 
         source = as_bytes(cu)
         if self._modules:
             text = source.decode(errors="surrogateescape")
             source = link_files.needed_shims(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
-            compiled = kernels.compile_source(
-                source,
-                name,
-                Arch.of(tuple(_verify_cc_tuple(tuple(self.cc)))),
-                kind,
-                source_options(self._options().for_sources, folder),
-            )
+            options = source_options(self._options().for_sources, folder)
+            # Of one source under two names, nvJitLink would find each function twice.
+            content = content_of(Input(CU, name, source), options)
+            if content and content in self._sources:
+                return self._sources[content]
+            arch = Arch.of(tuple(_verify_cc_tuple(tuple(self.cc))))
+            compiled = kernels.compile_source(source, name, arch, kind, options)
+        self._sources[content] = compiled.code
         if not self.lto and config.DUMP_ASSEMBLY:
             print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
             print(compiled.code.decode())  # noqa: T201

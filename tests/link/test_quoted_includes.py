@@ -48,3 +48,41 @@ def test_a_kernels_link_file_includes_what_is_beside_it(source, lto):
         linker = PtxLinker(cc=(9, 0), lto=lto)
         linker.add_file_guess_ext(str(path))
         assert ["beside"] == kernels(linker.complete().code)
+
+
+CALLER = 'extern "C" __device__ int one();\nextern "C" __global__ void k(int* p) { *p = one(); }\n'
+ONE = '#include "value.h"\nextern "C" __device__ int one() { return VALUE; }\n'
+
+
+@pytest.fixture
+def copies(tmp_path):
+    """Return the paths of a source under two names: beside each other, linked, and in another folder."""
+    (tmp_path / "sub").mkdir()
+    for path in (tmp_path, tmp_path / "sub"):
+        (path / "value.h").write_text("#define VALUE 1\n")
+        (path / "a.cu").write_text(ONE)
+    (tmp_path / "b.cu").write_text(ONE)
+    (tmp_path / "link.cu").symlink_to(tmp_path / "a.cu")
+    return [tmp_path / name for name in ("a.cu", "b.cu", "link.cu", "sub/a.cu")]
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_one_source_under_two_names_is_one_input(copies, lto):
+    """It is what a source includes that tells it from another of the same text, and not its name."""
+    assert ("<cu 1>", "a.cu") == pl.link(CALLER, *copies, arch="sm_90", lto=lto).inputs
+    assert ["k"] == kernels(
+        pl.link(CALLER, *["#define VALUE 1\n" + ONE[19:]] * 2, arch="sm_90", lto=lto).cubin
+    )
+    (copies[-1].parent / "value.h").write_text("#define VALUE 2\n")
+    with pytest.raises(pl.LinkError, match=r"one\b.* (defined|Multiple)|multiply defined"):
+        pl.link(CALLER, *copies, arch="sm_90", lto=lto)
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_a_kernel_may_link_one_source_under_two_names(copies, lto):
+    """Numba's declarations may name one file by several paths."""
+    linker = PtxLinker(cc=(9, 0), lto=lto)
+    linker.add_cu(CALLER)
+    for path in copies[:3]:
+        linker.add_file_guess_ext(str(path))
+    assert "k" in kernels(linker.complete().code)

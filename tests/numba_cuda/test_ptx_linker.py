@@ -43,6 +43,38 @@ def test_the_interface_is_the_stock_linkers():
     assert list(inspect.signature(stock).parameters) == list(inspect.signature(PtxLinker).parameters)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "has_tool", "refused"),
+    [
+        (["ltoir"], True, ""),
+        (["cubin", "ltoir"], True, ""),
+        (["cubin"], True, "it is not optimizable at link time, and `ignore_nonlto == True`"),
+        (["ltoir"], False, r"LTO-IR in it is not known\. There is no cuobjdump"),
+    ],
+)
+def test_ltoir_in_a_fat_binary_is_optimised(linker, kinds, has_tool, refused, monkeypatch):
+    """As stock does, the PTX after link-time optimisation has what is LTO-IR in a fat binary."""
+    from numba.cuda import Fatbin
+
+    from numba_ptxlink._tools import find, nvfatbin, nvrtc
+
+    arch = pl.Arch.of("sm_90")
+    pieces = [
+        (kind, arch, "f", nvrtc.compile_source(CALLEE, "f.cu", arch, output=kind).code) for kind in kinds
+    ]
+    callee = Fatbin(nvfatbin.pack(pieces), "callee.fatbin")
+    linker.lto = True
+    linker.add_cu(CALLER)
+    if not has_tool:
+        monkeypatch.setattr(find, "program", lambda *_: None)
+    if refused:
+        with pytest.warns(UserWarning, match=f"^Not adding callee.fatbin as {refused}"):
+            linker.add_file_guess_ext(callee, ignore_nonlto=True)
+    else:
+        linker.add_file_guess_ext(callee, ignore_nonlto=True)
+    assert bool(refused) is (b"triple" in linker.get_linked_ptx())
+
+
 def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
     before = completed().assembled
