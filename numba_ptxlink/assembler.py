@@ -255,7 +255,7 @@ def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
 def _encode(ptx: object) -> bytes:
     if isinstance(ptx, str):
         try:
-            text = ptx.encode()
+            text = ptx.encode(errors="surrogateescape")
         except UnicodeEncodeError as error:
             raise AssembleError(f"The PTX is not valid Unicode ({error}); pass it as bytes.") from error
     elif isinstance(ptx, bytes):

@@ -68,7 +68,7 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str, *, merged: bool = Fal
         merged: Whether a linker has merged link files into LTO-IR.
     """
     if kind == PTX:
-        version = read_header(code.decode()).version
+        version = read_header(code.decode(errors="replace")).version
         release = first_release(version or OLDEST)
         return Oldest(release, release)
     if kind == LTOIR:
@@ -189,7 +189,7 @@ class Consumer:
         Raises:
             ExportError: The text needs a newer version than the consumer reads. Names what needs it.
         """
-        module = parse(ptx.decode())
+        module = parse(ptx.decode(errors="surrogateescape"))
         declared = module.header.version or OLDEST
         if Arch(*arch.cc) not in assembler.supported_archs():
             if declared > self.isa:
@@ -209,7 +209,7 @@ class Consumer:
             text = _relabelled(module, version)
             demanded = _demanded(text, arch, declared if version < declared else None)
             if demanded is None:
-                return text.encode()
+                return text.encode(errors="surrogateescape")
             needed, cause = demanded
         raise self._too_new(needed, cause, arch)
 

@@ -85,7 +85,7 @@ def read(source: Any, number: int = 1) -> Input:
     """
     if isinstance(source, Input):
         return source
-    if source == "":
+    if isinstance(source, str) and not source:
         raise LinkError(f"Input {number} is empty text; give a path, PTX or CUDA C++.")
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
         return _read_file(source)
@@ -95,7 +95,13 @@ def read(source: Any, number: int = 1) -> Input:
     elif _is_file(source):
         name = str(getattr(source, "name", ""))
     if _is_file(source):
-        source = _content_of(source)
+        try:
+            source = _content_of(source)
+        except (OSError, ValueError) as error:
+            shown = f" ({name})" if name else ""
+            raise LinkError(
+                f"Input {number}{shown} could not be read: {error}; open it again, as bytes."
+            ) from error
     if not isinstance(source, (str, bytes, bytearray, memoryview)):
         raise LinkError(
             f"Input {number} is a {type(source).__name__}; give a path, PTX or CUDA C++ text, bytes, a file "
@@ -121,7 +127,11 @@ def as_bytes(content: Any) -> bytes:
     """Return *content*, which is text, anything that `bytes` takes, or a file object, without a BOM."""
     if hasattr(content, "read"):
         content = _content_of(content)
-    code = content.encode() if isinstance(content, str) else bytes(content)
+    try:
+        # What is no UTF-8 comes back as it was read.
+        code = content.encode(errors="surrogateescape") if isinstance(content, str) else bytes(content)
+    except UnicodeEncodeError as error:
+        raise LinkError(f"A text is not valid Unicode ({error}); pass it as bytes.") from error
     return code.removeprefix(codecs.BOM_UTF8)
 
 
@@ -153,9 +163,10 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
         # A path may be a mistyped text only where it was given as one.
         text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
         raise MissingInputError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", error)
         raise LinkError(
-            f"{path} could not be read: {error.strerror}; check the file.", inputs=(path.name,)
+            f"{str(path)!r} could not be read: {reason}; check the file.", inputs=(path.name,)
         ) from error
     code = code.removeprefix(codecs.BOM_UTF8)
     declared = EXTENSIONS.get(path.suffix.lower())

@@ -48,8 +48,8 @@ _IN_MACRO = re.compile(
     rb'#[ \t]*define\b[^\r\n"<]*?'
     rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'
 )
-_FOLDER_FLAGS = re.compile(r"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
-_FILE_FLAGS = re.compile(r"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
+_FOLDER_FLAGS = re.compile(rb"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
+_FILE_FLAGS = re.compile(rb"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
 # A bare __has_include tests for the operator itself and names no file.
 _BARE = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
 # Other spellings of "#", and of the backslash that joins two lines.
@@ -141,12 +141,12 @@ def of(
     files: dict[str, _Scan] = {}
     lines: set[str] = set()
     at = functools.cache(_scan_file)
-    told = "\n".join(flags)
-    include_dirs = [*include_dirs, *_FOLDER_FLAGS.findall(told)]
+    told = b"\n".join(map(encoded, flags))
+    include_dirs = [*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(told))]
     # Any flag may define a macro.
-    directives = [f'#include "{name}"' for name in _FILE_FLAGS.findall(told)]
-    directives += [f"#define {flag}" for flag in told.split("\n")]
-    first = [_scan(source), _scan(encoded("\n".join(directives))), *texts.values()]
+    directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(told)]
+    directives += [b"#define %b" % flag for flag in told.split(b"\n")]
+    first = [_scan(source), _scan(b"\n".join(directives)), *texts.values()]
     pending = [(text, str(folder)) for text in first]
     scans = [scan for scan, _ in pending]
     while pending and len(files) <= _MOST_FILES:
@@ -196,15 +196,15 @@ def encoded(text: str) -> bytes:
     Return *text* as NVRTC reads it.
 
     Raises:
-        LinkError: It has half of a character, which is in no encoding.
+        LinkError: It has a NUL, where NVRTC would stop reading, or half of a character.
     """
     try:
-        return text.encode("utf-8", "surrogateescape")
+        code = text.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        at, half = error.start, text[error.start]
-        raise LinkError(
-            f"{text[:at][-40:]!r} is followed by {half!r}, half of a character; remove it."
-        ) from error
+        raise LinkError(f"{text[:80]!r} for NVRTC is not valid Unicode ({error}); correct it.") from error
+    if b"\0" in code:
+        raise LinkError(f"{text[:80]!r} for NVRTC has a NUL character; remove it.")
+    return code
 
 
 def _scan(text: bytes) -> _Scan:

@@ -169,7 +169,8 @@ def _key(unit: _Unit) -> cache.Key | None:
     if any(map(_BEYOND_KEYS.match, arguments)):
         return None
     folder = Path(unit.program_name).parent
-    included = includes.of(unit.source, folder, unit.include_dirs, unit.headers, unit.flags).key
+    options = (*unit.flags, *unit.name_expressions)
+    included = includes.of(unit.source, folder, unit.include_dirs, unit.headers, options).key
     if included is None:
         return None
     # Line information contains the paths of the files.
@@ -199,7 +200,7 @@ def _compile(unit: _Unit) -> cache.Entry:
     )
     try:
         for expression in unit.name_expressions:
-            binding.nvrtcAddNameExpression(program, expression.encode())
+            binding.nvrtcAddNameExpression(program, includes.encoded(expression))
         (status,) = binding.nvrtcCompileProgram(program, len(flags), list(map(includes.encoded, flags)))
         log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
         if unit.folder == NOWHERE:
@@ -215,7 +216,7 @@ def _compile(unit: _Unit) -> cache.Entry:
             )
         code = _fetch(binding, program, KINDS[unit.output].nvjitlink)
         lowered = {
-            text: binding.nvrtcGetLoweredName(program, text.encode())[1].decode()
+            text: binding.nvrtcGetLoweredName(program, includes.encoded(text))[1].decode()
             for text in unit.name_expressions
         }
         meta = {"log": log.strip(), "lowered_names": lowered}

@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 
 import fakedevice
+import numpy as np
 import pytest
 from linkcases import cubin, function
 
@@ -50,6 +51,53 @@ def test_every_form(make, tmp_path):
     linked = pl.link(given, arch="sm_80")
     getattr(given, "close", lambda: None)()
     assert PTX == linked.ptx
+
+
+@pytest.mark.parametrize("spell", [bytes, lambda code: code.decode(errors="surrogateescape")])
+@pytest.mark.parametrize("options", [{}, {"cuda": "13.0"}, {"inline": "none"}], ids=str)
+def test_ptx_in_another_encoding_links(spell, options):
+    """Comments in Latin-1 are linked, assembled, and returned as they were."""
+    given = spell(PTX.replace(".visible", "// caf\xe9\n.visible", 1).encode("latin-1"))
+    linked = pl.link(given, function(name="g"), arch="sm_80", **options)
+    assert linked.cubin
+    alone = pl.link(given, arch="sm_80", **options).ptx
+    assert "caf\udce9" in alone
+    assert pl.assemble(alone, "sm_80").code
+
+
+def closed_file():
+    """Return a file object that can no longer be read."""
+    file = io.BytesIO(PTX.encode())
+    file.close()
+    return file
+
+
+CU = '#include "a.h"\ntemplate <class T> __global__ void k(T* x) { *x = 1; }\n'
+UNREADABLE = {
+    "array of NumPy": lambda: pl.link(np.frombuffer(PTX.encode(), np.uint8), arch="sm_80"),
+    "array to inspect": lambda: pl.inspect(np.frombuffer(PTX.encode(), np.uint8)),
+    "path with a NUL": lambda: pl.link("a\0b.ptx", arch="sm_80"),
+    "path of half a character": lambda: pl.link("\ud800.ptx", arch="sm_80"),
+    "half a character": lambda: pl.link(PTX + "// \ud800\n", arch="sm_80"),
+    "closed file": lambda: pl.link(closed_file(), arch="sm_80"),
+    "text file of another encoding": lambda: pl.link(
+        io.TextIOWrapper(io.BytesIO(b"\xe9" + PTX.encode()), encoding="utf-8"), arch="sm_80"
+    ),
+    "NUL in a header": lambda: pl.link(CU, arch="sm_80", headers={"a.h": "int a;\0int"}),
+    "half a character in a header": lambda: pl.link(CU, arch="sm_80", headers={"a.h": "// \ud800"}),
+    "NUL in a macro": lambda: pl.link(CU, arch="sm_80", headers={"a.h": ""}, defines={"A": "1\0"}),
+    "half a character in a name": lambda: pl.link(
+        CU, arch="sm_80", headers={"a.h": ""}, name_expressions=["k<\ud800>"]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_what_cannot_be_read_is_an_error_of_the_link(case):
+    """Arrays, paths and texts that are none end in an error that says so."""
+    message = r"give a path|could not be read|not valid Unicode|has a NUL character"
+    with pytest.raises(pl.LinkError, match=message):
+        UNREADABLE[case]()
 
 
 @pytest.mark.parametrize("name", ["missing.ptx", "build/{arch}.ptx", "a;b.cu", "kernels", "C:/a (1)/b"])
