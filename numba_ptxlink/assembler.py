@@ -291,10 +291,12 @@ def _explained(
         )
     elif f"'{arch.sm}' is not defined for option" in log:
         names = ", ".join(supported.sm for supported in supported_archs())
+        # No release takes up again what one has given up.
+        upgrade = "" if arch.cc < supported_archs()[0].cc else f", or {_UPGRADE}"
         message = (
             f'{name} does not know {arch.sm}; it knows {names}, the variant "a" from sm_90 on and "f" from '
-            "sm_100 on: choose one of these, link it where the nvJitLink of a toolkit that knows it is "
-            f"installed, or {_UPGRADE}."
+            "sm_100 on: choose one of these, or link it where the nvJitLink of a toolkit that knows it is "
+            f"installed{upgrade}."
         )
     else:
         cure = next((cure for text, cure in _CURES if text in log), _CURE)

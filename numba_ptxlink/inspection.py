@@ -144,8 +144,15 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
     reports = tuple(map(_of_symbol, check.symbols(source)))
+    notes: tuple[str, ...] = ()
     try:
         machine = arch or Arch.of(target[0] if target else "")
+        oldest = assembler.supported_archs()[0]
+        if arch is None and machine.cc < oldest.cc:
+            # Devices run PTX that is for older ones.
+            compiler = f"nvPTXCompiler {dotted(assembler.compiler_version())}"
+            cause = f"Resources are for {oldest.sm}: {compiler} does not know {machine.sm}"
+            notes, machine = (f"{cause}. Name another architecture by arch= (--arch).",), oldest
         cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
     except (ConfigError, PtxlinkError) as error:
         said = str(error).splitlines()
@@ -166,7 +173,7 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
         )
         for each in reports
     )
-    return Inspection(source.name, PTX, machine.sm, details, symbols=reports), cubin.code
+    return Inspection(source.name, PTX, machine.sm, details, symbols=reports, notes=notes), cubin.code
 
 
 def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
@@ -220,7 +227,8 @@ def _part(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) 
     try:
         if piece.kind == PTX and not compile_it:
             return replace(plain, symbols=tuple(map(_of_symbol, check.symbols(source))))
-        return replace(_of_code(source, Arch.of(piece.arch), sass=sass), arch=piece.arch)
+        named = None if piece.kind == PTX else Arch.of(piece.arch)
+        return replace(_of_code(source, named, sass=sass), arch=piece.arch)
     except PtxlinkError as error:
         return replace(plain, notes=(str(error),))
 

@@ -9,10 +9,11 @@ import subprocess
 
 import pytest
 from linkcases import CALLEE, find_nvcc
-from ptx_kernels import make_large_kernel
+from ptx_kernels import make_kernel, make_large_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import find, nvfatbin, nvrtc
+from numba_ptxlink.assembler import supported_archs
 from numba_ptxlink.cli import main
 
 ARCH = pl.Arch.of("sm_80")
@@ -81,6 +82,21 @@ def test_spills_are_told_for_ptx():
     assert (True, True, True) == (stored > 0, loaded > 0, kernel.stack > 0)
     (plain,) = pl.inspect(make_large_kernel(operations=100), arch="sm_80", sass=False).symbols
     assert (0, 0) == plain.spills
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_ptx_for_devices_that_are_too_old_is_compiled_for_the_oldest(packed):
+    """PTX whose target the compiler has given up, as nvcc 12's default is, has resources, and a note."""
+    old, oldest = pl.Arch.of("sm_52"), supported_archs()[0].sm
+    text = make_kernel().replace("sm_75", old.sm)
+    report = pl.inspect(nvfatbin.pack([("ptx", old, "k", text.encode())]) if packed else text, sass=False)
+    piece = report.parts[0] if packed else report
+    assert piece.symbols[0].registers
+    (note,) = piece.notes
+    assert note.startswith(f"Resources are for {oldest}: nvPTXCompiler ")
+    assert note.endswith("does not know sm_52. Name another architecture by arch= (--arch).")
+    with pytest.raises(pl.AssembleError, match=r"choose one of these, or link it where .* is installed\.$"):
+        pl.assemble(text, old)
 
 
 def test_machine_code_is_shown_where_nvdisasm_is():
