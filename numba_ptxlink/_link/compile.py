@@ -22,7 +22,7 @@ from . import declarations, manifests
 from .read import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Module
@@ -139,18 +139,18 @@ class _Checks(NamedTuple):
     Args:
         known: What is linked with it, which it may declare.
         wanted: What it may define, for the Python functions that call it.
-        hidden: Whether it may declare functions where no name leads to them.
+        hidden: The names of those that it may declare within a namespace.
         headers: CUDA C++ that does not compile behind the header of another export.
         wrong: What the errors of that mean.
     """
 
     known: Sequence[Declared]
     wanted: Sequence[Declared]
-    hidden: bool
+    hidden: Collection[str]
     headers: str
     wrong: dict[str, str]
 
-    def append(self, source: Input, *, undefining: bool) -> Input:
+    def asserted(self, source: Input, *, undefining: bool) -> Input:
         """Return *source* with the assertions, for which names that are macros are undefined or an error."""
         functions = (*self.known, *self.wanted)
         text = declarations.assertions(functions, hidden=self.hidden, undefining=undefining)
@@ -176,10 +176,13 @@ def _checks_of(
     # A header of an export declares all of its functions: those that other text names are compared.
     own = [source.code, *map(includes.encoded, options.arguments())]
     own = [includes.spliced(text) for text in (*own, *(texts[path] for path in texts if path not in made))]
+    whole = b"\n".join(own)
     if included.key is not None:
-        known, wanted = (declarations.named_in(own, each) for each in (known, wanted))
-    headers, wrong = manifests.refusing(exports.values(), list(made.values()))
-    hidden = any(b"namespace" in text and b"extern" in text for text in own)
+        known, wanted = (declarations.named_in(whole, each) for each in (known, wanted))
+    headers, wrong = manifests.refusing(exports.values(), [*made.values()])
+    hidden = {
+        each.name for each in (*known, *wanted) if each.name.encode() in whole and b"namespace" in whole
+    }
     return _Checks(known, wanted, hidden, headers, wrong) if known or wanted or wrong else None
 
 
@@ -197,7 +200,7 @@ def _compile_as_declared(
     if checks is None:
         return compile_source(source, arch, output, options), ""
     try:
-        return compile_source(checks.append(source, undefining=False), arch, output, options), ""
+        return compile_source(checks.asserted(source, undefining=False), arch, output, options), ""
     except LinkError as error:
         for mark, message in checks.wrong.items():
             if mark in error.log:
@@ -206,39 +209,41 @@ def _compile_as_declared(
     # Names of templates may have macros in them, which the assertions have no use for.
     plain = replace(options, name_expressions=())
     try:
-        _compile(checks.append(source, undefining=True), arch, PTX, plain)
+        _compile(checks.asserted(source, undefining=True), arch, PTX, plain)
     except LinkError as error:
         ptx = _compile(source, arch, PTX, plain).code
-        return compiled, _judge(source, checks, error, parse(ptx.decode(errors="replace")))
+        said = error.log or str(error)
+        return compiled, _judge(source, checks, said, parse(ptx.decode(errors="replace")))
     return compiled, ""
 
 
-def _judge(source: Input, checks: _Checks, error: LinkError, module: Module) -> str:
-    """Refuse what *source* declares otherwise, by the *error* of its assertions; return what stays open."""
+def _judge(source: Input, checks: _Checks, log: str, module: Module) -> str:
+    """Refuse what *source* declares otherwise, by the *log* of its assertions; return what stays open."""
     # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
     defined = {function.name: function.defined for function in module.functions}
     used = [each for each in checks.known if defined.get(each.name) is False]
     made = [each for each in checks.wanted if defined.get(each.name)]
-    log = error.log or str(error)
     declarations.refuse(source.name, declarations.failed_in(log, used))
     for each in declarations.failed_in(log, made):
         declarations.refuse(each.origin, [replace(each, declaration=each.name, origin=source.name)])
     reasons = declarations.uncompared_in(log, (*checks.known, *checks.wanted))
-    open_ = [each for each in (*used, *made) if each.name in reasons]
-    lines = "".join(f"\n    {each.name}  of {each.origin}: {reasons[each.name]}" for each in open_)
-    said = (
-        f"{source.name} has declarations that could not be compared with what is linked; include the "
-        f"generated header, or declare each function once, in no namespace:{lines}"
-    )
-    if open_:
-        _warn(said)
-    return said if open_ else ""
+    lines = [
+        f"    {each.name}  of {each.origin}: {reasons[each.name]}"
+        for each in (*used, *made)
+        if each.name in reasons
+    ]
+    return _told(source.name, "\n".join(lines)) if lines else ""
 
 
 @functools.cache
-def _warn(said: str) -> None:
-    """Warn once in a process: the log of each link has it, too."""
+def _told(name: str, lines: str) -> str:
+    """Return what the log of a link says of declarations that are not compared; warn of it once."""
+    said = (
+        f"{name} has declarations that could not be compared with what is linked; include the generated "
+        f"header, or declare each function once, in no namespace, and compile it as C++11 or later:\n{lines}"
+    )
     log.warning("%s", said)
+    return said
 
 
 @dataclass(frozen=True)

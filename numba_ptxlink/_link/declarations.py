@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink.errors import LinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
@@ -28,8 +28,8 @@ _ERROR = re.compile(
     r"^(?P<place>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<said>.*)$", re.MULTILINE
 )
 _LIMIT = "Error limit reached"
-# Other spellings of "#" and "\", by which a name may be made of others.
-_MAKES_NAMES = (b"##", b"%:%:", b"??", b"\\u")
+# The operator that makes a name of others, in all its spellings.
+_MAKES_NAMES = (b"##", b"%:%:", b"??=")
 # What a type is; the bytes of the type are added, but for void.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
@@ -226,21 +226,20 @@ def uncompared_in(log: str, functions: Iterable[Declared]) -> dict[str, str]:
     return {name: reasons[name] for name in names if name in reasons}
 
 
-def named_in(texts: Iterable[bytes], functions: Sequence[Declared]) -> tuple[Declared, ...]:
-    """Return those of *functions* that one of *texts* may declare: all where it may make names of others."""
-    whole = b"\n".join(texts)
-    if any(spelling in whole for spelling in _MAKES_NAMES):
+def named_in(text: bytes, functions: Sequence[Declared]) -> tuple[Declared, ...]:
+    """Return those of *functions* that *text* may declare: all where it may make names of others."""
+    if any(spelling in text for spelling in _MAKES_NAMES):
         return tuple(functions)
-    return tuple(each for each in functions if each.name.encode() in whole)
+    return tuple(each for each in functions if each.name.encode() in text)
 
 
-def assertions(functions: Sequence[Declared], *, hidden: bool, undefining: bool) -> str:
+def assertions(functions: Sequence[Declared], *, hidden: Collection[str], undefining: bool) -> str:
     """
     Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise.
 
     Args:
         functions: What is asserted.
-        hidden: Whether that a function is not declared is an error, too.
+        hidden: The names of those for which it is an error, too, that they are not declared.
         undefining: Whether macros that have the name of a function or of a keyword are undefined, for a
             compilation that only asserts; otherwise such a macro is an error.
     """
@@ -251,7 +250,9 @@ def assertions(functions: Sequence[Declared], *, hidden: bool, undefining: bool)
         macros = "".join(f"#undef {word}\n" for word in words)
     else:
         macros = f"#if {' || '.join(f'defined({word})' for word in words)}\n#error a macro\n#endif\n"
-    return f"\n{macros}{_TEMPLATES}" + "".join(_assertion(each, hidden=hidden) for each in functions)
+    return f"\n{macros}{_TEMPLATES}" + "".join(
+        _assertion(each, hidden=each.name in hidden) for each in functions
+    )
 
 
 def _assertion(function: Declared, *, hidden: bool) -> str:

@@ -190,23 +190,23 @@ def refusing(manifests: Iterable[Manifest], headers: Sequence[Header]) -> tuple[
     Returns:
         The text, and what is wrong by the error that it ends with.
     """
-    owners: dict[str, list[Manifest]] = {}
-    for manifest in manifests:
-        owners.setdefault(manifest.header, []).append(manifest)
-    ours = {name: {each.digests[name] for each in exports} for name, exports in owners.items()}
-    right = {header.guard for header in headers if header.digest in ours.get(header.name, ())}
     lines: list[str] = []
     wrong: dict[str, str] = {}
-    for header in headers:
-        if header.name in ours and header.guard not in right:
-            says = f"{_INCLUDED} {header.guard}"
-            none = "".join(f" && !defined({guard})" for guard in sorted(right))
-            lines += [f"#if defined({header.guard}){none}", f"#error {says}", "#endif\n"]
-            beside = ", ".join(str(each.path) for each in owners[header.name])
-            wrong.setdefault(
-                says,
-                f"{header.path} is the header of another export than the artifact that is linked, which "
-                f"belongs to {beside}: they may disagree about functions and types. Export again, or include "
-                "the header beside that manifest.",
-            )
-    return "\n".join(lines), wrong
+    exports = list(manifests)
+    for name in dict.fromkeys(manifest.header for manifest in exports):
+        owners = [manifest for manifest in exports if manifest.header == name]
+        ours = {manifest.digests[name] for manifest in owners}
+        found = [header for header in headers if header.name == name]
+        right = {header.guard for header in found if header.digest in ours}
+        no_right = "".join(f" && !defined({guard})" for guard in sorted(right))
+        beside = ", ".join(str(manifest.path) for manifest in owners)
+        for header in found:
+            if header.guard not in right:
+                says = f"{_INCLUDED} {header.guard}"
+                lines.append(f"#if defined({header.guard}){no_right}\n#error {says}\n#endif\n")
+                wrong[says] = (
+                    f"{header.path} is the header of another export than the artifact that is linked, which "
+                    f"belongs to {beside}: they may disagree about functions and types. Export again, or "
+                    "include the header beside that manifest."
+                )
+    return "".join(lines), wrong

@@ -131,8 +131,7 @@ INT = 'extern "C" __device__ int damp(int, int);\n'
 CALL = 'extern "C" __global__ void k(int* p) { p[0] = damp(p[0], 2); }\n'
 
 
-@pytest.mark.parametrize("macros", MACROS)
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("macros", "end"), list(zip(MACROS, itertools.cycle(ENDS), strict=False)))
 def test_macros_do_not_switch_the_comparison_off(exported, macros, end):
     """Whatever names a source gives to macros, a wrong declaration is refused, and a right program links."""
     options = {"headers": {"macros.h": "#define K 1\n#define namespace\n"}, "defines": {"NUMBER": "16"}}
@@ -185,6 +184,9 @@ def test_what_cannot_be_compared_is_said(exported, tmp_path, caplog, source, kin
 def two_exports(tmp_path_factory):
     """Return a folder with the exports of two files of one name."""
     folder = tmp_path_factory.mktemp("exports")
+    other = 'from numba_ptxlink import udf\n@udf("int32(int32)")\ndef other(x):\n    return x\n'
+    (folder / "other.py").write_text(other)
+    pl.export(folder / "other.py", folder, arch="sm_90", emit=["ptx"])
     for name in ("old", "new"):
         (folder / name).mkdir()
         (folder / name / "udfs.py").write_text(UDFS if name == "new" else UDFS.replace("total", "former"))
@@ -220,6 +222,8 @@ HEADERS = {
     "#include <udfs.h>\n": True,
     '#define static_assert(...)\n#include "udfs.h"\n': True,
     "#define static_assert(...)\n" + OLD: False,
+    # That of another export is no reason to take the wrong one.
+    f'{OLD}#include "other.h"\n': False,
     f"{OLD}int not_compiled(\n": False,
 }
 
@@ -229,12 +233,12 @@ def test_the_header_that_is_included_decides(two_exports, source):
     """Of several headers of one name it counts which one the preprocessor has included, and not the text."""
     options = {"include_dirs": [two_exports, two_exports / "new", two_exports / "old"]}
     options["defines"] = {"MACRO": '"old/udfs.h"'}
-    artifact = two_exports / "new" / "udfs.sm_90.ptx"
+    inputs = [source + KERNEL, two_exports / "new" / "udfs.sm_90.ptx", two_exports / "other.sm_90.ptx"]
     if HEADERS[source]:
-        assert pl.link(source + KERNEL, artifact, arch="sm_90", **options).cubin
+        assert pl.link(*inputs, arch="sm_90", **options).cubin
         return
     with pytest.raises(pl.LinkError, match=r"old/\w+\.h is the header of another export than the artifact"):
-        pl.link(source + KERNEL, artifact, arch="sm_90", **options)
+        pl.link(*inputs, arch="sm_90", **options)
 
 
 @pytest.mark.parametrize("flags", [["-I{}/old"], ["-I", "{}/old"], ["--include-path={}/old"], []])
