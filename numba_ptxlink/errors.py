@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +40,15 @@ class PtxlinkError(Exception):
         inputs: tuple[str, ...] = (),
         log: str = "",
     ) -> None:
-        super().__init__(message)
+        # Not super(): the next class may be another package's error, which takes a status and no message.
+        Exception.__init__(self, message)
         self.flags = flags
         self.inputs = inputs
         self.log = log
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # An error of another package may be created again from its status.
+        return type(self), self.args, vars(self)
 
 
 class ConfigError(PtxlinkError, ValueError):

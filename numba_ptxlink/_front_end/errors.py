@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from cuda.bindings.nvjitlink import nvJitLinkError
 
 from numba_ptxlink.errors import LinkError
@@ -16,7 +14,3 @@ class KernelLinkError(LinkError, nvJitLinkError):  # type: ignore[misc]
     """A `LinkError` that callers of a front end catch as nvJitLink's error, too."""
 
     status = _FAILED
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # nvJitLink's error would be created again from its status.
-        return type(self), self.args, vars(self)
