@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import platform
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -134,6 +135,8 @@ class _Unit(NamedTuple):
             f"--gpu-architecture={self.arch.sm if self.output == CUBIN else self.arch.compute}",
             "--relocatable-device-code=true",
             *(("-dlto",) if self.output == LTOIR else ()),
+            # On Arm a plain `char` would have no sign, as in C++ there: one source, two programs.
+            *(("-Xcudafe=--signed_chars",) if platform.machine() == "aarch64" else ()),
             *self.flags,
         )
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import re
+
 import pytest
 
 import numba_ptxlink as pl
@@ -42,3 +45,14 @@ def test_standard_and_defines_reach_nvrtc():
     assert pl.link(text, arch="sm_80", cxx_standard="c++20", defines={"VALUE": "3", "BARE": None}).cubin
     with pytest.raises(pl.LinkError, match="missing"):
         pl.link(text, arch="sm_80")
+
+
+@pytest.mark.parametrize(("machine", "option"), [("x86_64", False), ("aarch64", True)])
+def test_char_is_signed_on_every_machine(monkeypatch, machine, option):
+    """Plain char has a sign here; NVRTC for Arm, which takes it without, is told so."""
+    read = 'extern "C" __global__ void k(const char* from, int* to) { *to = *from; }\n'
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    assert re.search(r"ld\.\S*s8", pl.link(read, arch="sm_80").ptx)
+    with pytest.raises(pl.LinkError) as failure:
+        pl.link(f"{read}#error stop\n", arch="sm_80")
+    assert option == ("-Xcudafe=--signed_chars" in failure.value.flags)
