@@ -198,9 +198,6 @@ def _be_child(descriptor: int, error: int) -> None:
         logger.setLevel(level)
         connection.send(_outcome(function, args))
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):
-                stream.flush()
         os._exit(0)
 
 
@@ -212,6 +209,11 @@ def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, 
         return "failed", error
     except BaseException:  # noqa: BLE001 - the caller raises it, and other exceptions may refuse to be pickled
         return "failed", RuntimeError(traceback.format_exc())
+    finally:
+        # Before the caller has the result, which may end, and this process with it.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
 
 
 class _Forwarding(logging.Handler):

@@ -7,6 +7,7 @@ compiler alone. So the modules that are new after the import are what the file i
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -162,6 +163,9 @@ def check_file(path: Path) -> None:
     """
     try:
         if not path.is_file():
+            # From Python 3.14 on, False has other causes too, such as a name that is too long.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
+                path.stat()
             what = "a folder" if path.is_dir() else "not a file"
             raise ExportError(f"{path} is {what}; give the path of a Python file.")
         if path.suffix != ".py":
