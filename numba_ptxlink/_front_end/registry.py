@@ -49,7 +49,9 @@ def _home(name: str) -> str:
 
 def installed(front_end: FrontEnd) -> bool:
     """Return whether the compiler of *front_end* is installed. Imports nothing of it."""
-    return importlib.util.find_spec(front_end.module) is not None
+    found = importlib.util.find_spec(front_end.module)
+    # A folder of that name, which sys.path leads to, has a specification too, and no origin.
+    return found is not None and found.origin is not None
 
 
 def require(front_end: FrontEnd) -> FrontEnd:

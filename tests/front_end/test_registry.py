@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import sys
 from types import SimpleNamespace
@@ -84,3 +85,13 @@ def test_what_two_want_stays_until_both_are_done(monkeypatch):
         undo(row)
         assert 2 == module.value
     assert 1 == module.value
+
+
+def test_a_folder_with_its_name_is_no_front_end(tmp_path, monkeypatch):
+    """What sys.path leads to is a package only with an __init__.py, as a checkout's folder may have none."""
+    (tmp_path / "no_front_end").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert not registry.installed(SimpleNamespace(module="no_front_end"))
+    (tmp_path / "no_front_end" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    assert registry.installed(SimpleNamespace(module="no_front_end"))
