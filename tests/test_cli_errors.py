@@ -178,6 +178,7 @@ def run(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.usefixtures("folder")
+@pytest.mark.numba_cuda
 def test_the_simulator_is_said():
     """With Numba's simulator an export is one line of error."""
     done = run(*EXPORT, "out", env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
@@ -214,6 +215,7 @@ def test_ctrl_c(folder):
         assert before == state(folder)
 
 
+@pytest.mark.numba_cuda
 def test_a_module_is_exported_by_its_name(folder, capsys):
     """`-m package.module` finds the module from the working directory, with its package, and forgets it."""
     (folder / "pack").mkdir()
@@ -230,6 +232,7 @@ def test_a_module_is_exported_by_its_name(folder, capsys):
     assert by_name == Path("out/udfs.sm_75.ptx").read_bytes()
 
 
+@pytest.mark.numba_cuda
 def test_a_python_file_is_an_input_of_a_link(folder):
     """`link udfs.py` links the file's UDFs, also where it is named twice."""
     for inputs in (["kernel.cu", "udfs.py"], ["udfs.py", "kernel.cu", "udfs.py", "./kernel.cu"]):

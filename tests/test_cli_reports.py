@@ -85,9 +85,9 @@ def test_verbosity_shows_the_log():
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [
-        (["xport", "udfs.py"], "invalid choice: 'xport' (choose from "),
+        (["xport", "udfs.py"], "invalid choice: 'xport'"),
         (["doctor", "--stri"], "unrecognized arguments: --stri\n"),
-        (["link", "a", "--arch", "sm_90", "-o", "b", "--inline", "atuo"], "invalid choice: 'atuo' (choose"),
+        (["link", "a", "--arch", "sm_90", "-o", "b", "--inline", "atuo"], "invalid choice: 'atuo'"),
         (["link", "a", "--arch", "sm_90", "b", "-o", "c", "--ich"], "unrecognized arguments: b --ich\n"),
     ],
 )

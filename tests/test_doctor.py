@@ -49,6 +49,7 @@ def test_what_the_driver_can_load(monkeypatch, driver, isa, expected):
     assert expected is pl.driver_can_load_ptx(ptx.encode())
 
 
+@pytest.mark.numba_cuda
 def test_every_tool_is_found_with_its_place():
     """The tools of this environment are listed with version and file."""
     found = {each.name: each for each in pl.diagnose().components}
@@ -78,6 +79,7 @@ def _cuda_12(monkeypatch):
 
 
 @pytest.mark.usefixtures("_cuda_12")
+@pytest.mark.numba_cuda
 def test_an_nvvm_of_a_later_major_version_is_a_problem(monkeypatch):
     """NVVM of CUDA 13 beside nvJitLink of CUDA 12 is named, with the package to install."""
     with_driver(monkeypatch, (12, 9))
@@ -104,6 +106,7 @@ def test_cures_stay_within_the_major_version(monkeypatch):
     assert all("numba-ptxlink[toolkit12]" in each.cure for each in problems)
 
 
+@pytest.mark.numba_cuda
 def test_a_machine_without_a_driver_can_build(monkeypatch):
     """Without a driver there is nothing to cure on a build machine."""
     with_driver(monkeypatch, None)

@@ -76,6 +76,7 @@ def test_importing_numba_cuda_activates():
     ]
 
 
+@pytest.mark.numba_cuda
 def test_the_hook_waits_for_all_that_is_replaced():
     """The hook takes its list from the table, as soon as anything of numba.cuda is imported."""
     lines = run("""
@@ -221,6 +222,7 @@ def test_the_driver_version_needs_neither_a_fork_nor_an_initialised_driver(tmp_p
     assert lines == ["(12, 4)"]
 
 
+@pytest.mark.numba_cuda
 def test_an_unsupported_numba_cuda_is_left_alone():
     """A numba-cuda of another release stays as it is, with one warning, and status() says why."""
     lines = run(
@@ -259,6 +261,7 @@ def test_enable_serves_what_the_hook_has_missed():
     assert lines == ["True|enable() was called|enable()|0"]
 
 
+@pytest.mark.numba_cuda
 def test_enable_where_nothing_can_be_served_is_an_error():
     """It says so before anything is imported, and what was wanted before counts again."""
     lines = run("""

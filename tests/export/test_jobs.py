@@ -113,6 +113,7 @@ def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     assert made == export(program, emit=["ptx"])
 
 
+@pytest.mark.numba_cuda
 def test_all_functions_that_fail_are_told(program):
     """An export names each function that a compiler refuses, in order."""
     text = program.read_text()
@@ -217,6 +218,7 @@ def test_one_command_exports_several_files(files, tmp_path, capsys, jobs):
     assert all(f"own_{number}.py" in rule for number in range(3))
 
 
+@pytest.mark.numba_cuda
 def test_files_that_fail_are_told_and_the_others_written(files, tmp_path, capsys):
     """The status tells that some failed, and the errors which."""
     for name in files[:2]:

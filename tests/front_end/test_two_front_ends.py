@@ -155,6 +155,7 @@ def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
     ]
 
 
+@pytest.mark.numba_cuda
 def test_numba_cuda_that_cannot_be_served_hampers_the_other_not(run):
     """enable() before any import serves the supported one, and says of the other why not."""
     lines = run(
