@@ -108,6 +108,7 @@ def test_wrong_paths(folder, capsys, arguments, message):
     assert before == state(folder)
 
 
+@pytest.mark.numba_cuda
 def test_an_error_in_a_file_begins_with_its_place(folder, capsys):
     """Editors and build tools find it as they find those of compilers."""
     (folder / "udfs.py").write_text(UDFS.replace("2 * x", "y"))

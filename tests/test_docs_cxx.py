@@ -14,6 +14,7 @@ BLOCKS = dict(re.findall(r"```\w+\n(?://|#) (\S+)\n(.*?)```", PAGE.read_text(), 
 
 
 @pytest.mark.parametrize("kind", ["ltoir", pytest.param("ptx", marks=pytest.mark.slow)])
+@pytest.mark.numba_cuda
 def test_the_files_of_the_page_work_together(kind, tmp_path):
     """The Python file exports with the header, and the kernel calls both overloads."""
     assert {"include/particle.h", "udfs.py", "kernel.cu"} == set(BLOCKS)
@@ -34,6 +35,7 @@ def test_the_files_of_the_page_work_together(kind, tmp_path):
     assert b"weigh" in linked.cubin
 
 
+@pytest.mark.numba_cuda
 def test_the_error_of_the_page_is_what_an_export_says(tmp_path):
     """A member that has another sign in C++ is named, with what Python has."""
     (tmp_path / "udfs.py").write_text(BLOCKS["udfs.py"].replace('"i8"', '"u8"'))

@@ -137,6 +137,7 @@ def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
         choice.chosen(other)
 
 
+@pytest.mark.numba_cuda
 def test_what_is_installed_decides_last(monkeypatch):
     """A function that does not tell is numba-cuda's while both are installed, else the other's."""
     assert front_end_of(plain) == NUMBA_CUDA
