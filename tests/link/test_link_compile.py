@@ -49,10 +49,10 @@ def test_standard_and_defines_reach_nvrtc():
 
 @pytest.mark.parametrize(("machine", "option"), [("x86_64", False), ("aarch64", True)])
 def test_char_is_signed_on_every_machine(monkeypatch, machine, option):
-    """Plain char has a sign here; NVRTC for Arm, which takes it without, is told so."""
+    """Plain char is signed on this machine; NVRTC for Arm, whose own is not, is told so."""
     read = 'extern "C" __global__ void k(const char* from, int* to) { *to = *from; }\n'
-    monkeypatch.setattr(platform, "machine", lambda: machine)
     assert re.search(r"ld\.\S*s8", pl.link(read, arch="sm_80").ptx)
+    monkeypatch.setattr(platform, "machine", lambda: machine)
     with pytest.raises(pl.LinkError) as failure:
         pl.link(f"{read}#error stop\n", arch="sm_80")
     assert option == ("-Xcudafe=--signed_chars" in failure.value.flags)
