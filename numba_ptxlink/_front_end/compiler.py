@@ -7,9 +7,11 @@ import functools
 import importlib
 import re
 import sys
+import warnings
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
 # Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
@@ -107,6 +109,52 @@ def libdevice(home: str) -> str:
 
     code = importlib.import_module(f"{home}.cudadrv.nvvm").LibDevice().get()
     return hashlib.sha256(code).hexdigest()
+
+
+def isolating(original: Any, fail: Callable[[Any, str, int], None]) -> Any:
+    """
+    Return a compiler's class for one call of libNVVM, with the call made apart where it changes later ones.
+
+    Args:
+        original: The class.
+        fail: Raises the compiler's error, of an instance, the step that failed, and libNVVM's status.
+    """
+
+    class CompilationUnit(original):  # type: ignore[misc]
+        """The compiler's, whose modules are added, verified and compiled by one call."""
+
+        def __init__(self, options: Any) -> None:
+            self._steps: list[tuple[str, bytes, str]] = []
+            self._said = ""
+            super().__init__(options)
+
+        def add_module(self, buffer: bytes) -> None:
+            self._steps.append(("", bytes(buffer), "whole"))
+
+        def lazy_add_module(self, buffer: bytes) -> None:
+            self._steps.append(("", bytes(buffer), "lazy"))
+
+        def verify(self) -> None:
+            self._steps.append(("", b"", "verify"))
+
+        def compile(self) -> bytes:
+            from numba_ptxlink._tools import nvvm
+
+            step, status, given = nvvm.run(self._steps, [option.decode() for option in self.options])
+            self._said = given["log"]
+            if step:
+                fail(self, step, status)
+            self.log = self.get_log()
+            if self.log:
+                errors = importlib.import_module(f"{original.__module__.rpartition('.')[0]}.error")
+                warnings.warn(self.log, category=errors.NvvmWarning, stacklevel=2)
+            code: bytes = given["code"]
+            return code
+
+        def get_log(self) -> str:
+            return self._said
+
+    return CompilationUnit
 
 
 def is_imported(name: str) -> bool:

@@ -1,26 +1,27 @@
-"""Link with nvJitLink through cuda.bindings; the only module that calls it."""
+"""Link with nvJitLink, which cuda.bindings finds; the only module that has its flags and errors."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
-from numba_ptxlink._formats.kinds import CUBIN, KINDS, PTX
+from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
-from . import find, nvrtc
+from . import find, isolated, nvrtc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
 # The first release whose result can be LTO-IR: those of 13.2 and 13.3 have the function, which fails.
 _LTOIR_SINCE = (13, 4)
 # The last major version that stops the process for an architecture that it does not know.
 _ENDS = 12
+# Flags that change what nvJitLink optimises at link time in the same process later; -Xnvvm may hold "-opt=0".
+_SPOILING = re.compile("-g$|-O0$|-Xnvvm")
+_OUTPUTS = {CUBIN: "Cubin", PTX: "Ptx", LTOIR: "LTOIR"}
 _UNKNOWN = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
 
 
@@ -137,107 +138,52 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
     Raises:
         LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
     """
-    binding = _binding()
-    names = tuple(name for _, name, _ in inputs)
-    shown = [encodable(name).encode() for name in names]
-    check_arch(version(), names, flags)
-    failing = functools.partial(explaining, names=names, flags=flags, errors=binding.nvJitLinkError)
-    with failing("accept its flags", str):
-        handle = binding.create(len(flags), list(flags))
-    try:
-        errors = functools.partial(_log, binding, handle, "error")
-        for (kind, name, code), encoded in zip(inputs, shown, strict=True):
-            with failing(f"read the {kind} {name}", errors):
-                _add_data(binding, handle, getattr(binding.InputType, KINDS[kind].nvjitlink), code, encoded)
-        with failing("link", errors):
-            binding.complete(handle)
-        output = output or (PTX if "-ptx" in flags else CUBIN)
-        with failing(f"give {output}", errors):
-            linked = bytearray(getattr(binding, f"get_linked_{output}_size")(handle))
-            getattr(binding, f"get_linked_{output}")(handle, linked)
-        return Product(bytes(linked), _log(binding, handle, "info"), errors())
-    finally:
-        binding.destroy(handle)
+    release = version()
+    return link_by(find.library("nvJitLink"), release, inputs, flags, output=output)
 
 
-@contextlib.contextmanager
-def explaining(
-    action: str,
-    log: Callable[[], str],
-    *,
-    names: tuple[str, ...],
+def link_by(
+    library: str,
+    release: tuple[int, int],
+    inputs: Sequence[tuple[str, str, bytes]],
     flags: Sequence[str],
-    errors: type[Exception] | tuple[type[Exception], ...],
-) -> Iterator[None]:
-    """
-    Tell in a `with` block that calls nvJitLink what failed.
+    *,
+    output: str = "",
+) -> Product:
+    """Link as `link` does, by nvJitLink of a *release* that the file *library* holds."""
+    names = tuple(name for _, name, _ in inputs)
+    check_arch(release, names, flags)
+    kinds = {_encodable(name): f"{kind} {name}" for kind, name, _ in inputs}
+    step, status, given = isolated.call(
+        "nvjitlink",
+        library,
+        flags,
+        [(_encodable(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
+        _OUTPUTS[output or (PTX if "-ptx" in flags else CUBIN)],
+        spoils=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_SPOILING.match, flags)),
+    )
+    if step:
+        from cuda.bindings.nvjitlink import nvJitLinkError
 
-    Args:
-        action: What is done.
-        log: Returns the linker's error log.
-        names: The names of the inputs.
-        flags: The linker's arguments.
-        errors: What the binding raises.
-
-    Raises:
-        LinkError: The block raised one of *errors*. Carries the log.
-    """
-    try:
-        yield
-    except errors as error:
-        text = log()
+        error, text = nvJitLinkError(status), given["log"]
+        action, _, what = step.partition(" ")
+        if action == "read":
+            step = f"read the {kinds[what]}"
         cure = "\nIt does not know one of them; correct arch or extra_flags, or take a toolkit that knows it."
         raise LinkError(
-            f"nvJitLink failed to {action}: {(text or str(error)).strip()}\n"
+            f"nvJitLink failed to {step}: {text.strip() or error}\n"
             f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}."
             f"{cure if _UNKNOWN.search(str(error)) else ''}",
             flags=tuple(flags),
             inputs=names,
-            log=text,
+            log=text or (str(error) if step == "accept its flags" else ""),
         ) from error
+    return Product(given["code"], given["info"], given["log"])
 
 
-def encodable(name: str) -> str:
-    """Return *name* as the bindings take it, which encode it: what of a path is no text is escaped."""
+def _encodable(name: str) -> str:
+    """Return *name* as UTF-8 has it: what of a path is no text is escaped."""
     return name.encode(errors="backslashreplace").decode()
-
-
-def _add_data(binding: Any, handle: int, input_type: int, code: bytes, name: bytes) -> None:
-    """Add an input; *name* has to live as long as *handle*, because nvJitLink keeps its address alone."""
-    function = _library_function()
-    if function is None:
-        binding.add_data(handle, input_type, code, len(code), name.decode())
-    elif status := function(handle, input_type, code, len(code), name):
-        raise binding.nvJitLinkError(status)
-
-
-@functools.cache
-def _library_function() -> Callable[..., int] | None:
-    """
-    Return nvJitLinkAddData; None where the bindings do not tell its address.
-
-    Their own function passes a copy of the name and frees it, so that errors name another input, or garbage.
-    """
-    import ctypes
-
-    try:
-        from cuda.bindings._internal import nvjitlink
-
-        address = nvjitlink._inspect_function_pointer("__nvJitLinkAddData")  # noqa: SLF001 - no public way
-    except (ImportError, AttributeError, KeyError):
-        return None
-    take = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
-    )
-    return take(address) if address else None
-
-
-def _log(binding: Any, handle: int, kind: str) -> str:
-    """Return the "info" or the "error" log."""
-    buffer = bytearray(getattr(binding, f"get_{kind}_log_size")(handle))
-    if buffer:
-        getattr(binding, f"get_{kind}_log")(handle, buffer)
-    return buffer.decode(errors="replace").rstrip("\0")
 
 
 def _binding() -> Any:

@@ -1,4 +1,4 @@
-"""Compile CUDA C++ with NVRTC through cuda.bindings; the only module that calls it."""
+"""Compile CUDA C++ with NVRTC, which cuda.bindings finds; the only module that has its options and errors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
-from . import find, includes
+from . import find, includes, isolated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,6 +25,8 @@ NOWHERE = Path("/")
 """The folder of source that is no file and searches the include directories alone."""
 
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
+# Options that change what NVRTC compiles in the same process later, except to LTO-IR; "-opt=0" for -Xnvvm.
+_SPOILING = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
 # Options that read or write files that a key does not cover, or that report the time.
 _BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
@@ -195,44 +197,33 @@ def _key(unit: _Unit) -> cache.Key | None:
 
 
 def _compile(unit: _Unit) -> cache.Entry:
-    binding, flags = _binding(), unit.all_arguments()
-    binding, flags = _binding(), unit.all_arguments()
-    names, texts = (list(map(includes.encoded, each)) for each in (unit.headers, unit.headers.values()))
-    _, program = binding.nvrtcCreateProgram(
-        unit.source, includes.encoded(unit.program_name), len(texts), texts, names
+    flags = unit.all_arguments()
+    # The version loads the library.
+    version()
+    step, _, given = isolated.call(
+        "nvrtc",
+        find.library("nvrtc"),
+        flags,
+        [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
+        list(unit.headers.items()),
+        unit.name_expressions,
+        spoils=unit.output != LTOIR and any(map(_SPOILING.match, flags)),
     )
-    try:
-        for expression in unit.name_expressions:
-            binding.nvrtcAddNameExpression(program, includes.encoded(expression))
-        (status,) = binding.nvrtcCompileProgram(program, len(flags), list(map(includes.encoded, flags)))
-        log = _fetch(binding, program, "ProgramLog").decode(errors="replace").rstrip("\0")
-        if unit.folder == NOWHERE:
-            log = log.replace(unit.program_name, unit.name)
-        if int(status):
-            cure = includes.cure(log)
-            raise LinkError(
-                f"NVRTC could not compile {unit.name}: {status.name}\n{log.strip()}\n"
-                f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
-                flags=flags,
-                inputs=(unit.name,),
-                log=log,
-            )
-        code = _fetch(binding, program, KINDS[unit.output].nvjitlink)
-        lowered = {
-            text: binding.nvrtcGetLoweredName(program, includes.encoded(text))[1].decode()
-            for text in unit.name_expressions
-        }
-        meta = {"log": log.strip(), "lowered_names": lowered}
-        return cache.Entry(meta, code.rstrip(b"\0") if unit.output == PTX else code)
-    finally:
-        binding.nvrtcDestroyProgram(program)
-
-
-def _fetch(binding: Any, program: Any, what: str) -> bytes:
-    _, size = getattr(binding, f"nvrtcGet{what}Size")(program)
-    buffer = b"\0" * size
-    getattr(binding, f"nvrtcGet{what}")(program, buffer)
-    return bytes(buffer)
+    log = given["log"]
+    if unit.folder == NOWHERE:
+        log = log.replace(unit.program_name, unit.name)
+    if step:
+        cure = includes.cure(log)
+        raise LinkError(
+            f"NVRTC could not compile {unit.name}: {given['reason']}\n{log.strip()}\n"
+            f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
+            flags=flags,
+            inputs=(unit.name,),
+            log=log,
+        )
+    lowered = dict(zip(unit.name_expressions, given["symbols"], strict=True))
+    meta = {"log": log.strip(), "lowered_names": lowered}
+    return cache.Entry(meta, given["code"].rstrip(b"\0") if unit.output == PTX else given["code"])
 
 
 def _binding() -> Any:

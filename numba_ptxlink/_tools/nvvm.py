@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
@@ -10,13 +12,15 @@ from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._formats.ptx.header import release_of
 from numba_ptxlink.errors import ExportError
 
-from . import find
+from . import find, isolated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink._arch import PtxVersion
 
+_ARCH = re.compile(r"-arch=compute_(\d+)")
+_SPOILT_SINCE = 100  # sm_100
 # The target and the version of the IR that the NVVM IR specification asks every module for.
 _EMPTY_MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
@@ -77,28 +81,41 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes)
 
 
 def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> bytes:
-    nvvm = _binding()
-    program = nvvm.create_program()
-    try:
-        for number, module in enumerate(modules):
-            text = module.encode()
-            nvvm.add_module_to_program(program, text, len(text), f"module{number}")
-        if libdevice:
-            nvvm.lazy_add_module_to_program(program, libdevice, len(libdevice), "libdevice")
-        try:
-            nvvm.verify_program(program, len(options), options)
-            nvvm.compile_program(program, len(options), options)
-        except nvvm.nvvmError as error:
-            log = bytearray(nvvm.get_program_log_size(program))
-            nvvm.get_program_log(program, log)
-            said = log.rstrip(b"\0").decode(errors="replace").strip()
-            reason = " ".join(said.split()) or str(error)
-            raise ExportError(reason, flags=tuple(options), log=said) from error
-        code = bytearray(nvvm.get_compiled_result_size(program))
-        nvvm.get_compiled_result(program, code)
-    finally:
-        nvvm.destroy_program(program)
-    return bytes(code)
+    steps = [(f"module{number}", text.encode(), "whole") for number, text in enumerate(modules)]
+    # Not all releases verify their own libdevice.
+    steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
+    step, status, given = run(steps, options)
+    if step:
+        error, said = _binding().nvvmError(status), given["log"].strip()
+        raise ExportError(" ".join(said.split()) or str(error), flags=tuple(options), log=said) from error
+    return bytes(given["code"])
+
+
+def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str]) -> isolated.Answer:
+    """
+    Call libNVVM, apart from this process if that changes what libNVVM compiles later.
+
+    Args:
+        steps: The modules and when they are verified, as for `isolated.nvvm`.
+        options: libNVVM's options.
+
+    Raises:
+        LinkError: libNVVM cannot be loaded or be called so.
+    """
+    _binding()
+    return isolated.call("nvvm", find.library("nvvm"), options, steps, spoils=spoils(options))
+
+
+def spoils(options: Sequence[str]) -> bool:
+    """Return whether a call with *options* would change what libNVVM compiles in the same process later."""
+    arch = next(filter(None, map(_ARCH.match, options)), None)
+    return "-opt=0" in options and (arch is None or int(arch[1]) >= _SPOILT_SINCE)
+
+
+@functools.cache
+def accepts(options: tuple[str, ...]) -> bool:
+    """Return whether libNVVM knows *options*; raises as `run` does."""
+    return not run([("", _EMPTY_MODULE.encode(), "whole"), ("", b"", "verify")], options)[0]
 
 
 def _binding() -> Any:

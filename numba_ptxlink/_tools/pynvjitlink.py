@@ -1,21 +1,20 @@
-"""Link with nvJitLink through pynvjitlink, the binding for CUDA 12; the only module that calls it."""
+"""Link with the nvJitLink that is a part of pynvjitlink, the binding for CUDA 12."""
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import dotted
-from numba_ptxlink._formats.kinds import KINDS
 from numba_ptxlink.errors import LinkError
 
 from . import find, nvjitlink
-from .nvjitlink import Product
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink import cache
+
+    from .nvjitlink import Product
 
 _PACKAGE = "pynvjitlink-cu12"
 _MISSING = (
@@ -50,26 +49,11 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str]) -> Prod
     Raises:
         LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
     """
-    api = _binding()
-    names = tuple(name for _, name, _ in inputs)
-    nvjitlink.check_arch(version(), names, flags)
-    raised = (api.NvJitLinkError, RuntimeError, ValueError)
-    failing = functools.partial(nvjitlink.explaining, names=names, flags=flags, errors=raised)
-    with failing("accept its flags", str):
-        linker = api.NvJitLinker(*flags)
-    # nvJitLink keeps the addresses of the names alone.
-    shown = [nvjitlink.encodable(name) for name in names]
-    with failing("link", lambda: _text(linker.error_log)):
-        for (kind, _, code), name in zip(inputs, shown, strict=True):
-            getattr(linker, f"add_{KINDS[kind].nvjitlink.lower()}")(code, name)
-        linked = linker.get_linked_ptx() if "-ptx" in flags else linker.get_linked_cubin()
-    return Product(bytes(linked), _text(linker.info_log), _text(linker.error_log))
+    release = version()
+    # nvJitLink is a part of this file.
+    from pynvjitlink import _nvjitlinklib
 
-
-def _text(log: Any) -> str:
-    # None while the log is empty.
-    text = log if isinstance(log, str) else bytes(log or b"").decode(errors="replace")
-    return text.rstrip("\0")
+    return nvjitlink.link_by(_nvjitlinklib.__file__, release, inputs, flags)
 
 
 def _binding() -> Any:

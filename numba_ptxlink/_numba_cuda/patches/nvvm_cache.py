@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
-from numba_ptxlink._front_end.compiler import libdevice
+from numba_ptxlink._front_end.compiler import isolating, libdevice
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current, entered
 
@@ -21,15 +21,8 @@ _DEBUG = "!DICompileUnit"
 
 
 def _wrap_compilation_unit(original: Any) -> Any:
-    class CompilationUnit(original):  # type: ignore[misc]
+    class CompilationUnit(isolating(original, _fail)):  # type: ignore[misc]
         """numba-cuda's, whose log is read."""
-
-        def verify(self) -> None:
-            try:
-                super().verify()
-            except Exception as error:
-                error.args = (f"{error}: {self.get_log().strip()}",)
-                raise
 
         def get_log(self) -> str:
             log: str = super().get_log()
@@ -39,6 +32,28 @@ def _wrap_compilation_unit(original: Any) -> Any:
             return log
 
     return CompilationUnit
+
+
+def _fail(unit: Any, _step: str, status: int) -> None:
+    from numba.cuda.cudadrv.nvvm import nvvmError
+
+    error = nvvmError(status)
+    error.args = (f"{error}: {unit.get_log().strip()}",)
+    raise error
+
+
+def _wrap_check_options(original: Any) -> Any:
+    @functools.wraps(original)
+    def check_options(self: Any, options: Sequence[Any]) -> bool:
+        from numba_ptxlink._tools import nvvm
+
+        texts = tuple(each.decode() if isinstance(each, bytes) else each for each in options)
+        if nvvm.spoils(texts):
+            return nvvm.accepts(texts)
+        accepted: bool = original(self, options)
+        return accepted
+
+    return check_options
 
 
 def _wrap_llvm_strs(original: Any) -> Any:
@@ -134,7 +149,14 @@ NVVM = (
         "nvvm.CompilationUnit",
         _wrap_compilation_unit,
         "NVVM's warnings are kept beside its output, and shown again; the error of code that it refuses has "
-        "its log.",
+        "its log; a child process makes unoptimised code, after which NVVM compiles other code for sm_100.",
+        purpose="cache",
+    ),
+    Substitution(
+        "numba.cuda.codegen",
+        "nvvm.NVVM.check_options",
+        _wrap_check_options,
+        "A child process asks NVVM for options of unoptimised code.",
         purpose="cache",
     ),
 )

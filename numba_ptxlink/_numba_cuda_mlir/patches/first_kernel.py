@@ -9,7 +9,7 @@ from typing import Any
 
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
-from numba_ptxlink._front_end.compiler import libdevice
+from numba_ptxlink._front_end.compiler import isolating, libdevice
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
@@ -201,6 +201,14 @@ def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
     return dispatched is None or bool(dispatched.get("device"))
 
 
+def _wrap_compilation_unit(original: Any) -> Any:
+    return isolating(original, _fail)
+
+
+def _fail(unit: Any, step: str, status: int) -> None:
+    unit.driver.check_error(status, f"Failed to {step}\n\n{unit.get_log()}")
+
+
 OPTIMIZE = (
     Substitution(
         "numba_cuda_mlir.mlir_optimization",
@@ -214,6 +222,13 @@ OPTIMIZE = (
 
 SUBSTITUTIONS = (
     *OPTIMIZE,
+    Substitution(
+        "numba_cuda_mlir.mlir_optimization",
+        "CompilationUnit",
+        _wrap_compilation_unit,
+        "A child process makes unoptimised code, after which NVVM compiles other code for sm_100 and later.",
+        purpose="first kernel",
+    ),
     Substitution(
         "numba_cuda_mlir.compiler",
         "_compile",
