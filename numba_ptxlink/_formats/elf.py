@@ -20,7 +20,11 @@ from numba_ptxlink.errors import LinkError
 from .kinds import EM_CUDA
 
 _HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
 _ABI_SINCE_13 = 0x41
+_ACCELERATORS_BEFORE, _ACCELERATORS = 0x800, 0x8
+# A record of .nv.compat, each of which has a multiple of four bytes: what has the number 9 is 1.
+_ACCELERATED = b"\x02\x09\x01"
 # STO_CUDA_ENTRY in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
 _OTHER_AT, _ENTRY = 5, 0x10
 # pyelftools calls STT_CUDA_OBJECT so.
@@ -105,6 +109,35 @@ def machine(code: bytes) -> int | None:
     if identity[:4] != b"\x7fELF" or number != EM_CUDA:
         return None
     return int(flags >> 8 if identity[7] == _ABI_SINCE_13 else flags) & 0xFF
+
+
+def is_accelerated(code: bytes) -> bool:
+    """
+    Return whether a GPU's ELF image is for one architecture with its own features, such as sm_90a.
+
+    CUDA 12 has a flag for it, CUDA 13 a record in .nv.compat; both were read beside images of sm_90, sm_100
+    and their variants. The flags are EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS in LLVM's
+    llvm/BinaryFormat/ELF.h.
+    """
+    identity, _, _, _, _, _, _, flags, *_ = _HEAD.unpack_from(code)
+    if flags & (_ACCELERATORS if identity[7] == _ABI_SINCE_13 else _ACCELERATORS_BEFORE):
+        return True
+    records = _content(code, b".nv.compat")
+    return any(records.startswith(_ACCELERATED, start) for start in range(0, len(records), 4))
+
+
+def _content(code: bytes, name: bytes) -> bytes:
+    """Return the content of the section *name*, b"" without one or where the image is damaged."""
+    _, _, _, _, _, _, start, _, _, _, _, size, count, names = _HEAD.unpack_from(code)
+    try:
+        sections = [_SECTION.unpack_from(code, start + size * number) for number in range(count)]
+        texts = sections[names][4]
+    except (struct.error, IndexError):
+        return b""
+    for named, _, _, _, offset, length, *_ in sections:
+        if code.startswith(name + b"\0", texts + named):
+            return code[offset:][:length]
+    return b""
 
 
 def read(code: bytes, name: str = "cubin") -> Image:

@@ -169,11 +169,14 @@ def _refuse_other_machine(source: Input, arch: Arch) -> None:
         return
     major, minor = divmod(sm, 10)
     # Machine code runs on its own major architecture, from its own minor on; sm_101 was renamed sm_110.
-    if (major == arch.major and minor <= arch.minor) or {sm, arch.number} == {101, 110}:
+    runs = (major == arch.major and minor <= arch.minor) or {sm, arch.number} == {101, 110}
+    # What uses features of one architecture runs on that one alone.
+    own = "a" if elf.is_accelerated(source.code) else ""
+    if runs and (not own or arch.sm == f"sm_{sm}a"):
         return
     raise LinkError(
-        f"{source.name} holds machine code for sm_{sm}, which does not run on {arch.sm}, the architecture of "
-        f"this link; generate it for {arch.sm}, or link for its own.",
+        f"{source.name} holds machine code for sm_{sm}{own}, which does not run on {arch.sm}, the "
+        f"architecture of this link; generate it for {arch.sm}, or link for its own.",
         inputs=(source.name,),
     )
 

@@ -201,7 +201,7 @@ def _serve() -> None:
 
 
 def _load(library: str, path: str = "") -> Any:
-    """Load *library*, or the copy of it that *path* leads to, and before it what NVRTC looks for beside it."""
+    """Load *library*, or its copy that *path* leads to, and before it what NVRTC looks for beside itself."""
     folder, name = os.path.split(library)
     if name.startswith("libnvrtc."):
         for beside in sorted(os.listdir(folder)):
@@ -213,7 +213,7 @@ def _load(library: str, path: str = "") -> Any:
 def _copy(library: str, *, spoils: bool) -> Any:
     """Return a private copy of *library*: one for all calls that spoil it, and one for others."""
     if (library, spoils) not in _copies:
-        # It stays open: a library is known by its path, which the next file would have, too.
+        # It stays open: a library is known by its path, which would be another file's, too.
         copy = os.memfd_create(os.path.basename(library))
         with open(library, "rb") as file:
             while os.sendfile(copy, file.fileno(), None, 1 << 30):

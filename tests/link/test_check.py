@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from types import SimpleNamespace
 
@@ -59,6 +60,30 @@ def test_what_spoils_nvjitlink_is_refused_without_checks(case):
     """No choice of checks lets pass what would make later links of the process wait or be wrong."""
     with pytest.raises(pl.LinkError, match=r"does not run on sm_80|reads [\d.]+ at most"):
         pl.link(*map(named, CASES[case]()), arch=ARCH, checks="none")
+
+
+@pytest.mark.parametrize(
+    ("made", "arch", "taken"),
+    [
+        ("sm_90a", "sm_90", False),
+        ("sm_90", "sm_90a", True),
+        ("sm_90a", "sm_90a", True),
+        ("sm_100a", "sm_103", False),
+        ("sm_100a", "sm_103a", False),
+        ("sm_100f", "sm_103", True),
+        ("sm_120a", "sm_120f", False),
+        ("sm_103", "sm_100", False),
+    ],
+)
+def test_machine_code_of_a_variant_is_linked_for_that_one(made, arch, taken):
+    """What has features of one GPU is refused for another one, which nvJitLink would wait after for ever."""
+    inputs = KERNEL, cubin(function(target=made).replace(".version 8.0", ".version 9.0"), made)
+    with (
+        contextlib.nullcontext()
+        if taken
+        else pytest.raises(pl.LinkError, match=f"{made}, which does not run")
+    ):
+        assert pl.link(*inputs, arch=arch, checks="none").cubin
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin"])

@@ -1,0 +1,178 @@
+"""Calls that change what NVIDIA's libraries make later are made apart from the process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import compiled_after
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._tools import isolated, nvrtc
+
+ARCH = pl.Arch.of("sm_100")
+TOOLS = ("nvrtc", "nvrtc, quickly", "lto -g", "lto -O0", "nvvm")
+
+
+def made(arch: str, what: str, *before: str, cache: Path) -> dict[str, str]:
+    """Return digests of what a new process makes after the calls *before*."""
+    done = subprocess.run(
+        [sys.executable, compiled_after.__file__, arch, what, *before],
+        env={**os.environ, "NUMBA_PTXLINK_CACHE": str(cache)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_debugging_process_makes_what_another_one_does(tmp_path):
+    """After debug and unoptimised compilations, each tool gives the same bytes, and so does the cache."""
+    alone = made("sm_100", "tools", cache=tmp_path / "alone")
+    assert alone == made("sm_100", "tools", *TOOLS, cache=tmp_path / "after")
+    assert alone == made("sm_100", "tools", cache=tmp_path / "after")
+
+
+def test_what_another_package_spoilt_is_made_again(tmp_path):
+    """Wrong PTX of a compiler that somebody else debugged with is recognised; none is kept."""
+    alone = made("sm_120", "tools", cache=tmp_path / "alone")
+    assert alone == made("sm_120", "tools", "another package", cache=tmp_path / "after")
+    assert alone == made("sm_120", "tools", cache=tmp_path / "after")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_103", "sm_120"])
+def test_both_front_ends_in_a_debugging_process(arch, tmp_path):
+    """After every such call, with and without LTO, the tools and both front ends give the same bytes."""
+    alone = made(arch, "all", cache=tmp_path / "alone")
+    assert alone == made(arch, "all", *compiled_after.BEFORE, cache=tmp_path / "after")
+
+
+def ptx(flags=("-G",)):
+    """Return the PTX of an empty source."""
+    return nvrtc.compile_source("__device__ int x;", "empty.cu", ARCH, flags=flags).code
+
+
+@pytest.fixture
+def no_child(monkeypatch):
+    """Let no process be started."""
+
+    def refused(*_, **__):
+        raise PermissionError("seccomp allows no fork")
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+
+
+def test_a_copy_of_the_library_serves_where_no_child_starts(request):
+    """It makes what a child makes."""
+    by_child = ptx()
+    request.getfixturevalue("no_child")
+    assert by_child == ptx()
+
+
+@pytest.mark.usefixtures("no_child")
+def test_where_neither_is_to_be_had_the_call_is_an_error(monkeypatch):
+    """It has the causes and the cure; the shared library is not called."""
+
+    def refused(*_):
+        raise OSError("no memory")
+
+    monkeypatch.setattr(isolated, "_copies", {})
+    monkeypatch.setattr(os, "memfd_create", refused)
+    with pytest.raises(
+        pl.LinkError, match=r"no fork\. No copy .* no memory\. Let the process start"
+    ) as caught:
+        ptx()
+    assert "-G" in caught.value.flags
+    assert ptx(())
+
+
+def test_the_end_of_the_child_is_an_error():
+    """The process goes on, and has the child's last words."""
+    with pytest.raises(pl.LinkError, match="has ended the child process that called it") as caught:
+        isolated.call("nvvm", "libc.so.6", ["-opt=0"], [("name", b"", "whole")], spoils=True)
+    assert ("undefined symbol" in caught.value.log, caught.value.inputs) == (True, ("name",))
+
+
+STREAMS = """
+import os, sys, threading
+from pathlib import Path
+from numba_ptxlink import Arch
+from numba_ptxlink._tools import nvrtc
+
+def code():
+    return nvrtc.compile_source("__device__ int x;", "a.cu", Arch.of("sm_100"), flags=["-G"]).code
+
+first = code()
+for descriptor in range(3):
+    os.close(descriptor)
+before = sorted(os.listdir("/proc/self/fd"))
+made = []
+threads = [threading.Thread(target=lambda: made.append(code())) for _ in range(3)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+child = os.fork()
+if not child:
+    os._exit(code() != first)
+made.append(os.waitpid(child, 0)[1])
+try:
+    os.waitpid(-1, os.WNOHANG)
+except ChildProcessError:
+    made.append("no child")
+made.append(sorted(os.listdir("/proc/self/fd")) == before)
+Path(sys.argv[1]).write_text(repr(made == [first] * 3 + [0, "no child", True]))
+"""
+
+
+def test_children_need_no_standard_streams(tmp_path):
+    """Nor the main thread, nor a process that was not forked; no child and no descriptor is left."""
+    subprocess.run([sys.executable, "-c", STREAMS, tmp_path / "done"], check=True, timeout=120)
+    assert (tmp_path / "done").read_text() == "True"
+
+
+def test_an_interrupt_ends_the_child():
+    """Ctrl-C is no error of the library, and leaves no child."""
+    stop = threading.Timer(0.05, signal.raise_signal, [signal.SIGINT])
+    stop.start()
+    with pytest.raises(KeyboardInterrupt):
+        [ptx() for _ in range(100)]
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+LOCK = """
+import sys, threading
+sys.path.insert(0, sys.argv[1])
+from linkcases import KERNEL, cubin, function
+from numba_ptxlink import LinkError
+from numba_ptxlink._tools import nvjitlink
+
+def link(target):
+    text = function(target=target).replace(".version 8.0", ".version 9.0")
+    code = cubin(text, target)
+    return nvjitlink.link([("ptx", "k", KERNEL.encode()), ("cubin", "f", code)], ["-arch=sm_90"]).code
+
+for wrong in ("sm_80", "sm_90a", "sm_100f", "sm_120"):
+    try:
+        link(wrong)
+    except LinkError as error:
+        print("bad input" in error.log)
+done = threading.Thread(target=lambda: print(len(link("sm_90")) > 0))
+done.start()
+done.join()
+"""
+
+
+def test_links_go_on_where_nvjitlink_would_wait_for_ever():
+    """After a refusal that leaves its lock held, links of other threads are made in children."""
+    helpers = Path(compiled_after.__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", LOCK, helpers], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert done.stdout.split() == ["True"] * 5
