@@ -73,6 +73,7 @@ class Compilation(NamedTuple):
         links: Whether anybody has use for a cubin.
         lowering: Whether a function is being lowered; what it calls is compiled meanwhile.
         export: The exported function that is being compiled, None for any other compilation.
+        unoptimised: Whether NVVM does not optimise, which changes what it compiles later.
     """
 
     cc: tuple[int, int] | None = None
@@ -81,6 +82,7 @@ class Compilation(NamedTuple):
     links: bool = True
     lowering: bool = False
     export: Export | None = None
+    unoptimised: bool = False
 
 
 _compilations = Context("numba_ptxlink_mlir", Compilation())

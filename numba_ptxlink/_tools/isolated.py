@@ -29,7 +29,7 @@ _READY = b"numba-ptxlink\n"
 _LENGTH = 8  # bytes before an answer, which say how long it is
 # Libraries that this process calls in children alone, since one has given an answer as in `_cause_to_leave`.
 _left: set[str] = set()
-_copies: dict[tuple[str, bool], Any] = {}
+_copies: dict[tuple[str, bool], str] = {}
 
 
 def call(
@@ -76,7 +76,7 @@ def call(
         ready, reply, said = False, b"", str(error)
     if not ready:
         try:
-            return _functions[function](_copy(library, spoils=spoils), *request)
+            return _functions[function](_load(library, copy_of(library, spoils=spoils)), *request)
         except OSError as error:
             raise _failure(
                 f"{library} has to be called apart from this process. No child can be started: {said}. No "
@@ -210,15 +210,20 @@ def _load(library: str, path: str = "") -> Any:
     return ctypes.CDLL(path or library)
 
 
-def _copy(library: str, *, spoils: bool) -> Any:
-    """Return a private copy of *library*: one for all calls that spoil it, and one for others."""
+def copy_of(library: str, *, spoils: bool = True) -> str:
+    """
+    Return the path of a private copy of *library*: one for all calls that spoil it, and one for others.
+
+    Raises:
+        OSError: There is no room for it, or no file can be opened.
+    """
     if (library, spoils) not in _copies:
         # It stays open: a library is known by its path, which would be another file's, too.
         copy = os.memfd_create(os.path.basename(library))
         with open(library, "rb") as file:
             while os.sendfile(copy, file.fileno(), None, 1 << 30):
                 pass
-        _copies[library, spoils] = _load(library, f"/proc/self/fd/{copy}")
+        _copies[library, spoils] = f"/proc/self/fd/{copy}"
     return _copies[library, spoils]
 
 

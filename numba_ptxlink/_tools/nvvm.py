@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import PtxVersion
 
-_ARCH = re.compile(r"-arch=compute_(\d+)")
-_SPOILT_SINCE = 100  # sm_100
 # The target and the version of the IR that the NVVM IR specification asks every module for.
 _EMPTY_MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
@@ -108,8 +105,7 @@ def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str]) -> isol
 
 def spoils(options: Sequence[str]) -> bool:
     """Return whether a call with *options* would change what libNVVM compiles in the same process later."""
-    arch = next(filter(None, map(_ARCH.match, options)), None)
-    return "-opt=0" in options and (arch is None or int(arch[1]) >= _SPOILT_SINCE)
+    return "-opt=0" in options and "-gen-lto" not in options
 
 
 @functools.cache

@@ -149,7 +149,7 @@ NVVM = (
         "nvvm.CompilationUnit",
         _wrap_compilation_unit,
         "NVVM's warnings are kept beside its output, and shown again; the error of code that it refuses has "
-        "its log; a child process makes unoptimised code, after which NVVM compiles other code for sm_100.",
+        "its log; a child process makes unoptimised code, after which NVVM compiles other code.",
         purpose="cache",
     ),
     Substitution(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from typing import Any
 
 from numba_ptxlink._front_end.substitution import Substitution
@@ -57,11 +58,25 @@ def _wrap_compile_mlir(original: Any) -> Any:
 def _wrap_call_llvm70_capi(original: Any) -> Any:
     @functools.wraps(original)
     def _call_llvm70_capi(module: Any, target_options: Any, *args: Any, **kwargs: Any) -> Any:
+        unoptimised = not int(target_options.get("opt_level", 2))
         # It asks for the device's architecture even where another is given.
-        with entered(cc=requested_cc(target_options)):
+        with entered(cc=requested_cc(target_options), unoptimised=unoptimised):
             return original(module, target_options, *args, **kwargs)
 
     return _call_llvm70_capi
+
+
+def _wrap_get_libnvvm_path(original: Any) -> Any:
+    @functools.wraps(original)
+    def _get_libnvvm_path() -> Any:
+        path = original()
+        if not current().unoptimised:
+            return path
+        from numba_ptxlink._tools import isolated
+
+        return os.fsencode(isolated.copy_of(os.fsdecode(path)))
+
+    return _get_libnvvm_path
 
 
 TOOLS = "numba_cuda_mlir.tools"
@@ -96,6 +111,13 @@ SUBSTITUTIONS = (
         "_call_llvm70_capi",
         _wrap_call_llvm70_capi,
         "NVVM compiles for a given architecture without a device.",
+        purpose="driverless",
+    ),
+    Substitution(
+        "numba_cuda_mlir.mlir_optimization",
+        "_get_libnvvm_path",
+        _wrap_get_libnvvm_path,
+        "A private copy of NVVM makes unoptimised code, after which NVVM compiles other code.",
         purpose="driverless",
     ),
 )

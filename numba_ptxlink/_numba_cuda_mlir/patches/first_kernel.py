@@ -226,7 +226,7 @@ SUBSTITUTIONS = (
         "numba_cuda_mlir.mlir_optimization",
         "CompilationUnit",
         _wrap_compilation_unit,
-        "A child process makes unoptimised code, after which NVVM compiles other code for sm_100 and later.",
+        "A child process makes unoptimised code, after which NVVM compiles other code.",
         purpose="first kernel",
     ),
     Substitution(
