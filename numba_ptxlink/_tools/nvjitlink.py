@@ -1,4 +1,4 @@
-"""Link with nvJitLink, which cuda.bindings finds; the only module that has its flags and errors."""
+"""Link with nvJitLink, which cuda.bindings finds and `isolated` calls: what it is given, and its errors."""
 
 from __future__ import annotations
 

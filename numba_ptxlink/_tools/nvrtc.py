@@ -1,4 +1,4 @@
-"""Compile CUDA C++ with NVRTC, which cuda.bindings finds; the only module that has its options and errors."""
+"""Compile CUDA C++ with NVRTC, which cuda.bindings finds and `isolated` calls: its options and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile LLVM IR with libNVVM, and ask it what it compiles to. numba-cuda has a call of its own."""
+"""Compile LLVM IR with libNVVM, for exports and for the compilers themselves; ask what it compiles to."""
 
 from __future__ import annotations
 
