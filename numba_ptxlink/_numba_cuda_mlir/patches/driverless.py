@@ -58,7 +58,9 @@ def _wrap_compile_mlir(original: Any) -> Any:
 def _wrap_call_llvm70_capi(original: Any) -> Any:
     @functools.wraps(original)
     def _call_llvm70_capi(module: Any, target_options: Any, *args: Any, **kwargs: Any) -> Any:
-        unoptimised = not int(target_options.get("opt_level", 2))
+        # Unless LTO-IR or LLVM IR is asked for.
+        is_ptx = not any((*args, *kwargs.values()))
+        unoptimised = is_ptx and not int(target_options.get("opt_level", 2))
         # It asks for the device's architecture even where another is given.
         with entered(cc=requested_cc(target_options), unoptimised=unoptimised):
             return original(module, target_options, *args, **kwargs)
