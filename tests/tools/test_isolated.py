@@ -54,6 +54,25 @@ def test_both_front_ends_in_a_debugging_process(arch, tmp_path):
     assert alone == made(arch, "all", *compiled_after.BEFORE, cache=tmp_path / "after")
 
 
+CVTA = "mov.b64 %rd1, k_param_0;\n@%p1 cvta.param.u64 %rd2, %rd1;\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "spoilt"),
+    [
+        (f"{CVTA}ld.param.b32 %r1, [%rd2+156];", True),
+        (f"{CVTA}add.s64 %rd3, %rd2, %rd9;\nld.param.v2.b32 {{%r1, %r2}}, [%rd3];", True),
+        (f"{CVTA}st.param.b32 [%rd2], %r1;", True),
+        (f"{CVTA}add.s64 %rd3, %rd1, %rd9;\nld.param.b32 %r1, [%rd3];\nld.b32 %r2, [%rd2];", False),
+        (f"{CVTA}st.param.b64 [param0], %rd2;", False),
+        (f"{CVTA}ret;\nmov.b64 %rd2, other_param_0;\nld.param.b32 %r1, [%rd2];", False),
+    ],
+)
+def test_wrong_ptx_is_told_by_its_addresses(text, spoilt):
+    """A generic address is wrong where a parameter is loaded or stored, and right anywhere else."""
+    assert isolated.is_spoilt(text.encode()) is spoilt
+
+
 def ptx(flags=("-G",)):
     """Return the PTX of an empty source."""
     return nvrtc.compile_source("__device__ int x;", "empty.cu", ARCH, flags=flags).code
