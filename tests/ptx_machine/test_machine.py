@@ -125,7 +125,7 @@ add.u32 %r2, %r2, %r3; st.global.u32 [%d2], %r2;"""
 @pytest.mark.parametrize(
     ("operation", "expected"),
     [
-        ("shfl.sync.up.b32 %r2|%p1, %r1, 1, 0, 15;", [0, 0, 1, 2]),
+        ("shfl.sync.up.b32 %r2|%p1, %r1, 1, 0, 017;", [0, 0, 1, 2]),
         ("shfl.sync.down.b32 %r2|%p1, %r1, 1, 31, 15;", [1, 2, 3, None]),
         ("shfl.sync.bfly.b32 %r2, %r1, 3, 31, 15;", [3, 2, 1, 0]),
         ("shfl.sync.idx.b32 %r2, %r1, 1, 0x1e1f, 15;", [1, 1, 3, 3]),
@@ -229,6 +229,13 @@ def test_undefined_bits_are_followed(body, known, fill):
         ("$again: bra $again;", "executes more than 1000 instructions"),
         ("setp.eq.u32 %p1, %r1, 0; @%p1 bar.sync 1; @!%p1 bar.sync 2;", "lanes wait for others"),
         ("setp.eq.u32 %p1, %r1, 0; @%p1 shfl.sync.idx.b32 %r2, %r1, 0, 31, 14;", "a lane is not in the mask"),
+        (
+            (
+                "setp.eq.u32 %p1, %r1, 0; @%p1 bra $on; bar.sync 0; bra $end; $on: mov.u32 %r3, -1;"
+                "shfl.sync.idx.b32 %r2, %r1, 0, 31, %r3; $end:"
+            ),
+            "lanes wait for others",
+        ),
         ("add.u32 %r2, %h1, 1;", "a register of type b16 for u32"),
         ("addc.u32 %r2, %r1, 1;", "not supported: addc.u32 %r2, %r1, 1"),
         ("add.cc.u32 %r2, %r1, 1;", "not supported: add.cc.u32 %r2, %r1, 1"),

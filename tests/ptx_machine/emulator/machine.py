@@ -121,7 +121,7 @@ class Machine:
                 value = found.value
             else:
                 name, _, offset = spelled.removeprefix("generic(").replace(")", "").partition("+")
-                value = self.address(Symbol(name), module) + int(offset or 0)
+                value = self.address(Symbol(name), module) + number(offset or "0").value
             content += (value % (1 << (8 * size))).to_bytes(size, "little")
         return content
 

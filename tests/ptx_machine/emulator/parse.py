@@ -121,25 +121,31 @@ class Scope:
         self.labels: ChainMap[str, int] = outer.labels.new_child() if outer else ChainMap()
 
 
-_NOISE = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_SKIPPED = re.compile(r"\.(?:loc|file|version|target|address_size)\b[^\n]*|\.section\b[^{]*\{[^}]*\}|[\s;]+")
+_NOISE = re.compile(r'("[^"]*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# Each ends after its operands, wherever the line does.
+_SKIPPED = re.compile(
+    r"\.loc(?:\s+\w+){3}(?:\s*,\s*function_name\s+[\w$]+(?:\s*\+\s*\w+)?\s*,\s*inlined_at(?:\s+\w+){3})?"
+    r'|\.file\s+\w+\s*"[^"]*"(?:\s*,\s*\w+)*|\.version\s+\d+\.\d+|\.target\s+\w+(?:\s*,\s*\w+)*'
+    r"|\.address_size\s+\w+|\.section\b[^{]*\{[^}]*\}|[\s;]+"
+)
 _STATEMENT = re.compile(r'((?:[^;"]|"[^"]*")*);')
 _LABEL = re.compile(r"([\w$%]+)\s*:(?!:)")
 _HEADING = re.compile(
-    r"(?:\.(visible|extern|weak)\s+)?(?:\.attribute\(.*?\)\)?\s*)?\.(entry|func)\s*(?:\(([^()]*)\)\s*)?"
+    r"(?:\.(visible|extern|weak)\s*)?(?:\.attribute\s*\(.*?\)\)?\s*)?\.(entry|func)\s*(?:\(([^()]*)\)\s*)?"
     r"([\w$%]+)\s*(?:\(([^()]*)\))?[^;{]*([;{])"
 )
 _VARIABLE = re.compile(
-    r"(?:\.(visible|extern|weak|common)\s+)?\.(global|const|shared|local|param)\s*(?:\.attribute\(.*?\)\s*)?"
-    r"(?:\.align\s+(\d+)\s*)?(?:\.v([24])\s*)?\.([a-z]+\d+)\s*"
+    r"(?:\.(visible|extern|weak|common)\s*)?\.(global|const|shared|local|param)\s*(?:\.attribute\s*\(.*?\)\s*)?"
+    r"(?:\.align\s+(\w+)\s*)?(?:\.v([24])\s*)?\.([a-z]+\d+)\s*"
     r"(?:\.ptr\s*(?:\.(?:global|const|shared|local)\s*)?(?:\.align\s+\d+\s*)?)?"
     r"([\w$%]+)\s*((?:\[[^\]]*\]\s*)*)(?:=(.*))?",
     re.DOTALL,
 )
-_REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s+(.*)", re.DOTALL)
+_REGISTERS = re.compile(r"\.reg\s*\.(\w+)\s*(.*)", re.DOTALL)
 _INSTRUCTION = re.compile(r"(?:@\s*(!?)\s*([\w$%]+)\s+)?([a-z]\w*)((?:\s*\.[\w:]+)*)\s*(.*)", re.DOTALL)
 _FLOAT = re.compile(r"0[fFdD]([0-9a-fA-F]+)")
-_OFFSET = re.compile(r"([\w$%]+)\s*([+-])\s*(-?\w+)")
+_INTEGER = re.compile(r"(-?)\s*(?:(0[0-7]+)|(0[xX][0-9a-fA-F]+|0[bB][01]+|[0-9]+))U?")
+_OFFSET = re.compile(r"([\w$%]+)\s*([+-])\s*(-?\s*\w+)")
 _DIRECTIVES = (".pragma", ".max", ".min", ".req", ".noreturn", ".callprototype")
 
 
@@ -160,10 +166,10 @@ def number(text: str) -> Number | None:
     """Return the immediate that *text* is, None if it is none."""
     if match := _FLOAT.fullmatch(text):
         return Number(int(match[1], 16))
-    try:
-        return Number(int(text.removesuffix("U"), 0))
-    except ValueError:
-        return None
+    if match := _INTEGER.fullmatch(text):
+        sign, octal, other = match.groups()
+        return Number(int(f"{sign}1") * (int(octal, 8) if octal else int(other, 0)))
+    return None
 
 
 def parse(text: str) -> Module:
@@ -203,8 +209,9 @@ def _variable(statement: str) -> Variable:
     size = element = width(kind) // 8 * int(count or 1)
     values = tuple(value for value in re.split(r"[{},\s]+", initial or "") if value)
     for extent in re.findall(r"\[\s*(\w*)\s*\]", extents):
-        size *= int(extent, 0) if extent else len(values)
-    return Variable(name, space, kind, int(alignment or element), size, linkage or "", values)
+        size *= number(extent).value if extent else len(values)
+    aligned = number(alignment).value if alignment else element
+    return Variable(name, space, kind, aligned, size, linkage or "", values)
 
 
 def _body(function: Function, text: str, at: int) -> int:
@@ -247,7 +254,8 @@ def _statement(scope: Scope, text: str) -> None:
         match = _REGISTERS.fullmatch(text)
         for name in split(match[2]):
             stem, _, count = name.rstrip("> ").partition("<")
-            for each in [f"{stem.strip()}{index}" for index in range(int(count))] if count else [name]:
+            numbered = range(number(count.strip()).value) if count else ()
+            for each in [f"{stem.strip()}{index}" for index in numbered] if count else [name]:
                 scope.names[each] = Register(len(function.registers), match[1])
                 function.registers.append(match[1])
     elif text.startswith(_DIRECTIVES):

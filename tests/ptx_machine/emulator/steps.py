@@ -463,13 +463,15 @@ def together(maker: Maker, members: object, place: int, made: Step) -> Step:
 
     def wait(frame: Frame, mask: np.ndarray) -> bool | None:
         mask = frame.gathered(place, mask)
-        lane = np.arange(mask.size, dtype=np.uint32) % np.uint32(32)
-        named = (read(frame, mask) >> lane & np.uint32(1)) != 0
-        if (mask & ~named).any():
+        bit = np.uint32(1) << np.arange(mask.size, dtype=np.uint32) % np.uint32(32)
+        # Of lanes that are not here the register says nothing.
+        named = np.where(mask, read(frame, mask), np.uint32(0))
+        if (mask & (named & bit == 0)).any():
             raise PtxError("a lane is not in the mask that it gives")
         waiting = np.zeros(mask.size, bool)
         for warp in warps(mask):
-            waiting[warp] = (frame.block.live[warp] & named[warp] & ~mask[warp]).any()
+            absent = frame.block.live[warp] & ~mask[warp]
+            waiting[warp] = named[warp] & np.bitwise_or.reduce(bit[warp][absent]) != 0
         ready = mask & ~waiting
         if not ready.any():
             return frame.park(place, mask)
