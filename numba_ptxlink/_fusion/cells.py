@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Find = Callable[[str], ptx.Register | None]
 
@@ -80,7 +80,7 @@ class Access:
             register = find(each)
             bits.append(ptx.width(register.type) if register else None)
             # An element of a vector, a symbol, or a predicate.
-            if not bits[-1] if register else not (each == "_" or each.removeprefix("-")[:1].isdigit()):
+            if not bits[-1] if register else not (each == "_" or each.lstrip("- \t\r\n\f")[:1].isdigit()):
                 return None
         return cls(instruction.guard, stores, offset + address[1], kind, values, tuple(bits))
 
@@ -94,6 +94,13 @@ def _shape(word: str) -> tuple[bool, str, int] | None:
     if opcode not in ("ld", "st") or len(modifiers) - len(shapes) > 2:
         return None
     return (opcode == "st", kind, sum(shapes) or 1) if ptx.width(kind) in (8, 16, 32, 64, 128) else None
+
+
+def _around(offset: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yield the aligned ranges of larger accesses that a range lies in."""
+    while size <= _WIDEST:
+        size *= 2
+        yield offset - offset % size, size
 
 
 class Cells:
@@ -115,6 +122,7 @@ class Cells:
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
         self._prefix = prefix
         self._ranges = {part for access in accesses for part in access.ranges}
+        self._cut = {outer for part in self._ranges for outer in _around(*part)}
         self._cells: dict[tuple[int, int], str] = {}
         for offset, length in sorted(self._ranges):
             if offset % length or not 0 <= offset <= size - length:
@@ -127,9 +135,8 @@ class Cells:
     @property
     def cuts_words(self) -> bool:
         """Whether an access is to several parts of less than a word."""
-        narrow = [start for start, size in self._cells if size < _WORD]
-        cut = self._ranges - self._cells.keys()
-        return any(0 <= start - offset < size for offset, size in cut for start in narrow)
+        narrow = (cell for cell in self._cells if cell[1] < _WORD)
+        return any(not self._ranges.isdisjoint(_around(*cell)) for cell in narrow)
 
     def declarations(self) -> list[ptx.Statement]:
         """Return the declarations of the registers, and the zeros of those that can be part of a word."""
@@ -146,7 +153,7 @@ class Cells:
         Return the statements that stand for *access*.
 
         Raises:
-            ValueError: A register is narrower than its element.
+            ValueError: A register is narrower than its element, or a byte gets what is no integer.
         """
         moves = _Moves(self._cells, f"{self._prefix}t", access.guard)
         for value, bits, (offset, size) in zip(access.values, access.bits, access.ranges, strict=True):
@@ -161,8 +168,7 @@ class Cells:
         return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
-        inner = any(offset <= start < offset + size and length < size for start, length in self._ranges)
-        if inner or size > _WIDEST:
+        if size > _WIDEST or (offset, size) in self._cut:
             self._split(offset, size // 2)
             self._split(offset + size // 2, size // 2)
         else:
@@ -202,7 +208,10 @@ class _Moves:
             return
         whole = cell or self._temporary(size * 8)
         if size == 1 and bits is None:
-            self._add("mov.b16", whole, str(int(source.removesuffix("U"), 0) & 255))
+            number = ptx.number(source)
+            if number is None:
+                raise ValueError(f"{source} is stored to a byte")
+            self._add("mov.b16", whole, str(number & 255))
         elif size == 1:
             self._add("cvt.u16.u8", whole, source)
         elif bits is None:

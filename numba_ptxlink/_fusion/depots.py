@@ -99,12 +99,12 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
 
 
 def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
-    variables = declaration.variables
-    alignment = variables[0].alignment
-    if not 0 < alignment < STACK_ALIGNMENT:
+    first = declaration.variables[0]
+    if not 0 < first.alignment < STACK_ALIGNMENT:
         return declaration
-    text = declaration.text.replace(f".align {alignment}", f".align {STACK_ALIGNMENT}", 1)
-    return ptx.Declaration(text, variables)
+    shape = f".v{first.lanes} " if first.lanes > 1 else ""
+    declared = declaration.text[first.start - declaration.start :]
+    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {shape}.{first.type} {declared}")
 
 
 def _escaped(uses: list[_Use], variables: Mapping[ptx.Register, _Variable]) -> set[ptx.Register]:
@@ -151,9 +151,9 @@ def _moved(
     if not target or not address or ptx.width(target.type) != 64:
         return None, None
     if word == "add" and not offset and len(others) == 1:
-        sign, digits = others[0][:1] == "-", others[0].removeprefix("-")
-        if digits.isdecimal():
-            return target, address._replace(offset=address.offset + (-int(digits) if sign else int(digits)))
+        constant = ptx.number(others[0])
+        if constant is not None:
+            return target, address._replace(offset=address.offset + constant)
     elif word == "mov" and not others:
         return target, address._replace(offset=address.offset + offset)
     elif word in _CONVERTED and not others and not offset and address.space == _CONVERTED[word][0]:

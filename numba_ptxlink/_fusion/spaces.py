@@ -142,7 +142,7 @@ def _sources(
         register = scope.find(spelled.partition(".")[0])
         if register and register.type:
             sources.append(register)
-        elif register or not (spelled[:1] == "%" or spelled.removeprefix("-")[:1].isdigit()):
+        elif register or not (spelled[:1] == "%" or spelled.lstrip("- \t\r\n\f")[:1].isdigit()):
             # The address of a variable in its state space.
             return None
     return sources

@@ -1,37 +1,62 @@
-"""PTX of real compilers is read whole, and means the same when its bodies are printed."""
+"""PTX of real compilers is read whole, and as NVIDIA's assembler reads it, whatever white space is in it."""
 
 from __future__ import annotations
 
+import math
+
+import emulator
+import front_ends
 import pytest
+import respelled
 from ptx_texts import by_nvrtc, machine_code
+from random_ptx import Program
 
+import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
+from numba_ptxlink._fusion.combine import combine
+from numba_ptxlink._fusion.inline import inline
 
 
-def check(text: str) -> ptx.Module:
-    """Check everything that holds for PTX that a compiler wrote; return its module."""
+def printed(text: str) -> str:
+    """Return *text* with its bodies printed."""
     module = ptx.parse(text)
-    parts = [item for item in module.items if isinstance(item, ptx.Part)]
-    assert {"", "line"}.isdisjoint(part.keyword for part in parts)
-    bodies = {each.body_span: ptx.block(each.body) for each in module.functions if each.defined}
-    printed = module.replace(bodies)
-    assert machine_code(text) == machine_code(printed)
-    again = [[str(each) for each in function.body] for function in ptx.parse(printed).functions]
-    assert [[str(each) for each in function.body] for function in module.functions] == again
-    return module
+    assert {"", "line"}.isdisjoint(item.keyword for item in module.items if isinstance(item, ptx.Part))
+    return module.replace({each.body_span: ptx.block(each.body) for each in module.functions if each.defined})
+
+
+def executed(text: str) -> list[list[tuple]]:
+    """Return the instructions that the machine of the tests reads."""
+    functions = emulator.parse(text).functions.values()
+    return [
+        [(each.guard, each.opcode, each.words, repr(each.operands)) for each in function.code or ()]
+        for function in functions
+    ]
+
+
+def check(text: str, seed: int = 0) -> None:
+    """Check that *text*, on one line or with other blanks and comments, means the same to all who read it."""
+    code, read = machine_code(text), executed(text)
+    assert code == machine_code(printed(text))
+    for spelled in respelled.joined(text), respelled.split(text, seed):
+        assert code == machine_code(spelled)
+        assert code == machine_code(printed(spelled))
+        assert read == executed(spelled)
 
 
 def slow(*values: object) -> object:
-    """Return a parameter of the slow tests: it shows what another one shows, for another architecture."""
+    """Return a parameter of the slow tests: it shows what another one shows, for other text."""
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("arch", [slow("sm_75"), "sm_90", slow("sm_100")])
-@pytest.mark.parametrize("flags", [(), ("-lineinfo",), ("-G",)], ids=["plain", "lineinfo", "debug"])
+@pytest.mark.parametrize(
+    "flags", [slow(()), ("-lineinfo",), slow(("-G",))], ids=["plain", "lineinfo", "debug"]
+)
 def test_nvrtc(arch, flags):
     """So it is with NVRTC's, with line numbers and debug information."""
     text = by_nvrtc(arch, *flags)
-    module = check(text)
+    check(text)
+    module = ptx.parse(text)
     defined = {each.name: each for each in module.functions if each.defined}
     declared = {each.name: each.linkage for each in module.functions if not each.defined}
     kernel = defined["kernel"].prototype
@@ -53,3 +78,35 @@ def test_nvrtc(arch, flags):
     calls = [ptx.called(each) for each in instructions if each.opcode == "call"]
     assert "elsewhere" in {call.callee for call in calls}
     assert any(call.prototype for call in calls)
+
+
+def pendulum(angle, steps, values):
+    """Call functions of libdevice, branch, turn, and leave by an error."""
+    for step in range(steps):
+        if angle < 0:
+            raise ValueError
+        angle = math.tanh(angle) / 2 + values[step % 3]
+    return math.floor(angle), steps // 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", front_ends.NAMES)
+def test_python(name):
+    """So it is with Python functions that NVVM compiled."""
+    types = front_ends.get(name).types
+    signature = (types.float32, types.int32, types.CPointer(types.float32))
+    made = pl.export([pl.udf(signature, front_end=name)(pendulum)], arch="sm_90", emit=["ptx"], name="spaced")
+    check(made.read("ptx").decode())
+
+
+@pytest.mark.parametrize("seeds", [range(1), slow(range(1, 20))])
+def test_random_modules(seeds):
+    """So it is with modules that pass all kinds of values, and with the one that is made of them."""
+    for seed in seeds:
+        texts = Program(seed).texts
+        for text in texts:
+            check(text, seed)
+        ways = texts, map(respelled.joined, texts), [respelled.split(text, seed) for text in texts]
+        one, *others = (inline(combine([*map(ptx.parse, way)]), everything=True).text for way in ways)
+        for other in others:
+            assert machine_code(one, relocatable=False) == machine_code(other, relocatable=False)

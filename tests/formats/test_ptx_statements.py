@@ -31,7 +31,7 @@ STATEMENTS: dict[str, tuple[str, str]] = {
         "mov.u32 %r1, %tid.x;|mov.u32 %r1, WARP_SZ;",
     ),
     "predicates": (
-        "@%p1 mov.u32 %r1, 1; @!%p1 mov.u32 %r1, 2; @ ! %p1 ret;",
+        "@%p1 mov.u32 %r1, 1; @!%p1 mov.u32 %r1, 2; @\t!\f%p1\rret;",
         "@%p1 mov.u32 %r1, 1;|@!%p1 mov.u32 %r1, 2;|@!%p1 ret;",
     ),
     "two results": (
@@ -101,8 +101,21 @@ STATEMENTS: dict[str, tuple[str, str]] = {
     ),
     "a pragma": ('.pragma "nounroll";', '.pragma "nounroll";'),
     "source lines": (
-        ".loc 1 2 3\nmov.u32 %r1, 1; .loc 1 4 5, function_name NAME + 1, inlined_at 1 2 3\n",
-        ".loc 1 2 3|mov.u32 %r1, 1;|.loc 1 4 5, function_name NAME + 1, inlined_at 1 2 3",
+        (
+            ".loc 1 2 3\nmov.u32 %r1, 1; .loc 1 02 0x3 mov.u32 %r2, 2;.loc\r1 4\f5\rL: ret;"
+            ".loc 1 4 5, function_name NAME + 1, inlined_at 1 2 3 exit;"
+        ),
+        (
+            ".loc 1 2 3|mov.u32 %r1, 1;|.loc 1 02 0x3|mov.u32 %r2, 2;|.loc\r1 4\f5|L:|ret;|"
+            ".loc 1 4 5, function_name NAME + 1, inlined_at 1 2 3|exit;"
+        ),
+    ),
+    "white space apart and left out": (
+        "mov .u32\n%r1, 7;st.global.u32[%rd1],%r1;mov.u32%r1,7;ld .global.v2\t.u32{%r1,%r2},[%rd1];L\n:ret;",
+        (
+            "mov.u32 %r1, 7;|st.global.u32 [%rd1], %r1;|mov.u32 %r1, 7;|"
+            "ld.global.v2.u32 {%r1,%r2}, [%rd1];|L:|ret;"
+        ),
     ),
     "comments and strings": ('/* ; */ ret; // } "\n.pragma "a;} // b";', 'ret;|.pragma "a;} // b";'),
 }

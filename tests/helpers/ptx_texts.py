@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import cuda_cxx
 
 import numba_ptxlink as pl
@@ -53,9 +55,10 @@ extern "C" __global__ void __launch_bounds__(128, 2) kernel(float* p, Base* b, i
 
 def machine_code(ptx: str, *, relocatable: bool = True) -> dict[str, bytes]:
     """Return the code and the variables that the machine code of *ptx* has, by the section."""
-    target = ptx.split(".target")[1].replace(",", " ").split()
+    words = re.findall(r"\w+", re.split(r"\.target|\.address_size", ptx, maxsplit=2)[1])
+    arch = next(word for word in words if word.startswith("sm_"))
     cubin = pl.assemble(
-        ptx.encode(errors="surrogateescape"), target[0], relocatable=relocatable, debug="debug" in target
+        ptx.encode(errors="surrogateescape"), arch, relocatable=relocatable, debug="debug" in words
     )
     sections = elf.read(cubin.code).sections
     return {section.name: section.content for section in sections if section.name.startswith(_CODE)}

@@ -100,7 +100,8 @@ def test_what_is_only_accessed_becomes_registers(body):
         "ld.local.u8 %h1, [%SPL+64];",
         "ld.local.u8 %h1, [%SPL+-1];",
         "ld.local.u32 %r1, [%SPL+2];",
-        "ld.local.u32 %r1, [%SPL+0x10];",
+        "ld.local.u32 %r1, [%SPL+0x22];",
+        "ld.local.u32 %r1, [%SPL+(16)];",
         "mov.b64 %d1, depot+60; ld.local.u32 %r1, [%d1+4];",
         # Parts of a word, of which one may be undefined.
         "st.local.u32 [%SPL+4], -7; ld.local.s8 %r1, [%SPL+5];",
@@ -127,7 +128,7 @@ def test_variables_of_many_parts_stay_in_memory():
 def test_what_stays_in_memory_is_aligned_like_a_stack():
     """A compiler may read by words what it aligned to two bytes, since a depot used to lie at the start."""
     caller = (
-        ".visible .entry k(.param .u64 a)\n{\n.local .align 2 .b8 depot[6];.local\t.align 1 .b8 other[3];"
+        ".visible .entry k(.param .u64 a)\n{\n.local .align 2 .b8 depot[6];.local\t.align\n01 .b8\fother[3];"
         ".reg .b64 %d<3>;\nmov.u64 %d1, depot; st.local.u64 [%d1], %d1; mov.u64 %d2, other;\n"
         "st.local.u64 [%d2], %d2; call g, ();\nret;\n}\n"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .header import Header, read_header
-from .lexer import names, symbols, with_words
+from .lexer import is_dwarf, names, number, symbols, with_words
 from .module import Alias, Function, Module, Part, has_line_numbers, parse
 from .statements import (
     CLOSE,
@@ -53,7 +53,9 @@ __all__ = [
     "edited",
     "elements",
     "has_line_numbers",
+    "is_dwarf",
     "names",
+    "number",
     "parse",
     "read",
     "read_header",

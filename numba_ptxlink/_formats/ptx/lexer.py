@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -14,44 +14,68 @@ Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "
 
 # NUL ends a C string, and PTX out of a fat binary keeps it. A comment of one line ends at LF, never at CR.
 _BLANKS = r"[ \t\r\n\f\v\0]*"
-_TRIVIA = rf"{_BLANKS}(?:(?://[^\n]*|/\*.*?\*/){_BLANKS})*"
 # An unclosed comment or string runs to the end of the text, so that each character is read once.
-_TOKEN = r"""
-    (?:[A-Za-z_]|[%$][\w$])[\w$]*(?:(?:\.|::)[\w$]+)*     # names, and opcodes with their modifiers
-  | 0[fF][0-9a-fA-F]{8} | 0[dD][0-9a-fA-F]{16}            # the bits of a float
-  | 0[xX][0-9a-fA-F]+U? | 0[bB][01]+U?
-  | \d+\.\d*(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+ | \d+U?
-  | \.\d+(?:[eE][+-]?\d+)?(?![\w$])
-  | \.[\w$]+(?:::[\w$]+)*
-  | "[^"]*"?
-  | \#[^\n]*
-  | /\*.*
-  | << | >> | <= | >= | == | != | && | \|\|
-  | .
-  | \Z
-"""
-_PIECE = re.compile(rf"({_TRIVIA})({_TOKEN})", re.ASCII | re.DOTALL | re.VERBOSE)
-_ASIDE = r'"[^"]*"?|//[^\n]*|/\*(?:.*?\*/|.*)|\#[^\n]*'
-_SKIPPED = re.compile(_ASIDE, re.DOTALL)
-_COMMENT = re.compile(r"/(?:/[^\n]*|\*(?:.*?\*/|.*))", re.DOTALL)
-# The search is fast if each alternative begins with a different letter.
-_BRACE = re.compile(rf"{{|}}|{_ASIDE}", re.DOTALL)
-_STOP = re.compile(rf";|{{|=|{_ASIDE}", re.DOTALL)
-_COMMA = re.compile(rf";|,|{_ASIDE}", re.DOTALL)
-_OPERATORS = frozenset(("<<", ">>", "<=", ">=", "==", "!=", "&&", "||"))
+_COMMENT_FORM = r"/(?:/[^\n]*|\*(?:.*?\*/|.*))"
+_ASIDE = rf'"[^"]*"?|{_COMMENT_FORM}|\#[^\n]*'
+_DIGITS = "0[xX][0-9a-fA-F]+ | 0[bB][01]+ | 0[0-7]* | [1-9][0-9]*"
+_INTEGER = rf"(?: {_DIGITS} ) U?"
+# The tokens by their kinds; the first form that fits is taken.
+_FORMS: dict[Kind, str] = {
+    # Names, and opcodes with their modifiers.
+    "word": r"(?:[A-Za-z_]|[%$][\w$]) [\w$]* (?: (?:\.|::) [\w$]+ )*",
+    # The bits of a float, decimal floats, integers.
+    "number": rf"""
+        0[fF][0-9a-fA-F]{{8}} | 0[dD][0-9a-fA-F]{{16}}
+      | [0-9]+ \.[0-9]* (?:[eE][+-]?[0-9]+)? | [0-9]+ [eE][+-]?[0-9]+ | {_INTEGER}
+      | \.[0-9]+ (?:[eE][+-]?[0-9]+)? (?![\w$])""",
+    "directive": r"\.[\w$]+ (?: ::[\w$]+ )*",
+    "string": r'"[^"]*"',
+    "line": r"\#[^\n]*",
+    "malformed": r'"[^"]* | /\*.* | [^][{}()<>,;:@!|+*/%~&^=?.-]',
+    "punctuation": r"<< | >> | <= | >= | == | != | && | \|\| | .",
+    "end": r"\Z",
+}
+# A statement of a function, without comments.
+_STATEMENT = rf"""
+    \s*
+    (?: (?P<guard> @ \s* !? \s* [%\w$]+ \s+ )?
+        (?P<word> [a-z][\w.]* (?: ::\w[\w.]* )* ) (?![\w$.:]) \s*
+        (?P<operands> [^;:{{}}"@]* (?: (?: \{{[^;:{{}}"@]*\}} | :: ) [^;:{{}}"@]* )* ) ;
+    |   (?P<label> [%\w$]+ ) \s* : (?!:)
+    |   (?P<directive>
+            \.loc (?: \s+ {_INTEGER} ){{3}}
+                (?: \s*,\s* function_name \s+ [%\w$]+ (?: \s*\+\s* {_INTEGER} )?
+                    \s*,\s* inlined_at (?: \s+ {_INTEGER} ){{3}} )? (?![\w$])
+        |   (?P<keyword> \.(?!loc\b)\w+ ) [^;{{}}"]* (?: (?: "[^"]*" | \{{[^{{}}]*\}} ) [^;{{}}"]* )* ; )
+    |   (?P<brace> [{{}}] )
+    |   (?P<other> \S )
+    )"""
+# What describes a program for debuggers, without comments. Each text fits in one way alone.
+_VALUE = r"-? [.%\w$]+ (?: \s* [+-] \s* [.%\w$]+ )?"
+_DWARF = rf"""
+    \.section \s+ \.[\w$]+ \s* \{{
+    (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_VALUE} (?: \s*,\s* {_VALUE} )* )*
+    \s* \}}"""
+# A name: neither a modifier nor what a parenthesis follows. A search is fast if its pattern begins with a set
+# of characters, so what must not stand before comes after.
+_REST = r"(?<![\w$%.:].) [\w$]* (?![\w$]*\()"
 
-# A search is fast if its pattern begins with a set of characters, so what stands before comes after.
-_REST = r"(?<![\w$%.:].)[\w$]*(?![\w$]*\()"
-_NAME = re.compile(rf"[A-Za-z_%$]{_REST}", re.ASCII)
-_SYMBOL = re.compile(rf"[A-Za-z_$]{_REST}", re.ASCII)
-_OPERAND = re.compile(r"(?:[^,\[({]|\[[^\]]*\]|\{[^}]*\}|\([^)]*\))+", re.ASCII)
-_INNER = r"[^;:{}\"@]*(?:(?:\{[^;:{}\"@]*\}|::)[^;:{}\"@]*)*"
-_STATEMENT = re.compile(
-    rf"\s*(?:(@\s*!?\s*[%\w$]+\s+)?([a-z][\w.]*(?:::\w[\w.]*)*)(?=[\s;])(?!\s*\.)({_INNER});"
-    r"|([%\w$]+)[ \t]*:(?!:)"
-    r"|(\.loc\b[^\n]*|\.\w+[^;{}\"]*(?:(?:\"[^\"]*\"|\{[^{}]*\})[^;{}\"]*)*;)|([{}])|(\S))",
-    re.ASCII,
-)
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.ASCII | re.DOTALL | re.VERBOSE)
+
+
+# The others are compiled where they are used, since a link of one PTX needs none of them.
+_PIECE = _compiled(rf"({_BLANKS}(?:(?://[^\n]*|/\*.*?\*/){_BLANKS})*) ({' | '.join(_FORMS.values())})")
+_KIND = _compiled(" | ".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items()))
+_NAME, _SYMBOL = _compiled(f"[A-Za-z_%$]{_REST}"), _compiled(f"[A-Za-z_$]{_REST}")
+_OPERAND = _compiled(r"(?: [^,\[({] | \[[^\]]*\] | \{[^}]*\} | \([^)]*\) )+")
+# The search is fast if each alternative begins with a different letter.
+_COMMENT, _SKIPPED = _compiled(_COMMENT_FORM), _compiled(_ASIDE)
+_BRACE, _STOP, _COMMA = (_compiled(rf"{stop}|{_ASIDE}") for stop in (r"\{|\}", r";|\{|=", ";|,"))
+# The digits of 64 bits after "0b".
+_LONGEST = 66
 
 
 class MalformedError(ValueError):
@@ -84,22 +108,8 @@ class Token(NamedTuple):
 @functools.lru_cache(maxsize=4096)
 def kind(token: str) -> Kind:
     """Return the kind of a token by its text."""
-    first = token[:1]
-    if not first:
-        return "end"
-    if first.isascii() and (first.isalpha() or first == "_" or (first in "%$" and len(token) > 1)):
-        return "word"
-    if first.isdigit() or (first == "." and token[1:2].isdigit() and set(token[1:]) <= set("0123456789eE+-")):
-        return "number" if first.isascii() else "malformed"
-    if first == "." and len(token) > 1:
-        return "directive"
-    if first == '"':
-        return "string" if len(token) > 1 and token[-1] == '"' else "malformed"
-    if first == "#":
-        return "line"
-    if token in _OPERATORS or token in "{}[]()<>,;:@!|+-*/%~&^=?.":
-        return "punctuation"
-    return "malformed"
+    match = _KIND.match(token)
+    return cast("Kind", match.lastgroup) if match else "malformed"
 
 
 def tokens(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
@@ -174,15 +184,22 @@ def without_comments(text: str) -> str:
     return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
 
 
+def is_dwarf(section: str) -> bool:
+    """Return whether *section* is a `.section` with nothing but labels and values."""
+    return _compiled(_DWARF).fullmatch(without_comments(section)) is not None
+
+
 def with_words(text: str, new: Mapping[str, str]) -> str:
     """
     Return *text* with other words; local names that hide a symbol are renamed like it.
 
     Registers `a<3>` are a0, a1 and a2, so they do not have the name a; nor has the opcode of `a.u32`.
     """
-    words = "|".join(map(re.escape, sorted(new, key=len, reverse=True)))
-    pattern = re.compile(rf"{_ASIDE}|(?<![\w$%.])(?:{words})(?![\w$.]|\s*<)", re.DOTALL | re.ASCII)
-    return pattern.sub(lambda match: new.get(match[0], match[0]), text)
+    # Others than these are no words, such as what is in a comment.
+    words = rf"({_ASIDE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
+    pieces = _compiled(words).split(text)
+    pieces[1::2] = [new.get(word, word) for word in pieces[1::2]]
+    return "".join(pieces)
 
 
 def names(operand: str) -> list[str]:
@@ -205,11 +222,28 @@ def operands(listed: str) -> tuple[str, ...]:
     return tuple(text.split(",")) if text else ()
 
 
-def statements(text: str) -> list[tuple[str, str, str, str, str, str, str]]:
+def modifiers(listed: str) -> tuple[str, str]:
+    """Return the modifiers that *listed* begins with, apart from their opcode, and the operands."""
+    found = _compiled(r"(?: \.[\w.:]+ \s* )*").match(listed)
+    assert found  # noqa: S101 - there may be none
+    return "".join(found[0].split()), listed[found.end() :]
+
+
+@functools.lru_cache(maxsize=4096)
+def number(spelled: str) -> int | None:
+    """Return the integer *spelled*, which may have a minus before it; None for what is no literal of one."""
+    match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(spelled)
+    if match is None or len(match[2]) > _LONGEST:
+        return None
+    value = int(match[2], 8 if match[2].isdecimal() and match[2][0] == "0" else 0)
+    return -value if match[1] else value
+
+
+def statements(text: str) -> list[tuple[str, str, str, str, str, str, str, str]]:
     """
     Return the statements of *text*, which has no comments.
 
-    Each is the predicate, opcode and operands of an instruction, or a label, or a directive, or a brace, or
-    a letter that belongs to none of these.
+    Each is the predicate, opcode, modifiers apart from it, and operands of an instruction, or a label, or a
+    directive and its first word, which is "" for `.loc`, or a brace, or a letter that is none of these.
     """
-    return _STATEMENT.findall(text)
+    return _compiled(_STATEMENT).findall(text)

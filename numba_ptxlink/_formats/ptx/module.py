@@ -275,10 +275,11 @@ class _Reader:
         if token.kind == "line":
             return Part("line", word, start, token.end)
         if word in HEADER or word == ".file":
-            end = listed(text, token.end)[1]
-            path = token_at(text, end)
-            if word == ".file" and path.kind == "string":
-                end = listed(text, path.start)[1]
+            values, end = listed(text, token.end)
+            if word == ".file":
+                path, end = listed(text, end)
+                if [lexer.number(value) is None for value in (*values, *path)][:2] != [False, True]:
+                    raise MalformedError("a number and a string are expected after '.file'")
         elif word == ".section":
             brace, _ = lexer.delimiter(text, start)
             end = lexer.block_end(text, brace) or -1

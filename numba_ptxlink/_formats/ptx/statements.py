@@ -6,13 +6,15 @@ They are values without places. A pass makes other statements of them, and `str`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import functools
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import lexer
 from .variables import Declaration, declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
 _DECLARING = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
@@ -25,7 +27,7 @@ class Instruction(NamedTuple):
     Args:
         guard: Its predicate as it is spelled before it, such as "@!%p1 ", "" without one.
         word: Its opcode with the modifiers, such as "ld.global.v4.f32".
-        listed: Its operands as they are spelled, with the blank before them.
+        listed: Its operands as they are spelled.
     """
 
     guard: str
@@ -35,7 +37,7 @@ class Instruction(NamedTuple):
     @classmethod
     def of(cls, word: str, *operands: str, guard: str = "") -> Instruction:
         """Return the instruction that has *operands*."""
-        return cls(guard, word, f" {', '.join(operands)}" if operands else "")
+        return cls(guard, word, ", ".join(operands))
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -63,7 +65,7 @@ class Instruction(NamedTuple):
         return lexer.names(self.listed)
 
     def __str__(self) -> str:
-        return f"{self.guard}{self.word}{self.listed};"
+        return f"{self.guard}{self.word} {self.listed};" if self.listed else f"{self.guard}{self.word};"
 
 
 class Label(NamedTuple):
@@ -83,7 +85,7 @@ class Directive(NamedTuple):
     @property
     def keyword(self) -> str:
         """Its name without the dot."""
-        return self.text[1:].split(maxsplit=1)[0]
+        return lexer.token_at(self.text, 1).text
 
     @property
     def names(self) -> list[str]:
@@ -114,17 +116,21 @@ def read(text: str) -> Iterator[Statement]:
     Raises:
         MalformedError: There is something else.
     """
+    # A NamedTuple's own constructor takes half as long again.
+    instruction: Callable[[Any], Instruction] = functools.partial(tuple.__new__, Instruction)
     pieces = lexer.statements(lexer.without_comments(text))
-    for guard, word, listed, label, directive, brace, other in pieces:
+    for guard, word, listed, label, directive, keyword, brace, other in pieces:
         if word:
             if guard:
-                guard = f"@{guard[1:].replace(' ', '').strip()} "  # noqa: PLW2901
-            yield Instruction(guard, word, listed)
+                guard = f"{''.join(guard.split())} "  # noqa: PLW2901
+            if listed[:1] == ".":
+                apart, listed = lexer.modifiers(listed)  # noqa: PLW2901
+                word += apart  # noqa: PLW2901
+            yield instruction((guard, word, listed))
         elif label:
             yield Label(label)
         elif directive:
-            declares = directive.split(maxsplit=1)[0] in _DECLARING
-            yield declaration(directive) if declares else Directive(directive)
+            yield declaration(directive) if keyword in _DECLARING else Directive(directive)
         elif brace:
             yield Brace(brace)
         else:
@@ -135,14 +141,12 @@ def address(operand: str) -> tuple[str, int] | None:
     """Return the base and the offset of an address such as "[%rd1+4]", None for another operand."""
     if operand[:1] != "[" or operand[-1:] != "]":
         return None
-    base, _, offset = operand[1:-1].partition("+")
+    base, plus, spelled = operand[1:-1].partition("+")
     base = base.strip()
-    if not base or not base.replace("$", "_").replace("%", "_", 1).isidentifier():
+    offset = lexer.number(spelled.strip()) if plus else 0
+    if offset is None or not base.replace("$", "_").replace("%", "_", 1).isidentifier():
         return None
-    try:
-        return base, int(offset or 0)
-    except ValueError:
-        return None
+    return base, offset
 
 
 def elements(operand: str) -> tuple[str, ...]:
@@ -165,6 +169,9 @@ class Register(NamedTuple):
     type: str
 
 
+_NOTHING = "", 0, math.inf
+
+
 class Scope:
     """
     The names that are declared at a place: those of its block up to there, and those around the block.
@@ -172,50 +179,63 @@ class Scope:
     Args:
         block: The number of the statement that opens the block.
         outer: The names where the block begins.
+
+    Attributes:
+        asked: What each name means that was asked for.
     """
+
+    __slots__ = "_declared", "_place", "asked", "block", "outer"
 
     def __init__(self, block: int = -1, outer: Scope | None = None) -> None:
         self.block = block
         self.outer = outer
-        self._names: dict[str, str] = {}
-        self._counted: dict[str, tuple[str, int]] = {}
-        self._found: dict[str, Register | None] = {}
+        # The names of the whole block with their types, counts, and the statements that declare them; those
+        # after this statement do not count.
+        self._declared: dict[str, tuple[str, int, float]] = {}
+        self._place = block
+        self.asked: dict[str, Register | None] = {}
 
     def after(self, number: int, statement: Statement) -> Scope:
         """Return the names that are declared after *statement*, which has that *number* in the function."""
         if isinstance(statement, Brace):
             return Scope(number, self) if statement == OPEN else self.outer or self
-        return self._declared(statement) if isinstance(statement, Declaration) else self
-
-    def _declared(self, declaration: Declaration) -> Scope:
-        after = self
-        if self._found:
-            after = Scope(self.block, self.outer)
-            after._names, after._counted = self._names.copy(), self._counted.copy()
-        for variable in declaration.variables:
+        if not isinstance(statement, Declaration):
+            return self
+        after = Scope(self.block, self.outer)
+        after._declared, after._place = self._declared, number
+        for variable in statement.variables:
             kind = variable.type if variable.space == "reg" else ""
-            if variable.count is None:
-                after._names.setdefault(variable.name, kind)
-            else:
-                after._counted.setdefault(variable.name, (kind, variable.count))
+            name = variable.name if variable.count is None else f"{variable.name}<"
+            self._declared.setdefault(name, (kind, variable.count or 0, number))
         return after
 
     def find(self, name: str) -> Register | None:
         """Return what *name* means here, None if no block declares it."""
-        try:
-            return self._found[name]
-        except KeyError:
-            found = self._found[name] = self._own(name) or (self.outer.find(name) if self.outer else None)
-            return found
+        if name in self.asked:
+            return self.asked[name]
+        found, passed = self.own(name), [self]
+        while not found and (scope := passed[-1].outer):
+            if name in scope.asked:
+                found = scope.asked[name]
+                break
+            found = scope.own(name)
+            passed.append(scope)
+        for each in passed:
+            each.asked[name] = found
+        return found
 
-    def _own(self, name: str) -> Register | None:
-        if name in self._names:
-            return Register(self.block, name, self._names[name])
-        # Of `r1<5>` is r12, as of `r<13>`.
-        for end in range(len(name.rstrip(_DIGITS)), len(name)):
-            counted = self._counted.get(name[:end])
-            if counted and int(name[end:][:9]) < counted[1]:
-                return Register(self.block, name, counted[0])
+    def own(self, name: str) -> Register | None:
+        """Return the same of its block alone."""
+        declared = self._declared
+        kind, _, place = declared.get(name, _NOTHING)
+        if place <= self._place:
+            return Register(self.block, name, kind)
+        if declared and name[-1:] in _DIGITS:
+            # Of `r1<5>` is r12, as of `r<13>`.
+            for end in range(len(name.rstrip(_DIGITS)), len(name)):
+                kind, count, place = declared.get(f"{name[:end]}<", _NOTHING)
+                if place <= self._place and int(name[end:][:9]) < count:
+                    return Register(self.block, name, kind)
         return None
 
 

@@ -284,13 +284,12 @@ class Cursor:
         raise MalformedError(f"{cause}, not {repr(token[:40]) if token else 'the end'}")
 
     def number(self) -> int:
-        """Take a whole number of a few digits."""
-        token = self.take("number").removesuffix("U")
-        try:
-            return int(token if len(token) < 20 else "", 0)
-        except ValueError:
+        """Take a whole number of 64 bits at most."""
+        value = lexer.number(self.take("number"))
+        if value is None:
             self.at -= 1
             self.fail("a whole number is expected")
+        return value
 
     def linkage(self) -> tuple[str, Span]:
         """Take the linkage, if any; return it and where it is."""

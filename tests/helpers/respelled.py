@@ -1,0 +1,43 @@
+"""PTX with other white space, by a reader of its own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+
+# Strings, comments, numbers, names and opcodes with what follows their dots, and single letters. ptxas looks
+# for the version before it reads, and has opcodes with a dot in their names, such as mad.wide.
+_PIECE = re.compile(
+    r"""
+    ( "[^"]*" | \.version\s+\S+ ) | (?: //[^\n]* | /\*.*?\*/ | \s+ )
+  | ( \d+\.\d*(?:[eE][+-]?\d+)? | \d\w* | [\w$%]+(?:(?:\.|::)\w+)* | \.[\w$]+(?:::\w+)* | . )
+    """,
+    re.DOTALL | re.VERBOSE,
+)
+_BLANKS = (" ", "\t", "\n", "\r", "\f", "\r\n", "/* ; } */", "// { ;\n", " /* .loc */\f", '//\r "\n')
+
+
+def _tokens(text: str) -> list[str]:
+    """Return what is between blanks and comments."""
+    return [string or token for string, token in _PIECE.findall(text) if string or token]
+
+
+def _must_part(left: str, right: str) -> bool:
+    """Return whether two tokens that are not parted would be another one."""
+    if right[0] == ".":
+        return not left.startswith(".") and left[-1] not in ",;:{}()[]"
+    return bool(re.match(r"[\w$]{2}", left[-1] + right[0]))
+
+
+def joined(text: str) -> str:
+    """Return *text* on one line, without blanks and comments where it can be."""
+    tokens = _tokens(text)
+    parts = [" " * _must_part(*pair) + pair[1] for pair in itertools.pairwise(tokens)]
+    return "".join((*tokens[:1], *parts))
+
+
+def split(text: str, seed: int) -> str:
+    """Return *text* with blanks of all kinds and comments between all its tokens."""
+    chosen = random.Random(seed)  # noqa: S311 - no secret
+    return "".join(f"{token}{chosen.choice(_BLANKS)}" for token in _tokens(text))
