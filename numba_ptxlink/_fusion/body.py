@@ -102,7 +102,7 @@ class Body:
         self.statements = statements
         self.sites: list[Site] = []
         self.returns: list[int] = []
-        self.labels: list[str] = []
+        self.labels: dict[str, None] = {}
         self.labelled: list[int] = []
         self.symbols: set[str] = set()
         self.size = self.indirect = 0
@@ -119,7 +119,7 @@ class Body:
                 continue
             scope = scope.after(place, statement)
             if isinstance(statement, ptx.Label):
-                self.labels.append(statement.name)
+                self.labels[statement.name] = None
                 self.labelled.append(place)
             elif isinstance(statement, ptx.Declaration):
                 self._declaration(place, statement, scope)

@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import ptx
+from numba_ptxlink.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # CUDA C++ Programming Guide, "Independent Thread Scheduling".
 _INDEPENDENT_THREADS = 70
+_HEAD = ["version", "target", "address_size"]
+_SPACES = ("global", "const", "shared", "tex")
+# ptxas takes none of these between tokens.
+_NO_LETTERS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
 # PTX ISA, "Pragma Strings": which bytes of the next load are used.
-_HINT = '.pragma "used_bytes_mask'
+_HINT = '"used_bytes_mask'
 
 
 class NotCombinedError(Exception):
@@ -37,6 +42,7 @@ class Combined:
         variables: The definition of each variable, or a declaration, after those that its initializer names.
         aliases: Every alias.
         origins: The position of the module that defines each function, by the function's name.
+        declared: Where each module declares a name first, in its text.
     """
 
     head: tuple[str, ...]
@@ -44,6 +50,7 @@ class Combined:
     variables: tuple[tuple[ptx.Variable, str], ...]
     aliases: tuple[ptx.Alias, ...]
     origins: dict[str, int]
+    declared: tuple[dict[str, int], ...]
 
     @property
     def text(self) -> str:
@@ -82,8 +89,9 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         LinkError: A function is malformed.
     """
     symbols = [tuple(_symbols(module)) for module in modules]
-    for module, listed in zip(modules, symbols, strict=True):
-        _check(module, listed)
+    for module in modules:
+        _check(module)
+        _check_symbols(module)
     header = _header(modules)
     parts = _renamed(modules, symbols)
     functions = _chosen_functions(parts)
@@ -104,22 +112,41 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         tuple(_ordered(variables)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
+        tuple(map(_declared, parts)),
     )
 
 
-def _check(module: ptx.Module, symbols: Sequence[tuple[str, str]]) -> None:
+def _check(module: ptx.Module) -> None:
+    """Refuse what a linker would refuse, or read, and what is left out of the text would not tell."""
     # Sections alone describe lines, which are left out; such code is optimised all the same.
     if "debug" in module.header.target:
         raise NotCombinedError("an input has debug information")
-    for item in module.items:
-        if isinstance(item, ptx.Part) and not item.keyword:
-            raise NotCombinedError(f"PTX that is not understood: {item.cause}")
-        if isinstance(item, ptx.Part) and item.keyword == "line":
+    text = module.text.rstrip("\0")
+    if not text.isascii() or any(letter in text for letter in _NO_LETTERS):
+        raise NotCombinedError("an input has letters that PTX does not have")
+    parts = [item for item in module.items if isinstance(item, ptx.Part)]
+    for part in parts:
+        if not part.keyword or (part.keyword == "section" and not ptx.is_dwarf(part.text)):
+            raise NotCombinedError(f"PTX that is not understood: {part.cause or 'a section'}")
+        if part.keyword == "line":
             raise NotCombinedError("an input has lines for a preprocessor")
+    if [part.keyword for part in parts if part.keyword in _HEAD] != _HEAD:
+        raise NotCombinedError("an input does not begin with one version, target and size of addresses")
+
+
+def _check_symbols(module: ptx.Module) -> None:
+    linkages: dict[str, str] = {}
     for function in module.functions:
         if function.kind == "entry" and not function.defined:
             raise NotCombinedError(f"the kernel {function.name} is declared, and its address may be taken")
-    for name, _ in symbols:
+        if linkages.setdefault(function.name, function.linkage) != function.linkage:
+            raise NotCombinedError(f"{function.name} is declared differently")
+        if function.linkage == "common" or (function.defined and function.linkage == "extern"):
+            raise NotCombinedError(f"the function {function.name} is .{function.linkage}")
+    for variable in module.variables:
+        if variable.space.partition("[")[0] not in _SPACES:
+            raise NotCombinedError(f"{variable.name} is in .{variable.space} memory outside of functions")
+    for name, _ in _symbols(module):
         if name[0] == "%":
             raise NotCombinedError(f"{name} has the name of a register")
 
@@ -132,7 +159,10 @@ def _header(modules: Sequence[ptx.Module]) -> str:
         named = [word for word in module.header.target if word.startswith("sm_")]
         if len(named) != 1 or module.header.version is None:
             raise NotCombinedError("an input lacks its version or target")
-        archs.append(Arch.of(named[0]))
+        try:
+            archs.append(Arch.of(named[0]))
+        except ConfigError as error:
+            raise NotCombinedError(str(error)) from error
         others.add(tuple(sorted(set(module.header.target) - set(named))))
     if len(others) > 1:
         raise NotCombinedError("the inputs have different texture modes")
@@ -146,7 +176,9 @@ def _header(modules: Sequence[ptx.Module]) -> str:
     if min(numbers) < _INDEPENDENT_THREADS <= max(numbers):
         oldest, newest = min(numbers), max(numbers)
         raise NotCombinedError(f"threads of sm_{oldest} and of sm_{newest} are scheduled in different ways")
-    target = specific.pop() if specific else f"sm_{max(numbers)}"
+    target = max(archs).sm
+    if specific and target not in specific:
+        raise NotCombinedError(f"the inputs are for {min(specific)} and {target}")
     words = ", ".join((target, *others.pop()))
     return f".version {max(versions)}\n.target {words}\n.address_size 64"
 
@@ -169,7 +201,7 @@ def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str
     if not any(clashes):
         return [*modules]
     suffix = "__"
-    while any(f"{name}{suffix}" in module.text for names in clashes for name in names for module in modules):
+    while any(suffix in module.text for module in modules):
         suffix += "_"
     return [
         ptx.parse(ptx.with_words(module.text, {name: f"{name}{suffix}{position}" for name in names}))
@@ -177,6 +209,18 @@ def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str
         else module
         for position, (module, names) in enumerate(zip(modules, clashes, strict=True))
     ]
+
+
+def _declared(module: ptx.Module) -> dict[str, int]:
+    """Return where *module* declares each name first; no initializer names one before."""
+    declared: dict[str, int] = {}
+    items: list[ptx.Function | ptx.Variable] = [*module.functions, *module.variables]
+    for each in sorted(items, key=lambda each: each.start):
+        declared.setdefault(each.name, each.start)
+        for name in each.symbols if isinstance(each, ptx.Variable) else ():
+            if name not in declared:
+                raise NotCombinedError(f"{each.name} names {name} before it is declared")
+    return declared
 
 
 def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
@@ -250,21 +294,17 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
 def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[ptx.Variable, str]]:
     """Return *variables*, each after those that its initializer names."""
     order: dict[str, tuple[ptx.Variable, str]] = {}
+    entered: set[str] = set()
     for root in variables:
         stack = [root]
         while stack:
             name = stack[-1]
-            variable, _ = variables[name]
-            missing = [
-                symbol
-                for symbol in variable.symbols
-                if symbol in variables and symbol not in order and symbol not in stack
-            ]
-            if missing:
-                stack.append(missing[0])
+            if name in entered:
+                order.setdefault(stack.pop(), variables[name])
             else:
-                order[name] = variables[name]
-                stack.pop()
+                entered.add(name)
+                named = variables[name][0].symbols
+                stack += [each for each in named if each in variables and each not in entered]
     return order.values()
 
 
@@ -274,5 +314,5 @@ def plain(function: ptx.Function) -> tuple[ptx.Statement, ...]:
         statement
         for statement in function.body
         if not isinstance(statement, ptx.Directive)
-        or not (statement.keyword == "loc" or statement.text.startswith(_HINT))
+        or not (statement.keyword == "loc" or _HINT in statement.text)
     )

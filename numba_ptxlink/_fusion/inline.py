@@ -19,7 +19,7 @@ from numba_ptxlink._formats import ptx
 
 from .body import Body
 from .cells import Cells
-from .combine import plain, printed
+from .combine import NotCombinedError, plain, printed
 from .depots import promoted
 from .spaces import proven
 
@@ -35,6 +35,17 @@ SMALL = 200
 
 LARGEST = 50_000
 """Instructions that a caller may grow to."""
+
+UNREACHED = 20_000
+"""
+Characters of functions that nothing has ever reached, up to which they are assembled for their mistakes.
+
+PTX that people write is shorter. A library, of which a kernel needs one function, would take as long to
+assemble as to link.
+"""
+
+# Names of operands that nothing declares.
+_CONSTANTS = ("_", "WARP_SZ")
 
 _Edits = dict[int, list[ptx.Statement]]
 
@@ -59,6 +70,8 @@ def inline(combined: Combined, *, everything: bool = False, closed: bool = True)
     """
     Inline the calls of a module, and drop the functions that nothing reaches any more.
 
+    Those that nothing has ever reached stay, private, if they have no more than `UNREACHED` characters.
+
     Args:
         combined: The module. A call of a function that it does not define stays, and so do calls between
             functions of one origin: the compiler that saw both left them.
@@ -67,6 +80,7 @@ def inline(combined: Combined, *, everything: bool = False, closed: bool = True)
             so do those of a module without kernels, which is of use to other modules alone.
 
     Raises:
+        NotCombinedError: A function uses what its module has not declared before.
         LinkError: A function is malformed.
     """
     return _Inliner(combined, everything=everything, closed=closed).run()
@@ -99,7 +113,15 @@ class _Inliner:
             for name, body in self._bodies.items()
             if name in reached
         }
-        return Inlined(self._combined.printed(texts), self._count, tuple(self._left))
+        text = self._combined.printed(texts)
+        unread = [each for name, each in self._functions.items() if name not in self._bodies]
+        missing = {each.name for each in self._combined.functions if not each.defined}
+        missing.difference_update(*self._reached_from.values())
+        # They may call what no input defines, which a linker allows and an assembler does not.
+        if not missing and 0 < sum(each.end - each.start for each in unread) <= UNREACHED:
+            # And they may call what is inlined elsewhere.
+            text += _local(each for name, each in self._functions.items() if name not in reached)
+        return Inlined(text, self._count, tuple(self._left))
 
     def _finished(self, body: Body) -> str:
         """Return the text of a function with what can be known of it now that its calls are inlined."""
@@ -115,8 +137,12 @@ class _Inliner:
             if name not in self._functions:
                 return None
             function = self._functions[name]
-            bodies[name] = Body(function, plain(function))
-            return bodies[name].reached
+            bodies[name] = body = Body(function, plain(function))
+            declared = self._combined.declared[self._combined.origins[name]]
+            early = [each for each in body.reached if declared.get(each, function.end) > function.start]
+            if early and (unknown := set(early).difference(_CONSTANTS)):
+                raise NotCombinedError(f"{name} names {min(unknown)} before it is declared")
+            return body.reached
 
         for _ in reachable(self._roots(), reached_from):
             pass
@@ -213,7 +239,7 @@ class _Inliner:
                     inside[number] = [
                         ptx.Instruction.of(taken.word, taken.operands[0], memory, guard=taken.guard)
                     ]
-                moves: Callable[[Access], list[ptx.Statement]] = functools.partial(_local, memory)
+                moves: Callable[[Access], list[ptx.Statement]] = functools.partial(_in_memory, memory)
             else:
                 outside[param.declaration] = cells.declarations()
                 moves = cells.moves
@@ -234,6 +260,22 @@ class _Inliner:
             yield from variable.symbols
         for alias in self._combined.aliases:
             yield from (alias.name, alias.target)
+
+
+def _local(functions: Iterable[ptx.Function]) -> str:
+    """
+    Return the text of *functions*, which nothing reaches, private to the module.
+
+    The assembler drops them, and finds their mistakes as a linker would.
+    """
+    headings: list[str] = []
+    bodies: list[str] = []
+    for function in functions:
+        heading = function.heading.removeprefix(".visible").removeprefix(".weak").lstrip()
+        body = function.text[slice(*function.body_span)]
+        headings.append(f"{heading};\n")
+        bodies.append(f"{heading}\n{ptx.block(plain(function)) if '.loc' in body else body}\n")
+    return "".join((*headings, *bodies))
 
 
 def reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
@@ -278,12 +320,14 @@ def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
             return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
         if param.calls > 1 or param.exposed or param.addresses:
             return f"the variable for {formal.name} has other uses"
-    taken = {formal.name for formal in caller.formals}.union(caller.labels)
-    hidden = [name for name in callee.reached if name in taken or site.scope.find(name)]
+    taken = {formal.name for formal in caller.formals}
+    hidden = [
+        name for name in callee.reached if name in taken or name in caller.labels or site.scope.find(name)
+    ]
     return f"a name of the caller hides {min(hidden)}" if hidden else ""
 
 
-def _local(name: str, access: Access) -> list[ptx.Statement]:
+def _in_memory(name: str, access: Access) -> list[ptx.Statement]:
     shape = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
     operands = f"[{name}+{access.offset}]", value
@@ -294,7 +338,7 @@ def _local(name: str, access: Access) -> list[ptx.Statement]:
 def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
     """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
     end = f"{prefix}end"
-    labels = {name: f"{prefix}{number}" for number, name in enumerate(dict.fromkeys(callee.labels))}
+    labels = {name: f"{prefix}{number}" for number, name in enumerate(callee.labels)}
     jumps = False
     for place in callee.returns:
         guard = callee.statements[place].guard  # type: ignore[union-attr] # it is an instruction

@@ -147,7 +147,7 @@ def test_without_kernels_visible_functions_stay():
     )
     linked = pl.link(callee(RETURN), other, arch="sm_80")
     module = ptx.parse(linked.ptx)
-    assert {"f": "visible", "g": "visible", "w": "weak"} == {
+    assert {"f": "visible", "g": "visible", "w": "weak", "unused": ""} == {
         function.name: function.linkage for function in module.functions if function.defined
     }
     assert (1, 0) == (linked.inlined, calls(linked.ptx))
@@ -155,7 +155,7 @@ def test_without_kernels_visible_functions_stay():
     with_kernel = pl.link(PLAIN, linked.ptx, arch="sm_80")
     assert (1, ["k"]) == (
         with_kernel.inlined,
-        [function.name for function in ptx.parse(with_kernel.ptx).functions if function.defined],
+        [function.name for function in ptx.parse(with_kernel.ptx).functions if function.linkage],
     )
 
 
@@ -221,6 +221,7 @@ def test_variables_are_bound_to_their_definitions():
             (KERNEL.replace("sm_80", "sm_90a"), function().replace("sm_80", "sm_100a")),
             "for sm_100a and sm_90a",
         ),
+        ((KERNEL.replace("sm_80", "sm_80a"), function().replace("sm_80", "sm_90")), "for sm_80a and sm_90"),
         ((KERNEL, function() + "\n.bogus 5 7;\n"), "not understood"),
         ((KERNEL, f"{TOP}.visible .global .b32 f;\n"), "f is a function and a variable"),
         ((KERNEL, f"{TOP}.global .b32 v;\n.visible .global .b32 v;\n"), "v is defined twice"),
@@ -235,3 +236,50 @@ def test_what_cannot_be_combined_says_why(texts, reason):
     """Modules that a linker has to link, or that contradict each other, are left to it."""
     with pytest.raises(NotCombinedError, match=reason):
         joined(*texts)
+
+
+BODY = ".visible .func f()\n{\nret;\n}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{TOP}{BODY}.version 8.0\n",
+        f"{TOP}.target sm_80\n{BODY}",
+        f"{TOP}.func f()\n{{\nnonsense.b99 %q;\n}}\n",
+        f"{TOP}{BODY}.func g()\n{{\n.reg .b32 %r<2>; add.f32 %r1, %r1;\n}}\n",
+        f"{TOP}{BODY}.func g()\n{{\n.loc 1 2 call f, ();\n}}\n",
+        f"{TOP}.func f.g()\n{{\nret;\n}}\n",
+        f"{TOP}.visible .func f() .bogus\n{{\nret;\n}}\n",
+        f'{TOP}.file 1 "caf\u00e9.cu"\n{BODY}',
+        f'{TOP}.file "a.cu"\n{BODY}',
+        f"{TOP}{BODY}\v",
+        f"{TOP}{BODY}.section .debug_str {{ .b8 1; }}\n",
+        f"{TOP}{BODY}.section debug {{ .b8 1 }}\n",
+        f"{TOP}.local .b8 x[4];\n{BODY}",
+        f"{TOP}.extern {BODY[9:]}",
+        f"{TOP}.extern .func f();\n{BODY}",
+        f"{TOP}.global .u64 v = w;\n.global .u64 w;\n{BODY}",
+        f"{TOP}.visible .entry l()\n{{\ncall f, ();\nret;\n}}\n{BODY}",
+        f"{TOP.replace('sm_80', 'sm_90')}{BODY}",
+        f"{TOP.replace('sm_80', 'sm_8x')}{BODY}",
+    ],
+)
+def test_what_a_linker_refuses_is_refused(text):
+    """A mistake is one also where the one module would not show it: in what nothing calls, or is left out."""
+    for inline_ in ("none", "auto"):
+        with pytest.raises(pl.LinkError):
+            pl.link(f"{TOP}.visible .entry k()\n{{\nret;\n}}\n", text, arch="sm_80", inline=inline_)
+
+
+def test_what_nothing_reaches_may_call_what_is_not_defined():
+    """A linker drops such a function, so it keeps no inputs from becoming one."""
+    library = f"{callee(RETURN)}.extern .func h();\n.visible .func g()\n{{\ncall h, ();\nret;\n}}\n"
+    assert 1 == pl.link(PLAIN, library, arch="sm_80").inlined
+
+
+def test_blocks_of_any_depth_are_read():
+    """A compiler of templates nests many blocks, in which names are those of the blocks around."""
+    body = "{ .reg .b32 %r1; mov.u32 %r1, 1;" * 1500 + "}" * 1500
+    linked = pl.link(PLAIN.replace("call.uni", f"{body} call.uni"), callee(RETURN), arch="sm_80")
+    assert 1 == linked.inlined
