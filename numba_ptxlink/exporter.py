@@ -180,8 +180,8 @@ def _compile(
     program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
     code = build(program, kinds, default, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
-    check_passing(program.lowered, (kind,))
-    callers = externs.callers(program.lowered)
+    check_passing(program.functions, (kind,))
+    callers = externs.callers(program.functions)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
         tuple(declaration(each, name) for each in program.signatures if not each.kernel),

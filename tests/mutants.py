@@ -268,10 +268,10 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "test_exporter.py",
         ),
         (
-            "_export/stable_names.py",
+            "_numba_cuda/stable_names.py",
             "names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}",
             "names = _new_names(symbols, digest)",
-            "export/test_stable_names.py",
+            "numba_cuda/test_stable_names.py",
         ),
         (
             "_export/signatures.py",

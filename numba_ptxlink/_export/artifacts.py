@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.consumer import Consumer, Oldest
     from numba_ptxlink._cabi.header import Declaration
-    from numba_ptxlink._front_end.protocol import CompileOptions
+    from numba_ptxlink._front_end.protocol import IR, CompileOptions
 
     from .compile import Code, Program
-    from .lower import Lowered
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +37,7 @@ _ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", OBJECT: "o"}
 # What fat binaries and objects hold for each architecture.
 _PACKED = (PTX, LTOIR, CUBIN)
 
-Key = tuple[str, str]
+ArtifactKey = tuple[str, str]
 """Kind and architecture of an artifact, "" for what holds code for all of them."""
 
 
@@ -85,8 +84,8 @@ class Artifacts(NamedTuple):
             holds several kinds lacks, and "kernels".
     """
 
-    files: dict[Key, bytes]
-    needs: dict[Key, Oldest]
+    files: dict[ArtifactKey, bytes]
+    needs: dict[ArtifactKey, Oldest]
     compilers: dict[str, str]
     cooperative: frozenset[str]
     left_out: dict[str, str]
@@ -94,7 +93,7 @@ class Artifacts(NamedTuple):
 
 def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
     """
-    Compile the lowered functions for each architecture, to the kinds of code that artifacts are made of.
+    Compile the functions for each architecture, to the kinds of code that artifacts are made of.
 
     Raises:
         AbiError: A struct cannot be passed by value in what is asked for.
@@ -102,7 +101,7 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
         AssembleError: The PTX could not be assembled.
     """
     kinds, consumer = request.asked, request.consumer
-    check_passing(programs[0].lowered, kinds)
+    check_passing(programs[0].functions, kinds)
     wanted = {kind for kind in kinds if kind in ARTIFACTS}
     if _packs(kinds):
         wanted.update(_PACKED)
@@ -116,10 +115,10 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
     ]
 
 
-def check_passing(lowered: Iterable[Lowered], kinds: Sequence[str]) -> None:
+def check_passing(functions: Iterable[IR], kinds: Sequence[str]) -> None:
     """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
-        each_of(lambda each: check_ptx(each.signature), lowered)
+        each_of(lambda each: check_ptx(each.signature), functions)
 
 
 def _packs(kinds: Collection[str]) -> bool:
@@ -203,7 +202,7 @@ def pack(
     return Artifacts(files, needs, compilers, cooperative, left_out)
 
 
-def file_name(stem: str, key: Key) -> str:
+def file_name(stem: str, key: ArtifactKey) -> str:
     """Return the name of the artifact *key* of the export *stem*."""
     kind, arch = key
     return ".".join(filter(None, (stem, arch, _ENDINGS.get(kind, kind))))

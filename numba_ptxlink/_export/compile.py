@@ -1,5 +1,5 @@
 """
-Compile lowered functions to PTX, LTO-IR and relocatable cubins for one arch.
+Compile the LLVM IR of functions to PTX, LTO-IR and relocatable cubins for one arch.
 
 PTX is made of groups of functions, at a time and anywhere: what compiles the LLVM IR finds it in the cache by
 its text, so that an edit costs no more than a group. What the groups are depends on the functions' names
@@ -26,7 +26,7 @@ from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import externs, link_files
-from .lower import Lowered, lower
+from .lower import lower
 from .signatures import each_of
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.consumer import Consumer
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._front_end.protocol import CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._front_end.protocol import IR, CompileOptions, FrontEnd, LinkFile
 
-    from .signatures import Typed
+    from .signatures import Unit
 
 log = logging.getLogger(__name__)
 
@@ -47,27 +47,27 @@ _USUAL, _MOST = 8, 16
 _SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
 
 
-Key = tuple["Arch", tuple[str, ...]]
+GroupKey = tuple["Arch", tuple[str, ...]]
 """A group: the architecture, and the C names of its functions."""
 
 
 @dataclass(frozen=True)
 class Group:
     """
-    A group of lowered functions.
+    A group of functions.
 
     Args:
-        lowered: The functions.
+        functions: The functions.
         ptx: The PTX of all, b"" where it is not made yet.
     """
 
-    lowered: tuple[Lowered, ...]
+    functions: tuple[IR, ...]
     ptx: bytes = b""
 
     @property
     def links(self) -> tuple[LinkFile, ...]:
         """The files that they link."""
-        return tuple(dict.fromkeys(link for each in self.lowered for link in each.links))
+        return tuple(dict.fromkeys(link for each in self.functions for link in each.links))
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,14 @@ class Program:
     links: tuple[LinkFile, ...] = ()
 
     @property
-    def lowered(self) -> tuple[Lowered, ...]:
-        """What each function was lowered to."""
-        return tuple(each for group in self.groups for each in group.lowered)
+    def functions(self) -> tuple[IR, ...]:
+        """The LLVM IR of each function."""
+        return tuple(each for group in self.groups for each in group.functions)
 
     @property
     def signatures(self) -> tuple[abi.Signature, ...]:
         """The C signature of each function."""
-        return tuple(each.signature for each in self.lowered)
+        return tuple(each.signature for each in self.functions)
 
 
 @dataclass(frozen=True)
@@ -137,28 +137,28 @@ def split(names: Sequence[str], options: CompileOptions) -> list[range]:
     return groups
 
 
-def compile_group(functions: Sequence[Typed], arch: Arch, options: CompileOptions) -> Group:
+def compile_group(units: Sequence[Unit], arch: Arch, options: CompileOptions) -> Group:
     """
-    Lower *functions*, which are of one front end, and compile them to PTX.
+    Lower *units*, which are of one front end, and compile them to PTX.
 
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    lowered = tuple(each_of(lambda function: lower(function, arch, options), functions))
-    return Group(lowered, _compile_ptx(functions[0].front_end, lowered, arch, options))
+    functions = tuple(each_of(lambda unit: lower(unit, arch, options), units))
+    return Group(functions, _compile_ptx(units[0].front_end, functions, arch, options))
 
 
 def programs(
-    functions: Sequence[Typed],
+    units: Sequence[Unit],
     archs: Sequence[Arch],
     options: CompileOptions,
-    done: Mapping[Key, Group],
+    done: Mapping[GroupKey, Group],
 ) -> list[Program]:
     """
-    Lower *functions*, which are of one front end, and compile them in groups for each of *archs*.
+    Lower *units*, which are of one front end, and compile them in groups for each of *archs*.
 
     Args:
-        functions: The functions.
+        units: The functions.
         archs: The GPUs.
         options: The options of the export.
         done: What groups of them have become elsewhere, by architecture and C names.
@@ -166,15 +166,15 @@ def programs(
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    groups = split([each.symbol for each in functions], options)
+    groups = split([each.symbol for each in units], options)
 
     def compiled(arch: Arch, group: range) -> Group:
-        own = functions[group.start : group.stop]
+        own = units[group.start : group.stop]
         key = (arch, tuple(each.symbol for each in own))
         return done[key] if key in done else compile_group(own, arch, options)
 
     return [
-        program(functions[0].front_end, arch, each_of(functools.partial(compiled, arch), groups))
+        program(units[0].front_end, arch, each_of(functools.partial(compiled, arch), groups))
         for arch in archs
     ]
 
@@ -208,31 +208,31 @@ def build(
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
         AssembleError: The PTX could not be assembled.
     """
-    arch, front_end, lowered = program.arch, program.front_end, program.lowered
-    texts = [each.ptx or _compile_ptx(front_end, each.lowered, arch, options) for each in program.groups]
-    ptx = _joined(program.groups, texts) or _compile_ptx(front_end, lowered, arch, options)
+    arch, front_end, functions = program.arch, program.front_end, program.functions
+    texts = [each.ptx or _compile_ptx(front_end, each.functions, arch, options) for each in program.groups]
+    ptx = _joined(program.groups, texts) or _compile_ptx(front_end, functions, arch, options)
     read = parse(ptx.decode())
     missing = externs.undefined(read)
-    with link_files.as_export_errors(lowered):
-        externs.check_declarations(lowered, program.links)
+    with link_files.as_export_errors(functions):
+        externs.check_declarations(functions, program.links)
         linked, private = link_files.compile_files(
             program.links,
             missing,
             arch,
             tag([each.name for each in program.signatures]),
-            externs.callers(lowered),
+            externs.callers(functions),
         )
         ltoir = b""
         if linked or LTOIR in kinds:
-            modules = link_files.renamed(_modules(lowered), private)
-            ltoir = compile_ir(front_end, lowered, modules, arch, options, lto=True)
+            modules = link_files.renamed(_modules(functions), private)
+            ltoir = compile_ir(front_end, functions, modules, arch, options, lto=True)
         if linked:
             ptx = link_files.merge_ptx(ltoir, linked, arch, program.signatures, options)
             read = parse(ptx.decode())
             missing = externs.undefined(read)
         if linked and LTOIR in kinds:
             try:
-                ltoir = link_files.merge_ltoir(ltoir, linked, arch, lowered)
+                ltoir = link_files.merge_ltoir(ltoir, linked, arch, functions)
                 if consumer:
                     consumer.check_merged(arch)
             except PtxlinkError as error:
@@ -250,7 +250,7 @@ def build(
         artifacts[CUBIN], made_by = single_ptx.compile_ptx(
             ptx, arch, assembled, consumer.release if consumer else None
         )
-    called = externs.with_signatures(missing, lowered)
+    called = externs.with_signatures(missing, functions)
     return Code(
         arch,
         {kind: code for kind, code in artifacts.items() if kind in kinds and code},
@@ -261,17 +261,15 @@ def build(
     )
 
 
-def _modules(lowered: Iterable[Lowered]) -> list[str]:
+def _modules(functions: Iterable[IR]) -> list[str]:
     """Return the LLVM IR of functions and of all that they call, each once, callers before callees."""
-    modules = [module for each in lowered for module in each.modules]
+    modules = [module for each in functions for module in each.modules]
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def _compile_ptx(
-    front_end: FrontEnd, lowered: Sequence[Lowered], arch: Arch, options: CompileOptions
-) -> bytes:
-    """Return the PTX of *lowered* in one module."""
-    ptx = compile_ir(front_end, lowered, _modules(lowered), arch, options, lto=False)
+def _compile_ptx(front_end: FrontEnd, functions: Sequence[IR], arch: Arch, options: CompileOptions) -> bytes:
+    """Return the PTX of *functions* in one module."""
+    ptx = compile_ir(front_end, functions, _modules(functions), arch, options, lto=False)
     return ptx.rstrip(b"\0").strip() + b"\n"
 
 
@@ -279,7 +277,7 @@ def _joined(groups: Sequence[Group], texts: Sequence[bytes]) -> bytes | None:
     """Return the PTX of all groups as one; None where it is to be made of all functions at once."""
     if len(groups) == 1:
         return texts[0]
-    modules = Counter(text for group in groups for text in _modules(group.lowered))
+    modules = Counter(text for group in groups for text in _modules(group.functions))
     if any(count > 1 and _SHARED.search(text) for text, count in modules.items()):
         # Functions that call it share its memory.
         log.debug("a function with shared memory is called in several groups")
@@ -293,7 +291,7 @@ def _joined(groups: Sequence[Group], texts: Sequence[bytes]) -> bytes | None:
 
 def compile_ir(
     front_end: FrontEnd,
-    lowered: Sequence[Lowered],
+    functions: Sequence[IR],
     modules: Sequence[str],
     arch: Arch,
     options: CompileOptions,
@@ -301,15 +299,15 @@ def compile_ir(
     lto: bool,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define the functions *lowered*, to PTX or LTO-IR.
+    Compile the LLVM IR *modules*, which define *functions*, to PTX or LTO-IR.
 
     Raises:
         ExportError: NVVM refused it, or is missing.
     """
     try:
-        return front_end.code.compile_ir(modules, arch, options, lto=lto)
+        return front_end.compile_ir(modules, arch, options, lto=lto)
     except Exception as error:
-        listed = ", ".join(each.signature.name for each in lowered)
+        listed = ", ".join(each.signature.name for each in functions)
         try:
             nvrtc.version()  # a front end may load it to find libdevice
             known = nvvm.emitted_isa(arch)

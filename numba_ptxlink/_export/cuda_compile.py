@@ -20,7 +20,6 @@ from . import link_files, marks
 from .choice import place_of
 from .compile import Group, build
 from .compile import program as of_groups
-from .lower import portable
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -101,24 +100,38 @@ def _compiled(
     name = info.abi_name or _default_name(function)
     bounds = options.get("launch_bounds") if given["launch_bounds"] is None else given["launch_bounds"]
     bounds = launch_bounds(bounds, f"kernel {name}") if kernel else None
-    lowered = front_end.code.lower(function, args, result, arch=arch, options=how, abi=info)
-    signature = abi.c_signature(
-        name,
-        lowered.result,
-        zip(marks.parameters(function), lowered.args, strict=False),
-        kernel=kernel,
-        names=record_names(function, front_end),
+    inferred = None
+
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:  # noqa: ARG001 - as it is called
+        nonlocal inferred
+        inferred = result
+        signature = abi.c_signature(
+            name,
+            result,
+            zip(marks.parameters(function), args, strict=False),
+            kernel=kernel,
+            names=record_names(function, front_end),
+        )
+        if output != LTOIR:
+            abi.check_ptx(signature, "output='ltoir'")
+        return Declaration(signature, name, "", place_of(function))
+
+    ir = front_end.lower(
+        function,
+        args,
+        result,
+        arch=arch,
+        options=how,
+        abi=info,
+        declare=declare,
+        inline=optimised or given["forceinline"] or options.get("inline") == "always",
+        launch_bounds=bounds,
     )
-    if output != LTOIR:
-        abi.check_ptx(signature, "output='ltoir'")
-    inline = optimised or given["forceinline"] or options.get("inline") == "always"
-    front_end.code.wrap(lowered, signature, info, inline=inline, launch_bounds=bounds)
-    declared = Declaration(signature, name, "", place_of(function))
-    program = of_groups(front_end, arch, [Group((portable(front_end, lowered, declared, info, arch),))])
+    program = of_groups(front_end, arch, [Group((ir,))])
     # What the user's files define is left to the linker: their variables are there once in a program.
     program = replace(program, links=tuple(filter(link_files.is_shims, program.links)))
     code = build(program, {output}, how).artifacts[output]
-    return (code.decode() if output == PTX else code), lowered.result
+    return (code.decode() if output == PTX else code), inferred
 
 
 def _default_name(function: Any) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink import abi
 from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._link import declarations, manifests
-from numba_ptxlink._link.declarations import declaration, declarations_of
+from numba_ptxlink._link.declarations import contradicted, declaration, declarations_of
 from numba_ptxlink._link.read import Input
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import AbiError, ExportError
 
 from .signatures import each_of
 
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._formats.ptx import Module, Prototype
-    from numba_ptxlink._front_end.protocol import LinkFile
-
-    from .lower import Lowered
+    from numba_ptxlink._front_end.protocol import IR, LinkFile
 
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
@@ -36,32 +35,62 @@ def undefined(ptx: Module) -> dict[str, Prototype]:
     }
 
 
-def callers(lowered: Sequence[Lowered]) -> dict[str, str]:
+def calls(
+    declared: Iterable[tuple[str, tuple[Any, ...], Any]], modules: Sequence[str], own: str
+) -> tuple[tuple[str, Signature | None], ...]:
+    """
+    Return the functions that the LLVM IR *modules* may call, with their C signatures, None where C has none.
+
+    Args:
+        declared: What `cuda.declare_device` declared: symbol, types of the parameters, type of the result. A
+            front end may know of all that the process has declared, several of one symbol among them.
+        modules: The LLVM IR of a function and of all that it calls.
+        own: The symbol of that function.
+    """
+    named = dict.fromkeys(
+        (name, _plain(name, args, result))
+        for name, args, result in declared
+        if name != own and any(f'@"{name}"' in text for text in modules)
+    )
+    known = {plain: declaration(plain, "") for _, plain in named if plain is not None}
+    others = contradicted(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
+    return tuple(each for each in named if each[1] is None or known[each[1]] not in others)
+
+
+def _plain(name: str, args: Sequence[Any], result: Any) -> Signature | None:
+    """Return the signature of a `cuda.declare_device` function in C++; None where C has not its types."""
+    try:
+        return abi.c_signature(name, result, [(f"arg{number}", ty) for number, ty in enumerate(args)])
+    except AbiError:
+        return None
+
+
+def callers(functions: Sequence[IR]) -> dict[str, str]:
     """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
-    return {name: each.title for each in reversed(lowered) for name, _ in each.declared}
+    return {name: each.title for each in reversed(functions) for name, _ in each.calls}
 
 
 def with_signatures(
-    missing: Mapping[str, Prototype], lowered: Sequence[Lowered]
+    missing: Mapping[str, Prototype], functions: Sequence[IR]
 ) -> dict[str, tuple[Prototype, Signature | None]]:
     """Return the functions *missing* with the C signatures by which they are declared."""
     known = {
         name: signature
-        for each in reversed(lowered)
-        for name, plain in each.declared
+        for each in reversed(functions)
+        for name, plain in each.calls
         if name in missing and (signature := _matching(plain, missing[name]))
     }
     return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
 
 
-def check_declarations(lowered: Sequence[Lowered], files: Iterable[LinkFile]) -> None:
+def check_declarations(functions: Sequence[IR], files: Iterable[LinkFile]) -> None:
     """
     Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
 
     Refuse calls with other types than the function has, which PTX may spell alike, too.
 
     Args:
-        lowered: The functions of the export.
+        functions: The functions of the export.
         files: The link files, which may be artifacts with a manifest beside them.
 
     Raises:
@@ -69,13 +98,13 @@ def check_declarations(lowered: Sequence[Lowered], files: Iterable[LinkFile]) ->
         LinkError: One is called with other types. Names both sides and the cure.
     """
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    known = [declaration(each.signature, "this export") for each in lowered if not each.signature.kernel]
+    known = [declaration(each.signature, "this export") for each in functions if not each.signature.kernel]
     for file in files:
         manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
         known += declarations_of(manifest) if manifest else []
 
-    def check(each: Lowered) -> None:
-        names = {name for name, _ in each.declared}
+    def check(each: IR) -> None:
+        names = {name for name, _ in each.calls}
         declared = llvm_ir.declared("\n".join(each.modules)) if names else {}
         for name in declared.keys() & names:
             other, types = found.setdefault(name, (each.title, declared[name]))
@@ -86,7 +115,7 @@ def check_declarations(lowered: Sequence[Lowered], files: Iterable[LinkFile]) ->
                 )
         declarations.check(each.title, declared, known)
 
-    each_of(check, lowered)
+    each_of(check, functions)
 
 
 def _matching(plain: Signature | None, prototype: Prototype) -> Signature | None:

@@ -17,8 +17,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import cache
+from numba_ptxlink import abi, cache
 from numba_ptxlink._arch import Arch
+from numba_ptxlink._cabi.header import Declaration
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
@@ -27,7 +28,7 @@ from numba_ptxlink.errors import PtxlinkError, raise_all
 from . import children, choice, link_files
 from .compile import Group, compile_group, programs, split
 from .load import Source, load
-from .signatures import typed
+from .signatures import units
 from .write import check_stem, made
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from .artifacts import Request
-    from .compile import Key
+    from .compile import GroupKey
     from .load import Loaded
-    from .signatures import Typed
+    from .signatures import Unit
     from .write import Export
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    done: dict[Key, Group] = {}
+    done: dict[GroupKey, Group] = {}
     if not isinstance(source, Source):
         return _made(source, request.front_end, request, done)
     if executor is not None:
@@ -77,7 +78,7 @@ def _made(
     source: Any,
     front_end: str | None,
     request: Request,
-    done: Mapping[Key, Group],
+    done: Mapping[GroupKey, Group],
 ) -> Export:
     loaded, functions = functions_of(source, front_end)
     request = replace(
@@ -118,7 +119,7 @@ def _divide(
 
 
 def _compile(
-    source: Source, front_end: str | None, identity: str, options: CompileOptions, key: Key
+    source: Source, front_end: str | None, identity: str, options: CompileOptions, key: GroupKey
 ) -> Group | str:
     """Compile a group of functions; return why not where that would be another result. Run in a child."""
     loaded, functions = functions_of(source, front_end)
@@ -129,13 +130,13 @@ def _compile(
     return compile_group(own, arch, options)
 
 
-def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[Typed, ...]]:
+def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[Unit, ...]]:
     """Return the marked functions of *source*, with their types."""
     loaded = load(source, front_end)
-    return loaded, typed(loaded.marked, choice.common(loaded.marked, front_end))
+    return loaded, units(loaded.marked, choice.common(loaded.marked, front_end))
 
 
-def _identity(loaded: Loaded, functions: Sequence[Typed]) -> str:
+def _identity(loaded: Loaded, functions: Sequence[Unit]) -> str:
     """Return a digest of the releases of what compiles, and of the files."""
     releases = [metadata.version(name) for name in functions[0].front_end.distributions]
     files = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in loaded.files)
@@ -143,9 +144,9 @@ def _identity(loaded: Loaded, functions: Sequence[Typed]) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
-def _gathered(futures: Mapping[Future[Group | str], Key]) -> dict[Key, Group]:
+def _gathered(futures: Mapping[Future[Group | str], GroupKey]) -> dict[GroupKey, Group]:
     """Return what became of the groups that workers compiled to the same result."""
-    done: dict[Key, Group] = {}
+    done: dict[GroupKey, Group] = {}
     errors: list[PtxlinkError] = []
     try:
         for future in as_completed(futures):
@@ -182,7 +183,13 @@ def _prepare(name: str) -> None:
     """Import the front end *name*, and let it fill the tables that its first compilation fills."""
     front_end = registry.require(registry.get(name))
     arch, options, number = Arch.of("sm_75"), CompileOptions(), front_end.types.float32
-    front_end.code.lower(_example, (number,), number, arch=arch, options=options, abi=AbiOptions())
+
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:  # noqa: ARG001 - as it is called
+        return Declaration(abi.c_signature("example", result, zip("x", args, strict=True)), "", "", "")
+
+    front_end.lower(
+        _example, (number,), number, arch=arch, options=options, abi=AbiOptions(), declare=declare
+    )
 
 
 def _example(x: Any) -> Any:

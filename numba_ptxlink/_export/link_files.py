@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
-    from numba_ptxlink._front_end.protocol import CompileOptions
-
-    from .lower import Lowered
+    from numba_ptxlink._front_end.protocol import IR, CompileOptions
 
 log = logging.getLogger(__name__)
 
@@ -52,14 +50,14 @@ _Place = tuple[str, str, tuple[Path, ...]]
 
 
 @contextlib.contextmanager
-def as_export_errors(lowered: Iterable[Lowered] = ()) -> Iterator[None]:
-    """Raise an ExportError for a LinkError within, at the first of *lowered* that links what it is about."""
+def as_export_errors(functions: Iterable[IR] = ()) -> Iterator[None]:
+    """Raise an ExportError for a LinkError within, at the first of *functions* that links what it names."""
     try:
         yield
     except LinkError as error:
         # NVRTC knows no folders.
         named = {PurePath(name).name for name in error.inputs}
-        users = (each.place for each in lowered for file in each.links if PurePath(file.name).name in named)
+        users = (each.place for each in functions for file in each.links if PurePath(file.name).name in named)
         raise converted(error, ExportError, located(next(users, ""), error)) from error
 
 
@@ -255,10 +253,10 @@ def compile_source(
 
 
 def merge_ltoir(
-    ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch, lowered: Iterable[Lowered]
+    ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch, functions: Iterable[IR]
 ) -> bytes:
     """
-    Merge the functions *lowered* and the code they call into one LTO-IR module.
+    Merge *functions* and the code they call into one LTO-IR module.
 
     Raises:
         LinkError: nvJitLink refused the code, or cannot return LTO-IR.
@@ -266,7 +264,7 @@ def merge_ltoir(
     if not nvjitlink.merges_ltoir():
         uses = ", ".join(
             f"{each.title} uses {'float16 or bfloat16' if is_shims(file) else file.name}"
-            for each in lowered
+            for each in functions
             for file in each.links
         )
         raise LinkError(

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Typed:
+class Unit:
     """
     A marked function with what its signature and module determine, resolved once for all architectures.
 
@@ -55,7 +55,7 @@ class Typed:
     symbol: str
 
 
-def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
+def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
     """
     Return every signature of *marked* with the types of *front_end*, each under a unique C name.
 
@@ -63,10 +63,10 @@ def typed(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Typed, ...]:
         AbiError: Two functions have the same C name, or a signature is not a Numba signature. The message
             proposes another name.
     """
-    taken: dict[str, Typed] = {}
+    taken: dict[str, Unit] = {}
 
     def add(function: Udf) -> None:
-        new = _typed(function, front_end)
+        new = _unit(function, front_end)
         old = taken.setdefault(new.symbol, new).udf
         if old is function:
             return
@@ -102,7 +102,7 @@ def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     return results
 
 
-def _typed(function: Udf, front_end: FrontEnd) -> Typed:
+def _unit(function: Udf, front_end: FrontEnd) -> Unit:
     what = f"function {function.function.__qualname__}"
     if not function.overloads:
         cnames.check(function.name, what)
@@ -127,7 +127,7 @@ def _typed(function: Udf, front_end: FrontEnd) -> Typed:
         overload = abi.c_signature(function.name, void, params, names=names, const=const)
         codes = [ctype.code for _, ctype in overload.params]
         symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return Typed(function, front_end, args, result, labels, names, const, restrict, symbol)
+    return Unit(function, front_end, args, result, labels, names, const, restrict, symbol)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
@@ -192,7 +192,7 @@ def _resolved(each: Udf, front_end: FrontEnd) -> Any:
     return _evaluate(signature, choice.scope(each.function), front_end)
 
 
-def describe(each: Typed) -> str:
+def describe(each: Unit) -> str:
     """Return the function's Python name and signature."""
     name = each.udf.function.__qualname__
     if isinstance(each.udf.signature, str):

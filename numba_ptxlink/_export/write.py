@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from numba_ptxlink import abi
     from numba_ptxlink._arch import ArchLike
     from numba_ptxlink._formats.ptx import Prototype
+    from numba_ptxlink._front_end.protocol import IR
 
     from .artifacts import Artifacts, Request
     from .compile import Code, Program
-    from .lower import Lowered
 
 log = logging.getLogger(__name__)
 
@@ -99,8 +99,8 @@ def made(programs: Sequence[Program], request: Request, files: Iterable[Path]) -
         PtxlinkError: As `export` of the package.
     """
     stem, searched = request.stem, request.include_dirs
-    lowered, signatures = programs[0].lowered, programs[0].signatures
-    declarations = [each.declaration for each in lowered]
+    signatures = programs[0].signatures
+    declarations = [each.declaration for each in programs[0].functions]
     structs = header.named_structs(signatures)
     codes = compile_each(programs, request)
     externs = {name: extern for code in codes for name, extern in sorted(code.externs.items())}
@@ -158,7 +158,7 @@ def _manifest(
         "name": request.stem,
         "header": _file(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
-        "functions": [_function(each, artifacts) for each in program.lowered],
+        "functions": [_function(each, artifacts) for each in program.functions],
         "types": signatures.describe(ctype for each in program.signatures for ctype in each.types),
         "externs": [],
         "artifacts": [
@@ -181,8 +181,8 @@ def _manifest(
     }
 
 
-def _function(lowered: Lowered, artifacts: Artifacts) -> dict[str, Any]:
-    signature, declaration = lowered.signature, lowered.declaration
+def _function(function: IR, artifacts: Artifacts) -> dict[str, Any]:
+    signature, declaration = function.signature, function.declaration
     return {
         "symbol": signature.name,
         "kind": "kernel" if signature.kernel else "function",
@@ -192,9 +192,9 @@ def _function(lowered: Lowered, artifacts: Artifacts) -> dict[str, Any]:
         "prototype": str(signature.prototype),
         "result": signature.result.name,
         "parameters": signatures.parameters(signature.params, kernel=signature.kernel),
-        "on_error": lowered.options.on_error,
-        "checked": lowered.options.checked,
-        "raises": list(lowered.raises),
+        "on_error": function.abi.on_error,
+        "checked": function.abi.checked,
+        "raises": list(function.raises),
         **({"cooperative": signature.name in artifacts.cooperative} if signature.kernel else {}),
     }
 

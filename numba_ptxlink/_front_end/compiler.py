@@ -62,9 +62,17 @@ class Compiler:
         self.driver = f"{home}.cudadrv.driver"
         self.supported = supported
 
+    def lower(self, *args: Any, **options: Any) -> Any:
+        """Return the `protocol.IR` of a function."""
+        return self._compile.lower(*args, **options)
+
+    def compile_ir(self, *args: Any, **options: Any) -> Any:
+        """Return what NVVM makes of LLVM IR."""
+        return self._compile.compile_ir(*args, **options)
+
     @property
-    def code(self) -> Any:
-        """The module that compiles, which imports the compiler."""
+    def _compile(self) -> Any:
+        # It imports the compiler.
         return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.compile")
 
     @property

@@ -2,8 +2,8 @@
 What a front end does: one of Numba's compilers for CUDA, in a package of its own.
 
 `registry` lists the packages. Each has a module `front_end` with an object `FRONT_END`, which is a
-`FrontEnd`, and a module `compile`, which is its `Code`. Nothing else names a module of a front end, and no
-front end imports the other.
+`FrontEnd`, and a module `compile` with its functions `lower` and `compile_ir`. Nothing else names a module of
+a front end, and no front end imports the other.
 
 A package holds what is private to its compiler and no more. Common to all, and below them, are:
 
@@ -11,16 +11,13 @@ A package holds what is private to its compiler and no more. Common to all, and 
   functions; `compiler`, the methods that front ends share; `disk_keys`, keys of kernels on disk; `errors`,
   what link errors have in common.
 - `abi`: which C type a type is. The classes of types have equal names in all front ends.
-- `_export`: `signatures` resolves signatures; `lower` and `compile` call the methods below in the order in
-  which they stand here, verify prototypes, merge link files and make cubins.
+- `_export`: `signatures` resolves signatures; `externs` and `link_files` read what a function calls and
+  links; `compile` verifies prototypes, merges link files and makes cubins.
 - `_tools.nvvm`: libNVVM, with the cache, for a front end whose own call of it adds nothing.
 
-An export of functions runs, for each architecture:
-
-1. `normalize` for each signature.
-2. `lower` for each function, then `wrap`, which adds the C function to what was lowered.
-3. `modules` of all functions, and `compile_ir` of these to PTX, and to LTO-IR where it is wanted.
-4. `link_files` where PTX has undefined symbols; `declarations` for what stays so.
+An export calls, for each architecture, `normalize` for each signature, `lower` for each function, which
+returns its IR, C function and all, and `compile_ir` for the IR of several functions: to PTX, and to LTO-IR
+where it is wanted.
 """
 
 from __future__ import annotations
@@ -29,11 +26,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cabi.header import Declaration
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
 
@@ -80,113 +78,62 @@ class LinkFile:
     path: Path | None = None
 
 
-class Lowered(Protocol):
-    """A Python function as its compiler made it, with the compiler's own ABI; its other parts are private."""
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The types of the parameters, as the compiler takes them."""
-
-    @property
-    def result(self) -> Any:
-        """The type of the result, inferred or as declared."""
-
-    @property
-    def raises(self) -> tuple[str, ...]:
-        """
-        The lines where the function or its callees may raise, as "file.py:line", callers first.
-
-        Lines that are proved never to raise may be left out. Known once `lower` has returned.
-        """
-
-
-class Code(Protocol):
+@dataclass(frozen=True)
+class IR:
     """
-    What compiles: a module of a front end's package.
+    A function of an export for one architecture, in LLVM IR that depends on no other function.
 
-    All of it works without a driver and for any architecture.
+    Args:
+        declaration: What a header says of its C function.
+        abi: What an error does in it.
+        modules: The NVVM IR of the C function and of all that it calls, callers first. A module has the same
+            text wherever it occurs. All but the C function is internal or has a name by its content, so that
+            neither another process nor what this one compiled before makes a difference.
+        links: The files that it links, without the compiler's memory manager.
+        calls: The functions that `cuda.declare_device` declares and it may call: symbol, and C signature
+            where C has the types.
+        raises: The source lines where it or its callees may raise, as "file.py:line", its own first. Lines
+            that are proved never to raise may be left out.
     """
 
-    def lower(
-        self,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        result: Any,
-        *,
-        arch: Arch,
-        options: CompileOptions,
-        abi: AbiOptions,
-    ) -> Lowered:
+    declaration: Declaration
+    abi: AbiOptions
+    modules: tuple[str, ...]
+    links: tuple[LinkFile, ...] = ()
+    calls: tuple[tuple[str, Signature | None], ...] = ()
+    raises: tuple[str, ...] = ()
+
+    @property
+    def signature(self) -> Signature:
+        """Its C signature."""
+        return self.declaration.signature
+
+    @property
+    def title(self) -> str:
+        """How messages name it: "name (file.py:line)"."""
+        return f"{self.signature.name} ({self.declaration.source})"
+
+    @property
+    def place(self) -> str:
+        """Where it is defined, as "/home/me/file.py:line"."""
+        return self.declaration.place
+
+
+class Declare(Protocol):
+    """Says what a header has of a C function, once its compiler knows the types."""
+
+    def __call__(self, args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:
         """
-        Compile *function* to an IR that `wrap` adds to, with the compiler's own ABI.
+        Return the declaration of the C function, with its signature.
 
         Args:
-            function: The Python function. It may call marked functions, and itself through one.
-            args: The types of its parameters.
-            result: The type of its result, None to infer it; void for a kernel.
-            arch: The GPU to generate code for.
-            options: The options of the export.
-            abi: What an error does, and whether divisions and indices are checked.
+            args: The types of the parameters, as the compiler takes them.
+            result: The type of the result, inferred or as declared.
+            raises: Whether it or a callee may raise.
 
         Raises:
-            Exception: The compiler refused the function. The message becomes the reason in an ExportError
-                that names function and line.
+            AbiError: C has not one of the types.
         """
-
-    def wrap(
-        self,
-        lowered: Any,
-        signature: Signature,
-        abi: AbiOptions,
-        /,
-        *,
-        inline: bool,
-        launch_bounds: Any = None,
-    ) -> None:
-        """
-        Add the C function of *signature* to *lowered*: by value, with nvcc's prototype in PTX.
-
-        Arguments are converted from C, an error does what *abi* says, the result is converted to C. A kernel,
-        where *signature* is one, is an entry and has the launch bounds.
-
-        Args:
-            lowered: What `lower` returned.
-            signature: The C signature that `abi.c_signature` made of its types.
-            abi: What an error does.
-            inline: Whether NVVM may inline the Python function into the C function.
-            launch_bounds: For a kernel, as `@kernel` takes them.
-
-        Raises:
-            ExportError: The compiler lacks what is asked for; with the cure.
-        """
-
-    def modules(self, lowered: Sequence[Any], kept: Collection[str], arch: Arch, /) -> list[str]:
-        """
-        Return the NVVM IR of *lowered* and all that it calls, each once, in the dialect for *arch*.
-
-        Order and names depend on the program alone: another process, or what this one compiled before, makes
-        no difference. All but the symbols *kept*, the C functions, is internal or has a name by its content.
-        """
-
-    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
-        """
-        Compile what `modules` returned to PTX, or to LTO-IR for *lto*, or read it from the cache.
-
-        Raises:
-            Exception: libNVVM refused it, or cannot be loaded. The message becomes the reason in an
-                ExportError that names the functions.
-        """
-
-    def link_files(self, lowered: Sequence[Any]) -> Iterable[Any]:
-        """
-        Return what *lowered* and its callees link, as they give it, without the compiler's memory manager.
-
-        That is paths, which may be relative, and code in memory: `LinkableCode` of the compiler, or
-        `LinkFile`. `_export.link_files` reads them.
-        """
-
-    def declarations(self, lowered: Sequence[Any]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
-        """Return the functions that `cuda.declare_device` declared: symbol, parameter types, result type."""
 
 
 class FrontEnd(Protocol):
@@ -282,9 +229,54 @@ class FrontEnd(Protocol):
 
     # Compilation.
 
-    @property
-    def code(self) -> Code:
-        """The module that compiles, which imports the compiler."""
+    def lower(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        result: Any,
+        *,
+        arch: Arch,
+        options: CompileOptions,
+        abi: AbiOptions,
+        declare: Declare,
+        inline: bool = True,
+        launch_bounds: Any = None,
+    ) -> IR:
+        """
+        Compile *function* to LLVM IR in NVVM's dialect for *arch*, with a C function that calls it.
+
+        The C function has nvcc's prototype in PTX. It converts arguments from C, an error does what *abi*
+        says, and it converts the result to C. A kernel, where the declaration is of one, is an entry and has
+        the launch bounds. Needs no driver.
+
+        Args:
+            function: The Python function. It may call marked functions, and itself through one.
+            args: The types of its parameters.
+            result: The type of its result, None to infer it; void for a kernel.
+            arch: The GPU to generate code for.
+            options: The options of the export.
+            abi: What an error does, and whether divisions and indices are checked.
+            declare: Called once, when the compiler has accepted the function.
+            inline: Whether NVVM may inline the Python function into the C function.
+            launch_bounds: For a kernel, as `@kernel` takes them.
+
+        Raises:
+            Exception: Before *declare* is called, the compiler refused the function. The message becomes the
+                reason in an ExportError that names function and line.
+            PtxlinkError: C has not its types, a link file cannot be read, or the compiler lacks what the C
+                function needs; with the cure.
+        """
+
+    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+        """
+        Compile the modules of one or several `IR` to PTX, or to LTO-IR for *lto*, or read it from the cache.
+
+        Needs no driver.
+
+        Raises:
+            Exception: libNVVM refused it, or cannot be loaded. The message becomes the reason in an
+                ExportError that names the functions.
+        """
 
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         """

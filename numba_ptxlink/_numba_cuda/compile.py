@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import in_dialect
-from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._front_end.protocol import IR, CompileOptions
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
@@ -17,13 +18,14 @@ from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
 from .patches.nvvm_cache import NVVM
 
-__all__ = ["compile_ir", "declarations", "link_files", "lower", "modules", "wrap"]
+__all__ = ["compile_ir", "lower"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
+    from numba_ptxlink._front_end.protocol import Declare
 
 
 _OPTIONS = CompileOptions()
@@ -43,31 +45,6 @@ _LACKS = {
 PATCHES = (*DRIVERLESS, *C_ABI)
 
 
-class Lowered(NamedTuple):
-    """
-    A function that numba-cuda compiled to LLVM IR, with Numba's ABI.
-
-    Args:
-        compiled: The CUDACompileResult.
-        raises: The lines where it or its callees raise.
-        options: What it is compiled with.
-    """
-
-    compiled: Any
-    raises: tuple[str, ...]
-    options: CompileOptions
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """The Numba types of the parameters."""
-        return tuple(self.compiled.signature.args)
-
-    @property
-    def result(self) -> Any:
-        """The Numba type of the result."""
-        return self.compiled.signature.return_type
-
-
 def lower(
     function: Callable[..., Any],
     args: tuple[Any, ...],
@@ -76,9 +53,12 @@ def lower(
     arch: Arch,
     options: CompileOptions,
     abi: AbiOptions,
-) -> Lowered:
+    declare: Declare,
+    inline: bool = True,
+    launch_bounds: Any = None,
+) -> IR:
     """
-    Compile *function* as `compile_function` does, and note where it raises.
+    Compile *function* as `compile_function` does, and add its C function; see `protocol.FrontEnd.lower`.
 
     Raises:
         ExportError: The function has what numba-cuda lacks, and says so in words of its own.
@@ -90,7 +70,20 @@ def lower(
         if lacked:
             raise ExportError(lacked) from error
         raise
-    return Lowered(compiled, _raise_sites(compiled.library), options)
+    library, typed = compiled.library, compiled.signature
+    raises = _raise_sites(library)
+    declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
+    wrap(compiled, declaration.signature, abi, inline=inline, launch_bounds=launch_bounds)
+    own = declaration.signature.name
+    modules = tuple(in_dialect(ordered_modules([library], [own], repr((arch, {options}))), arch))
+    return IR(
+        declaration,
+        abi,
+        modules,
+        tuple(map(link_files.read, _link_files(library))),
+        externs.calls(_declared(compiled), modules, own),
+        raises,
+    )
 
 
 def _lacked(error: Exception) -> str:
@@ -135,12 +128,6 @@ def compile_function(
         )
 
 
-def modules(lowered: Sequence[Lowered], kept: Collection[str], arch: Arch) -> list[str]:
-    """Return the LLVM IR of the program, with the names *kept*."""
-    salt = repr((arch, {one.options for one in lowered}))
-    return in_dialect(ordered_modules([one.compiled.library for one in lowered], kept, salt), arch)
-
-
 def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
     """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
     from numba.cuda.cudadrv import nvvm
@@ -151,18 +138,17 @@ def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, l
         return code
 
 
-def link_files(lowered: Sequence[Lowered]) -> Iterator[Any]:
-    """Yield the files that *lowered* link, each once; without the memory manager."""
+def _link_files(library: Any) -> Iterator[Any]:
+    """Yield the files that *library* links, each once; without the memory manager."""
     from numba.cuda.memory_management.nrt import NRT_LIBRARY
 
-    for file in dict.fromkeys(file for one in lowered for file in one.compiled.library._linking_files):
+    for file in dict.fromkeys(library._linking_files):
         if file is not NRT_LIBRARY:
             yield file
 
 
-def declarations(lowered: Sequence[Lowered]) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield name, parameters and result of what `cuda.declare_device` declared, the latest first."""
-    # All of them were typed by the same context.
-    for key in reversed([*lowered[-1].compiled.target_context._defns]):
+def _declared(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+    """Yield symbol, parameters and result of what `cuda.declare_device` declared, the latest first."""
+    for key in reversed([*compiled.target_context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type

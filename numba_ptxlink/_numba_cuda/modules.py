@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._export import stable_names
-
+from . import stable_names
 from .context import DEBUG_VERSION
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import ExportError
@@ -18,14 +19,14 @@ from .patches.c_abi import C_ABI
 from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
 from .patches.first_kernel import OPTIMIZE
 
-__all__ = ["compile_ir", "declarations", "link_files", "lower", "modules", "wrap"]
+__all__ = ["compile_ir", "lower"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._front_end.protocol import CompileOptions
+    from numba_ptxlink._front_end.protocol import CompileOptions, Declare
 
 _FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
@@ -59,34 +60,6 @@ _LACKS = {
 }
 
 
-@dataclass
-class Lowered:
-    """
-    A Python function that numba-cuda-mlir compiled to LLVM IR.
-
-    Args:
-        module: Its LLVM IR, which defines `INNER`.
-        args: The Numba types of its parameters.
-        result: The Numba type of its result.
-        raises: The lines where it or its callees raise.
-        links: The link files that it asks for.
-        declared: The functions of `cuda.declare_device` that it calls.
-        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
-        symbol: The symbol of its C function, once it has one.
-        text: The LLVM IR with the C function.
-    """
-
-    module: functions.Module
-    args: tuple[Any, ...]
-    result: Any
-    raises: tuple[str, ...]
-    links: tuple[Any, ...]
-    declared: tuple[Any, ...]
-    modern: bool
-    symbol: str = ""
-    text: str = ""
-
-
 def lower(
     function: Callable[..., Any],
     args: tuple[Any, ...],
@@ -95,17 +68,14 @@ def lower(
     arch: Arch,
     options: CompileOptions,
     abi: AbiOptions,
-) -> Lowered:
+    declare: Declare,
+    inline: bool = True,
+    launch_bounds: Any = None,
+) -> IR:
     """
-    Compile *function* to LLVM IR in which its errors do what *abi* says.
+    Compile *function* to LLVM IR in which its errors do what *abi* says, and add its C function.
 
-    Args:
-        function: The Python function.
-        args: The Numba types of its parameters.
-        result: The Numba type of its result; None to infer it.
-        arch: The GPU.
-        options: How to compile it.
-        abi: What its errors do.
+    See `protocol.FrontEnd.lower`.
 
     Raises:
         ExportError: numba-cuda-mlir lacks what it uses, or what *abi* asks for.
@@ -145,14 +115,22 @@ def lower(
     module = functions.read(text)
     ends = errors.end(module, INNER, trap=abi.on_error == "trap", byte="ptr" if modern else "i8*")
     code = function.__code__
-    return Lowered(
-        module,
-        tuple(compiled.signature.args),
-        compiled.signature.return_type,
-        _raises(function, export.raises or [(code.co_filename, code.co_firstlineno)]) if ends else (),
-        tuple(export.links),
-        tuple(export.declared),
-        modern,
+    entered = (code.co_filename, code.co_firstlineno)
+    raises = _raises(function, export.raises or [entered]) if ends else ()
+    typed = compiled.signature
+    declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
+    own = declaration.signature.name
+    text = wrap(
+        module, typed, declaration.signature, modern=modern, inline=inline, launch_bounds=launch_bounds
+    )
+    modules = (dialect.stable(text, own),)
+    return IR(
+        declaration,
+        abi,
+        modules,
+        tuple(map(link_files.read, dict.fromkeys(export.links))),
+        externs.calls(_declared(export), modules, own),
+        raises,
     )
 
 
@@ -195,11 +173,6 @@ def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> t
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
 
 
-def modules(lowered: Sequence[Lowered], _kept: Collection[str], _arch: Arch) -> list[str]:
-    """Return the LLVM IR of *lowered*, where all but the C functions is internal."""
-    return [dialect.stable(one.text, one.symbol) for one in lowered]
-
-
 def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
     """Compile LLVM IR with libNVVM, or read the result from the cache."""
     from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
@@ -208,15 +181,7 @@ def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, l
     return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())
 
 
-def link_files(lowered: Sequence[Lowered]) -> Iterable[Any]:
-    """Return the files that *lowered* link, each once."""
-    return dict.fromkeys(item for one in lowered for item in one.links)
-
-
-def declarations(lowered: Sequence[Lowered]) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
-    """Return name, parameters and result of what `cuda.declare_device` declared and they call."""
-    return [
-        (extern.name, tuple(extern.sig.args), extern.sig.return_type)
-        for one in lowered
-        for extern in one.declared
-    ]
+def _declared(export: Export) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
+    """Yield symbol, parameters and result of what `cuda.declare_device` declared and *export* calls."""
+    for extern in export.declared:
+        yield extern.name, tuple(extern.sig.args), extern.sig.return_type

@@ -28,7 +28,7 @@ def lowered(members: int, name: str, arch: str) -> str:
 
     udf = pl.udf((record, front_end.types.float32), name="changed", front_end=name)(changed)
     compiled = abi_rows.program([udf], name, pl.Arch.of(arch), CompileOptions())
-    return "\n".join(compiled.lowered[0].modules)
+    return "\n".join(compiled.functions[0].modules)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_100"])

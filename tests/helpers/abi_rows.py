@@ -26,7 +26,7 @@ from numba_ptxlink._export.compile import Code, Group, Program
 from numba_ptxlink._export.compile import build as built
 from numba_ptxlink._export.compile import program as of_groups
 from numba_ptxlink._export.lower import lower as lowered_one
-from numba_ptxlink._export.signatures import typed
+from numba_ptxlink._export.signatures import units
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._front_end import registry
@@ -321,19 +321,19 @@ def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-
 def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: CompileOptions) -> Program:
     """Return *udfs* as far as LLVM IR."""
     compiler = registry.get(front_end)
-    lowered = tuple(lowered_one(each, arch, options) for each in typed(udfs, compiler))
+    lowered = tuple(lowered_one(each, arch, options) for each in units(udfs, compiler))
     return of_groups(compiler, arch, [Group(lowered)])
 
 
 def build(compiled: Program, arch: str, *kinds: str) -> Code:
     """Return artifacts of *compiled* for *arch*."""
-    asked, lowered = Arch.of(arch), compiled.lowered
+    asked, functions = Arch.of(arch), compiled.functions
     if asked != compiled.arch:
-        lowered = tuple(
+        functions = tuple(
             dataclasses.replace(each, modules=tuple(llvm_ir.in_dialect([*each.modules], asked)))
-            for each in lowered
+            for each in functions
         )
-    return built(dataclasses.replace(compiled, arch=asked, groups=(Group(lowered),)), kinds, OPTIONS)
+    return built(dataclasses.replace(compiled, arch=asked, groups=(Group(functions),)), kinds, OPTIONS)
 
 
 def header(signatures: Sequence[abi.Signature]) -> str:

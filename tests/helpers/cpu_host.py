@@ -48,7 +48,7 @@ def host(udf: Udf, front_end: str = "numba-cuda-mlir") -> Callable[..., Any]:
     It takes numbers, and bytes where the C function takes a struct; it returns a number, or the bytes.
     """
     compiled = lowered(udf, front_end=front_end)
-    call, result = loaded(compiled.lowered[0].modules, udf.name, compiled.signatures[0].result.size)
+    call, result = loaded(compiled.functions[0].modules, udf.name, compiled.signatures[0].result.size)
     if result not in _FORMATS:
         return call
     return lambda *values: struct.unpack(_FORMATS[result], call(*values))[0]

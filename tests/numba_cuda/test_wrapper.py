@@ -18,7 +18,7 @@ NAME = "numba-cuda"
 def text_of(ty, *, opt=True) -> str:
     """Return the LLVM IR of a function `f` that returns its argument of the Numba type *ty*."""
     udf = pl.udf(ty(ty), name="f")(lambda value: value)
-    return "\n".join(lowered(udf, front_end=NAME, opt=opt).lowered[0].modules)
+    return "\n".join(lowered(udf, front_end=NAME, opt=opt).functions[0].modules)
 
 
 def test_any_byte_but_zero_is_true():

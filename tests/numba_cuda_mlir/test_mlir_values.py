@@ -38,7 +38,7 @@ def differing(echoes: Sequence[rows.Echo], seed: object) -> Iterator[str]:
     """Yield the functions that return anything but their arguments, with both."""
     generator = random.Random(seed)  # noqa: S311 - a choice, not a secret
     compiled = rows.lower(echoes, ARCH.sm, NAME)
-    for echo, signature, each in zip(echoes, compiled.signatures, compiled.lowered, strict=True):
+    for echo, signature, each in zip(echoes, compiled.signatures, compiled.functions, strict=True):
         layout = abi_bytes.Layout.of(echo, signature)
         call, _ = loaded(each.modules, signature.name, layout.result_size)
         for _ in range(TRIES):

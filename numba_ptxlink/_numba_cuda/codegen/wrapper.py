@@ -31,7 +31,7 @@ _SMALL = 1000
 
 
 def wrap(
-    lowered: Any,
+    compiled: Any,
     signature: Signature,
     options: AbiOptions,
     *,
@@ -39,16 +39,15 @@ def wrap(
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> None:
     """
-    Add the C function of *signature* to the module of *lowered*, which it calls.
+    Add the C function of *signature* to the module of *compiled*, which it calls.
 
     Args:
-        lowered: The Python function, compiled with Numba's ABI.
+        compiled: The CUDACompileResult of the Python function, with Numba's ABI.
         signature: The C signature of the new function.
         options: How errors are handled.
         inline: Whether NVVM may inline the Python function into the wrapper.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
-    compiled = lowered.compiled
     context = compiled.target_context
     inner = _inner(compiled, inline=inline)
     module = inner.module

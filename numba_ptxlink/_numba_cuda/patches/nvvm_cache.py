@@ -83,7 +83,7 @@ def _wrap_compile_ir(original: Callable[..., bytes]) -> Callable[..., bytes]:
         if not config().cache:
             return original(llvmir, **options)
         from numba_ptxlink import cache
-        from numba_ptxlink._export import stable_names
+        from numba_ptxlink._numba_cuda import stable_names
 
         texts = [llvmir] if isinstance(llvmir, str) else list(llvmir)
         # Names can be restored in PTX text, not in LTO-IR and debug information, which encode them as bytes.

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     from .builder import Builder
 
-Typed = tuple[Type, str]
+Leaf = tuple[Type, str]
 """A value with its type in LLVM IR."""
 
 
-def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Typed]:
+def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
     """Return the arguments that *value*, of the C type *ctype* and the Numba type *ty*, becomes."""
     kind = builder.c_type(ctype)
     if isinstance(ty, types.BaseTuple):
@@ -54,7 +54,7 @@ def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Typed]
     return [(kind, value)]
 
 
-def _pair(builder: Builder, part: Type, value: str, valid: str) -> Typed:
+def _pair(builder: Builder, part: Type, value: str, valid: str) -> Leaf:
     pair = Struct((part, I8))
     data = builder.insert(pair, "undef", part, value, 0)
     return pair, builder.insert(pair, data, I8, valid, 1)
@@ -65,7 +65,7 @@ def _unit(ctype: c.View, ty: Any) -> int:
     return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
 
-def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]:
+def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
     kind, unit = builder.c_type(ctype), _unit(ctype, ty)
     address = members(kind)[0]
     data = builder.extract(kind, value, 0)
@@ -85,7 +85,7 @@ def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Typed]
     return [(address, data), (address, data), (I64, "0"), *((I64, number) for number in (*shape, *strides))]
 
 
-def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Typed]) -> str:
+def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Leaf]) -> str:
     """Return the C value that *leaves*, the results of a function of the Numba type *ty*, stand for."""
     kind = builder.c_type(ctype)
     if isinstance(ty, types.BaseTuple):

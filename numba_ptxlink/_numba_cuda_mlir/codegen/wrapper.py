@@ -18,9 +18,7 @@ from .convert import check, count, from_c, holds_record, to_c
 from .llvm import members
 
 if TYPE_CHECKING:
-    from numba_ptxlink._cabi.options import AbiOptions
-
-    from .functions import Function
+    from .functions import Function, Module
     from .llvm import Type
 
 INNER = "numba_ptxlink_inner"
@@ -38,28 +36,31 @@ _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
 
 
 def wrap(
-    lowered: Any,
+    module: Module,
+    typed: Any,
     signature: Signature,
-    _options: AbiOptions,  # what fails has ended before
     *,
+    modern: bool,
     inline: bool,
     launch_bounds: int | tuple[int, ...] | None = None,
-) -> None:
+) -> str:
     """
-    Make the text of *lowered*, with the C function of *signature*, which calls its function `INNER`.
+    Return the text of *module* with the C function of *signature*, which calls its function `INNER`.
 
     Args:
-        lowered: The Python function, as numba-cuda-mlir compiled it.
+        module: The Python function, as numba-cuda-mlir compiled it, whose errors end it.
+        typed: The types of its parameters and result.
         signature: The C signature of the new function.
+        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
         inline: Whether NVVM may inline the Python function into the new one.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
-    check(signature, lowered.args, lowered.result)
-    module, result, modern = lowered.module, lowered.result, lowered.modern
+    result = typed.return_type
+    check(signature, typed.args, result)
     builder = Builder(modern=modern)
     outer = prototype(builder, signature)
     arguments: list[tuple[Type, str]] = []
-    for (_, ctype), ty, (value, address) in zip(signature.params, lowered.args, outer.values, strict=True):
+    for (_, ctype), ty, (value, address) in zip(signature.params, typed.args, outer.values, strict=True):
         kind, loaded = builder.c_type(ctype), value
         if address is not None and isinstance(ty, types.Record) and unaligned_member(ctype) is None:
             # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
@@ -88,8 +89,7 @@ def wrap(
         module.rest.append(_used(outer.symbol, modern=modern))
     body = "\n".join([f"define {outer.head}{attributes}{by_head} {{", *builder.lines, "}\n"])
     functions = [each.text() for each in module.functions.values()]
-    lowered.symbol = signature.name
-    lowered.text = "\n".join([*module.rest, *functions, body])
+    return "\n".join([*module.rest, *functions, body])
 
 
 def _call(  # noqa: PLR0917 - one call

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from numba_ptxlink._export import stable_names
+from numba_ptxlink._numba_cuda import stable_names
 
 CALLER = """\
 ; ModuleID = "k${0}"
