@@ -9,8 +9,8 @@ conversion of values.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from ._cabi import aggregates
 from ._cabi import names as cnames
@@ -68,15 +68,30 @@ Names = Mapping[Any, str | Existing]
 """Names for records, by their Numba types: a record has no name itself; and the structs that C++ has."""
 
 
+class Parameter(NamedTuple):
+    """
+    A parameter of a function that C calls.
+
+    Args:
+        name: Its name in C.
+        ty: Its Numba type.
+        const: Whether the function only reads through it.
+        restrict: Whether nothing else leads to what it points to.
+    """
+
+    name: str
+    ty: Any
+    const: bool = False
+    restrict: bool = False
+
+
 def c_signature(
     name: str,
     result: Any,
-    params: Iterable[tuple[str, Any]],
+    params: Iterable[Parameter | tuple[str, Any]],
     *,
     kernel: bool = False,
     names: Names | None = None,
-    const: Collection[str] = (),
-    restrict: Collection[str] = (),
 ) -> Signature:
     """
     Return the C signature of a function with the given Numba types.
@@ -84,30 +99,31 @@ def c_signature(
     Args:
         name: The symbol.
         result: The Numba type of the return value.
-        params: Name and Numba type of each parameter.
+        params: Each parameter: a `Parameter`, or its name and Numba type.
         kernel: Whether it is a `__global__` function.
         names: Names for records, by their Numba types.
-        const: The parameters, by name, through which the function only reads.
-        restrict: Those that nothing else leads to.
 
     Raises:
         AbiError: A type has no counterpart in C, two types would be structs of one name, or a parameter that
             is to be const or restrict is no address. The message names the function and the types.
     """
 
-    def translate(ty: Any, what: str, param: str = "") -> CType:
-        where = f"Function {name}: {what}, of Numba type {ty},"
+    def translate(param: Parameter, what: str) -> CType:
+        where = f"Function {name}: {what}, of Numba type {param.ty},"
         try:
-            ctype = _pointing(c_type(ty, names), const=param in const, restrict=param in restrict)
+            ctype = _pointing(c_type(param.ty, names), const=param.const, restrict=param.restrict)
         except AbiError as error:
             raise AbiError(f"{where} has no C type. {error}") from error
-        if param and isinstance(ctype, Void):
+        if param.name and isinstance(ctype, Void):
             raise AbiError(f"{where} has no C type. Leave the parameter out.")
         return ctype
 
     # An inferred result may be a constant's type, which C does not tell from the type of its value.
-    returned = translate(of_type(result).types.unliteral(result), "the return value")
-    typed = [(param, translate(ty, f"parameter {param!r}", param)) for param, ty in params]
+    returned = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
+    typed = [
+        (param.name, translate(param, f"parameter {param.name!r}"))
+        for param in (Parameter(*each) for each in params)
+    ]
     labels = aggregates.labels([param for param, _ in typed], [returned, *(ctype for _, ctype in typed)])
     signature = Signature(
         name=name,

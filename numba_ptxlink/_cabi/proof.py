@@ -83,7 +83,7 @@ def prove(
             log.warning("The header is not compiled: %s", error)
             return
         raise converted(error, AbiError, says) from error
-    _compare(compiled.code.decode(), signatures, places, modern=llvm_ir.is_modern(arch))
+    _compare(compiled.code.decode(), signatures, places, llvm_ir.NvvmDialect.of(arch))
 
 
 def _explanation(
@@ -149,12 +149,14 @@ def _call(number: int, signature: Signature, name: str) -> str:
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
 
 
-def _compare(ptx: str, signatures: Sequence[Signature], places: dict[str, str], *, modern: bool) -> None:
+def _compare(
+    ptx: str, signatures: Sequence[Signature], places: dict[str, str], dialect: llvm_ir.NvvmDialect
+) -> None:
     there = {function.prototype.name: function.prototype for function in parse(ptx).functions}
     wrong = []
     for number, each in enumerate(signatures):
         declared = there.get(f"{_CALLER}{number}" if each.kernel else each.name)
-        expected = each.prototype_for(modern=modern)
+        expected = each.prototype_for(dialect)
         if declared is None or replace(declared, name=each.name) != expected:
             wrong.append(
                 AbiError(

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._formats.ptx import Param, Prototype
 from numba_ptxlink.errors import AbiError
 
@@ -47,17 +48,17 @@ class Signature:
     @property
     def prototype(self) -> Prototype:
         """The PTX prototype that nvcc emits for the declaration, from sm_100 on."""
-        return self.prototype_for(modern=True)
+        return self.prototype_for(NvvmDialect.OPAQUE_POINTERS)
 
-    def prototype_for(self, *, modern: bool) -> Prototype:
+    def prototype_for(self, dialect: NvvmDialect) -> Prototype:
         """
         Return the PTX prototype that nvcc emits for the declaration.
 
         Args:
-            modern: Whether the target is sm_100 or later, for which NVVM uses a newer LLVM.
+            dialect: What NVVM compiles for the target, whose LLVM aligns large structs.
         """
-        params = (_param(ctype, kernel=self.kernel, modern=modern) for _, ctype in self.params)
-        result = _param(self.result, kernel=False, modern=True)
+        params = (_param(ctype, dialect, kernel=self.kernel) for _, ctype in self.params)
+        result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
         return Prototype(name=self.name, result=result, params=tuple(filter(None, params)), entry=self.kernel)
 
     @property
@@ -70,13 +71,13 @@ class Signature:
         return self.result.declare(f"{self.name}({params})")
 
 
-def _param(ctype: CType, *, kernel: bool, modern: bool) -> Param | None:
+def _param(ctype: CType, dialect: NvvmDialect, *, kernel: bool) -> Param | None:
     """Return a type as a parameter or result in PTX, None for void."""
     if isinstance(ctype, Void):
         return None
     if isinstance(ctype, (Scalar, Pointer)) and ctype.size <= _WIDEST:
         return Param(bits=ctype.size * 8 if kernel else max(32, ctype.size * 8))
-    aligned = 4 if is_large(ctype) and not kernel and not modern else 1
+    aligned = 4 if is_large(ctype) and not kernel and not dialect.is_opaque else 1
     return Param(align=max(ctype.align, aligned), size=ctype.size)
 
 

@@ -326,7 +326,7 @@ def compile_ir(
 def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
     visible = {f.name: f.prototype for f in ptx.functions if f.defined and f.linkage == "visible"}
     for signature in signatures:
-        expected = signature.prototype_for(modern=llvm_ir.is_modern(arch))
+        expected = signature.prototype_for(llvm_ir.NvvmDialect.of(arch))
         if visible.get(signature.name) != expected:
             raise ExportError(
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "

@@ -108,7 +108,7 @@ def _compiled(
         signature = abi.c_signature(
             name,
             result,
-            zip(marks.parameters(function), args, strict=False),
+            map(abi.Parameter, marks.parameters(function), args),
             kernel=kernel,
             names=record_names(function, front_end),
         )

@@ -60,7 +60,9 @@ def calls(
 def _plain(name: str, args: Sequence[Any], result: Any) -> Signature | None:
     """Return the signature of a `cuda.declare_device` function in C++; None where C has not its types."""
     try:
-        return abi.c_signature(name, result, [(f"arg{number}", ty) for number, ty in enumerate(args)])
+        return abi.c_signature(
+            name, result, [abi.Parameter(f"arg{number}", ty) for number, ty in enumerate(args)]
+        )
     except AbiError:
         return None
 
@@ -133,6 +135,6 @@ def _matching(plain: Signature | None, prototype: Prototype) -> Signature | None
     status = c.number("int32_t")
     own = Signature(prototype.name, status, (("result", address), *plain.params))
     for signature in (plain, own):
-        if prototype in [signature.prototype_for(modern=modern) for modern in (True, False)]:
+        if prototype in map(signature.prototype_for, llvm_ir.NvvmDialect):
             return signature
     return None

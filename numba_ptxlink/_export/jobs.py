@@ -185,7 +185,7 @@ def _prepare(name: str) -> None:
     arch, options, number = Arch.of("sm_75"), CompileOptions(), front_end.types.float32
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:  # noqa: ARG001 - as it is called
-        return Declaration(abi.c_signature("example", result, zip("x", args, strict=True)), "", "", "")
+        return Declaration(abi.c_signature("example", result, map(abi.Parameter, "x", args)), "", "", "")
 
     front_end.lower(
         _example, (number,), number, arch=arch, options=options, abi=AbiOptions(), declare=declare

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import abi
 from numba_ptxlink._cabi.header import Declaration
 from numba_ptxlink._tools import find
 from numba_ptxlink.errors import ExportError
@@ -13,8 +12,6 @@ from numba_ptxlink.errors import ExportError
 from .signatures import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import IR, CompileOptions
 
@@ -34,14 +31,14 @@ def lower(unit: Unit, arch: Arch, options: CompileOptions) -> IR:
     if udf.is_kernel and result is None:
         result = void
     # Refused before the compiler runs, as far as the result is known.
-    _c_signature(unit, unit.args, void if result is None else result)
+    unit.c_signature(unit.args, void if result is None else result)
     accepted = False
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:
         nonlocal accepted
         accepted = True
         return Declaration(
-            signature=_c_signature(unit, args, result),
+            signature=unit.c_signature(args, result),
             python=describe(unit),
             doc=inspect.getdoc(udf.function) or "",
             place=udf.place,
@@ -76,15 +73,3 @@ def _errors(unit: Unit) -> str:
     does = "stops the kernel" if options.on_error == "trap" else does
     checks = "are checked" if options.checked else "are not checked"
     return f"Where it raises, it {does}. Division by zero and indices {checks}."
-
-
-def _c_signature(unit: Unit, args: Sequence[Any], result: Any) -> abi.Signature:
-    return abi.c_signature(
-        unit.symbol,
-        result,
-        zip(unit.labels, args, strict=True),
-        kernel=unit.udf.is_kernel,
-        names=unit.names,
-        const=unit.const,
-        restrict=unit.restrict,
-    )

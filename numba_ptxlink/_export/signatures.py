@@ -35,24 +35,37 @@ class Unit:
     Args:
         udf: The function.
         front_end: What compiles it.
-        args: The Numba types of its parameters.
+        params: Its parameters, with the Numba types of its signature.
         result: The Numba type of its result, None if Numba infers it.
-        labels: The C names of its parameters.
         names: The names of record types in its module, and what C++ has for types.
-        const: The C names of the parameters through which it only reads.
-        restrict: The C names of the parameters that nothing else leads to.
         symbol: Its C name.
     """
 
     udf: Udf
     front_end: FrontEnd
-    args: tuple[Any, ...]
+    params: tuple[abi.Parameter, ...]
     result: Any
-    labels: tuple[str, ...]
     names: abi.Names
-    const: frozenset[str]
-    restrict: frozenset[str]
     symbol: str
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The Numba types of its parameters."""
+        return tuple(param.ty for param in self.params)
+
+    def c_signature(self, args: Sequence[Any], result: Any) -> abi.Signature:
+        """
+        Return its C signature.
+
+        Args:
+            args: The types of the parameters, as the compiler takes them.
+            result: The type of the result, as it is inferred.
+
+        Raises:
+            AbiError: C has not one of the types.
+        """
+        params = [param._replace(ty=ty) for param, ty in zip(self.params, args, strict=True)]
+        return abi.c_signature(self.symbol, result, params, kernel=self.udf.is_kernel, names=self.names)
 
 
 def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
@@ -109,11 +122,10 @@ def _unit(function: Udf, front_end: FrontEnd) -> Unit:
     if function.cxx.namespace and not function.is_kernel:
         cnames.check(function.function.__name__, what, inside=True)
     args, result = arguments(function, front_end)
-    labels = tuple(parameters(function.function))
     python = inspect.signature(function.function, follow_wrapped=False).parameters
-    const, restrict = (
-        frozenset(label for name, label in zip(python, labels, strict=True) if name in marked)
-        for marked in (function.cxx.const, function.cxx.restrict)
+    params = tuple(
+        abi.Parameter(label, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
+        for label, ty, name in zip(parameters(function.function), args, python, strict=True)
     )
     names: abi.Names = {
         **record_names(function.function, front_end),
@@ -122,12 +134,11 @@ def _unit(function: Udf, front_end: FrontEnd) -> Unit:
     symbol = function.name
     if function.overloads:
         # Its types are in the C name, by abbreviations that differ where the types do in C++.
-        params = zip(labels, args, strict=True)
-        void = front_end.types.void
-        overload = abi.c_signature(function.name, void, params, names=names, const=const)
+        plain = [param._replace(restrict=False) for param in params]
+        overload = abi.c_signature(function.name, front_end.types.void, plain, names=names)
         codes = [ctype.code for _, ctype in overload.params]
         symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return Unit(function, front_end, args, result, labels, names, const, restrict, symbol)
+    return Unit(function, front_end, params, result, names, symbol)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:

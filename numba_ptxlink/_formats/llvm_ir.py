@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import TYPE_CHECKING
 
@@ -17,14 +18,29 @@ _WORDS = frozenset(("dso_local", "external", "extern_weak", "noundef", "signext"
 _OPENING, _CLOSING = "{[<(", "}]>)"
 
 
-def is_modern(arch: Arch) -> bool:
-    """Return whether NVVM uses its newer LLVM for *arch*."""
-    return arch.cc >= (10, 0)
+class NvvmDialect(enum.Enum):
+    """What NVVM reads: it has an older LLVM for architectures before sm_100 than from there on."""
 
+    TYPED_POINTERS = "LLVM 7"
+    OPAQUE_POINTERS = "from sm_100 on"
 
-def in_dialect(modules: Iterable[str], arch: Arch) -> list[str]:
-    """Return *modules* in the dialect of LLVM IR that NVVM reads for *arch*."""
-    return [module if is_modern(arch) else _TYPED_BYVAL.sub("byval", module) for module in modules]
+    @classmethod
+    def of(cls, arch: Arch) -> NvvmDialect:
+        """Return what NVVM reads for *arch*."""
+        return cls.OPAQUE_POINTERS if arch.cc >= (10, 0) else cls.TYPED_POINTERS
+
+    @property
+    def is_opaque(self) -> bool:
+        """Whether pointers have no target: "ptr"."""
+        return self is NvvmDialect.OPAQUE_POINTERS
+
+    def pointer(self, target: str) -> str:
+        """Return the type of addresses of what has the type *target*."""
+        return "ptr" if self.is_opaque else f"{target}*"
+
+    def written(self, modules: Iterable[str]) -> list[str]:
+        """Return *modules*, which may give `byval` a type, as the dialect has them."""
+        return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
 def declared(text: str) -> dict[str, tuple[str, ...]]:

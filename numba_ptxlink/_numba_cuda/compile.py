@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import externs, link_files
-from numba_ptxlink._formats.llvm_ir import in_dialect
+from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.protocol import IR, CompileOptions
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
@@ -75,11 +75,11 @@ def lower(
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
     wrap(compiled, declaration.signature, abi, inline=inline, launch_bounds=launch_bounds)
     own = declaration.signature.name
-    modules = tuple(in_dialect(ordered_modules([library], [own], repr((arch, {options}))), arch))
+    modules = ordered_modules([library], [own], repr((arch, {options})))
     return IR(
         declaration,
         abi,
-        modules,
+        tuple(NvvmDialect.of(arch).written(modules)),
         tuple(map(link_files.read, _link_files(library))),
         externs.calls(_declared(compiled), modules, own),
         raises,

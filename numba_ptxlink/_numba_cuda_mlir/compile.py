@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import externs, link_files
-from numba_ptxlink._formats import llvm_ir
+from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink._tools import nvvm
@@ -99,7 +99,7 @@ def lower(
         annotations_as_signatures=False,
     )
     target = jit(function).targetoptions
-    modern, export = llvm_ir.is_modern(arch), Export(arch.sm, arch.cc)
+    nvvm_dialect, export = NvvmDialect.of(arch), Export(arch.sm, arch.cc)
     rows = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
     with global_compiler_lock, applied(rows), exporting(export):
         mlir_target.ensure_initialized()
@@ -111,9 +111,9 @@ def lower(
                 raise ExportError(lack) from error
             raise
         with context.get_context():
-            text = _llvm_ir(compiled.metadata["mlir_module"], target, modern=modern)
+            text = _llvm_ir(compiled.metadata["mlir_module"], target, nvvm_dialect)
     module = functions.read(text)
-    ends = errors.end(module, INNER, trap=abi.on_error == "trap", byte="ptr" if modern else "i8*")
+    ends = errors.end(module, INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8"))
     code = function.__code__
     entered = (code.co_filename, code.co_firstlineno)
     raises = _raises(function, export.raises or [entered]) if ends else ()
@@ -121,7 +121,7 @@ def lower(
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
     own = declaration.signature.name
     text = wrap(
-        module, typed, declaration.signature, modern=modern, inline=inline, launch_bounds=launch_bounds
+        module, typed, declaration.signature, dialect=nvvm_dialect, inline=inline, launch_bounds=launch_bounds
     )
     modules = (dialect.stable(text, own),)
     return IR(
@@ -147,13 +147,13 @@ def _lack(function: Callable[..., Any], error: Exception) -> str | None:
     return next((lack for sign, lack in _LACKS.items() if sign in str(error)), None)
 
 
-def _llvm_ir(module: Any, target: dict[str, Any], *, modern: bool) -> str:
+def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> str:
     from numba_cuda_mlir import mlir_optimization
     from numba_cuda_mlir._mlir.passmanager import PassManager
 
     PassManager.parse(mlir_optimization.get_base_pipeline()).run(module.operation)
     mlir_optimization.run_pre_codegen_patterns(module)
-    if modern:
+    if nvvm_dialect.is_opaque:
         lines = target["lineinfo"]
         text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
     else:

@@ -330,7 +330,7 @@ def build(compiled: Program, arch: str, *kinds: str) -> Code:
     asked, functions = Arch.of(arch), compiled.functions
     if asked != compiled.arch:
         functions = tuple(
-            dataclasses.replace(each, modules=tuple(llvm_ir.in_dialect([*each.modules], asked)))
+            dataclasses.replace(each, modules=tuple(llvm_ir.NvvmDialect.of(asked).written(each.modules)))
             for each in functions
         )
     return built(dataclasses.replace(compiled, arch=asked, groups=(Group(functions),)), kinds, OPTIONS)

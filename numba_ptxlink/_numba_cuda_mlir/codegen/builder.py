@@ -15,6 +15,8 @@ from .llvm import Named, Pointer, Scalar, Struct, Type, read
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numba_ptxlink._formats.llvm_ir import NvvmDialect
+
 I8, I64 = Scalar("i8"), Scalar("i64")
 _PLAIN = re.compile(r"[\w.$-]+")
 
@@ -24,15 +26,15 @@ class Builder:
     The instructions of a function.
 
     Args:
-        modern: Whether pointers have no target.
+        dialect: What NVVM reads.
 
     Its `bodies` are those of the types that it needs, by name: "opaque" of what is only pointed to.
     """
 
-    def __init__(self, *, modern: bool) -> None:
+    def __init__(self, dialect: NvvmDialect) -> None:
         self.lines: list[str] = []
         self.bodies: dict[str, str] = {}
-        self._modern = modern
+        self.dialect = dialect
         self._numbers = itertools.count()
 
     def do(self, instruction: str) -> None:
@@ -47,7 +49,7 @@ class Builder:
 
     def pointer(self, target: Type) -> Pointer:
         """Return the type of the addresses of a *target*."""
-        return Pointer(None if self._modern else target)
+        return Pointer(None if self.dialect.is_opaque else target)
 
     def extract(self, ty: Type, value: str, *path: int) -> str:
         """Return a member of the aggregate *value*."""
@@ -168,11 +170,11 @@ def prototype(builder: Builder, signature: Signature) -> Prototype:
         if ctype.align != ctype.natural_align:
             # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
             alignments.append((number + 1) << 16 | ctype.align)
-    modern = builder.pointer(returned).target is None
+    bare_types = ", ".join(bare)
     result = f"{'' if signature.kernel else extension(signature.result)}{returned}"
     return Prototype(
         f"{result} @{signature.name}({', '.join(params)})",
-        f"ptr @{signature.name}" if modern else f"{returned} ({', '.join(bare)})* @{signature.name}",
+        f"{builder.dialect.pointer(f'{returned} ({bare_types})')} @{signature.name}",
         tuple(values),
         tuple(f'!"align", i32 {alignment}' for alignment in alignments),
     )

@@ -18,6 +18,8 @@ from .convert import check, count, from_c, holds_record, to_c
 from .llvm import members
 
 if TYPE_CHECKING:
+    from numba_ptxlink._formats.llvm_ir import NvvmDialect
+
     from .functions import Function, Module
     from .llvm import Type
 
@@ -40,7 +42,7 @@ def wrap(
     typed: Any,
     signature: Signature,
     *,
-    modern: bool,
+    dialect: NvvmDialect,
     inline: bool,
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> str:
@@ -51,13 +53,13 @@ def wrap(
         module: The Python function, as numba-cuda-mlir compiled it, whose errors end it.
         typed: The types of its parameters and result.
         signature: The C signature of the new function.
-        modern: Whether the module is in the dialect that NVVM reads from sm_100 on.
+        dialect: The dialect that the module is in.
         inline: Whether NVVM may inline the Python function into the new one.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     result = typed.return_type
     check(signature, typed.args, result)
-    builder = Builder(modern=modern)
+    builder = Builder(dialect)
     outer = prototype(builder, signature)
     arguments: list[tuple[Type, str]] = []
     for (_, ctype), ty, (value, address) in zip(signature.params, typed.args, outer.values, strict=True):
@@ -86,7 +88,7 @@ def wrap(
     module.rest += nodes
     module.rest += nvvm_annotations(module.last_node + 1, outer.symbol, notes)
     if signature.kernel:
-        module.rest.append(_used(outer.symbol, modern=modern))
+        module.rest.append(_used(outer.symbol, dialect))
     body = "\n".join([f"define {outer.head}{attributes}{by_head} {{", *builder.lines, "}\n"])
     functions = [each.text() for each in module.functions.values()]
     return "\n".join([*module.rest, *functions, body])
@@ -132,9 +134,10 @@ def _call(  # noqa: PLR0917 - one call
     builder.do(f"ret {kind} {to_c(builder, signature.result, result, iter(leaves))}")
 
 
-def _used(symbol: str, *, modern: bool) -> str:
+def _used(symbol: str, dialect: NvvmDialect) -> str:
     """Return what keeps the kernel *symbol* in link-time optimisation, where no code refers to it."""
-    kind, item = ("ptr", symbol) if modern else ("i8*", f"i8* bitcast ({symbol} to i8*)")
+    kind = dialect.pointer("i8")
+    item = symbol if dialect.is_opaque else f"{kind} bitcast ({symbol} to {kind})"
     return f'@llvm.used = appending global [1 x {kind}] [{item}], section "llvm.metadata"'
 
 
