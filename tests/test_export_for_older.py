@@ -107,4 +107,4 @@ def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, capsys
         "@kernel('void(int32[::1])')\ndef k(x):\n    x[0] = 1\n"
     )
     assert cli.main(["export", str(tmp_path / "udfs.py"), "-o", str(tmp_path), "--arch", "sm_80"]) == 0
-    assert "Left out of udfs: kernels (look is not defined)\n" in capsys.readouterr().out
+    assert "Left out of udfs: kernels (look is not defined; link" in capsys.readouterr().out

@@ -9,7 +9,6 @@ machine code of all releases of its major version.
 
 from __future__ import annotations
 
-import logging
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     Release = tuple[int, int]
 
-log = logging.getLogger(__name__)
-
 _OLDEST = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)")
@@ -37,6 +34,24 @@ _ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX 
 _ZSTD_SINCE = (12, 4)
 # What compressed content begins with ("Zstandard frames" in RFC 8878).
 _ZSTD = b"\x28\xb5\x2f\xfd"
+
+
+class LeftOut(NamedTuple):
+    """
+    A kind of artifact that an export does not have, or that what holds several kinds lacks.
+
+    Args:
+        kind: The kind.
+        why: Why it could not be made.
+        cure: What helps, "" where *why* says it.
+    """
+
+    kind: str
+    why: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        return "; ".join(filter(None, (self.why, self.cure)))
 
 
 class Oldest(NamedTuple):
@@ -213,29 +228,17 @@ class Consumer:
             needed, cause = demanded
         raise self._too_new(needed, cause, arch)
 
-    def without_impossible(
-        self, kinds: Collection[str], archs: Collection[Arch], dispensable: Collection[str]
-    ) -> set[str]:
+    def impossible(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
         """
-        Return *kinds* without those of *dispensable* that cannot be made for the consumer; log these.
+        Return those of *kinds* that cannot be made for the consumer, with the reasons.
 
         Args:
             kinds: The kinds of artifact.
             archs: The architectures.
-            dispensable: Those of *kinds* that may be left out.
-
-        Raises:
-            ExportError: Another kind cannot be made. Names the cure.
         """
         ltoir = max(filter(None, map(ltoir_release, archs)), default=None)
-        causes = {LTOIR: self._unread(ltoir), CUBIN: single_ptx.unavailable(self.release)}
-        for kind, cause in causes.items():
-            if kind in kinds and cause:
-                if kind not in dispensable:
-                    raise ExportError(f"No {kind} for {self.asked}: {cause}.")
-                # Another toolkit's ptxas can be installed; LTO-IR cannot be had in this environment.
-                (log.info if kind == LTOIR else log.warning)("no %s for %s: %s", kind, self.asked, cause)
-        return {kind for kind in kinds if not causes.get(kind)}
+        found = [self._unread(ltoir), LeftOut(CUBIN, single_ptx.unavailable(self.release))]
+        return [each for each in found if each.kind in kinds and each.why]
 
     def check_merged(self, arch: Arch) -> None:
         """
@@ -244,17 +247,18 @@ class Consumer:
         Raises:
             ExportError: The consumer does not read it. Names the cure.
         """
-        if cause := self._unread(ltoir_release(arch, merged=True)):
-            raise ExportError(f"No ltoir for {self.asked}: {cause}.")
+        if (unread := self._unread(ltoir_release(arch, merged=True))).why:
+            raise ExportError(f"No ltoir for {self.asked}: {unread}.")
 
-    def _unread(self, release: tuple[int, int] | None) -> str:
-        """Return why the consumer does not read LTO-IR of *release*, "" where it does."""
+    def _unread(self, release: Release | None) -> LeftOut:
+        """Return why the consumer does not read LTO-IR of *release*, with no reason where it does."""
         if release is None or release <= self.release:
-            return ""
-        return (
+            return LeftOut(LTOIR, "")
+        return LeftOut(
+            LTOIR,
             f"LTO-IR is read by linkers of its own release or later, and that of CUDA {dotted(release)} "
-            f"cannot be made older; leave ltoir out, or export in an environment with the tools of "
-            f"CUDA {dotted(self.release)}"
+            "cannot be made older",
+            f"leave ltoir out, or export in an environment with the tools of CUDA {dotted(self.release)}",
         )
 
     def _too_new(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:

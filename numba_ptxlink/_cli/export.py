@@ -184,7 +184,7 @@ def _report(exports: list[Export]) -> Report:
     compilers = ", ".join(dict.fromkeys(filter(None, (each.host_compiler for each in exports))))
     if compilers:
         lines.append(f"Host code of the object: {compilers}")
-    left_out = [(each.header.stem, kind, why) for each in exports for kind, why in each.left_out.items()]
-    lines += [f"Left out of {name}: {kind} ({why or '-v logs why'})" for name, kind, why in left_out]
+    left_out = [(made.header.stem, each) for made in exports for each in made.left_out]
+    lines += [f"Left out of {name}: {each.kind} ({each})" for name, each in left_out]
     content = {"functions": prototypes, "files": sizes, "host compiler": compilers}
-    return Report({**content, "left out": sorted({kind for _, kind, _ in left_out})}, "\n".join(lines))
+    return Report({**content, "left out": sorted({each.kind for _, each in left_out})}, "\n".join(lines))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._artifacts import executables
-from numba_ptxlink._artifacts.consumer import of_artifacts
+from numba_ptxlink._artifacts.consumer import LeftOut, of_artifacts
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink._tools.options import AssembleOptions
+from numba_ptxlink.errors import ExportError
 
 from .compile import build
 from .signatures import each_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.consumer import Consumer, Oldest
     from numba_ptxlink._cabi.header import Declaration
+    from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._front_end.protocol import IR, CompileOptions
 
     from .compile import Code, Program
@@ -80,15 +82,15 @@ class Artifacts(NamedTuple):
         compilers: Name and release of what compiled the cubins, the host code of an object, and machine code
             that a driver loads, by "cubin", "object" and "kernels".
         cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
-        left_out: What could not be made, and why, "" where the log tells it: the kinds of code that what
-            holds several kinds lacks, and "kernels".
+        left_out: What could not be made: the kinds of code that it or what holds several kinds lacks, and
+            "kernels".
     """
 
     files: dict[ArtifactKey, bytes]
     needs: dict[ArtifactKey, Oldest]
     compilers: dict[str, str]
     cooperative: frozenset[str]
-    left_out: dict[str, str]
+    left_out: tuple[LeftOut, ...]
 
 
 def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
@@ -108,11 +110,15 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
     if {KERNELS, LAUNCHER}.intersection(kinds):
         wanted.add(PTX)
     dispensable = wanted if request.kinds is None else wanted.difference(kinds)
-    if consumer:
-        wanted = set(consumer.without_impossible(wanted, request.archs, dispensable))
-    return [
+    left_out = consumer.impossible(wanted, request.archs) if consumer else []
+    for each in left_out:
+        if consumer and each.kind not in dispensable:
+            raise ExportError(f"No {each.kind} for {consumer.asked}: {each}.")
+    wanted -= {each.kind for each in left_out}
+    codes = [
         build(each, wanted, request.options, dispensable=dispensable, consumer=consumer) for each in programs
     ]
+    return [replace(code, left_out=(*left_out, *code.left_out)) for code in codes]
 
 
 def check_passing(functions: Iterable[IR], kinds: Sequence[str]) -> None:
@@ -142,64 +148,86 @@ def pack(
         ExportError: A tool refused the code, or is not installed.
         AssembleError: The PTX could not be assembled.
     """
-    kinds, consumer, options = request.asked, request.consumer, request.options
+    consumer, signatures = request.consumer, [each.signature for each in declarations]
     parts = [
         (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
         for code in codes
         for kind, content in code.artifacts.items()
     ]
+    kinds, left_out = _with_kernels(codes, request, signatures)
+    for each in left_out:
+        log.warning("left out: %s, %s", each.kind, each)
+    text = codes[0].artifacts.get(PTX, b"").decode()
+    cooperative = executables.cooperative(text, [each.name for each in signatures if each.kernel])
     files = {(kind, arch.sm): content for kind, arch, _, content in parts if kind in kinds}
-    launchable = [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes]
-    signatures = [declaration.signature for declaration in declarations]
-    kernels = [signature for signature in signatures if signature.kernel]
-    undefined = {name for code in codes for name in code.undefined}
-    cubin_by, left_out = codes[0].cubin_by, {}
     # The package's own compiler is among the packages.
+    cubin_by = codes[0].cubin_by
     compilers = {"cubin": "" if cubin_by.startswith("nvPTXCompiler") else cubin_by}
-    if _packs(kinds):
-        there = {kind for kind, *_ in parts}
-        left_out = {kind: "" for kind in _PACKED if kind not in there}
-    if request.kinds is None and kernels:
-        why = executables.obstacle(undefined, consumer)
-        if why:
-            log.info("no kernels for a driver: %s", why)
-            left_out[KERNELS] = why
-        else:
-            kinds += (KERNELS,)
-    cooperative = executables.cooperative(launchable[0][1].decode(), [kernel.name for kernel in kernels])
-    if FATBIN in kinds:
-        zstd = consumer is None or consumer.reads_zstd
-        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=zstd)
     executable = None
+    if FATBIN in kinds:
+        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=consumer is None or consumer.reads_zstd)
     if {KERNELS, LAUNCHER}.intersection(kinds):
-        executable = executables.pack(
-            request.stem,
-            launchable,
-            signatures,
-            level=options.level,
-            lineinfo=options.lineinfo,
-            consumer=consumer,
-        )
+        executable = _executable(codes, request, signatures)
         compilers["kernels"] = ", ".join(executable.tools)
-        if KERNELS in kinds:
-            files[KERNELS, ""] = executable.code
-        if LAUNCHER in kinds:
-            text = launcher.render(request.stem, declarations, executable.code, cooperative)
-            files[LAUNCHER, ""] = text.encode()
+    if executable and KERNELS in kinds:
+        files[KERNELS, ""] = executable.code
+    if executable and LAUNCHER in kinds:
+        launches = launcher.render(request.stem, declarations, executable.code, cooperative)
+        files[LAUNCHER, ""] = launches.encode()
     if OBJECT in kinds:
-        whole = AssembleOptions(opt_level=options.level, lineinfo=options.lineinfo)
-        files[OBJECT, ""], compilers["object"] = executables.build_object(
-            request.stem,
-            header,
-            kernels,
-            parts,
-            None if undefined else whole,
-            consumer=consumer,
-            include_dirs=request.include_dirs,
-        )
+        files[OBJECT, ""], compilers["object"] = _object(codes, request, header, signatures, parts)
     merged = any(code.merged for code in codes)
     needs = of_artifacts(files, parts, cubin_by, executable and executable.needs, merged=merged)
     return Artifacts(files, needs, compilers, cooperative, left_out)
+
+
+def _with_kernels(
+    codes: Sequence[Code], request: Request, signatures: Sequence[Signature]
+) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
+    """Return the kinds to make, with "kernels" where there are some and nobody said, and what is left out."""
+    kinds = request.asked
+    left_out = [*dict.fromkeys(each for code in codes for each in code.left_out)]
+    if request.kinds is None and any(each.kernel for each in signatures):
+        why = executables.obstacle({name for code in codes for name in code.undefined}, request.consumer)
+        if why:
+            left_out.append(LeftOut(KERNELS, why, "link what defines it, and load the result"))
+        else:
+            kinds += (KERNELS,)
+    return kinds, tuple(left_out)
+
+
+def _executable(
+    codes: Sequence[Code], request: Request, signatures: Sequence[Signature]
+) -> executables.Executable:
+    """Return what a driver loads."""
+    return executables.pack(
+        request.stem,
+        [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
+        signatures,
+        level=request.options.level,
+        lineinfo=request.options.lineinfo,
+        consumer=request.consumer,
+    )
+
+
+def _object(
+    codes: Sequence[Code],
+    request: Request,
+    header: str,
+    signatures: Sequence[Signature],
+    parts: Sequence[executables.Member],
+) -> tuple[bytes, str]:
+    """Return what nvcc links, and name and release of the compiler of its host code."""
+    options = AssembleOptions(opt_level=request.options.level, lineinfo=request.options.lineinfo)
+    return executables.build_object(
+        request.stem,
+        header,
+        [each for each in signatures if each.kernel],
+        parts,
+        None if any(code.undefined for code in codes) else options,
+        consumer=request.consumer,
+        include_dirs=request.include_dirs,
+    )
 
 
 def file_name(stem: str, key: ArtifactKey) -> str:

@@ -16,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._artifacts.consumer import LeftOut
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
@@ -110,6 +111,7 @@ class Code:
         cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
         merged: Whether nvJitLink merged link files into the code.
         undefined: The names of *externs* and of undefined variables.
+        left_out: The kinds that could not be made.
     """
 
     arch: Arch
@@ -118,6 +120,7 @@ class Code:
     cubin_by: str
     merged: bool
     undefined: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def split(names: Sequence[str], options: CompileOptions) -> list[range]:
@@ -201,7 +204,7 @@ def build(
         program: The functions.
         kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
         options: The options of the export.
-        dispensable: Those of *kinds* that are left out, with a warning, where the toolkit cannot make them.
+        dispensable: Those of *kinds* that are left out where the toolkit cannot make them.
         consumer: The toolkit and driver that the code is for; None for those of this environment.
 
     Raises:
@@ -222,7 +225,7 @@ def build(
             tag([each.name for each in program.signatures]),
             externs.callers(functions),
         )
-        ltoir = b""
+        ltoir, left_out = b"", []
         if linked or LTOIR in kinds:
             modules = link_files.renamed(_modules(functions), private)
             ltoir = compile_ir(front_end, functions, modules, arch, options, lto=True)
@@ -238,7 +241,7 @@ def build(
             except PtxlinkError as error:
                 if LTOIR not in dispensable:
                     raise
-                log.warning("no LTO-IR for %s: %s", arch.sm, error)
+                left_out.append(LeftOut(LTOIR, str(error)))
                 ltoir = b""
     if consumer:
         ptx = consumer.lowered(ptx, arch)
@@ -258,6 +261,7 @@ def build(
         made_by,
         bool(linked),
         (*called, *read.undefined_variables),
+        tuple(left_out),
     )
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import ArchLike
+    from numba_ptxlink._artifacts.consumer import LeftOut
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import IR
 
@@ -52,7 +53,7 @@ class Export:
         signatures: The C signature of each function.
         contents: What each file holds, by name.
         host_compiler: Name and release of what compiled the host code of an object, "" without one.
-        left_out: What could not be made, and why, "" where the log tells it: kinds in binaries, "kernels".
+        left_out: What could not be made, and why: kinds of code, also in what holds several, and "kernels".
         sources: The files that it is made of.
     """
 
@@ -62,7 +63,7 @@ class Export:
     signatures: tuple[abi.Signature, ...]
     contents: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     host_compiler: str = ""
-    left_out: Mapping[str, str] = field(default_factory=dict)
+    left_out: tuple[LeftOut, ...] = ()
     sources: tuple[Path, ...] = ()
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
