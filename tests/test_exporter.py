@@ -156,6 +156,12 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
             "mine.py:5: error: 'f', the C name of function g, is taken by another function of this export",
         ),
         (
+            """@udf('int32(int32)', namespace='n')\ndef f(x):\n    return x
+@udf('int32(int32)', namespace='n', name='g')\ndef f(x):\n    return -x""",
+            pl.AbiError,
+            "'n::f(int32_t)', the C++ name of function f, is taken by another function of this export",
+        ),
+        (
             "@udf('int32(int32)', name='for')\ndef f(x):\n    return x",
             pl.AbiError,
             "'for', the C name of function f, is a reserved word of C, C++ or CUDA C++; use 'for_'",

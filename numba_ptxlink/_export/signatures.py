@@ -39,6 +39,7 @@ class Unit:
         result: The Numba type of its result, None if Numba infers it.
         names: The names of record types in its module, and what C++ has for types.
         symbol: Its C name.
+        overload: Its name in a namespace of C++ with the types of its parameters, "" outside of one.
     """
 
     udf: Udf
@@ -47,6 +48,7 @@ class Unit:
     result: Any
     names: abi.Names
     symbol: str
+    overload: str = ""
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -73,28 +75,31 @@ def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
     Return every signature of *marked* with the types of *front_end*, each under a unique C name.
 
     Raises:
-        AbiError: Two functions have the same C name, or a signature is not a Numba signature. The message
-            proposes another name.
+        AbiError: Two functions have the same name in C, or in a namespace of C++, or a signature is none of
+            Numba's. The message proposes another name.
     """
     taken: dict[str, Unit] = {}
 
-    def add(function: Udf) -> None:
+    def add(function: Udf) -> Unit:
         new = _unit(function, front_end)
-        old = taken.setdefault(new.symbol, new).udf
-        if old is function:
-            return
+        for language, name in (("C", new.symbol), ("C++", new.overload)):
+            old = taken.setdefault(name, new).udf if name else function
+            if old is not function:
+                refuse(function, old, language, name)
+        return new
+
+    def refuse(function: Udf, old: Udf, language: str, name: str) -> None:
         other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
         module = function.function.__module__.rpartition(".")[2]
         cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
-        if function.overloads:
+        if language == "C++" or function.overloads:
             cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
         raise AbiError(
-            f"{new.symbol!r}, the C name of function {function.function.__qualname__}, is taken by another "
-            f"function of this export, {other}; {cure}."
+            f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
+            f"another function of this export, {other}; {cure}."
         )
 
-    each_of(add, dict.fromkeys(each for of in marked for each in (*of.others, of)))
-    return tuple(taken.values())
+    return tuple(each_of(add, dict.fromkeys(each for of in marked for each in (*of.others, of))))
 
 
 def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
@@ -131,14 +136,17 @@ def _unit(function: Udf, front_end: FrontEnd) -> Unit:
         **record_names(function.function, front_end),
         **existing_structs(function, front_end),
     }
-    symbol = function.name
-    if function.overloads:
-        # Its types are in the C name, by abbreviations that differ where the types do in C++.
+    symbol, overload = function.name, ""
+    if function.cxx.namespace and not function.is_kernel:
         plain = [param._replace(restrict=False) for param in params]
-        overload = abi.c_signature(function.name, front_end.types.void, plain, names=names)
-        codes = [ctype.code for _, ctype in overload.params]
-        symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return Unit(function, front_end, params, result, names, symbol)
+        typed = abi.c_signature(function.name, front_end.types.void, plain, names=names).params
+        declared = ", ".join(ctype.name for _, ctype in typed)
+        overload = f"{function.cxx.namespace}::{function.function.__name__}({declared})"
+        if function.overloads:
+            # Its types are in the C name, by abbreviations that differ where the types do in C++.
+            codes = [ctype.code for _, ctype in typed]
+            symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
+    return Unit(function, front_end, params, result, names, symbol, overload)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
