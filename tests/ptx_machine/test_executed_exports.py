@@ -197,6 +197,95 @@ def test_kernels_of_any_size(kernels, lanes):
     assert np.bincount(chosen, minlength=7).tolist() == machine.read(places[2], 7, np.int32).tolist()
 
 
+# Arrays of records
+
+INNER = np.dtype([("p", "i4"), ("q", "f4")], align=True)
+RECORD = np.dtype([("x", "f4"), ("n", "i4"), ("z", "f8"), ("s", INNER)], align=True)
+# What is read, or read after a write, by the index i; and whether numba-cuda alone has it.
+ACCESSES = [
+    [part.strip() for part in line.split("|")]
+    for line in """
+1 | a[i].n + a[i].x       |
+1 | a.n[i] + a.z[i]       |
+1 | a[1:][i].n            |
+1 | a[1:].n[i]            |
+1 | a.n[1:][i]            |
+1 | a.n[1::2][i]          |
+1 | a[i].s.p              |
+1 | a[1::2][i].n          | alone
+1 | a[1::2].n[i]          | alone
+1 | a.s[i].p              | alone
+1 | a.s.p[i]              | alone
+1 | a[-1].n + i           | alone
+2 | a.n[i, 1]             |
+2 | a.n[1][i]             |
+2 | a.n[:, 1][i]          |
+2 | a[1:].n[i, 1]         |
+2 | a[i, 1].n             | alone
+2 | a[i][1].s.p           | alone
+2 | a[:, 1][i].n          | alone
+2 | a[:, 1].n[i]          | alone
+1 | a[i].n = 77           |
+1 | a.n[i] = 77           |
+1 | a[1:].n[i] = 77       |
+1 | a.n[1::2][i] = 77     |
+1 | a[i + 1] = a[i]       |
+1 | a[1:][i] = a[0]       |
+1 | a[i].s.p = 77         |
+1 | a[1::2][i].n = 77     | alone
+1 | a[1::2][i] = a[0]     | alone
+2 | a.n[i, 1] = 77        |
+2 | a[i, 1].n = 77        | alone
+2 | a[:, 1].n[i] = 77     | alone
+""".strip().splitlines()
+]
+
+
+def access(number, front_end):
+    """Return the marked function of a row of the table."""
+    ndim, text, _ = ACCESSES[number]
+    scope = {}
+    exec(f"def f(a, i):\n    {text if ' = ' in text else f'return {text}'}", scope)  # noqa: S102 - of the table
+    types, ty = front_ends.get(front_end).types, front_ends.get(front_end).from_dtype(RECORD)
+    result = types.void if " = " in text else types.float64
+    array = ty[::1] if ndim == "1" else ty[:, ::1]
+    return pl.udf(result(array, types.int32), name=f"f{number}", front_end=front_end)(scope["f"])
+
+
+@pytest.fixture(scope="module")
+def accesses(front_end):
+    """Return a machine with the accesses that a front end has."""
+    alone = front_end != "numba-cuda"
+    return exported(
+        [access(number, front_end) for number, row in enumerate(ACCESSES) if not (alone and row[2])],
+        front_end,
+    )
+
+
+@pytest.mark.parametrize("number", range(len(ACCESSES)), ids=[text for _, text, _ in ACCESSES])
+def test_arrays_of_records_are_read_and_written_as_numpys(accesses, front_end, number):
+    """The value, and all bytes of the array, are those of NumPy; or the access is refused with a cure."""
+    (ndim, _, alone), marked = ACCESSES[number], access(number, front_end)
+    if alone and front_end == "numba-cuda-mlir":
+        with pytest.raises(
+            pl.ExportError, match=r"finds records by .*write the field first, as in a\.x\[i, j\]"
+        ):
+            exported([marked], front_end)
+        return
+    values = np.random.default_rng(3).integers(0, 99, (12, 5))
+    records = np.array([(*row[:3], tuple(row[3:])) for row in values.tolist()], RECORD)
+    records = (records if ndim == "1" else records.reshape(4, 3)).view(np.recarray)
+    for index in range(3):
+        place = accesses.array(records.view(np.uint8).reshape(-1))
+        passed = np.array([place, *records.shape, *records.strides], np.int64).view(np.uint8)
+        results = accesses.call(f"f{number}", passed.reshape(1, -1), np.array([index], np.int32))
+        there = records.copy()
+        answer = marked.function(there, index)
+        if answer is not None:
+            assert float(answer) == results[0][0][0, :8].view(np.float64)[0]
+        assert there.tobytes() == accesses.read(place, there.nbytes, np.uint8).tobytes()
+
+
 # Exports that share helpers
 
 CALLER = """

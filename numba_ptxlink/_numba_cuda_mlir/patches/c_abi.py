@@ -57,6 +57,7 @@ def _wrap_lower_to_mlir(original: Any) -> Any:
         if current().export is None:
             original(self)
             return
+        _check_records(self)
         try:
             original(self)
             # numba-cuda-mlir prints what it finds invalid.
@@ -78,6 +79,109 @@ def _place(error: BaseException) -> Any:
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     lowering = [frame for frame in frames if frame.f_code.co_name == "lower_inst"]
     return lowering[-1].f_locals["inst"].loc if lowering else None
+
+
+def _check_records(lower: Any) -> None:
+    """
+    Refuse accesses to arrays of records that numba-cuda-mlir makes to other records.
+
+    It finds a record by the address of the first one, the index, and the size, whatever the strides are.
+
+    Raises:
+        ExportError: There is one. Names its line.
+    """
+    from numba_cuda_mlir.numba_cuda import types
+    from numba_cuda_mlir.numba_cuda.core import ir
+
+    def is_misread(array: Any, index: Any) -> bool:
+        ty = lower.get_numba_type(array)
+        # The address of what is in a nested array is right.
+        if isinstance(ty, types.NestedArray) or not isinstance(getattr(ty, "dtype", None), types.Record):
+            return False
+        if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
+            return True
+        kind = lower.get_numba_type(index) if isinstance(index, ir.Var) else index
+        if isinstance(kind, str):
+            # The name of a field, without brackets.
+            return isinstance(getattr(ty.dtype.fields.get(kind), "type", None), types.NestedArray)
+        if isinstance(kind, (slice, types.SliceType)):
+            return kind.step is not None if isinstance(kind, slice) else kind.has_step
+        before = isinstance(kind, int) and kind < 0
+        return before or ty.ndim > 1 or not isinstance(kind, (int, types.Integer))
+
+    for block in lower.func_ir.blocks.values():
+        for inst in block.body:
+            accessed = _accessed(inst, ir)
+            if accessed is not None and is_misread(*accessed):
+                place = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
+                raise ExportError(
+                    f"{place}: numba-cuda-mlir finds records by an index from 0 on into a contiguous array "
+                    "of one dimension alone; write the field first, as in a.x[i, j] and a.x[1::2], but "
+                    'a[i].x.y and a[i].x[0] where it has parts itself, or choose front_end="numba-cuda"'
+                )
+
+
+def _accessed(inst: Any, ir: Any) -> tuple[Any, Any] | None:
+    """Return the variable that *inst* reads or writes a part of, and the index; None if it does neither."""
+    if isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
+        return inst.target, inst.index
+    expr = getattr(inst, "value", None)
+    if not isinstance(expr, ir.Expr):
+        return None
+    if expr.op in ("getitem", "static_getitem"):
+        return expr.value, expr.index
+    if expr.op == "getattr":
+        return expr.value, expr.attr
+    return (expr.value, None) if expr.op == "getiter" else None
+
+
+def _wrap_field_view(original: Any) -> Any:
+    @functools.wraps(original)
+    def _lower_record_array_field_view(self: Any, target: Any, value: Any, attr: str) -> None:
+        if current().export is None:
+            original(self, target, value, attr)
+            return
+        from numba_cuda_mlir._mlir import ir
+        from numba_cuda_mlir._mlir.dialects import arith, memref
+        from numba_cuda_mlir._mlir.extras import types as mlir_types
+        from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
+
+        # It multiplies strides by the size of a record in fields. Those of parameters are bytes, by which
+        # their slices are right.
+        ty = self.get_numba_type(value.name)
+        width = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
+        if not width or ty.dtype.size % width:
+            raise ExportError(
+                f"numba-cuda-mlir has no view of the field {attr!r}, of type {ty.dtype.typeof(attr)}, of "
+                f"records of {ty.dtype.size} bytes; write a[i].{attr} for a.{attr}[i]"
+            )
+        array = self.load_var(value)
+        _, offset, *extents = memref.extract_strided_metadata(array)
+        sizes = extents[: ty.ndim]
+        strides = [arith.constant(result=mlir_types.index(), value=1)]
+        for size in sizes[:0:-1]:
+            strides.insert(0, arith.muli(strides[0], size))
+        dynamic, size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
+        whole = numba_ir.Var(value.scope, f"{target.name}.whole", value.loc)
+        self.fndesc.typemap[whole.name] = ty
+        self.varmap[whole.name] = memref.reinterpret_cast(
+            ir.MemRefType.get(
+                [size] * ty.ndim,
+                array.type.element_type,
+                ir.StridedLayoutAttr.get(dynamic, [dynamic] * ty.ndim),
+                array.type.memory_space,
+            ),
+            array,
+            offsets=[offset],
+            sizes=sizes,
+            strides=strides,
+            static_offsets=[dynamic],
+            static_sizes=[size] * ty.ndim,
+            static_strides=[dynamic] * ty.ndim,
+        )
+        original(self, target, whole, attr)
+
+    return _lower_record_array_field_view
 
 
 def _wrap_lower_static_raise(original: Any) -> Any:
@@ -174,6 +278,13 @@ C_ABI = (
         "MLIRLower.lower_to_mlir",
         _wrap_lower_to_mlir,
         "The error of an export names the line and the cause, instead of a file that contains them.",
+        purpose="C ABI",
+    ),
+    Substitution(
+        _LOWERING,
+        "MLIRLower._lower_record_array_field_view",
+        _wrap_field_view,
+        "In an exported function, a field of an array of records has the strides of a contiguous array.",
         purpose="C ABI",
     ),
     Substitution(
