@@ -73,6 +73,14 @@ def of_file(path: str, source_options: Callable[..., Any]) -> str:
     return _digest(content, Path(path).suffix == ".cu" and source_options(folder=Path(path).parent))
 
 
+def stamp(path: str, source_options: Callable[..., Any]) -> str:
+    """Return what `of_file` does, "" where it cannot be told."""
+    try:
+        return of_file(path, source_options)
+    except (OSError, ValueError):
+        return ""
+
+
 def of_item(item: Any, source_options: Callable[..., Any]) -> str:
     """Return the name and digest of a path or of a front end's `LinkableCode`; raises as `of_file` does."""
     if isinstance(item, (str, os.PathLike)):

@@ -49,6 +49,19 @@ def double(value):
     return value * 2
 
 
+def test_code_does_not_depend_on_what_was_compiled_before():
+    """Numba's own functions, such as complex division, are compiled for the options of their caller."""
+
+    def divide(a, b):
+        return a / b
+
+    def approximate(**options):
+        number = types.complex64
+        return ".approx" in compiled(divide, number(number, number), abi_info={"on_error": "zero"}, **options)
+
+    assert [False, True, False] == [approximate(), approximate(fastmath=True), approximate()]
+
+
 def test_void_has_no_return_value():
     """A void function has no return parameter, and links."""
 

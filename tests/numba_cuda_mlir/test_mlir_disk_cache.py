@@ -27,6 +27,13 @@ def calls(x, y, n):
     y[0] = f(n)
 
 
+def calls_within(x, y, n):
+    def inner(v):
+        return f(v)
+
+    y[0] = inner(n)
+
+
 def syncs(x, y, n):
     cuda.cg.this_grid().sync()
     y[0] = n
@@ -114,13 +121,14 @@ def test_link_files_of_the_decorator(load, callee):
     assert cubin_of(first) != cubin_of(second)
 
 
-def test_link_files_of_declared_functions(load, callee):
-    """What a declared function links is in the key of the kernels that call it."""
+@pytest.mark.parametrize("kernel", ["calls", "calls_within"])
+def test_link_files_of_declared_functions(load, callee, kernel):
+    """A kernel is compiled again once a file changes that it has linked, by whatever name it reaches it."""
     link = [callee(1)]
-    first = compiled(load(link).calls)
-    assert hits(compiled(load(link).calls)) == 1
+    first = compiled(getattr(load(link), kernel))
+    assert hits(compiled(getattr(load(link), kernel))) == 1
     callee(2)
-    second = compiled(load(link).calls)
+    second = compiled(getattr(load(link), kernel))
     assert hits(second) == 0
     assert cubin_of(first) != cubin_of(second)
 

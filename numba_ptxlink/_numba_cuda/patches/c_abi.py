@@ -18,8 +18,9 @@ from .driverless import current_cc
 
 # The bits that a narrow integer is extended to.
 _REGISTER = 32
-# Numba keeps one compiled subroutine for all modes; here each mode has its own.
-_subroutines: dict[bool, dict[Any, Any]] = {False: {}, True: {}}
+# Numba keeps one compiled subroutine for the process, as the first use made it; here each set of options that
+# functions are compiled with has its own.
+_subroutines: dict[tuple[bool, str], dict[Any, Any]] = {}
 
 
 def _wrap_compile(original: Any) -> Any:
@@ -59,7 +60,9 @@ def _wrap_make_subtarget(original: Any) -> Any:
             inherited = isinstance(targetctx.error_model, PythonErrorModel)
             flags.error_model = "python" if inherited else "numpy"
         context = original(targetctx, flags)
-        context.cached_internal_func = _subroutines[checked]
+        # The flags of a subroutine say nothing of its function's, whose table its context has.
+        if hasattr(flags, "nvvm_options"):
+            context.cached_internal_func = _subroutines.setdefault((checked, flags.summary()), {})
         if checked:
             # The approximate division has no check.
             context.fastmath = False

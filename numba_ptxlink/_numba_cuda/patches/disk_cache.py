@@ -81,13 +81,9 @@ def _wrap_rebuild(original: Any) -> Any:
 
 
 def _stamp(path: str) -> str:
-    """Return a digest of a link file, "" where it cannot be told."""
     from numba_ptxlink._front_end import disk_keys
 
-    try:
-        return disk_keys.of_file(path, source_options)
-    except (OSError, ValueError):
-        return ""
+    return disk_keys.stamp(path, source_options)
 
 
 SUBSTITUTIONS = (

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+import os
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.substitution import Substitution
 from numba_ptxlink._numba_cuda_mlir.context import entered, requested_cc
 from numba_ptxlink._numba_cuda_mlir.linker import source_options
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The digests that the kernels of each cache were looked up by, by the keys of numba-cuda-mlir.
 _digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
@@ -42,14 +40,46 @@ def _wrap_check_cachable(original: Any) -> Any:
     def check_cachable(self: Any, cres: Any) -> bool:
         del self
         # The original refuses all link files. What it keeps says nothing of a cooperative launch.
-        calls_back = any(
-            getattr(item, name, None)
+        given = cres.metadata.get("targetoptions", {}).get("link") or ()
+        return not cres.metadata.get("use_cooperative") and not any(
+            getattr(item, "setup_callback", None)
+            or getattr(item, "teardown_callback", None)
+            # Code in memory that a function declares cannot be compared with that of a later process.
+            or not (_is_path(item) or item in given)
             for item in _linked(cres)
-            for name in ("setup_callback", "teardown_callback")
         )
-        return not (calls_back or cres.metadata.get("use_cooperative"))
 
     return check_cachable
+
+
+def _wrap_reduce(original: Any) -> Any:
+    @functools.wraps(original)
+    def reduce(self: Any, cres: Any) -> Any:
+        files = [os.fspath(item) for item in _linked(cres) if _is_path(item)]
+        return {**original(self, cres), "ptxlink_stamps": {file: _stamp(file) for file in files}}
+
+    return reduce
+
+
+def _wrap_rebuild(original: Any) -> Any:
+    @functools.wraps(original)
+    def rebuild(self: Any, target_context: Any, payload: Any) -> Any:
+        stamps = payload.get("ptxlink_stamps", {"": ""})
+        # None is no kernel, and numba-cuda-mlir compiles another one.
+        fresh = all(stamp and stamp == _stamp(file) for file, stamp in stamps.items())
+        return original(self, target_context, payload) if fresh else None
+
+    return rebuild
+
+
+def _is_path(item: Any) -> bool:
+    return isinstance(item, (str, os.PathLike))
+
+
+def _stamp(file: str) -> str:
+    from numba_ptxlink._front_end import disk_keys
+
+    return disk_keys.stamp(file, source_options)
 
 
 def _linked(cres: Any) -> tuple[Any, ...]:
@@ -57,17 +87,6 @@ def _linked(cres: Any) -> tuple[Any, ...]:
     metadata = cres.metadata
     items = metadata.get("linked_external_link_items", metadata.get("targetoptions", {}).get("link"))
     return tuple(items or ())
-
-
-def _link_items(cache: Any) -> Iterator[Any]:
-    """Yield the link files of a kernel's decorator, and of the functions that it can reach."""
-    from numba_ptxlink._export import choice
-
-    yield from cache._targetoptions.get("link") or ()
-    for _, _, value in choice.names([cache._py_func]):
-        yield from (getattr(value, "targetoptions", None) or {}).get("link") or ()
-        if type(value).__name__ == "ExternFunction":
-            yield from value.link or ()
 
 
 def _digest(cache: Any) -> str | None:
@@ -81,7 +100,8 @@ def _digest(cache: Any) -> str | None:
         if name not in ("link", "cache", "extensions")
     }
     tools = ["nvvm", "nvJitLink", "nvrtc"]
-    return disk_keys.of_kernel("jit-mlir", options, _link_items(cache), source_options, tools)
+    given = cache._targetoptions.get("link") or ()
+    return disk_keys.of_kernel("jit-mlir", options, given, source_options, tools)
 
 
 SUBSTITUTIONS = (
@@ -89,8 +109,8 @@ SUBSTITUTIONS = (
         "numba_cuda_mlir.caching",
         "MLIRCache._index_key",
         _wrap_index_key,
-        "The key of a kernel on disk has all options, the contents of its link files, those of declared "
-        "functions included, and the tools.",
+        "The key of a kernel on disk has all options, the contents of the decorator's link files, and the "
+        "tools.",
         purpose="cache",
     ),
     Substitution(
@@ -98,6 +118,20 @@ SUBSTITUTIONS = (
         "MLIRCacheImpl.check_cachable",
         _wrap_check_cachable,
         "`cache=True` keeps kernels with link files, which numba-cuda-mlir refuses.",
+        purpose="cache",
+    ),
+    Substitution(
+        "numba_cuda_mlir.caching",
+        "MLIRCacheImpl.reduce",
+        _wrap_reduce,
+        "It notes the contents of the files that a kernel has linked, whoever asked for them.",
+        purpose="cache",
+    ),
+    Substitution(
+        "numba_cuda_mlir.caching",
+        "MLIRCacheImpl.rebuild",
+        _wrap_rebuild,
+        "A kernel whose link files have changed is compiled again.",
         purpose="cache",
     ),
 )
