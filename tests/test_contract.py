@@ -22,7 +22,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._front_end import registry, substitution
 
 HERE = Path(__file__).parent
-MOST_ROWS = {"numba-cuda": 30, "numba-cuda-mlir": 20}
+MOST_ROWS = {"numba-cuda": 30, "numba-cuda-mlir": 22}
 FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 
 

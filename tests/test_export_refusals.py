@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import front_ends
+import numpy as np
 import pytest
 
 import numba_ptxlink as pl
@@ -39,3 +41,95 @@ def test_what_it_cannot_mean_is_refused(arguments):
     call = {"source": [store], "arch": "sm_90", **arguments}
     with pytest.raises(pl.PtxlinkError, match=r"pass|takes|give"):
         pl.export(call.pop("source"), **call)
+
+
+def mixed(call):
+    """Return a function that calls a closure with defaults."""
+
+    def by_name(a):
+        def mix(x, y, k=1):
+            return x + y * k
+
+        return mix(a, 10, k=5)
+
+    def by_name_alone(a):
+        def mix(x, y, k=1):
+            return x + y * k
+
+        return mix(a, y=10)
+
+    def one_default(a):
+        def mix(x, y=10, z=20):
+            return x + 1000 * y + z
+
+        return mix(a, 5)
+
+    def too_many(a):
+        def same(x):
+            return x
+
+        return same(a, 5)
+
+    return locals()[call]
+
+
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+@pytest.mark.parametrize("call", ["by_name", "by_name_alone", "one_default", "too_many"])
+def test_closures_whose_arguments_would_be_mixed_up_are_refused(front_end, call):
+    """The compilers would take a default, or another value, for what is passed."""
+    udf = pl.udf("int64(int64)", name="f", front_end=front_end)(mixed(call))
+    with pytest.raises(pl.ExportError, match=r"py:\d+: the closure '.*' is called .*; pass a value for each"):
+        pl.export([udf], arch="sm_90", emit="ptx")
+
+
+RECORD = np.dtype([("n", "i4"), ("x", "f4")], align=True)
+# What authors write, and what they read, of both compilers or of one.
+UNCLEAR = {
+    "lambda r: r.y": ("float32(RECORD)", r"py:\d+: a record has no field 'y'; it has 'n', 'x'", ""),
+    "lambda a: a[0].y": ("float32(RECORD[::1])", r"py:\d+: a record has no field 'y'; it has 'n', 'x'", ""),
+    "lambda x: np.sqrt(x)": ("float64(float64)", r"py:\d+: .* no NumPy 'sqrt' .*; use math\.sqrt", ""),
+    "lambda x: np.abs(x)": ("float64(float64)", "no NumPy 'absolute' .*; use abs", "numba-cuda"),
+    "lambda n: fib(n)": ("int32(int32)", r"calls itself .* write a loop, or give the arguments", ""),
+    "lambda n: keyword_only(n, k=4)": (
+        "int32(int32)",
+        "has keyword-only parameters.* take out",
+        "numba-cuda",
+    ),
+}
+
+
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+@pytest.mark.parametrize("text", UNCLEAR)
+def test_what_a_compiler_says_in_words_of_its_own_is_explained(front_end, text):
+    """The error has the line, what is at fault, and what to write."""
+    signature, message, alone = UNCLEAR[text]
+    if alone and front_end != alone:
+        pytest.skip("it compiles")
+    cuda = front_ends.cuda(front_end)
+
+    @cuda.jit(device=True)
+    def fib(n):
+        return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+    @cuda.jit(device=True)
+    def keyword_only(x, *, k=3):
+        return x * k
+
+    types = vars(front_ends.get(front_end).types)
+    scope = {"np": np, "fib": fib, "keyword_only": keyword_only}
+    record = front_ends.get(front_end).from_dtype(RECORD)
+    typed = eval(signature, {**types, "RECORD": record})  # noqa: S307 - of the table
+    function = eval(compile(text, "udfs.py", "eval"), scope)  # noqa: S307 - likewise
+    with pytest.raises(pl.ExportError, match=message):
+        pl.export([pl.udf(typed, name="f", front_end=front_end)(function)], arch="sm_90", emit="ptx")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"structs": ["a"]}, {"structs": {"a": 3}}, {"namespace": 3}, {"include": 3}, {"const": [3]}],
+    ids=str,
+)
+def test_options_that_are_no_names_are_refused(options):
+    """The decorator says what the option takes."""
+    with pytest.raises(pl.AbiError, match=r"give it a name|write "):
+        pl.udf("void(int32)", **options)(lambda x: None)  # noqa: ARG005

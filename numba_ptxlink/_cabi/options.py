@@ -158,20 +158,29 @@ class CxxOptions:
             restrict: Names of parameters.
 
         Raises:
-            AbiError: A name is none of C++, of a header or of a parameter.
+            AbiError: A name is none of C++, of a header or of a parameter, or an option is no name at all.
         """
         known = list(parameters)
-        includes = tuple(map(_include, _listed(include)))
+        includes = tuple(map(_include, _listed(include, "include", what)))
+        structs = {} if structs is None else structs
+        if not isinstance(structs, Mapping):
+            raise AbiError(
+                f'{what}: structs={structs!r} is no dict; write structs={{dtype: "ns::Particle"}}.'
+            )
         return cls(
             _namespace(namespace, what),
-            tuple((ty, _existing(name, includes, what)) for ty, name in (structs or {}).items()),
+            tuple((ty, _existing(name, includes, what)) for ty, name in structs.items()),
             _chosen(const, "const", known, what),
             _chosen(restrict, "restrict", known, what),
         )
 
 
-def _listed(value: str | Iterable[str]) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
+def _listed(value: Any, option: str, what: str) -> tuple[str, ...]:
+    several = isinstance(value, Iterable) and not isinstance(value, str)
+    names: tuple[Any, ...] = tuple(value) if several else (value,)
+    if not all(isinstance(name, str) for name in names):
+        raise AbiError(f"{what}: {option}={value!r}; give it a name, or several in a list.")
+    return names
 
 
 def _include(name: str) -> str:
@@ -179,8 +188,8 @@ def _include(name: str) -> str:
     return bare if bare.startswith("<") else f'"{bare}"'
 
 
-def _existing(name: str, includes: tuple[str, ...], what: str) -> Existing:
-    match = _STRUCT.fullmatch(name.strip())
+def _existing(name: object, includes: tuple[str, ...], what: str) -> Existing:
+    match = _STRUCT.fullmatch(name.strip()) if isinstance(name, str) else None
     if match is None:
         raise AbiError(
             f'{what}: {name!r} names no struct; write "ns::Particle", "struct particle" or '
@@ -190,9 +199,13 @@ def _existing(name: str, includes: tuple[str, ...], what: str) -> Existing:
     return Existing(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
 
 
-def _namespace(namespace: str | None, what: str) -> str:
+def _namespace(namespace: object, what: str) -> str:
     if namespace is None:
         return ""
+    if not isinstance(namespace, str):
+        raise AbiError(
+            f'{what}: namespace={namespace!r}; give it a name such as "physics" or "lab::physics".'
+        )
     parts = namespace.split("::")
     for part in parts:
         reason = "belongs to others" if parts[0] in _FOREIGN else cnames.problem(part)
@@ -205,7 +218,7 @@ def _namespace(namespace: str | None, what: str) -> str:
 
 
 def _chosen(value: str | Iterable[str], option: str, known: list[str], what: str) -> frozenset[str]:
-    names = _listed(value)
+    names = _listed(value, option, what)
     for name in names:
         if name not in known:
             raise AbiError(

@@ -68,6 +68,11 @@ def scope(function: Any) -> dict[str, Any]:
     return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
 
 
+def unmarked(function: Any) -> Any:
+    """Return the Python function of a marked one; anything else as it is."""
+    return function.function if isinstance(function, Marked) else function
+
+
 def decorated(value: Any) -> Any:
     """Return the Python function that a decorator of Numba or of this package wraps in *value*, else None."""
     function = value.function if isinstance(value, Marked) else getattr(value, "py_func", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from .compile import program as of_groups
 from .signatures import record_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._front_end.protocol import FrontEnd
@@ -53,6 +54,11 @@ def by_value(
         ExportError: A compiler refused the function.
     """
     info, output = given["abi_info"], given["output"]
+    asked = [key for key in (*_OURS, "aggregates") if isinstance(info, Mapping) and key in info]
+    if asked and (given["abi"] != "c" or given["sig"] is None):
+        raise AbiError(
+            f'{asked[0]} in abi_info is for functions with abi="c" and a signature; pass these, or drop it.'
+        )
     if given["abi"] != "c" or info is None or output not in (PTX, LTOIR):
         return None
     checked = abi.AbiOptions.of(info)

@@ -6,9 +6,9 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi.header import Declaration
-from numba_ptxlink._tools import find
 from numba_ptxlink.errors import ExportError
 
+from . import reasons
 from .signatures import describe
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def lower(unit: Unit, arch: Arch, options: CompileOptions) -> IR:
     except Exception as error:
         if accepted:
             raise
-        # What a KeyError says is the name of a field alone.
-        reason = find.explained(error) or f"{type(error).__name__}: {error}"
+        reason = reasons.reason(udf.function, error)
         raise ExportError(f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}") from error
 
 

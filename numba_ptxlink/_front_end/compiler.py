@@ -10,6 +10,8 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink.errors import ExportError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
@@ -108,6 +110,36 @@ class Compiler:
     def _lock(self) -> Any:
         home = sys.modules.get(f"{self.home}.core.compiler_lock")
         return getattr(home, "global_compiler_lock", None)
+
+
+def checked_closures(original: Any, exports: Callable[[], bool]) -> Any:
+    """
+    Return *original*, `_get_callee_args` of a compiler, for the calls of functions within functions.
+
+    The compilers match arguments and defaults by their places alone: of what is passed by a keyword, or by
+    fewer places than the function has, another value would be taken without a word.
+
+    Args:
+        original: It returns the arguments of a call.
+        exports: Whether the function that is compiled is exported; others are the compiler's.
+    """
+
+    @functools.wraps(original)
+    def _get_callee_args(call: Any, callee: Any, loc: Any, func_ir: Any) -> Any:
+        from pathlib import Path
+
+        args, code = original(call, callee, loc, func_ir), getattr(callee, "code", None)
+        if call.op != "call" or code is None or not exports():
+            return args
+        if call.kws or code.co_argcount not in (len(call.args), len(args)):
+            raise ExportError(
+                f"{Path(loc.filename).name}:{loc.line}: the closure {code.co_name!r} is called with keyword "
+                f"arguments, or not with as many as its {code.co_argcount} parameters; pass a value for each "
+                "parameter by its place, or define the function outside with @cuda.jit(device=True)"
+            )
+        return args
+
+    return _get_callee_args
 
 
 @functools.cache

@@ -37,9 +37,10 @@ _LACKS = {
     "return_dynamic_user_exc": (
         "numba-cuda has no exception whose arguments are computed; write it with constant ones"
     ),
-    "Context.call_conv is deprecated": (
-        "numba-cuda compiles functions that call themselves with the same argument types, and no others "
-        "that call each other in a circle; write a loop"
+    **dict.fromkeys(
+        ("Context.call_conv is deprecated", "insert_unresolved_ref"),
+        "numba-cuda compiles a function that calls itself with the same argument types, and no others that "
+        "call each other in a circle; write a loop, or give the arguments their types: int32(n - 1)",
     ),
 }
 PATCHES = (*DRIVERLESS, *C_ABI)

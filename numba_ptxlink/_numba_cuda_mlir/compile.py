@@ -42,6 +42,10 @@ _LACKS = {
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
     "'llvm.insertvalue' op operand #1 must be primitive LLVM type": _NO_OPTIONAL,
     "getattr(OptionalType(": _NO_OPTIONAL,
+    "'func.call' op operand type mismatch": (
+        "numba-cuda-mlir compiles a function that calls itself with the same argument types alone; write a "
+        "loop, or give the arguments their types: int32(n - 1)"
+    ),
     "DynamicRaise": (
         "numba-cuda-mlir has no exception whose arguments are computed; write it with constant ones"
     ),

@@ -67,3 +67,21 @@ def test_a_name_that_numba_takes_is_kept(name):
         ptx = compiled(increment, INT, abi_info={"abi_name": name})
     assert [name] == defined(ptx)
     assert name.encode() in pl.assemble(ptx, "sm_90", relocatable=True).code
+
+
+def test_a_marked_function_is_compiled_as_its_function():
+    """`compile` of what `udf` has marked is that of the Python function."""
+    marked = pl.udf("int64(int64)")(increment)
+    texts = [
+        compiled(each, INT, abi_info={"abi_name": "f", "on_error": "zero"}) for each in (marked, increment)
+    ]
+    assert texts[0] == texts[1]
+    assert compiled(marked, INT, abi="numba", device=True)
+
+
+@pytest.mark.parametrize("key", ["on_error", "checked", "aggregates"])
+def test_what_the_numba_abi_has_not_is_refused(key):
+    """Options of the C ABI are not ignored where another one is asked for."""
+    value = {"on_error": "trap", "checked": True, "aggregates": "value"}[key]
+    with pytest.raises(pl.AbiError, match=f'^{key} in abi_info is for functions with abi="c"'):
+        compiled(increment, INT, abi="numba", device=True, abi_info={key: value})

@@ -138,3 +138,12 @@ def test_options_of_a_dispatcher_count(declared, given):
     assert plain != cuda.compile(share, signature, **{**options, "cc": CC})
     if "debug" not in declared:
         assert told == dispatcher.targetoptions
+
+
+def test_a_marked_function_is_compiled_as_its_function():
+    """`compile` of what `udf` has marked is that of the Python function."""
+    marked = pl.udf("int64(int64)")(increment)
+    codes = [cuda.compile(each, INT, cc=CC, abi_info={"abi_name": "f"})[0] for each in (marked, increment)]
+    assert codes[0] == codes[1]
+    with pytest.raises(pl.AbiError, match=r'^on_error in abi_info is for .* abi="c"'):
+        cuda.compile(marked, INT, cc=CC, abi="numba", abi_info={"on_error": "trap"})

@@ -134,3 +134,16 @@ def test_narrow_arguments_of_what_cxx_defines_are_refused(tmp_path):
     udf = pl.udf("int32(int8)", name="f")(lambda x: narrow(x))  # noqa: PLW0108
     with pytest.raises(pl.ExportError, match=r"arguments of narrow .* int32 in their place"):
         pl.export([udf], tmp_path, arch="sm_90", emit=["ptx"], name="narrow", front_end=NAME)
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_what_a_program_prints_is_not_edited(arch):
+    """Texts that look like LLVM IR are in the PTX as they are."""
+    text = "a nuw b emissionKind: , -i64:64:64-f32 @f numba_ptxlink_inner !{i32 2,"
+
+    def says(x):
+        print("a nuw b emissionKind: , -i64:64:64-f32 @f numba_ptxlink_inner !{i32 2,", x)  # noqa: T201
+
+    udf = pl.udf("void(int32)", name="f", front_end=NAME)(says)
+    ptx = pl.export([udf], arch=arch, emit="ptx").read("ptx", arch).decode()
+    assert ", ".join(str(byte) for byte in text.encode()) in ptx

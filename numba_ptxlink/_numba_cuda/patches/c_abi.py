@@ -31,6 +31,9 @@ def _wrap_compile(original: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
+        from numba_ptxlink._export import choice
+
+        given["pyfunc"] = choice.unmarked(given["pyfunc"])
         given["cc"] = given["cc"] or current_cc()
         if given["abi_info"] is not None:
             from numba_ptxlink._arch import Arch
@@ -172,7 +175,20 @@ def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
     context.pack_value(builder, sig.args[0].dtype, value, builder.gep(pointer, [index]))
 
 
+def _wrap_get_callee_args(original: Any) -> Any:
+    from numba_ptxlink._front_end.compiler import checked_closures
+
+    return checked_closures(original, lambda: current().checked is not None)
+
+
 C_ABI = (
+    Substitution(
+        "numba.cuda.core.inline_closurecall",
+        "_get_callee_args",
+        _wrap_get_callee_args,
+        "A closure that an exported function calls by a keyword is refused: its default would be taken.",
+        purpose="C ABI",
+    ),
     Substitution(
         "numba.cuda.core.compiler",
         "_make_subtarget",

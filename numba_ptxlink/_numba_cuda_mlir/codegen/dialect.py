@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+# What a program says, such as the text of `print`, stays: it comes first, and a match in it is none.
+_CONSTANT = r'(?<= )c"[^"]*"'
+_NO_UNSIGNED_WRAP = re.compile(rf"{_CONSTANT}|( nuw )")
+_NO_KIND = re.compile(r"^(!.*\bemissionKind:) ,", re.MULTILINE)
+_LAYOUT = re.compile(r'^(target datalayout = ".*-i64:64:64)(-f32)', re.MULTILINE)
 _SHARED = re.compile(r"^(@\S+ = \w+ addrspace\(3\) global .*) zeroinitializer\b", re.MULTILINE)
 _DYNAMIC = re.compile(
     r"^(@\S+ = )(?:internal|private) (addrspace\(3\) global \[0 x [^\]]+\]) (?:undef|poison|zeroinitializer)",
@@ -27,13 +32,13 @@ _SYMBOL = re.compile(r"@([\w.$-]+)")
 def mended(text: str) -> str:
     """Return LLVM IR *text*, in either dialect, as NVVM is to read it."""
     # It is said of all index arithmetic, which is wrong where a stride is negative.
-    text = text.replace(" nuw ", " ")
+    text = _NO_UNSIGNED_WRAP.sub(lambda match: " " if match[1] else match[0], text)
     # LLVM 7 cannot spell the kind that NVVM has for lines alone.
-    text = text.replace("emissionKind: ,", "emissionKind: DebugDirectivesOnly,")
+    text = _NO_KIND.sub(r"\1 DebugDirectivesOnly,", text)
     # A linker refuses what nvcc says otherwise.
     text = text.replace('!{i32 2, !"Debug Info Version"', '!{i32 1, !"Debug Info Version"')
     # NVVM's verifier asks for the alignment of i128.
-    text = text.replace("-i64:64:64-f32", "-i64:64:64-i128:128:128-f32", 1)
+    text = _LAYOUT.sub(r"\1-i128:128:128\2", text, count=1)
     # Shared memory has no value at first, and what has no size comes from the launch.
     return _SHARED.sub(r"\1 undef", _DYNAMIC.sub(r"\1external \2", text))
 
@@ -59,8 +64,9 @@ def _quoted(text: str) -> str:
 
 
 def _renamed(text: str, names: dict[str, str]) -> str:
-    # Also in strings: debug information holds the names of functions.
-    return re.sub(_any(names), lambda match: names[match[0]], text) if names else text
+    # Also in the strings of debug information, which hold the names of functions.
+    found = rf"{_CONSTANT}|{_any(names)}"
+    return re.sub(found, lambda match: names.get(match[0], match[0]), text) if names else text
 
 
 def _any(names: Iterable[str]) -> str:

@@ -265,7 +265,21 @@ def _wrap_call_external_function(original: Any) -> Any:
 
 _LOWERING = "numba_cuda_mlir.mlir_lowering"
 
+
+def _wrap_get_callee_args(original: Any) -> Any:
+    from numba_ptxlink._front_end.compiler import checked_closures
+
+    return checked_closures(original, lambda: current().export is not None)
+
+
 C_ABI = (
+    Substitution(
+        "numba_cuda_mlir.numba_cuda.core.inline_closurecall",
+        "_get_callee_args",
+        _wrap_get_callee_args,
+        "A closure that an exported function calls by a keyword is refused: its default would be taken.",
+        purpose="C ABI",
+    ),
     Substitution(
         "numba_cuda_mlir.descriptor",
         "MLIRDispatcher._compile_as_device_callee",
@@ -321,6 +335,9 @@ def _wrap_compile(original: Any) -> Any:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
+        from numba_ptxlink._export import choice
+
+        given["pyfunc"] = choice.unmarked(given["pyfunc"])
         if given["abi_info"] is not None:
             from numba_ptxlink._export import cuda_compile
 
@@ -329,7 +346,7 @@ def _wrap_compile(original: Any) -> Any:
             )
             if code is not None:
                 return code
-        return original(*args, **kwargs)
+        return original(*bound.args, **bound.kwargs)
 
     return compile
 

@@ -1,0 +1,81 @@
+"""Why a compiler refused a function, for its author: the line, the cause and the cure, where known."""
+
+from __future__ import annotations
+
+import math
+import re
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._tools import find
+
+from . import choice
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+_UFUNC = re.compile(r"<ufunc '(\w+)'>")
+# What Python and `math` call otherwise than NumPy.
+_PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "arctan2": "math.atan2", "power": "pow"}
+
+
+def reason(function: Any, error: Exception) -> str:
+    """Return why *function* was refused by a compiler, which raised *error*."""
+    explained = find.explained(error)
+    if explained:
+        return str(explained)
+    frames = _frames(error)
+    cause = _ufunc(error) or _field(error, frames) or _keyword_only(function, error)
+    if not cause:
+        if str(error).strip():
+            return f"{type(error).__name__}: {error}"
+        last = frames[-1]
+        cause = (
+            f"{type(error).__name__} in the compiler ({Path(last.f_code.co_filename).name}:{last.f_lineno}), "
+            "which says no more; leave out expressions until it compiles, and write the last one otherwise"
+        )
+    return f"{_place(frames)}{cause}"
+
+
+def _frames(error: BaseException) -> list[FrameType]:
+    """Return the frames that *error* has left, and those of its causes behind them."""
+    own = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return own if error.__cause__ is None else own + _frames(error.__cause__)
+
+
+def _ufunc(error: Exception) -> str:
+    match = _UFUNC.search(str(error))
+    if match is None:
+        return ""
+    name = match[1].replace("arc", "a") if match[1].startswith("arc") else match[1]
+    instead = _PLAIN.get(match[1]) or (f"math.{name}" if hasattr(math, name) else "functions of math")
+    return f"the compiler has no NumPy {match[1]!r} of these numbers; use {instead}"
+
+
+def _field(error: Exception, frames: list[FrameType]) -> str:
+    fields = getattr(frames[-1].f_locals.get("self"), "fields", None)
+    if not isinstance(error, KeyError) or not isinstance(fields, dict):
+        return ""
+    return f"a record has no field {error.args[0]!r}; it has {', '.join(map(repr, fields))}"
+
+
+def _keyword_only(function: Any, error: Exception) -> str:
+    called = (choice.decorated(value) for _, _, value in choice.names([function]))
+    for helper in filter(None, called) if isinstance(error, IndexError) else ():
+        if helper.__code__.co_kwonlyargcount:
+            return (
+                f"{helper.__qualname__} has keyword-only parameters, which the compiler cannot pass; take "
+                f"out the `*` in its definition ({Path(choice.place_of(helper)).name})"
+            )
+    return ""
+
+
+def _place(frames: list[FrameType]) -> str:
+    """Return the line of the statement that a compiler was at, with a colon; "" if no frame knows it."""
+    for frame in reversed(frames):
+        for name in ("inst", "self", "expr"):
+            loc: Any = getattr(frame.f_locals.get(name), "loc", None)
+            if isinstance(getattr(loc, "line", None), int) and isinstance(loc.filename, str):
+                return f"{Path(loc.filename).name}:{loc.line}: "
+    return ""
