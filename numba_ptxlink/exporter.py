@@ -58,8 +58,9 @@ def export(
 
     Files are written after all compilation has succeeded, all or none; an error leaves existing files
     unchanged. Files that the former export of the same name listed and this one does not write are deleted,
-    unless they were changed since. Exports into one folder at once write one after another. What an export
-    that was killed while it wrote leaves, files of it beside the former manifest and files named
+    unless they were changed since. Of two exports of one name into one folder at once, each file is that of
+    one of them: the manifest then disagrees with files of the other, which `link` and `load` refuse. What an
+    export that was killed while it wrote leaves, files of it beside the former manifest and files named
     `.ptxlink.*`, the next one of its name replaces or deletes. The output is deterministic: the same
     functions and tools give the same bytes. A file that has them already is left alone, but for the manifest,
     which is written each time. `numba_ptxlink/array_view.h` comes along where the header includes it.

@@ -173,3 +173,13 @@ def test_what_is_read_while_the_file_is_imported_counts(tmp_path):
     rule = (tmp_path / "udfs.d").read_text().partition("\n\n")[0]
     names = {word.rpartition("/")[2] for word in rule.split() if "/" in word and not word.endswith(":")}
     assert {"data.txt", "table.csv", "udfs.py"} == names
+
+
+def test_a_file_of_numba_cuda_mlir_has_nothing_of_the_compiler(tmp_path):
+    """The compiler that the file names is imported before it, though another one's name begins alike."""
+    pytest.importorskip("numba_cuda_mlir")
+    text = "from numba_cuda_mlir import types\nfrom numba_ptxlink import udf\n\n\n"
+    file = tmp_path / "udfs.py"
+    file.write_text(f'{text}@udf("float32(float32)")\ndef half(x):\n    return x * types.float32(0.5)\n')
+    pl.export(file, tmp_path / "out", emit="ptx", depfile=tmp_path / "udfs.d")
+    assert [str(file)] == (tmp_path / "udfs.d").read_text().split("\n\n")[0].split(" \\\n  ")[1:]

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -166,3 +167,28 @@ def test_a_file_that_exports_itself(tmp_path, call):
     assert str(error.value).count("failed while") <= 1
     path.write_text(f"{text}if __name__ == '__main__':\n    {call}\n")
     assert pl.export(path, emit=["ptx"]).signatures
+
+
+EXPORT = "import sys, numba_ptxlink as pl; pl.export('udfs.py', 'out', emit='ptx')"
+ASSERTS = HEAD + "import sys\n\n@udf('int32(int32)')\ndef f(x):\n    assert x > 0\n    return x\n"
+
+
+@pytest.mark.parametrize(("flags", "raises"), [([], 1), (["-O"], 0)])
+def test_a_file_is_run_with_the_interpreters_options(tmp_path, flags, raises):
+    """With `-O` its assertions are no errors, as in a module that is passed."""
+    tree(tmp_path, udfs=ASSERTS)
+    subprocess.run([sys.executable, *flags, "-c", EXPORT], cwd=tmp_path, check=True)
+    (function,) = json.loads((tmp_path / "out" / "udfs.json").read_text())["functions"]
+    assert raises == len(function["raises"])
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_process_without_standard_streams_exports(tmp_path, closed):
+    """What is opened in their place gets nothing that others print."""
+    tree(
+        tmp_path,
+        udfs=HEAD + "@udf('int32(int32)')\ndef f(x):\n    print('said')\n    return x\nprint('said')\n",
+    )
+    command = ["sh", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, EXPORT]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    assert (tmp_path / "out" / "udfs.json").is_file()

@@ -105,6 +105,17 @@ def test_a_udf_stays_callable():
     )
 
 
+def test_attributes_of_the_function_are_not_the_marks():
+    """What a function is told by attributes of its own does not change the export."""
+
+    def square(x):
+        return x * x
+
+    square.name, square.signature = "other", "int8(int8)"
+    marked = pl.udf("float32(float32)", name="wanted")(square)
+    assert "float wanted(float x)" == str(pl.export(marked, arch="sm_90", emit="ptx").signatures[0])
+
+
 def test_the_return_type_may_be_inferred(tmp_path):
     """A tuple of argument types leaves the return type to Numba."""
     from numba.cuda import types

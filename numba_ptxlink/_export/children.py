@@ -5,8 +5,8 @@ A Python file that is exported is imported in such a child: whatever it imports,
 stays there, and an edited module is read again. The process is started once for each environment; to fork a
 child of it takes a hundredth of the time.
 
-A child has the working directory, the environment and `sys.path` of its caller, whose standard error is its
-standard output, too. What it logs is logged by the caller.
+A child has the working directory, environment, `sys.path` and options (`-O`) of its caller, whose standard
+error is its standard output, too. What it logs is logged by the caller.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import subprocess
 import sys
 import traceback
 import warnings
-from multiprocessing import spawn
+from multiprocessing import spawn, util
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 _ROOT = Path(__file__).resolve().parents[2]
 _LOGGER = "numba_ptxlink"
+_STANDARD_ERROR = 2
 # What compilers and the interpreter read while they are imported.
 _READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
 _START = """\
@@ -62,9 +63,10 @@ class _Server:
         with theirs:
             start = _START.format(path=[*filter(None, sys.path), str(_ROOT)], descriptor=theirs.fileno())
             # Ctrl-C is for this process, which ends the children that it waits for.
+            flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as its children
             self._process = subprocess.Popen(  # noqa: S603 - Python itself
                 # The one that programs with an interpreter within them name.
-                [spawn.get_executable(), "-c", start],
+                [spawn.get_executable(), *flags, "-c", start],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -82,9 +84,10 @@ class _Server:
             OSError: The process has ended.
         """
         ours, theirs = multiprocessing.Pipe()
-        error = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
-        with theirs:
-            socket.send_fds(self._socket, [b"f"], [theirs.fileno(), error])
+        # What has the number of a closed stream is something else.
+        number = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(_STANDARD_ERROR)
+        with theirs, os.fdopen(number, "wb") as error:
+            socket.send_fds(self._socket, [b"f"], [theirs.fileno(), error.fileno()])
         return ours
 
     def end(self) -> None:
@@ -115,6 +118,7 @@ def run(
         ExportError: The child has died.
         Exception: What *function* raised.
     """
+    _open_standard_streams()
     connection = _forked(prepare)
     level = logging.getLogger(_LOGGER).getEffectiveLevel()
     try:
@@ -133,6 +137,17 @@ def run(
             "The process that imports and compiles the functions has died; what it wrote to its standard "
             "error, and `python -X faulthandler` with the file, may show the cause."
         ) from None
+
+
+def _open_standard_streams() -> None:
+    """
+    Open the null device for standard input, output and error where these are closed.
+
+    The next file or socket would be opened in their place, and get what anything prints.
+    """
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def _forked(prepare: tuple[Any, ...]) -> Connection:
@@ -160,6 +175,7 @@ def end() -> None:
 
 def _serve(descriptor: int) -> None:
     """Fork a child for each message on the socket *descriptor*; end with its other side."""
+    _open_standard_streams()
     control = socket.socket(fileno=descriptor)
     with Connection(os.dup(descriptor)) as connection:
         function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - of the process that has started this

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
+import re
 from concurrent.futures import Executor, as_completed
 from dataclasses import replace
 from importlib import metadata
@@ -174,9 +175,11 @@ def _gathered(futures: Mapping[Future[Group | str], GroupKey]) -> dict[GroupKey,
 
 def _likely(source: Source) -> str:
     """Return the front end that *source* is likely to use: what its text names, or the usual one."""
-    text = "" if source.is_module else Path(source.name).read_text(errors="replace")
+    place = source.name.replace(".", "/") + ".py" if source.is_module else source.name
+    text = Path(place).read_text(errors="replace") if Path(place).is_file() else ""
     there = choice.installed()
-    return next((each.name for each in there if each.module in text), there[0].name if there else "")
+    named = (each.name for each in there if re.search(rf"\b{each.module}\b", text))
+    return next(named, there[0].name if there else "")
 
 
 def _prepare(name: str) -> None:

@@ -96,7 +96,8 @@ class Udf(Marked):
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
         choice.record(self)
-        functools.update_wrapper(self, function)
+        # Attributes of the function are not those of the mark.
+        functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the Python function."""

@@ -231,8 +231,8 @@ def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str 
 
 def restore(text: str, names: Mapping[str, str]) -> str:
     """Return *text*, such as PTX compiled from renamed modules, with the original names restored."""
-    for old, new in names.items():
-        # A plain replacement is safe: nothing but a new name contains the digest.
+    # A plain replacement is safe: nothing but a new name contains the digest, and longer ones go first.
+    for old, new in sorted(names.items(), key=lambda pair: len(pair[1]), reverse=True):
         text = text.replace(new, old)
     return text
 

@@ -193,6 +193,14 @@ def test_old_names_come_back():
     )
 
 
+def test_as_many_old_names_as_there_are_come_back():
+    """A new name that begins like another one is not taken for it."""
+    constants = (f'@".bytes.{1000 + n}" = internal constant [1 x i8] c"{n % 10}"\n' for n in range(25))
+    text = "".join(constants)
+    renamed = stable_names.rename([stable_names.Module(text)])
+    assert text == stable_names.restore(renamed.texts[0], renamed.names)
+
+
 def test_a_module_has_one_text_in_all_programs():
     """Named apart, a callee has the same text under any caller, so that programs can share it."""
 
