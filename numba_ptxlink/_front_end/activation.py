@@ -144,7 +144,8 @@ class Activation:
     def reason(self) -> str:
         """The reason that was settled, or what keeps it from being active so far."""
         if self._reason is not None:
-            return "; ".join([self._reason, *self.lost.values()])
+            remark = [self.front_end.remark] if self.active and self.front_end.remark else []
+            return "; ".join([self._reason, *self.lost.values(), *remark])
         try:
             package, met = self.front_end.package, self.is_imported()
             config()

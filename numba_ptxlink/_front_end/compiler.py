@@ -59,6 +59,8 @@ class Compiler:
         supported: The releases that are served.
     """
 
+    remark = ""
+
     def __init__(self, home: str, supported: Releases) -> None:
         self.home = home
         self.driver = f"{home}.cudadrv.driver"

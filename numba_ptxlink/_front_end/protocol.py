@@ -165,6 +165,9 @@ class FrontEnd(Protocol):
     supported: Releases
     """The releases that are served."""
 
+    remark: str
+    """What `status()` adds of a release that this package was not tested with; "" of others."""
+
     @property
     def extra(self) -> str:
         """The extra of numba-ptxlink, or extras with commas, that install it with its tools: "cu13"."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._front_end import sources
 from numba_ptxlink._front_end.compiler import Compiler, Releases
 
 if TYPE_CHECKING:
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.substitution import Substitution
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
+_NEVER = (1000, 0)
 _of_parents: list[Any] = []
 
 
@@ -41,9 +45,23 @@ class NumbaCudaMlir(Compiler):
             return (
                 f"{self.name} is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
             )
-        if version not in self.supported:
+        known = json.loads(Path(__file__).with_name("sources.json").read_text())
+        if version in known:
+            return None
+        if version not in Releases(self.supported.first, _NEVER):
             return f"{self.name} {version} is not supported; install {self.name}{self.supported}"
+        moved = sources.moved(known, self.contract(), sources.site(self))
+        if moved:
+            what = f"{self.name} {version} is not supported: {moved[0]} has changed"
+            return f"{what}; install {self.name}=={max(known)}"
+        self.remark = f"{version} was not tested, and has all that is replaced or called unchanged"
         return None
+
+    def contract(self) -> tuple[str, ...]:
+        """Return the places of what is replaced and of what is called, as `sources` has them."""
+        from .patches import CALLED
+
+        return (*map(sources.place_of, self.table()), *CALLED)
 
     def simulated(self) -> bool:
         return False

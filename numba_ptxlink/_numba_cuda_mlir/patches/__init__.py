@@ -20,3 +20,26 @@ TABLE = (
     *c_abi.SUBSTITUTIONS,
 )
 """The rows, by purpose."""
+
+_LOWERING, _OPTIMIZATION = "numba_cuda_mlir.mlir_lowering", "numba_cuda_mlir.mlir_optimization"
+_CUDA = "numba_cuda_mlir.numba_cuda"
+CALLED = (
+    f"{_LOWERING}:MLIRLower._create_resolved_linker",
+    f"{_LOWERING}:MLIRLower.load_var",
+    f"{_LOWERING}:MLIRLower.set_error_code",
+    f"{_LOWERING}:_is_omitted_arg",
+    f"{_LOWERING}:get_mlir_module_str",
+    "numba_cuda_mlir.linker:Linker.recreate_with_lto",
+    "numba_cuda_mlir.lowering_utilities.context:get_context",
+    f"{_OPTIMIZATION}:_prepare_llvm_ir",
+    f"{_OPTIMIZATION}:generate_mangled_name",
+    f"{_OPTIMIZATION}:get_base_pipeline",
+    f"{_OPTIMIZATION}:run_pre_codegen_patterns",
+    f"{_CUDA}.core.caching:Cache._load_overload",
+    f"{_CUDA}.core.caching:Cache._save_overload",
+    f"{_CUDA}.core.sigutils:normalize_signature",
+    f"{_CUDA}.cudadrv.nvrtc:_verify_cc_tuple",
+    f"{_CUDA}.cudadrv.nvvm:LibDevice",
+    f"{_CUDA}.np.numpy_support:from_dtype",
+)
+"""What is private to it, and called or read as it is."""

@@ -1,0 +1,85 @@
+"""Whether a release of a front end has the functions that this package was written against, by their text."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import hashlib
+import importlib.util
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from .protocol import FrontEnd
+    from .substitution import Substitution
+
+
+def place_of(row: Substitution) -> str:
+    """Return the place of what *row* replaces."""
+    return f"{row.module}:{row.path}"
+
+
+def site(front_end: FrontEnd) -> Path:
+    """Return the folder that has the package of *front_end*, which is installed. Imports nothing of it."""
+    spec = importlib.util.find_spec(front_end.module)
+    package = Path(str(spec and spec.origin)).parent
+    return package.parent if front_end.module == front_end.root else package
+
+
+def moved(known: Mapping[str, Mapping[str, str]], places: Iterable[str], site: Path) -> list[str]:
+    """
+    Return those of *places* whose text is that of no release in *known*. Imports nothing.
+
+    Args:
+        known: The digests of releases, by their versions and places.
+        places: Functions and classes, such as "package.module:Class.method".
+        site: The folder that has the package.
+    """
+    return [
+        place
+        for place in places
+        if digest(place, site) not in {release.get(place) or None for release in known.values()}
+    ]
+
+
+def digest(place: str, site: Path) -> str:
+    """Return a digest of the text of *place*; "" where it is gone, the module where others define it."""
+    module, _, path = place.partition(":")
+    first, *rest = path.split(".")
+    try:
+        lines, names = _parsed(site.joinpath(*module.split(".")))
+        node = names[first]
+        if isinstance(node, ast.ImportFrom):
+            around = module.split(".")[: -node.level] if node.level else []
+            home = ".".join([*around, *filter(None, [node.module])])
+            inner = digest(f"{home}.{first}:{'.'.join(rest)}", site) if rest else ""
+            return inner or digest(f"{home}:{path}", site) or home
+        for name in rest:
+            node = next(each for each in node.body if getattr(each, "name", None) == name)
+    except (OSError, SyntaxError, KeyError, StopIteration):
+        return ""
+    start = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    text = textwrap.dedent("\n".join(lines[start - 1 : node.end_lineno]) + "\n")
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _parsed(path: Path) -> tuple[list[str], dict[str, Any]]:
+    """Return the lines of the module at *path*, and what defines or imports each of its names last."""
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    text = file.read_text()
+    names: dict[str, Any] = {}
+    pending: list[Any] = [ast.parse(text)]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name: node for alias in node.names}
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names[node.name] = node
+        else:
+            # The last statement of a block is popped first where it is pushed last.
+            pending += reversed([*ast.iter_child_nodes(node)])
+    return text.split("\n"), names
