@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _UFUNC = re.compile(r"<ufunc '(\w+)'>")
 # What Python and `math` call otherwise than NumPy.
-_PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "arctan2": "math.atan2", "power": "pow"}
+_PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
 
 
 def reason(function: Any, error: Exception) -> str:
@@ -48,9 +48,9 @@ def _ufunc(error: Exception) -> str:
     match = _UFUNC.search(str(error))
     if match is None:
         return ""
-    name = match[1].replace("arc", "a") if match[1].startswith("arc") else match[1]
-    instead = _PLAIN.get(match[1]) or (f"math.{name}" if hasattr(math, name) else "functions of math")
-    return f"the compiler has no NumPy {match[1]!r} of these numbers; use {instead}"
+    name = match[1]
+    instead = _PLAIN.get(name) or (f"math.{name}" if hasattr(math, name) else "functions of math")
+    return f"the compiler has no NumPy {name!r} of these numbers; use {instead}"
 
 
 def _field(error: Exception, frames: list[FrameType]) -> str:

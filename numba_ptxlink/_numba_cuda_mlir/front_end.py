@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end import sources
 from numba_ptxlink._front_end.compiler import Compiler, Releases
 
 if TYPE_CHECKING:
@@ -45,11 +43,17 @@ class NumbaCudaMlir(Compiler):
             return (
                 f"{self.name} is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
             )
-        known = json.loads(Path(__file__).with_name("sources.json").read_text())
-        if version in known:
+        digests = Path(__file__).with_name("sources.json").read_text()
+        # Each start of a program asks for this.
+        if f'"{version}": ' in digests:
             return None
         if version not in Releases(self.supported.first, _NEVER):
             return f"{self.name} {version} is not supported; install {self.name}{self.supported}"
+        import json
+
+        from numba_ptxlink._front_end import sources
+
+        known = json.loads(digests)
         moved = sources.moved(known, self.contract(), sources.site(self))
         if moved:
             what = f"{self.name} {version} is not supported: {moved[0]} has changed"
@@ -59,6 +63,8 @@ class NumbaCudaMlir(Compiler):
 
     def contract(self) -> tuple[str, ...]:
         """Return the places of what is replaced and of what is called, as `sources` has them."""
+        from numba_ptxlink._front_end import sources
+
         from .patches import CALLED
 
         return (*map(sources.place_of, self.table()), *CALLED)
