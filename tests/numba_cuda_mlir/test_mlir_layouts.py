@@ -19,11 +19,6 @@ RECORD = front_ends.get(NAME).from_dtype(np.dtype([("x", "f4"), ("y", "f4"), ("z
 pytestmark = pytest.mark.usefixtures("replaced", "no_device")
 
 
-def field(array):
-    """Read a field of the third record."""
-    return array[2].y
-
-
 def chosen(arrays, index):
     """Read an element of an array that is chosen at run time."""
     return arrays[index][1]
@@ -85,11 +80,6 @@ def test_what_is_read_as_c_lays_it_out_is_not(ty, tmp_path):
     """Other pointers, and records that are aligned, are taken."""
     udf = pl.udf(ty(ty), name="f", front_end=NAME)(same)
     assert pl.export([udf], tmp_path, arch="sm_90", emit=["ptx"]).artifacts
-
-
-def test_arrays_of_records_in_c_order_work():
-    """The third record's field is at its offset."""
-    assert re.search(r"ld\.\w*\.?[fb]32\s+\S+, \[%rd\d+\+28\];", compiled(field, RECORD[::1], types.float32))
 
 
 def test_an_array_of_a_tuple_is_chosen_at_run_time():
