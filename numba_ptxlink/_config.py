@@ -53,7 +53,7 @@ class Config(NamedTuple):
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
         backend: NUMBA_PTXLINK_BACKEND: the tool that links, "auto" to choose it by the inputs. The cubins
-            of exports are not linked: `_link.single_ptx` chooses their tool by what reads them.
+            of exports are not linked: `_link.run.compile_ptx` has a tool chosen by what reads them.
         checks: NUMBA_PTXLINK_CHECKS: whether PTX and manifests of a link are compared before.
         inline: NUMBA_PTXLINK_INLINE: which calls between PTX inputs of a link are inlined.
         log_level: NUMBA_PTXLINK_LOG as a `logging` level, None if the variable is unset.

@@ -14,7 +14,7 @@ from ._config import config
 from ._tools import nvptxcompiler
 from ._tools.nvptxcompiler import supported_archs, supported_ptx_versions
 from ._tools.nvptxcompiler import version as compiler_version
-from ._tools.options import AssembleOptions, check_flags
+from ._tools.options import PTXAS, Options, assembler_flags
 from .errors import AssembleError
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 # Functions and the shared memory that a launch sizes, which most PTX declares, are none that it lacks.
-_DECLARATION = re.compile(rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)")
-_LINE = re.compile(r"\bline (\d+)")
+_DECLARATION = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
+_LINE = r"\bline (\d+)"
 _EPILOGUE = "Ptx assembly aborted due to errors"
 _MOST_LINES = 10
 _WIDEST_LINE = 160
@@ -119,6 +119,7 @@ def assemble(
     debug: bool = False,
     lineinfo: bool = False,
     max_registers: int | None = None,
+    fma: bool | None = None,
     extra_flags: Sequence[str] = (),
 ) -> Cubin:
     """
@@ -137,6 +138,8 @@ def assemble(
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use, 1 to 255. The compiler raises a number below the
             architecture's minimum, and says so in its log.
+        fma: Whether multiplications and additions that the PTX leaves open become fused ones. Its other
+            arithmetic is in its instructions: whoever makes the PTX has the options for it.
         extra_flags: Further ptxas flags, one string each, passed on as they are; none for which there is a
             parameter here.
 
@@ -145,42 +148,32 @@ def assemble(
         ConfigError: An option or *arch* has a value this package does not know.
     """
     config()
-    options = AssembleOptions(
+    options = Options(
         relocatable=relocatable,
         opt_level=opt_level,
         debug=debug,
         lineinfo=lineinfo,
         max_registers=max_registers,
-        extra_flags=extra_flags,
+        fma=fma,
+        extra_flags=assembler_flags(extra_flags),
     )
-    check_flags("extra_flags", options.extra_flags, ("opt_level", "debug", "lineinfo", "max_registers"))
-    return assembled(ptx, Arch.of(arch), options)
+    target, text = Arch.of(arch), _encode(ptx)
+    flags = (f"--gpu-name={target.sm}", *options.checked().spelled(PTXAS, text))
+    entry = compile_ptx(text, target, flags)
+    if not relocatable:
+        warn_of_undefined(text)
+    return Cubin(entry.code, target, relocatable, entry.log, flags)
 
 
-def assembled(ptx: str | bytes, arch: Arch, options: AssembleOptions) -> Cubin:
+def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.Entry:
     """
-    Return what `assemble` does, by options that a front end passes on to the compiler too.
-
-    Raises:
-        AssembleError: The compiler refused *ptx* or an option.
-    """
-    cubin = compile_ptx(ptx, arch, options)
-    if not options.relocatable:
-        _warn_of_undefined(_encode(ptx))
-    return cubin
-
-
-def compile_ptx(ptx: str | bytes, arch: Arch, options: AssembleOptions) -> Cubin:
-    """
-    Compile *ptx* as `assemble` does, but do not warn of undefined variables.
+    Compile *ptx* with the arguments *flags*, as `assemble` does, but do not warn of undefined variables.
 
     Raises:
         AssembleError: The compiler refused *ptx* or an option.
     """
     text = _encode(ptx)
-    flags = options.arguments(arch, text)
-    entry = cache.cached(_key(text, flags), lambda: _compile(text, arch, flags))
-    return Cubin(entry.code, arch, options.relocatable, entry.log, flags)
+    return cache.cached(_key(text, flags), lambda: _compile(text, arch, flags))
 
 
 def may_lack_variables(text: bytes) -> bool:
@@ -191,10 +184,11 @@ def may_lack_variables(text: bytes) -> bool:
     memory: ptxas, nvPTXCompiler and the driver that loads PTX only warn. Observed with nvPTXCompiler 13.5 and
     a driver of CUDA 13.0.
     """
-    return _DECLARATION.search(text) is not None
+    return b".extern" in text and re.search(_DECLARATION, text) is not None
 
 
-def _warn_of_undefined(text: bytes) -> None:
+def warn_of_undefined(text: bytes) -> None:
+    """Warn of variables that PTX only declares, where nvPTXCompiler defined them."""
     if not may_lack_variables(text):
         return
     from ._formats import ptx
@@ -206,30 +200,6 @@ def _warn_of_undefined(text: bytes) -> None:
             ", ".join(names),
             TO_RESOLVE,
         )
-
-
-def kept(ptx: bytes, arch: Arch, options: AssembleOptions) -> tuple[Cubin, tuple[int, int]] | None:
-    """
-    Return the cubin of *ptx* out of the cache, and which release of nvPTXCompiler made it; None without one.
-
-    Loads no tool, nor asks one: that the compiler made it tells that it knows the architecture and the PTX.
-
-    Args:
-        ptx: One PTX module.
-        arch: The GPU to generate code for.
-        options: How it is assembled.
-
-    Raises:
-        AssembleError: *ptx* is empty or no text, or the package is not built.
-        ConfigError: An option has a value this package does not know.
-    """
-    text = _encode(ptx)
-    flags = options.arguments(arch, text)
-    entry = cache.default().found(_key(text, flags))
-    if entry is None:
-        return None
-    major, minor = entry.meta["release"]
-    return Cubin(entry.code, arch, options.relocatable, entry.log, flags), (major, minor)
 
 
 def _key(text: bytes, flags: tuple[str, ...]) -> cache.Key:
@@ -249,7 +219,7 @@ def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
         code, log = nvptxcompiler.compile_ptx(text, flags)
     except nvptxcompiler.RefusedError as refusal:
         raise _explained(refusal, text, target, flags) from None
-    return cache.Entry({"log": log, "release": compiler_version()}, code)
+    return cache.Entry({"log": log}, code)
 
 
 def _encode(ptx: object) -> bytes:
@@ -309,7 +279,7 @@ def _excerpt(ptx: bytes, log: str) -> str:
     """Return the messages in *log*, followed by the PTX lines they refer to, indented."""
     messages = [line for line in log.splitlines() if _EPILOGUE not in line]
     source = ptx.decode(errors="replace").split("\n")
-    numbers = sorted({int(match[1]) for line in messages[:_MOST_LINES] for match in _LINE.finditer(line)})
+    numbers = sorted({int(match[1]) for line in messages[:_MOST_LINES] for match in re.finditer(_LINE, line)})
     numbers = [number for number in numbers if 0 < number <= len(source)]
     excerpt = messages[:_MOST_LINES]
     if len(messages) > _MOST_LINES:

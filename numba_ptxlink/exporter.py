@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,13 @@ from ._export.compile import build, programs
 from ._export.load import Source, check_file
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.write import Export, check_stem, write
-from ._formats.kinds import LTOIR, PTX
+from ._formats.kinds import FATBIN, LTOIR, OBJECT, PTX
 from ._front_end.protocol import CompileOptions
 from ._link.compile import PythonCode
 from ._link.declarations import counted, declaration
 from ._link.read import Input
 from ._tools import includes
+from ._tools.options import Options, given_arithmetic
 from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from ._arch import Arch, ArchLike
     from ._config import FrontEndName
 
+
+log = logging.getLogger(__name__)
 
 __all__ = ["EMIT", "Export", "Kernel", "Udf", "export", "kernel", "udf"]
 
@@ -46,6 +50,10 @@ def export(
     opt: bool = True,
     fastmath: bool = False,
     lineinfo: bool = False,
+    fma: bool | None = None,
+    ftz: bool | None = None,
+    prec_div: bool | None = None,
+    prec_sqrt: bool | None = None,
     cuda: str | tuple[int, int] | None = None,
     ptx_isa: str | tuple[int, int] | None = None,
     depfile: str | Path | None = None,
@@ -82,6 +90,12 @@ def export(
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
         lineinfo: Whether the code carries the Python line numbers.
+        fma: Whether multiplications and additions become fused ones; by default they do. This and the next
+            three are in PTX and machine code. LTO-IR gets them where it is linked: `link` takes the same
+            options, nvcc and nvJitLink their own, and a warning says so.
+        ftz: Whether subnormal floats become zero; by default as *fastmath* says, like the next two.
+        prec_div: Whether divisions of floats are rounded as IEEE 754 says.
+        prec_sqrt: Whether square roots of floats are.
         cuda: The CUDA release of the toolkit and driver that the artifacts are for, such as "12.4"; None for
             those of this environment. PTX gets the lowest version that its text allows, and machine code is
             made by a compiler of that release or an older one. By default *emit* leaves out what cannot be
@@ -117,11 +131,12 @@ def export(
     for option, value in switches.items():
         if value not in (True, False):
             raise ExportError(f"{option} is {value!r}; pass True or False.")
+    asked = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
     request = Request(
         "" if name is None else check_stem(name),
         chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
-        CompileOptions(**{option: bool(value) for option, value in switches.items()}),
+        CompileOptions(bool(opt), bool(fastmath), bool(lineinfo), tuple(given_arithmetic(asked).items())),
         consumer,
         # Compilers run in folders of their own.
         tuple(Path(each).absolute() for each in includes.folders(include_dirs)),
@@ -139,6 +154,11 @@ def export(
             check_file(Path(named.name))
     elif executor is not None:
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
+    if request.options.arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.asked):
+        log.warning(
+            "LTO-IR takes %s from the link that optimises it; give them there, too",
+            ", ".join(name for name, _ in request.options.arithmetic),
+        )
     made = jobs.export(named, request, executor)
     return write(made, out_dir, depfile)
 
@@ -147,23 +167,25 @@ def compile_udfs(
     name: str,
     source: Path | Iterable[Udf],
     arch: Arch,
+    link: Options,
     *,
-    lto: bool,
     front_end: str | None = None,
     beside: Collection[bytes] = (),
 ) -> PythonCode:
     """
-    Compile UDFs for a link, or a Python file's, with the default options.
+    Compile UDFs for a link, or a Python file's, optimised, with the arithmetic of the link.
 
     Args:
         name: What the link calls them.
         source: The UDFs, or the file.
         arch: The GPU.
-        lto: Whether to compile to LTO-IR if possible, rather than to PTX.
+        link: The options of the link. With link-time optimisation they become LTO-IR if possible, else PTX.
         front_end: What compiles those whose decorator names none.
         beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
     """
-    options = (name, arch, (LTOIR, PTX) if lto else (PTX,), [*beside])
+    arithmetic = link.arithmetic
+    how = CompileOptions(fastmath=arithmetic.pop("fast_math", False), arithmetic=tuple(arithmetic.items()))
+    options = (name, arch, (LTOIR, PTX) if link.lto else (PTX,), [*beside], how)
     if not isinstance(source, Path):
         return _compile(source, front_end, options)
     check_file(source)
@@ -172,14 +194,15 @@ def compile_udfs(
 
 
 def _compile(
-    source: Any, front_end: str | None, options: tuple[str, Arch, Sequence[str], Collection[bytes]]
+    source: Any,
+    front_end: str | None,
+    options: tuple[str, Arch, Sequence[str], Collection[bytes], CompileOptions],
 ) -> PythonCode:
-    name, arch, kinds, beside = options
-    default = CompileOptions()
+    name, arch, kinds, beside, how = options
     _, functions = jobs.functions_of(source, front_end)
-    (program,) = programs(functions, [arch], default, {})
+    (program,) = programs(functions, [arch], how, {})
     program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
-    code = build(program, kinds, default, dispensable=(LTOIR,))
+    code = build(program, kinds, how, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
     check_passing(program.functions, (kind,))
     callers = externs.callers(program.functions)

@@ -7,6 +7,7 @@ Each step is a module of `_link/`. Nothing here needs a driver.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,17 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
 from ._config import CHECKS, INLINE, config
-from ._export.marks import Udf
 from ._formats.kinds import CU, LTOIR
-from ._front_end import registry
-from ._link import backends, run, single_ptx
-from ._link.compile import PythonCode, SourceOptions, compile_sources
-from ._link.plan import LinkOptions
-from ._link.read import Input, read
+from ._link import run
+from ._link.backends import Target
+from ._link.check import unheard
+from ._link.read import read
 from ._link.run import Linked
-from ._tools import includes, nvrtc
-from ._tools.nvrtc import INCLUDE_DIR
-from ._tools.options import AssembleOptions, as_texts, link_flags
+from ._tools.options import ARITHMETIC, NVRTC, Options, as_texts, link_flags, source_flags
 from .errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
@@ -32,14 +29,23 @@ if TYPE_CHECKING:
 
     from ._artifacts.consumer import Consumer
     from ._config import Backend, Checks, FrontEndName, Inline
+    from ._link.compile import Program, PythonCode
+    from ._link.read import Input
+    from ._tools.nvrtc import INCLUDE_DIR
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
 
 
 def __getattr__(name: str) -> Any:
-    # A part of one front end, which links need not; it is imported when it is asked for.
+    # Parts that links of PTX need not; they are imported when they are asked for.
     if name == "PtxLinker":
+        from ._front_end import registry
+
         return registry.get("numba-cuda").linker()
+    if name == "INCLUDE_DIR":
+        from ._tools import nvrtc
+
+        return nvrtc.INCLUDE_DIR
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -50,6 +56,11 @@ def link(
     debug: bool = False,
     lineinfo: bool = False,
     max_registers: int | None = None,
+    fma: bool | None = None,
+    ftz: bool | None = None,
+    prec_div: bool | None = None,
+    prec_sqrt: bool | None = None,
+    fast_math: bool | None = None,
     include_dirs: Sequence[Path | str] | Path | str = (),
     headers: Mapping[str, str] | None = None,
     defines: Mapping[str, str | None] | None = None,
@@ -79,6 +90,15 @@ def link(
         debug: Whether to keep debug information.
         lineinfo: Whether to keep line numbers.
         max_registers: Limit on registers per thread, 1 to 255.
+        fma: Whether multiplications and additions become fused ones; the default of all tools is True. Fused
+            ones that PTX has already stay. This and the next four hold for what the link compiles, CUDA C++,
+            Python and LTO-IR, and *fma* for PTX as well. An option that no input obeys is refused; inputs
+            that keep what they were compiled with beside others that obey are named in the log.
+        ftz: Whether subnormal floats become zero.
+        prec_div: Whether divisions of floats are rounded as IEEE 754 says.
+        prec_sqrt: Whether square roots of floats are.
+        fast_math: Whether arithmetic is fast: *ftz* and *fma*, but neither *prec_div* nor *prec_sqrt*, where
+            these are None, and in CUDA C++ and Python approximate functions.
         include_dirs: Directories that `#include` searches, or one, before the toolkit's and this package's.
             Before them, `#include "..."` searches the directory of a source given as a path; text searches
             the working directory.
@@ -88,9 +108,10 @@ def link(
         name_expressions: C++ names of functions, variables and template instances, such as "scale<float>":
             templates are instantiated, and the result's `lowered_names` has the symbols. Each CUDA C++ input
             has to know all of them.
-        nvrtc_flags: Further options for NVRTC; none for which there is a parameter here, but macros and
-            folders.
-        extra_flags: Further arguments for the tool that links; none for which there is a parameter here.
+        nvrtc_flags: Further options for NVRTC; none for which there is a parameter here, but macros, folders,
+            and those of arithmetic: "--fmad=false" is fma=False.
+        extra_flags: Further flags of ptxas, such as "--verbose", or of nvJitLink, such as "-Xnvvm=...",
+            whatever tool links; none for which there is a parameter here.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
             is never replaced by another.
         checks: What is compared before the link: "all" PTX with each other, and the manifests of exports
@@ -116,6 +137,7 @@ def link(
             or *inline* is none of its choices, or another option is of the wrong type.
     """
     config()
+    asked = (fma, ftz, prec_div, prec_sqrt, fast_math)
     consumer = None
     if cuda is not None or ptx_isa is not None:
         # Deferred: most links are for this environment, and it parses PTX.
@@ -124,35 +146,70 @@ def link(
         consumer = Consumer.of(cuda, ptx_isa)
     target = Arch.of(arch)
     _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
-    # What a single PTX may have, whatever tool links.
-    AssembleOptions(debug=debug, lineinfo=lineinfo, max_registers=max_registers)
-    passed = link_flags("extra_flags", extra_flags)
+    flags, arithmetic = source_flags(nvrtc_flags, dict(zip(ARITHMETIC, asked, strict=True)))
+    options = Options(
+        debug=debug,
+        lineinfo=lineinfo,
+        max_registers=max_registers,
+        **arithmetic,
+        extra_flags=link_flags("extra_flags", extra_flags),
+        backend=backend,
+        checks=checks,
+        inline=inline,
+    ).checked()
     if not inputs:
         raise LinkError("link() needs at least one input.")
     files = [read(each, number) for number, each in enumerate(inputs, start=1) if not _is_python(each)]
     scripts = [source for source in inputs if _is_python(source)]
     lto = _wants_lto(files, len(scripts), asked=lto, consumer=consumer)
-    options = LinkOptions(lto, debug, lineinfo, max_registers, passed, backend, checks, inline)
-    # Asked for where it is needed alone: it searches the packages.
-    toolkit = map(str, nvrtc.toolkit_include_dirs() if any(each.kind == CU for each in files) else ())
-    source_options = SourceOptions(
-        include_dirs=(*map(str, includes.folders(include_dirs)), str(INCLUDE_DIR), *toolkit),
-        headers=tuple((headers or {}).items()),
-        defines=tuple((defines or {}).items()),
-        cxx_standard=cxx_standard,
-        name_expressions=as_texts("name_expressions", name_expressions),
-        flags=(*options.for_sources, *link_flags("nvrtc_flags", nvrtc_flags)),
+    options = options._replace(lto=lto)
+    left = unheard(files, options, heard=bool(scripts))
+    for_sources = {
+        "headers": tuple((headers or {}).items()),
+        "defines": tuple((defines or {}).items()),
+        "cxx_standard": cxx_standard,
+        "name_expressions": as_texts("name_expressions", name_expressions),
+        "flags": (*options.spelled(NVRTC), *flags),
+    }
+    program = _compiled(
+        files,
+        scripts,
+        target,
+        options,
+        include_dirs=include_dirs,
+        for_sources=for_sources,
+        front_end=front_end,
     )
-    python = _python(scripts, files, target, front_end, lto=lto)
-    program = compile_sources(files, python, target, source_options, lto=lto, compares=options.compares)
-    linked = run.link(program.inputs, target, options)
-    if consumer is not None:
-        linked = _for_consumer(linked, target, options, consumer)
-    return replace(
-        linked,
-        log="\n".join(filter(None, (program.log, linked.log))),
-        lowered_names=program.lowered_names,
-    )
+    reader = (consumer.release, consumer.lowered) if consumer else ()
+    linked = run.link(program.inputs if program else files, Target(target, *reader), options)
+    said = (program.log if program else "", linked.log, *left)
+    names = program.lowered_names if program else {}
+    return replace(linked, log="\n".join(filter(None, said)), lowered_names=names)
+
+
+def _compiled(
+    files: Sequence[Input],
+    scripts: Sequence[Any],
+    arch: Arch,
+    options: Options,
+    *,
+    include_dirs: Any,
+    for_sources: Mapping[str, Any],
+    front_end: str | None,
+) -> Program | None:
+    """Compile the CUDA C++ and Python of a link; None without either and without files, with manifests."""
+    if not scripts and not include_dirs and all(each.kind != CU and each.path is None for each in files):
+        return None
+    # Deferred, as all else that one PTX needs not.
+    from ._link.compile import SourceOptions, compile_sources
+    from ._tools import includes, nvrtc
+
+    # It searches the packages.
+    toolkit = nvrtc.toolkit_include_dirs() if any(each.kind == CU for each in files) else ()
+    folders = (*includes.folders(include_dirs), nvrtc.INCLUDE_DIR, *toolkit)
+    python = _python(scripts, files, arch, front_end, options)
+    how = SourceOptions(include_dirs=tuple(map(str, folders)), **for_sources)
+    return compile_sources(files, python, arch, how, lto=options.lto, compares=options.compares)
 
 
 def _check_options(
@@ -175,39 +232,14 @@ def _check_options(
             )
 
 
-def _for_consumer(linked: Linked, arch: Arch, options: LinkOptions, consumer: Consumer) -> Linked:
-    """Return *linked* as the driver of *consumer* loads it."""
-    if not linked.ptx:
-        release = backends.linker(linked.backend).version()
-        if release[0] != consumer.release[0]:
-            raise LinkError(
-                f"{', '.join(linked.inputs)} were linked by a tool of CUDA {release[0]} ({linked.reason}), "
-                f"whose machine code is not for {consumer.asked}; give PTX, CUDA C++ or Python alone, and "
-                "leave backend, inline, debug, lineinfo and extra_flags out, or link in an environment of "
-                f"CUDA {consumer.release[0]}.",
-                inputs=linked.inputs,
-            )
-        return linked
-    if options.max_registers is not None or options.extra_flags:
-        raise LinkError(
-            f"max_registers and extra_flags are for the tools of this environment, and not for "
-            f"{consumer.asked}; leave them out."
-        )
-    ptx = consumer.lowered(linked.ptx.encode(errors="surrogateescape"), arch)
-    asked = AssembleOptions(debug=options.debug, lineinfo=options.lineinfo, opt_level=options.opt_level)
-    cubin, tool = single_ptx.compile_ptx(ptx, arch, asked, consumer.release)
-    reason = f"{linked.reason}; {tool}, for {consumer.asked}"
-    return replace(linked, cubin=cubin, ptx=ptx.decode(errors="surrogateescape"), reason=reason)
-
-
 def _python(
-    sources: Sequence[Any], read_already: Sequence[Input], arch: Arch, front_end: str | None, *, lto: bool
+    sources: Sequence[Any], read_already: Sequence[Input], arch: Arch, front_end: str | None, options: Options
 ) -> list[PythonCode]:
     """Compile the UDFs among *sources*, together, and each Python file."""
     groups: list[tuple[str, Any]] = [
-        (Path(source).name, Path(source)) for source in sources if not isinstance(source, Udf)
+        (Path(source).name, Path(source)) for source in sources if not _is_udf(source)
     ]
-    if udfs := [source for source in sources if isinstance(source, Udf)]:
+    if udfs := [source for source in sources if _is_udf(source)]:
         groups.append(("<udfs>", udfs))
     beside = {source.code for source in read_already if source.kind == LTOIR}
     found = []
@@ -215,13 +247,19 @@ def _python(
         # Deferred: most links have no Python.
         from .exporter import compile_udfs
 
-        found.append(compile_udfs(name, group, arch, lto=lto, front_end=front_end, beside=beside))
+        found.append(compile_udfs(name, group, arch, options, front_end=front_end, beside=beside))
     return found
+
+
+def _is_udf(source: Any) -> bool:
+    # Where there is one, its module is imported.
+    marks = sys.modules.get(f"{__package__}._export.marks")
+    return marks is not None and isinstance(source, marks.Udf)
 
 
 def _is_python(source: Any) -> bool:
     """Return whether *source* is a UDF, or the path of a Python file."""
-    if isinstance(source, Udf):
+    if _is_udf(source):
         return True
     is_path = isinstance(source, os.PathLike) or (isinstance(source, str) and "\n" not in source)
     return is_path and Path(source).suffix == ".py"

@@ -184,7 +184,11 @@ def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
             "Each string in extra_flags is one flag or its value; remove what is neither.",
         ),
         (["-e"], "argument expected after '-e'", "Add the value that flag needs to extra_flags."),
-        (["--fmad=x"], "'x': expected true or false", "Correct the value of that option."),
+        (
+            ["--position-independent-code=x"],
+            "'x': expected true or false",
+            "Correct the value of that option.",
+        ),
         (["--sanitize=x"], "Value 'x' is not defined for option", "Correct the value of that option."),
     ],
 )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
 
 import pytest
 from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
+from numba_ptxlink._link.backends import Target
 from numba_ptxlink._tools import nvrtc
 
 CALLEE = 'extern "C" __device__ int triple(int x) { return 3 * x; }\n'
@@ -52,20 +54,6 @@ def test_a_udf_is_an_input():
     linked = pl.link(CALLER, triple, arch="sm_90")
     assert linked.lto is True
     assert linked.inputs[-1] == "<udfs>"
-
-
-def test_the_register_cap_and_line_numbers_reach_the_tool():
-    """Options become the tool's arguments, and the arguments are kept."""
-    linked = pl.link(make_kernel(), arch="sm_90", max_registers=32, lineinfo=True)
-    assert {"--maxrregcount=32", "--generate-line-info"} <= set(linked.flags)
-    linked = pl.link(
-        compiled(CALLER, "ptx"),
-        compiled(CALLEE, "cubin"),
-        arch="sm_90",
-        max_registers=32,
-        lineinfo=True,
-    )
-    assert {"-maxrregcount=32", "-lineinfo"} <= set(linked.flags)
 
 
 def test_cuda_sources_are_optimised_together():
@@ -122,6 +110,40 @@ def test_ptxlinker_is_found_in_the_linker_module():
         linker.nothing  # noqa: B018
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_kernel_may_be_launched_by_a_function(order):
+    """A kernel that a function of another input launches is declared before its address is taken."""
+    launcher = "__global__ void __launch_bounds__(64) child(int* p) { *p = 7; }\n"
+    launcher += "__device__ void go(int* p) { child<<<1, 1>>>(p); }\n"
+    caller = "__device__ void go(int* p);\n__global__ void parent(int* p) { go(p); }\n"
+    linked = pl.link(*(caller, launcher)[::order], arch="sm_90", lto=False)
+    assert "2 PTX as one, 1 call inlined; 2 inputs" == linked.reason
+    assert "libcudadevrt.a" == linked.inputs[-1]
+
+
+def test_the_architecture_walks_down():
+    """A link takes `arch` through ten modules at most, and back into none."""
+    ptx, rooms = compiled(CALLEE, "ptx"), []
+
+    def note(frame, event, _):
+        code, module = frame.f_code, frame.f_globals.get("__name__", "")
+        named = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        passed = any(isinstance(frame.f_locals.get(name), (pl.Arch, Target)) for name in named)
+        # A value that keeps it is no step, and neither is a method of its own.
+        step = event == "call" and passed and code.co_name != "__init__" and not module.endswith("._arch")
+        if step and module.startswith("numba_ptxlink.") and module not in rooms[-1:]:
+            rooms.append(module)
+
+    sys.setprofile(note)
+    try:
+        pl.link(CALLER, ptx, arch="sm_90")
+    finally:
+        sys.setprofile(None)
+    steps = ("compile", "run", "check", "fuse", "plan")
+    assert set(rooms) > {"numba_ptxlink.linker", *(f"numba_ptxlink._link.{step}" for step in steps)}
+    assert len(set(rooms)) == len(rooms) <= 10
+
+
 def test_a_link_is_for_an_older_driver():
     """UDFs and CUDA C++ become PTX of the lowest version that its text allows, and a cubin for it."""
 
@@ -152,7 +174,7 @@ def test_a_link_is_for_an_older_driver():
             "install its ptxas by `pip install 'nvidia-cuda-nvcc-cu12==12.4",
         ),
         ({"cuda": "13.0", "lto": True}, pl.LinkError, "leave lto out"),
-        ({"cuda": "13.0", "max_registers": 32}, pl.LinkError, "max_registers and extra_flags are for"),
+        ({"cuda": "13.0", "max_registers": 32}, None, ""),
         ({"cuda": "4"}, pl.ConfigError, "not a known CUDA release"),
         ({"cuda": "13.0", "ptx_isa": "9.0"}, pl.ConfigError, "leave one of them out"),
         ({"cuda": "13.0", "arch": "sm_121"}, None, ""),

@@ -18,8 +18,10 @@ from numba_ptxlink._arch import Arch, PtxVersion, dotted
 from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
 from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa, release_of
-from numba_ptxlink._link import backends, single_ptx
+from numba_ptxlink._link.backends import HERE
+from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._tools import nvvm
+from numba_ptxlink._tools.options import Options
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str, *, merged: bool = Fal
 
 def ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
     """Return the CUDA release of LTO-IR that NVVM writes, or the linker has *merged*; None for unknown."""
-    linker = backends.installed() if merged else None
+    linker = HERE.linker() if merged else None
     if linker is not None:
         return linker[1]
     emitted = nvvm.emitted_isa(arch)
@@ -237,7 +239,8 @@ class Consumer:
             archs: The architectures.
         """
         ltoir = max(filter(None, map(ltoir_release, archs)), default=None)
-        found = [self._unread(ltoir), LeftOut(CUBIN, single_ptx.unavailable(self.release))]
+        machine = unavailable(self.release, Options(relocatable=True))
+        found = [self._unread(ltoir), LeftOut(CUBIN, machine)]
         return [each for each in found if each.kind in kinds and each.why]
 
     def check_merged(self, arch: Arch) -> None:

@@ -16,12 +16,12 @@ from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._fusion.inline import reachable
-from numba_ptxlink._link import backends, single_ptx
-from numba_ptxlink._link.plan import LinkOptions
+from numba_ptxlink._link import backends
+from numba_ptxlink._link.backends import HERE, Target
+from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._link.read import Input
-from numba_ptxlink._link.run import link
+from numba_ptxlink._link.run import compile_ptx, link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
-from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError, converted
 
 from .consumer import Oldest, of_code, of_fatbin
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
+    from numba_ptxlink._tools.options import Options
 
     from .consumer import Consumer
 
@@ -65,7 +66,7 @@ def obstacle(undefined: Collection[str], consumer: Consumer | None) -> str:
     names = sorted(name for name in undefined if not name.startswith(_GRID))
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
-    linker = backends.installed() if undefined and consumer else None
+    linker = HERE.linker() if undefined and consumer else None
     # Drivers load what linkers of their major version make.
     if undefined and consumer and (linker is None or linker[1][0] != consumer.release[0]):
         return f"the device runtime, which synchronises a grid, is not for {consumer.asked}"
@@ -77,8 +78,7 @@ def pack(
     parts: Sequence[Part],
     signatures: Sequence[Signature],
     *,
-    level: int,
-    lineinfo: bool,
+    options: Options,
     consumer: Consumer | None = None,
 ) -> Executable:
     """
@@ -90,8 +90,7 @@ def pack(
         stem: What its members are called.
         parts: The code.
         signatures: The functions of the export.
-        level: How much is optimised, 0 or 3.
-        lineinfo: Whether to keep line numbers.
+        options: How machine code of it is made.
         consumer: The toolkit and driver it is for; None for those of this environment.
 
     Raises:
@@ -109,11 +108,10 @@ def pack(
     members: list[Member] = []
     needs: list[tuple[str, Oldest]] = []
     tools: dict[str, None] = {}
-    options = AssembleOptions(relocatable=False, opt_level=level, lineinfo=lineinfo)
     for arch, ptx, undefined in parts:
         if undefined:
             # A driver has no device runtime to link the PTX with.
-            cubin, tool = _with_runtime(stem, arch, ptx, level=level, lineinfo=lineinfo)
+            cubin, tool = _with_runtime(stem, arch, ptx, options)
             made = [(CUBIN, arch, f"{stem}.{arch.sm}.{CUBIN}", cubin)]
         else:
             made, tool = _whole(f"{stem}.{arch.sm}", arch, ptx, options, consumer)
@@ -125,19 +123,19 @@ def pack(
 
 
 def _whole(
-    name: str, arch: Arch, ptx: bytes, options: AssembleOptions, consumer: Consumer | None
+    name: str, arch: Arch, ptx: bytes, options: Options, consumer: Consumer | None
 ) -> tuple[list[Member], str]:
     """Return *ptx*, which later devices compile, with its machine code, and what compiled this."""
-    release = consumer.release if consumer else None
+    target = Target(arch, consumer.release if consumer else None)
     made = [(PTX, arch, f"{name}.{PTX}", ptx)]
-    if consumer and (cause := single_ptx.unavailable(consumer.release, relocatable=False)):
+    if consumer and (cause := unavailable(consumer.release, options)):
         log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
         return made, ""
-    cubin, tool = single_ptx.compile_ptx(ptx, arch, options, release)
+    cubin, tool = compile_ptx(ptx, target, options)
     return [(CUBIN, arch, f"{name}.{CUBIN}", cubin), *made], tool
 
 
-def _with_runtime(stem: str, arch: Arch, ptx: bytes, *, level: int, lineinfo: bool) -> tuple[bytes, str]:
+def _with_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[bytes, str]:
     """Return *ptx* linked with the device runtime, and name and release of the linker."""
     library = backends.device_runtime()
     if library is None:
@@ -145,9 +143,8 @@ def _with_runtime(stem: str, arch: Arch, ptx: bytes, *, level: int, lineinfo: bo
             "A kernel that synchronises its whole grid is linked with the device runtime, which is not "
             f"found; {backends.RUNTIME_CURE}."
         )
-    options = LinkOptions(lineinfo=lineinfo, opt_level=level)
     try:
-        linked = link([Input(PTX, f"{stem}.ptx", ptx), library], arch, options)
+        linked = link([Input(PTX, f"{stem}.ptx", ptx), library], Target(arch), options)
     except LinkError as error:
         raise converted(error, ExportError) from error
     release = dotted(backends.linker(linked.backend).version())
@@ -188,7 +185,7 @@ def build_object(
     header: str,
     kernels: Sequence[Signature],
     packed: Sequence[Member],
-    options: AssembleOptions | None,
+    options: Options | None,
     *,
     consumer: Consumer | None = None,
     include_dirs: Sequence[Path] = (),

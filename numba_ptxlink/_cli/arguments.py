@@ -56,6 +56,23 @@ def add_front_end(parser: argparse.ArgumentParser) -> None:
     )
 
 
+ARITHMETIC = ("fma", "ftz", "prec_div", "prec_sqrt")
+"""The options of arithmetic that several commands have, by their names."""
+
+
+def add_arithmetic(command: argparse.ArgumentParser) -> None:
+    """Add the options of floating-point arithmetic to *command*."""
+    meanings = (
+        "fuse multiplications and additions (default: yes)",
+        "make subnormal floats zero (default: no)",
+        "round divisions of floats correctly (default: yes)",
+        "round square roots of floats correctly (default: yes)",
+    )
+    for name, meaning in zip(ARITHMETIC, meanings, strict=True):
+        flag = f"--{name.replace('_', '-')}"
+        command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=meaning)
+
+
 def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options that say which toolkit or PTX to *what* for."""
     consumer = parser.add_mutually_exclusive_group()

@@ -27,7 +27,7 @@ _EXAMPLES = (
 # Options that `export` has under the same names.
 _PASSED_ON = (
     *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
-    "front_end",
+    *("front_end", *args.ARITHMETIC),
 )
 # So many files take seconds.
 _FEW = 4
@@ -92,6 +92,7 @@ def add(commands: Any) -> None:
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     args.add_front_end(export)
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
+    args.add_arithmetic(export)
     export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
     export.add_argument("--no-opt", dest="opt", action="store_false", help="do not optimise")
     export.add_argument(

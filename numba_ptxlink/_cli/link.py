@@ -22,7 +22,8 @@ _EXAMPLES = (
 # Options that `link` has under the same names.
 _PASSED_ON = (
     *("arch", "lto", "debug", "lineinfo", "max_registers", "include_dirs", "cxx_standard"),
-    *("name_expressions", "backend", "checks", "inline", "cuda", "ptx_isa", "front_end"),
+    *args.ARITHMETIC,
+    *("fast_math", "name_expressions", "backend", "checks", "inline", "cuda", "ptx_isa", "front_end"),
 )
 
 
@@ -79,6 +80,13 @@ def add(commands: Any) -> None:
     link.add_argument("--debug", "-g", action="store_true", help="keep debug information")
     link.add_argument("--lineinfo", action="store_true", help="keep line numbers")
     link.add_argument("--max-registers", type=int, metavar="N", help="maximum number of registers per thread")
+    args.add_arithmetic(link)
+    link.add_argument(
+        "--fast-math",
+        action="store_true",
+        default=None,
+        help="approximate arithmetic: --ftz --no-prec-div --no-prec-sqrt, and approximate functions",
+    )
     args.add_consumer(link, "link")
     args.add_front_end(link)
 

@@ -12,7 +12,6 @@ from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
 from numba_ptxlink._tools import nvfatbin
-from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError
 
 from .compile import build
@@ -204,8 +203,7 @@ def _executable(
         request.stem,
         [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
         signatures,
-        level=request.options.level,
-        lineinfo=request.options.lineinfo,
+        options=request.options.tools,
         consumer=request.consumer,
     )
 
@@ -218,13 +216,12 @@ def _object(
     parts: Sequence[executables.Member],
 ) -> tuple[bytes, str]:
     """Return what nvcc links, and name and release of the compiler of its host code."""
-    options = AssembleOptions(opt_level=request.options.level, lineinfo=request.options.lineinfo)
     return executables.build_object(
         request.stem,
         header,
         [each for each in signatures if each.kernel],
         parts,
-        None if any(code.undefined for code in codes) else options,
+        None if any(code.undefined for code in codes) else request.options.tools,
         consumer=request.consumer,
         include_dirs=request.include_dirs,
     )

@@ -21,9 +21,9 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._fusion.combine import NotCombinedError, combine
-from numba_ptxlink._link import single_ptx
+from numba_ptxlink._link.backends import Target
+from numba_ptxlink._link.run import compile_ptx
 from numba_ptxlink._tools import nvrtc, nvvm
-from numba_ptxlink._tools.options import AssembleOptions
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import externs, link_files
@@ -249,10 +249,9 @@ def build(
     _verify(read, program.signatures, arch)
     artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
     if CUBIN in kinds:
-        assembled = AssembleOptions(relocatable=True, opt_level=options.level, lineinfo=options.lineinfo)
-        artifacts[CUBIN], made_by = single_ptx.compile_ptx(
-            ptx, arch, assembled, consumer.release if consumer else None
-        )
+        assembled = options.tools._replace(relocatable=True)
+        target = Target(arch, consumer.release if consumer else None)
+        artifacts[CUBIN], made_by = compile_ptx(ptx, target, assembled)
     called = externs.with_signatures(missing, functions)
     return Code(
         arch,

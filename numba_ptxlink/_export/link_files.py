@@ -26,6 +26,7 @@ from numba_ptxlink._link.check import Symbol
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
 from numba_ptxlink._tools import includes, nvjitlink, nvrtc
+from numba_ptxlink._tools.options import LTO
 from numba_ptxlink.errors import ExportError, LinkError, converted, located
 
 if TYPE_CHECKING:
@@ -297,7 +298,7 @@ def merge_ptx(
     keep = compile_source(uses + kernel, f"{_KEEP}.cu", arch, [])
     # Kernels of the link files would stay otherwise.
     used = [f"-kernels-used={name}" for name in (_KEEP, *kernels)]
-    flags = ["-lto", "-ptx", *used, *["-lineinfo"] * options.lineinfo, *["-O0"] * (not options.opt)]
+    flags = ["-lto", "-ptx", *used, *options.tools.spelled(LTO)]
     text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
     module = parse(text)
     (kept,) = (function for function in module.functions if function.name == _KEEP)

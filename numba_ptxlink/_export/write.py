@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -171,7 +171,7 @@ def _manifest(
             }
             for (kind, arch), content in artifacts.files.items()
         ],
-        "options": asdict(request.options),
+        "options": request.options.described,
         "front_end": program.front_end.name,
         "tools": {
             "nvptxcompiler": dotted(assembler.compiler_version()),

@@ -25,6 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from numba_ptxlink._tools.options import Options
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
@@ -48,16 +50,41 @@ class CompileOptions:
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
         lineinfo: Whether the code carries the Python line numbers.
+        arithmetic: The options of arithmetic that differ from *fastmath*'s, as pairs of one of
+            `_tools.options.ARITHMETIC` and its value.
     """
 
     opt: bool = True
     fastmath: bool = False
     lineinfo: bool = False
+    arithmetic: tuple[tuple[str, bool], ...] = ()
+
+    @property
+    def described(self) -> dict[str, bool]:
+        """The options as manifests have them: those of arithmetic where they were given."""
+        return {
+            "opt": self.opt,
+            "fastmath": self.fastmath,
+            "lineinfo": self.lineinfo,
+            **dict(self.arithmetic),
+        }
+
+    def __repr__(self) -> str:
+        """Show what was given: names in the code of functions are made of it."""
+        told = (f"{name}={value}" for name, value in self.described.items())
+        return f"CompileOptions({', '.join(told)})"
 
     @property
     def level(self) -> int:
         """The optimisation level of NVVM and the assembler."""
         return 3 if self.opt else 0
+
+    @property
+    def tools(self) -> Options:
+        """These options as those of NVIDIA's tools."""
+        options = Options(opt_level=self.level, lineinfo=self.lineinfo, fast_math=self.fastmath or None)
+        given: dict[str, Any] = dict(self.arithmetic)
+        return options._replace(**given)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,13 @@ class Combined:
             for function in self.functions
             if function.kind == "func" and (function.name in bodies or not function.defined)
         ]
+        # A kernel that another function launches may be defined after it. Its directives come with that.
+        declared += [
+            f"{function.heading.partition(')')[0]});"
+            for function in self.functions
+            if function.kind == "entry"
+            and any(function.name in text for name, text in bodies.items() if name != function.name)
+        ]
         variables = [text for _, text in self.variables]
         return "\n".join((*self.head, *declared, *variables, *bodies.values(), *map(str, self.aliases), ""))
 

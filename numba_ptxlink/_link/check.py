@@ -8,13 +8,15 @@ before. Every other kind is opaque, and NVIDIA's tools tell what is wrong with i
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import cache
-from numba_ptxlink._formats.kinds import CUBIN, PTX
+from numba_ptxlink._formats.kinds import CU, CUBIN, LTOIR, PTX
+from numba_ptxlink._tools.options import ARITHMETIC
 from numba_ptxlink.assembler import may_lack_variables
 from numba_ptxlink.errors import LinkError
 
@@ -23,17 +25,22 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Prototype
+    from numba_ptxlink._tools.options import Options
 
     from .read import Input
 
+log = logging.getLogger(__name__)
+
 _MOST = 5
+# The options of arithmetic that hold for an input, by its kind: machine code has none left, and PTX leaves
+# open which multiplications and additions are fused.
+_HEARD = {CU: ARITHMETIC, LTOIR: ARITHMETIC, PTX: ("fma",)}
 _WEAK = ("weak", "common")
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
-_FLOATING = re.compile(rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b")
+_FLOATING = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
 
 
-@dataclass(frozen=True)
-class Symbol:
+class Symbol(NamedTuple):
     """
     A function or variable of PTX that other code can see.
 
@@ -133,6 +140,36 @@ def check(inputs: Sequence[Input], arch: Arch, *, lto: bool, compares: bool = Tr
     return tuple(inputs)
 
 
+def unheard(inputs: Sequence[Input], options: Options, *, heard: bool = False) -> list[str]:
+    """
+    Return, and log as warnings, which inputs keep the arithmetic that they were compiled with.
+
+    Args:
+        inputs: The inputs of a link.
+        options: The options of the link.
+        heard: Whether something else is linked, for which all options hold.
+
+    Raises:
+        LinkError: An option holds for no input. Names the cure.
+    """
+    left = []
+    for option, value in options.arithmetic.items():
+        others = [each.name for each in inputs if option not in _HEARD.get(each.kind, ())]
+        if others and len(others) == len(inputs) and not heard:
+            raise LinkError(
+                f"{option}={value} holds for none of {', '.join(others)}: machine code and the instructions "
+                "of PTX have it already. Give it to what compiles them, or link CUDA C++, Python or LTO-IR.",
+                inputs=tuple(others),
+            )
+        if option == "fma" and not value:
+            others += [each.name for each in inputs if each.kind == PTX and b"fma." in each.code]
+        if others:
+            left.append(f"{option}={value} is for what the link compiles; as before: {', '.join(others)}")
+    for line in left:
+        log.warning("%s", line)
+    return left
+
+
 def _compare_once(texts: Sequence[Input]) -> None:
     """Compare PTX, once for the same content."""
     key = cache.Key.of(
@@ -154,7 +191,7 @@ def _compare_once(texts: Sequence[Input]) -> None:
 
 
 def _respelled(source: Input) -> Input:
-    code = _FLOATING.sub(rb"\1.b\2", source.code) if source.kind == PTX else source.code
+    code = re.sub(_FLOATING, rb"\1.b\2", source.code) if source.kind == PTX else source.code
     return source if code == source.code else replace(source, code=code)
 
 

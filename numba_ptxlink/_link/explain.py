@@ -133,6 +133,11 @@ def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     lines = [_of_name(name, found, hidden) for name in names[:_MOST]]
     if len(names) > _MOST:
         lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
+    if empty := [source.name for source in texts if not any(each.defined for each in symbols(source))]:
+        lines.append(
+            f"{', '.join(empty)} defines nothing that others see: nvcc leaves out device functions without "
+            "-rdc=true."
+        )
     opaque = [source.name for source in sources if source.kind != PTX]
     if opaque:
         lines.append(

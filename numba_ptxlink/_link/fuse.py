@@ -1,14 +1,12 @@
-"""Make one PTX module of the inputs of a link, with the calls between them inlined."""
+"""Make one PTX module of the PTX of a link, with the calls between them inlined; or tell why not."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
-from numba_ptxlink import cache
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._fusion.combine import NotCombinedError, combine
-from numba_ptxlink._fusion.inline import inline
+from numba_ptxlink._tools.options import of_linker
 from numba_ptxlink.errors import LinkError
 
 from .read import Input
@@ -16,48 +14,67 @@ from .read import Input
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.options import Options
+
+    from .backends import Target
 
 
-@dataclass(frozen=True)
-class Fused:
+class Fusion(NamedTuple):
     """
-    The inputs of a link as one.
+    The inputs of a link, of which PTX may have become one.
 
     Args:
-        input: The PTX.
+        sources: The inputs as they were.
+        inputs: What is linked.
+        reason: What was made one, or why not; "" where there is nothing to say.
+        fused: The names of the PTX that became one.
         inlined: How many calls were inlined.
-        log: The calls that were not, and why.
+        remarks: The calls that were not, and why.
     """
 
-    input: Input
-    inlined: int
-    log: str
+    sources: tuple[Input, ...]
+    inputs: tuple[Input, ...]
+    reason: str = ""
+    fused: tuple[str, ...] = ()
+    inlined: int = 0
+    remarks: str = ""
 
-    def among(self, inputs: Sequence[Input]) -> tuple[Input, ...]:
-        """Return *inputs* with this in the place of their first PTX, and without the others."""
-        place = [each.kind for each in inputs].index(PTX)
-        return (*inputs[:place], self.input, *(each for each in inputs[place:] if each.kind != PTX))
+    @classmethod
+    def of(cls, sources: Sequence[Input], reason: str = "") -> Fusion:
+        """Return *sources* as they are, for a *reason*."""
+        return cls(tuple(sources), tuple(sources), reason)
 
 
-def fuse(
-    inputs: Sequence[Input],
-    arch: Arch,
-    *,
-    everything: bool = False,
-    closed: bool = True,
-) -> Fused | str:
+def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
     """
-    Return PTX *inputs* as one module, or the reason why they cannot be.
+    Return *sources* with their PTX as one module, where *options* ask for it and it can be.
 
     Args:
-        inputs: Inputs of a link, all of them PTX.
-        arch: The architecture of the link.
-        everything: Whether to inline every call that can be, not only those between inputs to functions that
-            are small or have one caller.
-        closed: Whether they are all inputs of the link.
-
+        sources: The inputs of a link, compiled and checked.
+        target: What the link is for. A single PTX becomes what its reader reads.
+        options: The options of the link.
     """
+    fusion = _fusion(sources, target.arch, options)
+    if target.lowered is None or [each.kind for each in fusion.inputs] != [PTX]:
+        return fusion
+    (ptx,) = fusion.inputs
+    return fusion._replace(inputs=(replace(ptx, code=target.lowered(ptx.code, target.arch)),))
+
+
+def _fusion(sources: Sequence[Input], arch: Arch, options: Options) -> Fusion:
+    texts = [source for source in sources if source.kind == PTX]
+    fewest = 1 if options.inlined == "all" else 2
+    if options.inlined == "none" or len(texts) < fewest or options.tool not in ("auto", "nvptxcompiler"):
+        return Fusion.of(sources)
+    if hindrance := _hindrance(texts, options):
+        return Fusion.of(sources, hindrance)
+    from numba_ptxlink import cache
+    from numba_ptxlink._fusion.combine import NotCombinedError
+
+    closed = len(texts) == len(sources) and not options.lto
+    everything = options.inlined == "all"
     key = cache.Key.of(
         "fuse",
         {
@@ -65,19 +82,45 @@ def fuse(
             "inline": "all" if everything else "auto",
             "closed": str(closed),
             "arch": arch.sm,
-            "inputs": [source.code for source in inputs],
+            "inputs": [source.code for source in texts],
         },
     )
-
     try:
-        entry = cache.cached(key, lambda: _fused(inputs, everything=everything, closed=closed))
+        entry = cache.cached(key, lambda: _fused(texts, everything=everything, closed=closed))
     except NotCombinedError as error:
-        return str(error)
-    name = "+".join(source.name for source in inputs)
-    return Fused(Input(PTX, name, entry.code), int(entry.meta["inlined"]), entry.log)
+        return Fusion.of(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
+    names = tuple(source.name for source in texts)
+    count = int(entry.meta["inlined"])
+    place = [each.kind for each in sources].index(PTX)
+    rest = (each for each in sources[place:] if each.kind != PTX)
+    return Fusion(
+        tuple(sources),
+        (*sources[:place], Input(PTX, "+".join(names), entry.code), *rest),
+        f"{len(names)} PTX as one, {count} call{'s' * (count != 1)} inlined",
+        names,
+        count,
+        entry.log,
+    )
+
+
+def _hindrance(texts: Sequence[Input], options: Options) -> str:
+    """Return why PTX is not made one whatever it is, "" where it may be."""
+    if options.debug or not options.opt_level:
+        return "debug information is kept" if options.debug else "the code is not optimised"
+    if options.tool == "auto" and (flag := of_linker(options.extra_flags)):
+        return f"{flag} is nvJitLink's"
+    from numba_ptxlink._formats import ptx
+
+    if options.lineinfo and any(ptx.has_line_numbers(source.text) for source in texts):
+        return "line numbers are kept"
+    return ""
 
 
 def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
+    from numba_ptxlink import cache
+    from numba_ptxlink._fusion.combine import NotCombinedError, combine
+    from numba_ptxlink._fusion.inline import inline
+
     try:
         combined = combine([source.module for source in inputs])
         product = inline(combined, everything=everything, closed=closed)

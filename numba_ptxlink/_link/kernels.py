@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.nvrtc import Compiled
+    from numba_ptxlink._tools.options import Options
 
     from .compile import SourceOptions
     from .declarations import Declared
-    from .plan import LinkOptions
     from .read import Input
     from .run import Linked
 
@@ -54,12 +54,13 @@ def completed() -> Links:
     return _links
 
 
-def link(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked:
+def link(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked:
     """Link the code of a kernel to a cubin, and count that; raises as `run.link` does."""
     global _links  # noqa: PLW0603 - what a process counts
     from . import run
+    from .backends import Target
 
-    linked = run.link(inputs, arch, options)
+    linked = run.link(inputs, Target(arch), options)
     with _lock.held:
         assembled = linked.backend == "nvptxcompiler"
         last = f"{linked.backend}: {linked.reason}"

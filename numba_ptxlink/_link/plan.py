@@ -1,388 +1,239 @@
 """
-Plan a link: which tool makes the cubin, with which flags, and what of the PTX becomes one module before.
+Plan a link: which tool makes the machine code, of what, with which flags, and why. Nothing is run.
 
-nvPTXCompiler is inside this package, whatever toolkit is installed, and makes a cubin of PTX alone. A driver
-loads machine code of every release of its own major version and of older ones. So under a toolkit of an older
-major version, whose drivers may be as old, the toolkit's own nvJitLink takes its place, as far as it knows
-device and PTX. So it does under any older toolkit where line numbers are kept: cuobjdump 13.0 and 13.2 stop
-at those of 13.5.
+A tool is taken if it can make code of the inputs, reads their PTX, knows the GPU, and makes code that the
+reader reads; the first such one in the table. nvPTXCompiler, which is the first, makes a cubin of one PTX. A
+driver may be as old as the toolkit: so under one of an older major version its own nvJitLink takes its place,
+and under any older one where line numbers are kept: cuobjdump 13.0 and 13.2 stop at those of 13.5.
 """
 
 from __future__ import annotations
 
-import contextlib
 import re
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from numba_ptxlink import assembler
-from numba_ptxlink._arch import Arch, dotted
-from numba_ptxlink._config import BACKENDS, config
-from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._tools.options import DEFAULT_LEVEL, AssembleOptions
-from numba_ptxlink.errors import ConfigError, LinkError, PtxlinkError
+from numba_ptxlink._arch import dotted
+from numba_ptxlink._config import BACKENDS
+from numba_ptxlink._formats.kinds import CUBIN
+from numba_ptxlink._tools import find
+from numba_ptxlink._tools.options import LTO, NVJITLINK, PTXAS, Options, whose
+from numba_ptxlink.errors import AssembleError, ConfigError, LinkError
 
-from . import backends
+from .backends import HERE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numba_ptxlink._arch import PtxVersion
-
-    from .fuse import Fused
+    from .backends import Environment, Release, Target, Tool
+    from .fuse import Fusion
     from .read import Input
 
 USUAL = "one PTX and nothing to link it with"
 ASKED = "asked for"
 # Device functions with a body. nvPTXCompiler's time grows with the square of their number, and faster in
 # chains of calls; that of a linker, which compiles relocatable code, is shorter from 200 small ones on.
-_FUNCTION = re.compile(rb"\.func\b[^;{]*\{")
+_FUNCTION = rb"\.func\b[^;{]*\{"
 _MANY = 200
-# What a compiler says after the line's number, if it names one.
-_ERROR = re.compile(r"(?:error|fatal)\s*: (.+)")
 
 
-class LinkOptions(NamedTuple):
+class Plan(NamedTuple):
     """
-    The options of a link.
+    How machine code, or PTX, is made.
 
     Args:
-        lto: Whether to optimise at link time.
-        debug: Whether to keep debug information.
-        lineinfo: Whether to keep line numbers.
-        max_registers: Limit on registers per thread, None for no limit.
-        extra_flags: Further arguments for the tool that links.
-        backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
-        checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
-        inline: Which calls between PTX inputs are inlined, None for NUMBA_PTXLINK_INLINE's.
-        opt_level: 0 to 3. Under *debug*, and where the `.target` of PTX says debug, an assembled PTX gets 0.
-    """
-
-    lto: bool = False
-    debug: bool = False
-    lineinfo: bool = False
-    max_registers: int | None = None
-    extra_flags: tuple[str, ...] = ()
-    backend: str | None = None
-    checks: str | None = None
-    inline: str | None = None
-    opt_level: int = DEFAULT_LEVEL
-
-    @property
-    def tool(self) -> str:
-        """The tool to use, NUMBA_PTXLINK_BACKEND's by default; "auto" to choose it."""
-        return config().backend if self.backend is None else self.backend
-
-    @property
-    def compares(self) -> bool:
-        """Whether inputs are compared, by default what NUMBA_PTXLINK_CHECKS says."""
-        return (config().checks if self.checks is None else self.checks) != "none"
-
-    @property
-    def inlined(self) -> str:
-        """Which calls are inlined, by default those that NUMBA_PTXLINK_INLINE says."""
-        return config().inline if self.inline is None else self.inline
-
-    @property
-    def for_assembler(self) -> AssembleOptions:
-        """The options of nvPTXCompiler."""
-        return AssembleOptions(
-            opt_level=0 if self.debug else self.opt_level,
-            debug=self.debug,
-            lineinfo=self.lineinfo,
-            max_registers=self.max_registers,
-            extra_flags=self.extra_flags,
-        )
-
-    @property
-    def for_sources(self) -> tuple[str, ...]:
-        """The options of NVRTC."""
-        return ("--device-debug",) if self.debug else ("--generate-line-info",) * self.lineinfo
-
-
-@dataclass(frozen=True)
-class Plan:
-    """
-    How a link is made.
-
-    Args:
-        tool: What makes the cubin: "nvptxcompiler", "nvjitlink" or "pynvjitlink".
+        tool: What makes it, a row of `backends.TOOLS`.
+        release: The release of the tool, None where nobody had to ask.
         flags: Its arguments.
-        inputs: What it gets.
-        fused: The names of the PTX that became one of these inputs.
         reason: Why it is done so, as one sentence.
-        sources: What the inputs were before PTX became one.
-        arch: The architecture of the link.
+        fusion: What it is made of.
+        target: What the code is for.
         options: The options of the link.
-        cubin: What the tool makes, where the cache has it already.
-        inlined: How many calls between PTX are inlined.
-        remarks: The calls that are not, and why.
+        doubt: Why what is to read the code may not, "" where it does.
     """
 
-    tool: str
+    tool: Tool
+    release: Release | None
     flags: tuple[str, ...]
-    inputs: tuple[Input, ...] = field(repr=False)
-    fused: tuple[str, ...]
     reason: str
-    sources: tuple[Input, ...] = field(repr=False)
-    arch: Arch
-    options: LinkOptions
-    cubin: assembler.Cubin | None = field(default=None, repr=False)
-    inlined: int = 0
-    remarks: str = ""
+    fusion: Fusion
+    target: Target
+    options: Options
+    doubt: str = ""
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What the tool gets."""
+        return self.fusion.inputs
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the inputs of the link."""
-        return tuple(source.name for source in self.sources)
+        return tuple(source.name for source in self.fusion.sources)
 
     def __str__(self) -> str:
-        fused = f"; as one: {', '.join(self.fused)}" if self.fused else ""
+        names, fused = ", ".join(self.names), ", ".join(self.fusion.fused)
         return (
-            f"link {', '.join(self.names)} for {self.arch.sm}: {self.tool}, {self.reason}{fused}; "
-            f"flags: {' '.join(self.flags)}"
+            f"link {names} for {self.target.arch.sm}: {self.tool.name}, {self.reason}"
+            f"{fused and f'; as one: {fused}'}; flags: {' '.join(self.flags)}"
         )
 
 
+class _Choice(NamedTuple):
+    tool: Tool
+    release: Release | None
+    reason: str
+    doubt: str = ""
+
+
 def plan(
-    sources: Sequence[Input], arch: Arch, options: LinkOptions, *, apart: str = "", ptx: bool = False
+    fusion: Fusion, target: Target, options: Options, environment: Environment = HERE, *, ptx: bool = False
 ) -> Plan:
     """
     Return the plan of a link.
 
     Args:
-        sources: The inputs, compiled and checked.
-        arch: The architecture of the link.
+        fusion: The inputs, compiled, checked and fused.
+        target: What the code is for.
         options: The options of the link.
-        apart: Why several PTX are not made one, where that is known.
-        ptx: Whether PTX is to be made, and no cubin.
+        environment: What is installed.
+        ptx: Whether PTX is to be made, and no machine code.
 
     Raises:
+        AssembleError: No tool makes code for the release that is to read it. Names the cure.
         ConfigError: The tool asked for does not exist.
-        LinkError: The tool asked for cannot link *sources*, or would be spoilt by one. Names the cure.
+        LinkError: The tool cannot link the inputs, would be spoilt by one, or would ignore a flag. Names the
+            cure.
     """
+    inputs = fusion.inputs
     if options.tool not in BACKENDS:
         raise ConfigError(f"There is no backend {options.tool!r}; choose {', '.join(BACKENDS)}.")
-    inputs = sources = tuple(sources)
-    fused = None if apart or ptx else _fused(sources, arch, options)
-    if isinstance(fused, str):
-        apart = fused
-    elif fused is not None:
-        inputs = fused.among(sources)
-    cubin = None
-    if ptx:
-        # nvPTXCompiler does not output PTX.
-        tool, reason = _linker("PTX output is requested") if options.tool == "auto" else (options.tool, ASKED)
-        _refuse_compiler(tool, "PTX to be made", sources)
-    elif cubin := None if apart else _kept(inputs, arch, options):
-        tool, reason = "nvptxcompiler", USUAL if options.tool == "auto" else ASKED
-    else:
-        tool, reason = choose(inputs, arch, options, apart=apart)
-    if tool == "nvptxcompiler":
-        flags = options.for_assembler.arguments(arch, inputs[0].code)
-    else:
-        _refuse_too_new(inputs, tool)
-        flags = nvjitlink_flags(arch, options, ptx=ptx)
-    if fused is None or isinstance(fused, str):
-        return Plan(tool, flags, inputs, (), reason, sources, arch, options, cubin)
-    names = tuple(source.name for source in sources if source.kind == PTX)
-    joined = f"{len(names)} PTX as one, {fused.inlined} call{'s' * (fused.inlined != 1)} inlined"
-    reason = joined if reason == USUAL else f"{joined}; {reason}"
-    made = Plan(tool, flags, inputs, names, reason, sources, arch, options, cubin)
-    return replace(made, inlined=fused.inlined, remarks=fused.log)
-
-
-def second(failed: Plan, error: PtxlinkError) -> Plan | None:
-    """
-    Return another plan for a link that failed, None where there is none.
-
-    It has the device runtime, which nvcc adds by default, where that is called and missing; or leaves apart
-    the PTX that became one, since an error then tells the cause in its terms.
-    """
-    runtime = backends.device_runtime() if backends.lacks_runtime(error, failed.sources) else None
-    if runtime is not None:
-        return plan((*failed.sources, runtime), failed.arch, failed.options)
-    if not failed.fused or failed.options.tool == "nvptxcompiler":
-        return None
-    cause = next(iter(_ERROR.findall(error.log)), str(error).partition("\n")[0])
-    return plan(failed.sources, failed.arch, failed.options, apart=f"refused as one: {cause}")
-
-
-def _fused(sources: tuple[Input, ...], arch: Arch, options: LinkOptions) -> Fused | str | None:
-    """Return the PTX of *sources* as one, the reason why it is not, or None where that is not expected."""
-    texts = [source for source in sources if source.kind == PTX]
-    fewest = 1 if options.inlined == "all" else 2
-    if options.inlined == "none" or len(texts) < fewest or options.tool not in ("auto", "nvptxcompiler"):
-        return None
-    if options.debug or not options.opt_level:
-        return "debug information is kept" if options.debug else "the code is not optimised"
-    from numba_ptxlink._formats import ptx
-
-    if options.lineinfo and any(ptx.has_line_numbers(source.text) for source in texts):
-        return "line numbers are kept"
-    if options.extra_flags and options.tool == "auto":
-        return "the flags are nvJitLink's"
-    from .fuse import fuse
-
-    closed = len(texts) == len(sources) and not options.lto
-    return fuse(texts, arch, everything=options.inlined == "all", closed=closed)
-
-
-def choose(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, apart: str = "") -> tuple[str, str]:
-    """
-    Return the tool that makes a cubin of *inputs*, and the reason for it.
-
-    Raises:
-        LinkError: The tool asked for cannot link *inputs*. Names those that can.
-    """
-    obstacle = ", ".join(filter(None, (_obstacle(inputs, lto=options.lto), apart)))
-    if options.tool == "nvptxcompiler":
-        _refuse_compiler("nvptxcompiler", obstacle, inputs)
-    if options.tool != "auto":
-        return options.tool, ASKED
-    if obstacle:
-        return _linker(obstacle)
-    (ptx,) = inputs
-    for_debugger = options.debug or options.lineinfo
-    count = len(_FUNCTION.findall(ptx.code))
-    if count > _MANY and not for_debugger and not options.extra_flags and _linker_reads(ptx, arch):
-        return _linker(f"{count} functions, for which nvPTXCompiler takes longer")
-    return for_one_ptx(ptx, arch, for_debugger=for_debugger)
-
-
-def _kept(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> assembler.Cubin | None:
-    """Return the cubin of a single PTX that the cache has and drivers load; no tool has to be asked."""
-    asked = options.tool
-    if len(inputs) != 1 or inputs[0].kind != PTX or options.lto or asked not in ("auto", "nvptxcompiler"):
-        return None
-    if asked == "auto" and (options.debug or options.lineinfo):
-        return None  # The release of the toolkit decides.
-    with contextlib.suppress(PtxlinkError):  # What is wrong with the PTX is told by the tool.
-        kept = assembler.kept(inputs[0].code, arch, options.for_assembler)
-        if kept is not None and (asked != "auto" or backends.is_served(kept[1])):
-            return kept[0]
-    return None
-
-
-def _refuse_compiler(tool: str, obstacle: str, inputs: Sequence[Input]) -> None:
-    if tool == "nvptxcompiler" and obstacle:
+    first = environment.tools[0]
+    apart = fusion.reason if len(inputs) > 1 and not fusion.fused else ""
+    obstacle = ", ".join(filter(None, (first.obstacle(inputs, options, ptx=ptx), apart)))
+    if options.tool == first.name and obstacle:
         raise LinkError(
-            f"The backend nvptxcompiler makes a cubin of PTX alone; here is {obstacle}. "
+            f"The backend {first.name} makes a cubin of PTX alone; here is {obstacle}. "
             "The backends nvjitlink and pynvjitlink can do it, and auto chooses one: "
             "set NUMBA_PTXLINK_BACKEND=auto or backend='auto'.",
             inputs=tuple(source.name for source in inputs),
         )
+    if options.tool != "auto":
+        choice = next(_Choice(tool, None, ASKED) for tool in environment.tools if tool.name == options.tool)
+    elif obstacle:
+        choice = _linker(obstacle, environment)
+    else:
+        choice = _compiler(inputs[0], target, options, environment)
+    tool, release, reason, doubt = choice
+    if fusion.fused:
+        reason = fusion.reason if reason == USUAL else f"{fusion.reason}; {reason}"
+    if target.release:
+        reader, made_by = environment.reader(target.release, options), release or tool.version(None)
+        if reader and (refused := reader.doubts(tool, made_by)):
+            names = tuple(source.name for source in fusion.sources)
+            raise LinkError(
+                f"{', '.join(names)}: {refused} ({reason}); give PTX, CUDA C++ or Python alone, and leave "
+                "backend, inline, debug, lineinfo and extra_flags out, or link in an environment of CUDA "
+                f"{target.release[0]}.",
+                inputs=names,
+            )
+        reason += f"; for CUDA {dotted(target.release)}"
+    spelled: tuple[str, ...]
+    if tool.language == PTXAS:
+        spelled = (f"--gpu-name={target.arch.sm}", *options.spelled(PTXAS, inputs[0].code))
+    else:
+        _refuse_for_linker(inputs, tool, options)
+        stages = (*(("-lto",) if options.lto else ()), *(("-ptx",) if ptx and options.lto else ()))
+        own = options.spelled(LTO if options.lto else NVJITLINK)
+        spelled = (f"-arch={target.arch.sm}", *stages, *own)
+    return Plan(tool, release, spelled, reason, fusion, target, options, doubt)
 
 
-def _obstacle(inputs: Sequence[Input], *, lto: bool) -> str:
-    """Return why nvPTXCompiler cannot make the cubin, "" where it can."""
-    if lto:
-        return "link-time optimisation"
-    if len(inputs) > 1:
-        return f"{len(inputs)} inputs"
-    (source,) = inputs
-    if source.kind != PTX:
-        return f"{'an' if source.kind[0] in 'ao' else 'a'} {source.kind}"
-    return ""
-
-
-def _linker(reason: str) -> tuple[str, str]:
-    try:
-        backends.linker("nvjitlink").version()
-    except LinkError as missing:
-        try:
-            backends.linker("pynvjitlink").version()
-        except LinkError:
-            raise missing from None
-        return "pynvjitlink", f"{reason}, and nvJitLink is not there through cuda.bindings"
-    return "nvjitlink", reason
-
-
-def for_one_ptx(  # noqa: PLR0911 - a list of rules
-    ptx: Input, arch: Arch, *, for_debugger: bool
-) -> tuple[str, str]:
-    """
-    Return the tool that compiles a single PTX, and the reason for it.
-
-    Args:
-        ptx: The PTX.
-        arch: The architecture of the link.
-        for_debugger: Whether debug information or line numbers are kept, which the toolkit's programs read.
-    """
-    declared, compiler = ptx.header.version, assembler.compiler_version()
-    newest = max(assembler.supported_ptx_versions())
-    ours = f"nvPTXCompiler {dotted(compiler)}"
-    if declared is not None and declared > newest:
-        return _linker(f"PTX {declared}, newer than nvPTXCompiler's {newest}")
-    known = Arch(*arch.cc) in assembler.supported_archs()
-    # Loading nvJitLink to ask for its version takes longer than most kernels.
-    found = None if known and backends.is_served(compiler) and not for_debugger else backends.installed()
+def _linker(reason: str, environment: Environment) -> _Choice:
+    """Return the linker that is installed, for a *reason*; raise what says how to install the first one."""
+    found = environment.linker()
+    first, *_ = (tool for tool in environment.tools if tool.language == NVJITLINK)
     if found is None:
-        return "nvptxcompiler", USUAL
-    name, release = found
-    older, theirs = release[0] < compiler[0], f"nvJitLink {dotted(release)}"
-    # A newer release knows all devices of its major version; the next major version drops old ones.
-    if (older or release > compiler) and not known:
-        return name, f"{arch.sm}, which {ours} does not know"
-    if release >= compiler or not (older or for_debugger):
-        return "nvptxcompiler", USUAL
-    if (most := _newest_isa(release)) and declared is not None and declared > most:
-        return "nvptxcompiler", f"PTX {declared}, and {theirs} reads {most} at most"
-    if not _toolkit_knows(arch, release):
-        return "nvptxcompiler", f"{arch.sm}, which {theirs} does not know"
-    reason = "drivers may not load" if older else "programs may not read line numbers in"
-    return name, f"the toolkit is of CUDA {dotted(release)}, whose {reason} {ours}'s code"
+        return _Choice(first, first.version(None), reason)
+    tool, release = found
+    if tool != first:
+        reason += f", and {first.label} is not there through cuda.bindings"
+    return _Choice(tool, release, reason)
 
 
-def _linker_reads(ptx: Input, arch: Arch) -> bool:
-    """Return whether this environment has a linker that is known to read *ptx* for *arch*."""
-    found = backends.installed()
-    declared, newest = ptx.header.version, _newest_isa(found[1]) if found else None
-    return bool(found and declared and newest and declared <= newest and _toolkit_knows(arch, found[1]))
+def _compiler(ptx: Input, target: Target, options: Options, environment: Environment) -> _Choice:
+    """Return what compiles one PTX."""
+    reader = environment.reader(target.release, options)
+    objections: list[str] = []
+    doubtful: _Choice | None = None
+    for tool in environment.candidates(target.release, options):
+        release = tool.release(reader)
+        if release is None:
+            continue
+        doubt = reader.doubts(tool, release) if reader else ""
+        # nvPTXCompiler stands in where nothing else does. What a toolkit knows, its libraries tell last.
+        unfit = tool.unread(ptx, release) or (tool != environment.tools[0] and doubt)
+        unfit = unfit or tool.unknown(target.arch, release)
+        slow = "" if unfit or doubt or objections or target.release else _slow(ptx, tool, options)
+        if not (unfit or doubt or slow):
+            return _Choice(tool, release, objections[0] if objections else USUAL)
+        objections.append(unfit or doubt or slow)
+        if doubtful is None and not unfit:
+            doubtful = _Choice(tool, release, USUAL, doubt)
+    if target.release is not None:
+        cause = unavailable(target.release, options, environment) or "; ".join(objections)
+        raise AssembleError(f"No cubin for CUDA {dotted(target.release)}: {cause}.")
+    if doubtful is None:
+        # It tells best what nothing here reads or knows.
+        return _Choice(environment.tools[0], None, USUAL)
+    return doubtful._replace(reason=objections[1]) if len(objections) > 1 else doubtful
 
 
-def _newest_isa(release: tuple[int, int]) -> PtxVersion | None:
-    from numba_ptxlink._formats.ptx.header import sure_isa
-
-    return sure_isa(release)
-
-
-def _toolkit_knows(arch: Arch, release: tuple[int, int]) -> bool:
-    """Return whether NVRTC, which tells its devices where nvJitLink does not, knows *arch* or cannot tell."""
-    from numba_ptxlink._tools import nvrtc
-
-    try:
-        return nvrtc.version() != release or Arch(*arch.cc) in nvrtc.supported_archs()
-    except LinkError:
-        return True
+def _slow(ptx: Input, tool: Tool, options: Options) -> str:
+    if tool.language != PTXAS or options.relocatable or options.debug or options.lineinfo:
+        return ""
+    # Patterns are compiled where they are used: here, where there are so many words.
+    count = len(re.findall(_FUNCTION, ptx.code)) if ptx.code.count(b".func") > _MANY else 0
+    return f"{count} functions, for which {tool.label} takes longer" if count > _MANY else ""
 
 
-def _refuse_too_new(inputs: Sequence[Input], tool: str) -> None:
-    """Refuse PTX that is too new: after refusing it once, nvJitLink accepts undefined references."""
-    linker = backends.linker(tool)
-    release = linker.version()
-    newest = _newest_isa(release)
+def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) -> None:
+    """Refuse what spoils nvJitLink, and flags that it would ignore."""
+    release = tool.version(None)
     for source in inputs:
-        declared = source.header.version if source.kind == PTX else None
-        if declared is not None and newest is not None and declared > newest:
+        # After refusing it once, nvJitLink accepts undefined references.
+        if unread := tool.unread(source, release):
+            from . import backends
             from .explain import upgrade
 
+            package = backends.linker(tool.name).package()
+            raise LinkError(f"{source.name} is {unread}; {upgrade(package)}", inputs=(source.name,))
+    flags = options.extra_flags
+    compiles = any(source.kind != CUBIN for source in inputs)
+    for flag in () if options.lto else flags:
+        if whose(flag) == LTO:
             raise LinkError(
-                f"{source.name} is PTX {declared}, and nvJitLink {dotted(release)} reads {newest} at most; "
-                + upgrade(linker.package()),
-                inputs=(source.name,),
+                f"extra_flags contains {flag!r}, which {tool.label} ignores without link-time optimisation; "
+                "pass lto=True, or leave it out."
+            )
+        if whose(flag) == PTXAS and not compiles:
+            raise LinkError(
+                f"extra_flags contains {flag!r}, which is ptxas's, and there is no PTX to compile; give it "
+                "to what compiles the inputs."
             )
 
 
-def nvjitlink_flags(arch: Arch, options: LinkOptions, *, ptx: bool = False) -> tuple[str, ...]:
-    """Return the argument vector for nvJitLink."""
+def unavailable(release: Release, options: Options, environment: Environment = HERE) -> str:
+    """Return why no tool of this environment makes code for CUDA *release*, "" where one does."""
+    reader = environment.reader(release, options)
+    found = (tool.release(reader) for tool in environment.candidates(release, options))
+    if reader is None or any(each and each <= reader.newest for each in found):
+        return ""
+    older = "or an older one" if options.relocatable else "or another one of its major version"
+    wheel = find.package_of_ptxas(release)
+    install = f"install its ptxas by `pip install '{wheel}'`, or " if wheel else ""
+    first = environment.tools[0]
     return (
-        f"-arch={arch.sm}",
-        *(("-lto",) if options.lto else ()),
-        *(("-ptx",) if ptx and options.lto else ()),
-        *((f"-O{options.opt_level}",) if options.opt_level != DEFAULT_LEVEL else ()),
-        *(("-g",) if options.debug else ()),
-        *(("-lineinfo",) if options.lineinfo else ()),
-        *((f"-maxrregcount={options.max_registers}",) if options.max_registers else ()),
-        *options.extra_flags,
+        f"it takes a compiler of CUDA {dotted(release)} {older}, and {first.label} is of "
+        f"{dotted(first.version(None))}; {install}let PATH "
+        "or CUDA_HOME lead to that toolkit; or leave the machine code out, since PTX holds the same functions"
     )

@@ -15,12 +15,17 @@ from numba_ptxlink.errors import LinkError, MissingInputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numba_ptxlink._arch import PtxVersion
     from numba_ptxlink._formats import ptx
 
 T = TypeVar("T")
 
 # One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
-_CODE = re.compile(r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)")
+_CODE = r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)"
+
+
+# What compilers begin PTX with: comments of one line, and the version.
+_VERSION = rb"(?:\s|//[^\n]*\n)*\.version +(\d{1,3})\.(\d{1,3})\s"
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,15 @@ class Input:
     def text(self) -> str:
         """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
         return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
+
+    @property
+    def version(self) -> PtxVersion | None:
+        """The version of the PTX ISA that PTX declares, None where it declares none."""
+        from numba_ptxlink._arch import PtxVersion
+
+        # Compilers write it so; other text needs a lexer, whose import takes longer than all of a link's.
+        usual = re.match(_VERSION, self.code)
+        return PtxVersion(int(usual[1]), int(usual[2])) if usual else self.header.version
 
     @property
     def header(self) -> ptx.Header:
@@ -147,7 +161,7 @@ def _is_text(source: str) -> bool:
     if "\n" in source:
         return True
     path = Path(source)
-    if path.suffix.lower() in EXTENSIONS or not _CODE.search(source):
+    if path.suffix.lower() in EXTENSIONS or not re.search(_CODE, source):
         return False
     try:
         return not path.exists()

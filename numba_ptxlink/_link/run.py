@@ -1,8 +1,8 @@
 """
 Run a plan: assemble or link, and cache the result. Nothing here needs a driver.
 
-`link` takes the steps of a link whose sources are compiled: check, plan, run. Each is a function of what the
-step before it returns. `numba_ptxlink.link` and the linkers of the front ends call this one.
+`link` takes the steps of a link whose sources are compiled: check, fuse, plan, run. Each is a function of
+what the step before it returns. `numba_ptxlink.link` and the linkers of the front ends call this one.
 """
 
 from __future__ import annotations
@@ -11,28 +11,35 @@ import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink.errors import AssembleError, LinkError
+from numba_ptxlink._tools import find
+from numba_ptxlink.errors import AssembleError, LinkError, converted
 
 from . import backends
+from .backends import HERE, Target
 from .check import check
-from .plan import plan, second
+from .fuse import Fusion, fuse
+from .plan import plan
+from .read import Input
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.options import Options
+    from numba_ptxlink.errors import PtxlinkError
 
-    from .plan import LinkOptions, Plan
-    from .read import Input
+    from .plan import Plan
 
 log = logging.getLogger(__name__)
 
 # Where all inputs are LTO-IR, nvJitLink compiles a whole program.
-_MADE = re.compile(r"Unresolved extern variable '([^']+)' in whole program")
+# What a compiler says after the line's number, if it names one.
+_ERROR = r"(?:error|fatal)\s*: (.+)"
+_MADE = r"Unresolved extern variable '([^']+)' in whole program"
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,8 @@ class Linked:
     Args:
         cubin: Machine code that a driver can load.
         arch: The architecture that the cubin is for.
-        backend: The tool that made the cubin: "nvptxcompiler", "nvjitlink" or "pynvjitlink".
+        backend: The tool that made the cubin: "nvptxcompiler", "nvjitlink", "pynvjitlink", or "ptxas" for
+            another CUDA release.
         lto: Whether the cubin was optimised at link time.
         reason: Why that tool was chosen.
         flags: The exact arguments of the tool.
@@ -90,7 +98,7 @@ class Linked:
         return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
 
 
-def link(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked:
+def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
     """
     Link *inputs*, none of them CUDA C++, to a cubin.
 
@@ -100,38 +108,85 @@ def link(inputs: Sequence[Input], arch: Arch, options: LinkOptions) -> Linked:
         AssembleError: A single PTX could not be assembled.
         ConfigError: There is no such backend.
     """
-    made = _planned(inputs, arch, options)
-    with _explaining(made.sources, made.tool):
+    with _explaining(inputs):
+        checked = check(inputs, target.arch, lto=options.lto, compares=options.compares)
+        fusion = fuse(checked, target, options)
+    while True:
+        with _explaining(fusion.sources):
+            made = plan(fusion, target, options)
+        log.info("%s", made)
         try:
-            return run(made)
+            return _linked(made, run(made))
         except (AssembleError, LinkError) as error:
-            other = second(made, error)
+            other = _another(made, error)
             if other is None:
-                raise
-            log.info("%s", other)
-            return run(other)
+                from .explain import explained
+
+                raise explained(error, fusion.sources, made.tool.name) from error
+            fusion = other
 
 
-def link_to_ptx(
-    inputs: Sequence[Input], arch: Arch, options: LinkOptions
-) -> tuple[cache.Entry, tuple[str, ...]]:
+def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.Entry:
     """
-    Return the PTX that link-time optimisation makes of *inputs*, and the flags of that link.
+    Return the PTX that link-time optimisation makes of *inputs*, with the log of that link.
 
     Raises:
         LinkError: nvJitLink refused the link, or the backend does not link.
     """
-    made = _planned(inputs, arch, options, ptx=True)
-    with _explaining(made.sources, made.tool):
-        return _linked(made), made.flags
-
-
-def _planned(inputs: Sequence[Input], arch: Arch, options: LinkOptions, *, ptx: bool = False) -> Plan:
     with _explaining(inputs):
         checked = check(inputs, arch, lto=options.lto, compares=options.compares)
-    made = plan(checked, arch, options, ptx=ptx)
+        made = plan(Fusion.of(checked), Target(arch), options, ptx=True)
     log.info("%s", made)
-    return made
+    with _explaining(inputs, made.tool.name):
+        return run(made)
+
+
+def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, str]:
+    """
+    Return machine code of one PTX, and name and release of the tool that made it.
+
+    Whatever NUMBA_PTXLINK_BACKEND says: the tool is one whose code the reader of *target* reads.
+
+    Raises:
+        AssembleError: The tool refused *ptx*, or there is none for the release of *target*. Carries its log.
+    """
+    options = options._replace(backend="auto", checks="none", inline="none")
+    made = plan(Fusion.of([Input(PTX, "code.ptx", ptx)]), target, options)
+    log.info("%s", made)
+    if made.doubt and options.relocatable:
+        _, release = HERE.linker() or (None, (0, 0))
+        log.warning(
+            "%s, and no other tool compiles the PTX for %s; `pip install '%s'` installs a ptxas of that "
+            "release",
+            made.doubt,
+            target.arch.sm,
+            find.package_of_ptxas(release),
+        )
+    try:
+        entry = run(made)
+    except LinkError as error:
+        raise converted(error, AssembleError) from error
+    if made.tool.name == "nvptxcompiler" and not options.relocatable:
+        assembler.warn_of_undefined(ptx)
+    return entry.code, made.tool.of(made.release)
+
+
+def _another(failed: Plan, error: PtxlinkError) -> Fusion | None:
+    """
+    Return other inputs for a link that failed, None where there are none.
+
+    They have the device runtime, which nvcc adds by default, where that is called and missing; or leave apart
+    the PTX that became one, since an error then tells the cause in its terms. After one the other may follow.
+    """
+    fusion, options = failed.fusion, failed.options
+    runtime = backends.device_runtime() if backends.lacks_runtime(error, fusion.sources) else None
+    if runtime is not None:
+        sources = (*fusion.sources, runtime)
+        return fuse(sources, failed.target, options) if fusion.fused else Fusion.of(sources, fusion.reason)
+    if not fusion.fused or (options.tool != "auto" and len(fusion.sources) > 1):
+        return None
+    cause = next(iter(re.findall(_ERROR, error.log)), str(error).partition("\n")[0])
+    return Fusion.of(fusion.sources, f"refused as one: {cause}")
 
 
 @contextmanager
@@ -145,42 +200,61 @@ def _explaining(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
         raise explained(error, sources, tool) from error
 
 
-def run(made: Plan) -> Linked:
+def run(made: Plan) -> cache.Entry:
     """
-    Make the cubin of the plan *made*.
+    Return the machine code, or PTX, of the plan *made* and the tool's log, from the cache or the tool.
 
     Raises:
         LinkError: nvJitLink refused the link.
         AssembleError: A single PTX could not be assembled.
     """
-    if made.tool == "nvptxcompiler":
-        (ptx,) = made.inputs
-        cubin = made.cubin or assembler.compile_ptx(ptx.code, made.arch, made.options.for_assembler)
-        code, said = cubin.code, cubin.info_log
-    else:
-        entry = _linked(made)
-        code, said = entry.code, entry.log
+    if made.tool.name == "nvptxcompiler":
+        return assembler.compile_ptx(made.inputs[0].code, made.target.arch, made.flags)
+    return _by_ptxas(made) if made.tool.name == "ptxas" else _by_linker(made)
+
+
+def _linked(made: Plan, entry: cache.Entry) -> Linked:
+    fusion = made.fusion
     alone = len(made.inputs) == 1 and made.inputs[0].kind == PTX
-    if said:
-        log.info("%s: %s", ", ".join(made.names), said.strip())
-    if made.remarks:
-        log.info("%s", made.remarks)
+    if entry.log:
+        log.info("%s: %s", ", ".join(made.names), entry.log.strip())
+    if fusion.remarks:
+        log.info("%s", fusion.remarks)
     return Linked(
-        code,
-        made.arch,
-        made.tool,
+        entry.code,
+        made.target.arch,
+        made.tool.name,
         made.options.lto,
         made.reason,
         made.flags,
         made.names,
-        "\n".join(filter(None, (said, made.remarks))),
-        inlined=made.inlined,
+        "\n".join(filter(None, (entry.log, fusion.remarks))),
+        inlined=fusion.inlined,
         ptx=made.inputs[0].text.rstrip("\0") if alone else "",
     )
 
 
-def _linked(made: Plan) -> cache.Entry:
-    tool = backends.linker(made.tool)
+def _by_ptxas(made: Plan) -> cache.Entry:
+    from numba_ptxlink._tools import programs
+
+    path, _ = cast("tuple[str, Any]", programs.newest_ptxas(made.release or (0, 0)))
+    (ptx,) = made.inputs
+    key = cache.Key.of(
+        "assemble",
+        {
+            "package": cache.key.package_version(),
+            "tool": ("ptxas", programs.version_text(path)),
+            "flags": made.flags,
+            "ptx": ptx.code,
+        },
+    )
+    return cache.cached(
+        key, lambda: cache.Entry({"log": ""}, programs.compile_ptx(path, ptx.code, made.flags))
+    )
+
+
+def _by_linker(made: Plan) -> cache.Entry:
+    tool = backends.linker(made.tool.name)
     contents = [(source.kind, source.name, source.code) for source in made.inputs]
 
     def make() -> cache.Entry:
@@ -190,7 +264,7 @@ def _linked(made: Plan) -> cache.Entry:
         if made.options.compares and wrong:
             # nvJitLink returns success here.
             raise _failure(made, "linked wrongly", product.error_log)
-        new = [name for name in _MADE.findall(product.info_log) if _holds(product.code, name)]
+        new = [name for name in re.findall(_MADE, product.info_log) if _holds(product.code, name)]
         if new:
             undefined = "\n".join(f"error   : Undefined reference to '{name}'" for name in new)
             raise _failure(made, "made variables of its own", undefined)

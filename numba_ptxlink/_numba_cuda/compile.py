@@ -9,6 +9,7 @@ from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.protocol import IR, CompileOptions
 from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink._tools.options import NVVM as NVVM_OPTIONS
 from numba_ptxlink.errors import ExportError
 
 from .codegen.wrapper import wrap
@@ -133,7 +134,9 @@ def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, l
     """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
     from numba.cuda.cudadrv import nvvm
 
-    flags = {"arch": arch.compute, "opt": options.level, "fastmath": options.fastmath}
+    # Those of `fastmath` are among the arguments: numba-cuda would overwrite others with them.
+    spelled = (flag.lstrip("-").split("=") for flag in options.tools.spelled(NVVM_OPTIONS))
+    flags = {"arch": arch.compute, **{name.replace("-", "_"): int(value) for name, value in spelled}}
     with applied(NVVM), entered(stable=True):
         code: bytes = nvvm.compile_ir(list(modules), **flags, **({"gen_lto": None} if lto else {}))
         return code

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from numba_ptxlink._link.declarations import Declared
-    from numba_ptxlink._link.plan import LinkOptions
     from numba_ptxlink._link.read import Input
+    from numba_ptxlink._tools.options import Options
 
 # The placeholder names that numba-cuda gives the code of its own kernels.
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
@@ -207,7 +207,7 @@ class PtxLinker:
         from numba_ptxlink._link import run
 
         with self._numba_errors():
-            linked, _ = run.link_to_ptx(self._inputs, self._arch, self._options())
+            linked = run.link_to_ptx(self._inputs, self._arch, self._options())
         self.linker, self._failure = linked, None
         return linked.code
 
@@ -262,13 +262,14 @@ class PtxLinker:
         from numba_ptxlink._export import link_files
         from numba_ptxlink._link.compile import content_of
         from numba_ptxlink._link.read import Input, as_bytes
+        from numba_ptxlink._tools.options import NVRTC
 
         source = as_bytes(cu)
         if self._modules:
             text = source.decode(errors="surrogateescape")
             source = link_files.needed_shims(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
-            options = source_options(self._options().for_sources, folder)
+            options = source_options(self._options().spelled(NVRTC), folder)
             # Of one source under two names, nvJitLink would find each function twice.
             content = content_of(Input(CU, name, source), options)
             if content and content in self._sources:
@@ -292,27 +293,33 @@ class PtxLinker:
             self._exported += kernels.exported_beside(path, code)
         return code
 
-    def _options(self) -> LinkOptions:
-        from numba_ptxlink._formats import ptx
-        from numba_ptxlink._link.plan import LinkOptions
-        from numba_ptxlink._tools.options import register_limit
+    def _options(self) -> Options:
+        from numba_ptxlink._tools.options import Options, register_limit
 
         # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
         texts = [item for item in self._inputs if item.kind == PTX]
         # Most have neither, and parsers take longer than all else here.
         debug = any("debug" in item.text and "debug" in item.header.target for item in texts)
-        lines = any(ptx.has_line_numbers(item.text) for item in texts)
+        lines = any(map(_has_lines, texts))
         if self._llvm:
             from numba_ptxlink._formats import llvm_ir
 
             debug |= any(map(llvm_ir.is_for_debugging, self._llvm))
             lines |= any(map(llvm_ir.has_line_numbers, self._llvm))
-        return LinkOptions(
+        return Options(
             lto=self._has_ltoir,
             max_registers=register_limit(self.max_registers),
             debug=debug,
             lineinfo=not debug and (self.lineinfo or lines),
         )
+
+
+def _has_lines(source: Input) -> bool:
+    if ".loc" not in source.text.replace(".local", ""):
+        return False
+    from numba_ptxlink._formats import ptx
+
+    return ptx.has_line_numbers(source.text)
 
 
 source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.cuda.memory_management")

@@ -10,6 +10,7 @@ from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink._tools import nvvm
+from numba_ptxlink._tools.options import NVVM
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._front_end.protocol import CompileOptions, Declare
-
-_FASTMATH = ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")
 
 # What numba-cuda-mlir says where it lacks something, and what that is.
 _NO_OPTIONAL = (
@@ -181,7 +180,7 @@ def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, l
     """Compile LLVM IR with libNVVM, or read the result from the cache."""
     from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
 
-    flags = [f"-arch={arch.compute}", f"-opt={options.level}", *(_FASTMATH if options.fastmath else ())]
+    flags = [f"-arch={arch.compute}", *options.tools.spelled(NVVM)]
     return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._link.declarations import Declared
-    from numba_ptxlink._link.plan import LinkOptions
     from numba_ptxlink._link.read import Input
+    from numba_ptxlink._tools.options import Options
 
 # What `cuda.core` calls the kinds of code.
 _KINDS = {
@@ -135,11 +135,11 @@ class CoreLinker:
 
         inputs, arch, options = self._prepared()
         with kernels.errors_as(_of_mlir):
-            entry, _ = run.link_to_ptx(inputs, arch, options)
+            entry = run.link_to_ptx(inputs, arch, options)
         self._log = entry.log
         return entry.code
 
-    def _prepared(self) -> tuple[list[Input], Arch, LinkOptions]:
+    def _prepared(self) -> tuple[list[Input], Arch, Options]:
         from numba_ptxlink._arch import Arch
 
         inputs = _inputs(self._codes)
@@ -147,7 +147,7 @@ class CoreLinker:
             raise _of_mlir(LinkError("There is nothing to link; add an input first."))
         (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
         target = Arch.of(arch.removeprefix("-arch="))
-        return inputs, target, link_options(self._flags, inputs, target, lto="-lto" in self._flags)
+        return inputs, target, link_options(self._flags, lto="-lto" in self._flags)
 
 
 def compile_source(
@@ -166,10 +166,10 @@ def compile_source(
     from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._link.plan import LinkOptions
+    from numba_ptxlink._tools.options import NVRTC, Options
 
     make = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
-    flags = LinkOptions(debug=bool(debug), lineinfo=bool(lineinfo)).for_sources
+    flags = Options(debug=bool(debug), lineinfo=bool(lineinfo)).spelled(NVRTC)
     content = src.encode() if isinstance(src, str) else bytes(src)
     with kernels.errors_as(functools.partial(_of_mlir, source=True)):
         compiled = kernels.compile_source(
@@ -211,15 +211,14 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
     return inputs
 
 
-def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: bool) -> LinkOptions:
+def link_options(flags: Iterable[str], *, lto: bool) -> Options:
     """
     Return the options of a link that `cuda.core` would make with *flags*, which are nvJitLink's.
 
-    nvPTXCompiler gets those of the others that it has a word for; the rest has an effect with link-time
-    optimisation only.
+    Those that it ignores without link-time optimisation are left out there: with `fastmath`, with which the
+    kernel's PTX is compiled already, cuda.core gives all.
     """
-    from numba_ptxlink._link.plan import LinkOptions, choose
-    from numba_ptxlink._tools.options import register_limit
+    from numba_ptxlink._tools.options import LTO, Options, register_limit, whose
 
     options: dict[str, Any] = {"lto": lto}
     others = []
@@ -229,20 +228,21 @@ def link_options(flags: Iterable[str], inputs: list[Input], arch: Arch, *, lto: 
             options["max_registers"] = register_limit(int(value) if _NUMBER.fullmatch(value) else value)
         elif name in _OPTIONS:
             options[_OPTIONS[name]] = True
+        elif name in _ARITHMETIC:
+            says = value in ("1", "true")
+            if lto or flag in _CONTRACTS_NOT:
+                options[name.lstrip("-").replace("-", "_")] = says
         elif name in _LEVELS:
             options["opt_level"] = int(name[2:])
-        elif name not in ("-arch", "-lto", "-ptx"):
+        elif name not in ("-arch", "-lto", "-ptx") and (lto or whose(flag) != LTO):
             others.append(flag)
-    backend, _ = choose(inputs, arch, LinkOptions(**options))
-    if backend == "nvptxcompiler":
-        others = [
-            flag.removeprefix("-Xptxas=") for flag in others if flag.startswith(("-Xptxas=", "-verbose"))
-        ]
-        others = ["--verbose" if flag == "-verbose" else flag for flag in others]
-    return LinkOptions(**options, extra_flags=tuple(others))
+    return Options(**options, extra_flags=tuple(others))
 
 
 _OPTIONS = {"-g": "debug", "-lineinfo": "lineinfo"}
+_ARITHMETIC = ("-ftz", "-prec-div", "-prec-sqrt", "-fma")
+# The one of these that ptxas obeys as well.
+_CONTRACTS_NOT = ("-fma=0", "-fma=false")
 _LEVELS = ("-O0", "-O1", "-O2", "-O3")
 
 

@@ -279,6 +279,7 @@ def cure(log: str) -> str:
     if _HOST_CODE in log:
         return (
             "NVRTC compiles code of the GPU alone: mark functions that it calls with __device__, and compile "
-            f"a file that has code of the host, such as main, with {_BY_NVCC}."
+            f"a file that has code of the host, such as main, with {_BY_NVCC}. Of headers that declare it, "
+            "such as cuda.h, nvrtc_flags=['-default-device'] makes code of the GPU."
         )
     return ""

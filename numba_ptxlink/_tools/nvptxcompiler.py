@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import _native
 from numba_ptxlink.errors import AssembleError
@@ -55,6 +55,45 @@ def identity() -> tuple[str, ...]:
     if path is None:
         raise AssembleError(f"{_native.hindrance()}.")
     return ("nvPTXCompiler", find.build_id(path))
+
+
+class Facts(NamedTuple):
+    """
+    What the compiler knows.
+
+    Args:
+        release: Its version.
+        archs: The architectures that it generates code for.
+        newest_ptx: The newest PTX ISA that it reads.
+    """
+
+    release: tuple[int, int]
+    archs: frozenset[Arch]
+    newest_ptx: PtxVersion
+
+
+@functools.cache
+def facts() -> Facts:
+    """
+    Return what the compiler knows, out of the cache where a process has asked it: loading it takes longer.
+
+    Raises:
+        AssembleError: The package is not built.
+    """
+    from numba_ptxlink import cache
+    from numba_ptxlink._arch import Arch, PtxVersion
+
+    key = cache.Key.of("nvptxcompiler", {"package": cache.package_version(), "tool": identity()})
+    noted = cache.default().noted(
+        key,
+        lambda: {
+            "release": version(),
+            "archs": [each.cc for each in supported_archs()],
+            "ptx": supported_ptx_versions()[-1],
+        },
+    )
+    major, minor = noted["release"]
+    return Facts((major, minor), frozenset(Arch(*cc) for cc in noted["archs"]), PtxVersion(*noted["ptx"]))
 
 
 def supported_archs() -> tuple[Arch, ...]:

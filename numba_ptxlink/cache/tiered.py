@@ -7,7 +7,7 @@ import functools
 import hashlib
 import logging
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import Config, config
 from numba_ptxlink._locks import Lock
@@ -123,6 +123,16 @@ class Cache:
             return None
         entry = self._local(self._address(key))
         return entry and self._hit(entry)
+
+    def noted(self, key: Key, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return what is noted under *key*, or note what *ask* tells; that is no result, and not counted."""
+        if not self.settings.cache:
+            return ask()
+        entry = self._local(self._address(key))
+        if entry is None:
+            entry = Entry(ask(), b"")
+            self.put(key, entry)
+        return entry.meta
 
     def through(self, key: Key, make: Callable[[], Entry]) -> Entry:
         """

@@ -82,3 +82,11 @@ def test_no_choice_of_checks_lets_a_variable_pass(checks):
     """A linker refuses it without having compared the inputs."""
     with pytest.raises(pl.LinkError, match="Undefined reference to 'rate'"):
         pl.link(FORMS["global"], arch=ARCH, checks=checks)
+
+
+def test_ptx_that_lost_its_functions_is_named():
+    """PTX that nvcc made without -rdc=true defines no device function, and the error says so."""
+    caller = ".extern .func f();\n.visible .entry k() { call f; ret; }\n"
+    head = HEAD.format(target=ARCH)
+    with pytest.raises(pl.LinkError, match=r"<ptx 2> defines nothing that others see: nvcc .* -rdc=true"):
+        pl.link(head + caller, head, arch=ARCH)

@@ -135,13 +135,10 @@ def test_an_artifact_is_compared_with_its_manifest(tmp_path):
 
 
 def test_options_reach_the_tools():
-    """What cuda.core spells for nvJitLink is an option here, a flag of nvPTXCompiler, or of nvJitLink."""
-    from numba_ptxlink._arch import Arch
-    from numba_ptxlink._link.read import Input
+    """What cuda.core spells for nvJitLink is an option here, spelled for the tool that links."""
     from numba_ptxlink._numba_cuda_mlir.linker import link_options
+    from numba_ptxlink._tools.options import LTO, PTXAS
 
-    arch = Arch(*CC)
-    ptx = Input("ptx", "k", KERNEL.encode())
     flags = [
         "-arch=sm_90",
         "-O0",
@@ -151,8 +148,9 @@ def test_options_reach_the_tools():
         "-verbose",
         "-Xptxas=-dlcm=cg",
     ]
-    alone = link_options(flags, [ptx], arch, lto=False)
+    alone = link_options(flags, lto=False)
     assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
-    assert alone.extra_flags == ("--verbose", "-dlcm=cg")
-    optimised = link_options(["-lto", *flags], [ptx], arch, lto=True)
-    assert optimised.extra_flags == ("-ftz=true", "-verbose", "-Xptxas=-dlcm=cg")
+    assert ("-verbose", "-dlcm=cg") == alone.spelled(PTXAS)[-2:]
+    assert {} == alone.arithmetic
+    optimised = link_options(["-lto", *flags], lto=True)
+    assert ("-ftz=1", "-verbose", "-Xptxas=-dlcm=cg") == optimised.spelled(LTO)[-3:]

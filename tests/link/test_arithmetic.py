@@ -1,0 +1,118 @@
+"""Options of floating-point arithmetic mean the same whatever tool compiles or links."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import numba_ptxlink as pl
+from numba_ptxlink._config import FRONT_ENDS
+
+ARCH = "sm_90"
+F = 'extern "C" __device__ float f(float a, float b, float c) { return a * b + c; }\n'
+DECLARED = 'extern "C" __device__ float f(float a, float b, float c);\n'
+K = 'extern "C" __global__ void k(float* x) { x[0] = f(x[1], x[2], x[3]); }\n'
+DIVISION = 'extern "C" __device__ float f(float a, float b, float c) { return a / b; }\n'
+# Written by hand: NVRTC's and NVVM's has no multiplication that an assembler may fuse.
+PTX = f""".version 8.0
+.target {ARCH}
+.address_size 64
+.visible .func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c)
+{{
+.reg .f32 %f<6>;
+ld.param.f32 %f1, [a];
+ld.param.f32 %f2, [b];
+ld.param.f32 %f3, [c];
+mul.f32 %f4, %f1, %f2;
+add.f32 %f5, %f4, %f3;
+st.param.f32 [r], %f5;
+ret;
+}}
+"""
+FORMS = ("one source", "two sources", "two PTX", "nvjitlink", "python", "python by LTO", "ltoir", "ptx")
+
+
+def instructions(*inputs, **options):
+    """Return the kinds of arithmetic instructions in a link of *inputs*."""
+    inspected = pl.inspect(pl.link(*inputs, arch=ARCH, **options).cubin)
+    if not inspected.sass:
+        pytest.skip("there is no nvdisasm")
+    return set(re.findall(r"\b(?:FFMA|FMUL|FADD|MUFU)[.\w]*", inspected.sass))
+
+
+def inputs(form, front_end):
+    """Return inputs that compute `a * b + c`, and options of the link."""
+
+    @pl.udf("float32(float32, float32, float32)", front_end=front_end)
+    def f(a, b, c):
+        return a * b + c
+
+    if form in ("ltoir", "ptx"):
+        return (DECLARED + K, pl.export(f, arch=ARCH, emit=form, fma=False).read(form)), {}
+    return {
+        "one source": ((F + K,), {}),
+        "two sources": ((F, DECLARED + K), {}),
+        "two PTX": ((PTX, DECLARED + K), {}),
+        "nvjitlink": ((PTX, DECLARED + K), {"backend": "nvjitlink"}),
+        "python": ((DECLARED + K, f), {"lto": False}),
+        "python by LTO": ((DECLARED + K, f), {"lto": True}),
+    }[form]
+
+
+@pytest.mark.parametrize("front_end", FRONT_ENDS)
+@pytest.mark.parametrize("form", FORMS)
+def test_nothing_is_fused_where_that_is_asked(form, front_end):
+    """With `fma=False` no tool makes an FFMA, of whatever and by whatever it is made; without, all do."""
+    given, options = inputs(form, front_end)
+    assert {"FMUL", "FADD"} == instructions(*given, fma=False, **options)
+    assert {"FFMA"} == instructions(*given, **options) or form == "ptx"
+
+
+@pytest.mark.parametrize(
+    ("flags", "option", "source"),
+    [
+        (["--fmad=false"], {"fma": False}, F),
+        (["-fmad", "false"], {"fma": False}, F),
+        (["--ftz=true"], {"ftz": True}, F),
+        (["--prec-div=false"], {"prec_div": False}, DIVISION),
+        (["-use_fast_math"], {"fast_math": True}, DIVISION),
+        (["--use_fast_math", "--fmad=false"], {"fast_math": True, "fma": False}, F),
+    ],
+)
+def test_flags_of_nvrtc_are_the_options(flags, option, source):
+    """What `nvrtc_flags` says holds for one source and for two, as the option of the same meaning."""
+    expected = instructions(source + K, **option)
+    assert expected == instructions(source, DECLARED + K, nvrtc_flags=flags)
+    assert expected != instructions(source + K)
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        ((PTX,), {"ftz": True}, "ftz=True holds for none of <ptx 1>"),
+        ((F,), {"nvrtc_flags": ["--fmad=false"], "fma": True}, "and fma=True is asked for, too"),
+        ((F,), {"nvrtc_flags": ["-Xptxas=-v"]}, "which NVRTC ignores; give ptxas's flags in extra_flags"),
+        ((F,), {"extra_flags": ["-fma=0"]}, "use the parameter fma for it"),
+        ((F,), {"fma": 0}, "fma is 0; pass True, False or None"),
+    ],
+)
+def test_what_cannot_hold_is_refused(given, options, message):
+    """An option that no input obeys, a contradiction and a flag that is ignored are errors that say why."""
+    with pytest.raises(pl.PtxlinkError, match=re.escape(message)):
+        pl.link(*given, arch=ARCH, **options)
+
+
+def test_what_holds_in_part_is_said():
+    """An input that keeps what it was compiled with beside one that obeys is named in the log."""
+    log = pl.link(DECLARED + K, PTX, arch=ARCH, ftz=True).log
+    assert "ftz=True is for what the link compiles; as before: <ptx 2>" in log
+
+
+@pytest.mark.parametrize(
+    ("flag", "knows"), [("-ftz=1", "NVRTC, NVVM and nvJitLink"), ("-Xnvvm=-opt=0", "nvJitLink's")]
+)
+def test_assemble_names_the_tool_that_knows_a_flag(flag, knows):
+    """A flag of another tool than ptxas is refused with its name."""
+    with pytest.raises(pl.ConfigError, match=knows):
+        pl.assemble(PTX, ARCH, extra_flags=[flag])
