@@ -83,7 +83,7 @@ LINK = ["--arch", "sm_90"]
             ["link", "empty.ptx", *LINK, "-o", "out"],
             "empty.ptx: its extension says ptx and its content is empty",
         ),
-        (["link", ".", *LINK, "-o", "out"], ". could not be read: Is a directory"),
+        (["link", ".", *LINK, "-o", "out"], "could not be read: Is a directory"),
         *(
             (
                 ["link", "kernel.ptx", *LINK, "-o", out],
