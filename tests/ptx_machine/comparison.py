@@ -11,8 +11,10 @@ from cuda_cxx import ptx
 from emulator import Machine, PtxError, parse
 
 import numba_ptxlink as pl
+from numba_ptxlink._link.backends import Target
 from numba_ptxlink._link.fuse import fuse
 from numba_ptxlink._link.read import Input
+from numba_ptxlink._tools.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +61,10 @@ def compiled(source: str) -> str:
 def fused(texts: Sequence[str], *, everything: bool) -> str:
     """Return the one module that the package makes of some."""
     inputs = [Input("ptx", f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
-    result = fuse(inputs, pl.Arch.of(ARCH), everything=everything)
-    assert not isinstance(result, str), result
-    return result.input.code.decode()
+    options = Options(inline="all" if everything else "auto", backend="auto")
+    fusion = fuse(inputs, Target(pl.Arch.of(ARCH)), options)
+    assert fusion.fused, fusion.reason
+    return fusion.inputs[0].code.decode()
 
 
 def certain(launch: Launch, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
