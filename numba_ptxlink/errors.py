@@ -13,6 +13,7 @@ __all__ = [
     "AssembleError",
     "CacheError",
     "ConfigError",
+    "DeviceFaultError",
     "ExportError",
     "LaunchError",
     "LinkError",
@@ -77,6 +78,40 @@ class ExportError(PtxlinkError, RuntimeError):
 
 class LaunchError(PtxlinkError, RuntimeError):
     """A kernel could not be loaded or launched, or an argument is not what its parameter takes."""
+
+
+class DeviceFaultError(LaunchError):
+    """
+    Code that ran on the CPU as a device did what it must not do.
+
+    Args:
+        message: What happened, where, and the cure.
+        kernel: The kernel or function that was launched or called.
+        file: The source file as the PTX names it, "" where it has no line numbers.
+        line: The line in it, 0 without one.
+        block: The block's index along x, y and z.
+        thread: The thread's index in it, or for a call the number of the element.
+        instruction: The PTX instruction.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kernel: str = "",
+        file: str = "",
+        line: int = 0,
+        block: tuple[int, ...] = (0, 0, 0),
+        thread: tuple[int, ...] = (0, 0, 0),
+        instruction: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.kernel = kernel
+        self.file = file
+        self.line = line
+        self.block = block
+        self.thread = thread
+        self.instruction = instruction
 
 
 class ActivationError(PtxlinkError, RuntimeError):

@@ -1,0 +1,1 @@
+"""Compiled PTX on the CPU: PTX becomes LLVM IR, and llvmlite makes machine code of that."""

@@ -1,0 +1,131 @@
+"""What a launch keeps in memory for the machine code: its context, its lanes, and the faults that it notes."""
+
+from __future__ import annotations
+
+import ctypes
+from enum import IntEnum
+
+
+class Fault(IntEnum):
+    """What can go wrong while PTX runs."""
+
+    NONE = 0
+    ACCESS = 1
+    READ_ONLY = 2
+    MISALIGNED = 3
+    TRAP = 4
+    ASSERT = 5
+    UNKNOWN = 6
+    LOOP = 7
+    WAITING = 8
+    STACK = 9
+    CALL = 10
+    INTERRUPTED = 11
+
+
+class State(IntEnum):
+    """What a lane waits for."""
+
+    ENDED = 0
+    BARRIER = 1
+    WARP = 2
+    CONVERGED = 3
+    YIELDED = 4
+    GRID = 5
+
+
+class Noted(ctypes.Structure):
+    """The first fault of a worker."""
+
+    _fields_ = (
+        ("kind", ctypes.c_int64),
+        ("site", ctypes.c_int64),
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_int64),
+        ("tid", ctypes.c_uint32 * 3),
+        ("ctaid", ctypes.c_uint32 * 3),
+    )
+
+
+class Context(ctypes.Structure):
+    """
+    What the lanes of a block share; each worker has one.
+
+    `regions` are pairs of the first address and the end, those that may be written first; `found` has for each
+    place of an access the region that it was in last. `heap` is where the next allocation goes, and its end.
+    """
+
+    _fields_ = (
+        ("ntid", ctypes.c_uint32 * 3),
+        ("ctaid", ctypes.c_uint32 * 3),
+        ("nctaid", ctypes.c_uint32 * 3),
+        ("dynamic", ctypes.c_uint32),
+        ("shared", ctypes.c_uint64),
+        ("shared_size", ctypes.c_uint64),
+        ("regions", ctypes.c_void_p),
+        ("readable", ctypes.c_uint64),
+        ("writable", ctypes.c_uint64),
+        ("found", ctypes.c_void_p),
+        ("noted", ctypes.c_void_p),
+        ("steps", ctypes.c_int64),
+        ("stop", ctypes.c_void_p),
+        ("heap", ctypes.c_void_p),
+        ("print", ctypes.c_void_p),
+        ("params", ctypes.c_void_p),
+        ("local", ctypes.c_void_p),
+        ("local_size", ctypes.c_uint64),
+        ("frames", ctypes.c_void_p),
+        ("frame_size", ctypes.c_uint64),
+        ("lanes", ctypes.c_void_p),
+        ("count", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
+        ("restore", ctypes.c_void_p),
+        ("check", ctypes.c_void_p),
+        ("save", ctypes.c_void_p),
+        ("thread", ctypes.c_void_p),
+    )
+
+
+class Lane(ctypes.Structure):
+    """
+    A lane that waits.
+
+    `key` is the mask of a warp's lanes, or the number of a barrier, and `count` how many lanes that is for;
+    `value` is what the lane gives the others, of which `seen` is a copy that lasts until all have read it.
+    """
+
+    _fields_ = (
+        ("handle", ctypes.c_void_p),
+        ("state", ctypes.c_uint32),
+        ("key", ctypes.c_uint32),
+        ("count", ctypes.c_uint32),
+        ("site", ctypes.c_uint32),
+        ("value", ctypes.c_uint64),
+        ("seen", ctypes.c_uint64),
+        ("together", ctypes.c_uint32),
+        ("unused", ctypes.c_uint32),
+    )
+
+
+SHARED_START = 1024
+"""The first address in shared memory, so that a null pointer is outside of it."""
+LANE = ctypes.sizeof(Lane)
+STACK = 1 << 16
+"""Bytes of local memory for a lane whose functions call each other without a bound that is known."""
+LEAST_FRAME = 64
+"""What a call takes of that at least, so that the C stack has an end, too."""
+
+
+def offset(name: str, part: int = 0) -> int:
+    """Return where a field of the context is; *part* is an axis."""
+    return int(getattr(Context, name).offset) + 4 * part
+
+
+def lane_offset(name: str) -> int:
+    """Return where a field of a lane is."""
+    return int(getattr(Lane, name).offset)
+
+
+def noted_offset(name: str, part: int = 0) -> int:
+    """Return where a field of a fault is."""
+    return int(getattr(Noted, name).offset) + 4 * part

@@ -1,0 +1,94 @@
+"""LLVM IR to machine code of this process, by llvmlite: the only module that imports it."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import LaunchError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_LOCK = threading.RLock()
+_OLDEST = (20, 0, 0)
+
+
+@functools.cache
+def _binding() -> Any:
+    try:
+        import llvmlite.binding as llvm
+    except ImportError as error:
+        raise LaunchError(
+            "The CPU as a device needs llvmlite, which is not installed; "
+            "run: pip install 'numba-ptxlink[cpu]'"
+        ) from error
+    if llvm.llvm_version_info < _OLDEST:
+        raise LaunchError(
+            "The CPU as a device needs llvmlite 0.45 or newer, with LLVM 20; run: pip install -U llvmlite"
+        )
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+@functools.cache
+def target() -> Sequence[str]:
+    """
+    Return what machine code depends on besides the IR: the release of LLVM, the CPU, and its features.
+
+    Raises:
+        LaunchError: llvmlite is missing or too old.
+    """
+    import llvmlite
+
+    llvm = _binding()
+    release = ".".join(map(str, llvm.llvm_version_info))
+    features = llvm.get_host_cpu_features().flatten()
+    return llvmlite.__version__, release, llvm.get_default_triple(), llvm.get_host_cpu_name(), features
+
+
+def _machine() -> Any:
+    llvm = _binding()
+    *_, cpu, features = target()
+    made = llvm.Target.from_default_triple()
+    return made.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+
+
+def compile_ir(text: str) -> bytes:
+    """Return the object code of a module in LLVM IR."""
+    with _LOCK:
+        llvm = _binding()
+        # `coro.end` returned a value before LLVM 22.
+        text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
+        machine = _machine()
+        module = llvm.parse_assembly(text)
+        module.verify()
+        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+        builder.getModulePassManager().run(module, builder)
+        return bytes(machine.emit_object(module))
+
+
+class Loaded:
+    """
+    Object code in memory.
+
+    Args:
+        code: What `compile_ir` returned.
+    """
+
+    def __init__(self, code: bytes) -> None:
+        with _LOCK:
+            llvm = _binding()
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+            self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+            self._engine.finalize_object()
+
+    def function(self, name: str) -> int:
+        """Return the address of a function."""
+        return int(self._engine.get_function_address(name))
+
+    def variable(self, name: str) -> int:
+        """Return the address of a variable."""
+        return int(self._engine.get_global_value_address(name))

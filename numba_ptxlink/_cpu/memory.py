@@ -1,0 +1,308 @@
+"""Loads, stores and atomic operations: each access is compared with what the launch may touch, and has its place told."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import ptx
+
+from . import conversions
+from .builder import OWN, THEIRS, U32, U64, Builder, Kind, Unknown
+from .layout import SHARED_START, Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .builder import Word
+    from .code import Code
+
+_SPACES = ("global", "shared", "local", "param", "const")
+_ORDERS = {"acquire": "acquire", "release": "release", "relaxed": "monotonic", "volatile": "monotonic"}
+# Modifiers that change when and how memory is reached, and not what is read or written.
+_HINTS = frozenset(
+    "weak mmio sys gpu cta cluster nc ca cg cs lu cv wb wt noftz unified entry func async generic".split()
+)
+_ATOMIC = {
+    "add": "add",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "exch": "xchg",
+    "inc": "uinc_wrap",
+    "dec": "udec_wrap",
+}
+
+
+class Address(NamedTuple):
+    """A place in memory as an operand spells it: a register, variable or number, and an offset."""
+
+    base: str
+    offset: int
+
+
+def address(operand: str) -> Address:
+    """Return what an operand in brackets is."""
+    if operand[:1] != "[" or operand[-1:] != "]":
+        raise Unknown
+    base, plus, offset = operand[1:-1].replace(" ", "").partition("+")
+    if not plus and "-" in base[1:]:
+        base, _, offset = base.partition("-")
+        offset = f"-{offset}"
+    try:
+        return Address(base, int(offset or "0", 0))
+    except ValueError:
+        raise Unknown from None
+
+
+def space_of(word: Word) -> str:
+    """Return the state space that an opcode names, "" for a generic address."""
+    found = (flag.partition("::")[0] for flag in word.flags)
+    return next((each for each in found if each in _SPACES), "")
+
+
+def pointer(b: Code, operand: str, space: str, size: int, *, write: bool = False, aligned: int = 0) -> str:
+    """Return a pointer to *size* bytes, after a check that they may be read or written."""
+    at = address(operand)
+    storage = b.storage(at.base)
+    if storage:
+        if not 0 <= at.offset <= storage.size - size:
+            b.fault(Fault.ACCESS, str(at.offset % (1 << 64)), size)
+            b.label(b.fresh())
+        return b.at(storage.pointer, at.offset)
+    if space == "param" and b.kernel_params and b.scope.find(at.base) is None:
+        place = b.unit.parameter(b.activation.outline.function, at.base)
+        if place is not None:
+            return b.at(b.kernel_params, place + at.offset)
+    found = b.register(at.base)
+    value = b.bits(at.base, found[1] if found else 64)
+    value = b.resize(value, f"i{found[1]}" if found else "i64", "i64")
+    if at.offset:
+        value = b.op("add", "i64", value, at.offset)
+    if space == "shared":
+        return _shared(b, value, size, aligned or size)
+    if b.unit.checks:
+        _check(b, value, size, aligned or size, write=write)
+    return b.let(f"inttoptr i64 {value} to ptr")
+
+
+def _shared(b: Code, value: str, size: int, aligned: int) -> str:
+    """Return a pointer into the block's shared memory."""
+    start = b.field("shared", kind="i64")
+    if b.unit.checks:
+        place, room = b.op("sub", "i64", value, SHARED_START), b.field("shared_size", kind="i64")
+        inside = b.op("icmp ult", "i64", place, room)
+        ends = b.op("icmp ule", "i64", b.op("add", "i64", place, size), room)
+        b.unless(b.op("and", "i1", inside, ends), Fault.ACCESS, value, size)
+        if aligned > 1:
+            rest = b.op("and", "i64", value, aligned - 1)
+            b.unless(b.op("icmp eq", "i64", rest, 0), Fault.MISALIGNED, value, size)
+    return b.let(f"inttoptr i64 {b.op('add', 'i64', value, start)} to ptr")
+
+
+def _check(b: Code, value: str, size: int, aligned: int, *, write: bool) -> None:
+    """Compare an address with the region that this access was in last, and otherwise with all of them."""
+    found = b.at(b.field("found", kind="ptr"), 16 * b.unit.access())
+    distance = b.op("sub", "i64", value, b.let(f"load i64, ptr {found}, {OWN}"))
+    room = b.let(f"load i64, ptr {b.at(found, 8)}, {OWN}")
+    fine = b.op("icmp ult", "i64", distance, room)
+    if aligned > 1:
+        straight = b.op("icmp eq", "i64", b.op("and", "i64", value, aligned - 1), 0)
+        fine = b.op("and", "i1", fine, straight)
+    good, search = b.fresh(), b.fresh()
+    b.fork(fine, good, search, likely=True)
+    Builder.label(b, search)
+    there = b.let(
+        f"call i1 @ptxlink.find(ptr %ctx, ptr {found}, i64 {value}, i64 {size}, i64 {aligned}, i64 {b.site()}, "
+        f"i1 {str(write).lower()}, {b.where()})"
+    )
+    b.fork(there, good, "leave", likely=True)
+    Builder.label(b, good)
+
+
+def _shape(word: Word) -> tuple[int, str, set[str]]:
+    """Return how many elements an access has, its order among others, and the modifiers that nobody knows."""
+    lanes = next((int(flag[1:]) for flag in word.flags if flag in ("v2", "v4", "v8")), 1)
+    order = next((_ORDERS[flag] for flag in word.flags if flag in _ORDERS), "")
+    known = {*_SPACES, *_ORDERS, *_HINTS, "v2", "v4", "v8"}
+    rest = {
+        flag
+        for flag in word.flags
+        if flag.partition("::")[0] not in known and not flag.startswith(("L1", "L2"))
+    }
+    return lanes, order, rest
+
+
+def load(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`ld`, `ldu`."""
+    lanes, order, rest = _shape(word)
+    if rest:
+        raise Unknown
+    kind, size = word.kind, word.kind.bits * word.kind.lanes // 8
+    whole = Kind(kind.letter, kind.bits * kind.lanes)
+    place = pointer(b, operands[1], space_of(word), size * lanes)
+    for number, target in enumerate(ptx.elements(operands[0])):
+        at = b.at(place, size * number)
+        if order and order != "release":
+            value = b.let(f"load atomic {whole.raw}, ptr {at} {order}, align {size}")
+        else:
+            value = b.let(f"load {whole.raw}, ptr {at}, align {size}, {THEIRS}")
+        b.put(target, value, whole)
+
+
+def store(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`st`."""
+    lanes, order, rest = _shape(word)
+    if rest:
+        raise Unknown
+    size = word.kind.bits * word.kind.lanes // 8
+    values = [b.bits(each, 8 * size) for each in ptx.elements(operands[1])]
+    place = pointer(b, operands[0], space_of(word), size * lanes, write=True)
+    for number, value in enumerate(values):
+        at = b.at(place, size * number)
+        if order and order != "acquire":
+            b.do(f"store atomic i{8 * size} {value}, ptr {at} {order}, align {size}")
+        else:
+            b.do(f"store i{8 * size} {value}, ptr {at}, align {size}, {THEIRS}")
+
+
+def atomic(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`atom` and `red`."""
+    target = operands[0] if word.opcode == "atom" else "_"
+    place, *given = operands[word.opcode == "atom" :]
+    _, _, rest = _shape(word)
+    what = next(iter(rest - {"acq_rel"}), "")
+    kind = word.kind
+    bits = kind.bits * kind.lanes
+    values = [b.bits(each, bits) for each in given]
+    at = pointer(b, place, space_of(word), bits // 8, write=True)
+    if what == "cas":
+        pair = b.let(f"cmpxchg ptr {at}, i{bits} {values[0]}, i{bits} {values[1]} seq_cst seq_cst")
+        b.put(target, b.let(f"extractvalue {{i{bits}, i1}} {pair}, 0"), Kind("b", bits))
+        return
+    if not kind.floating or what == "exch":
+        name = {
+            "min": f"{'' if kind.signed else 'u'}min",
+            "max": f"{'' if kind.signed else 'u'}max",
+            **_ATOMIC,
+        }
+        if what not in name:
+            raise Unknown
+        result = b.let(f"atomicrmw {name[what]} ptr {at}, i{bits} {values[0]} seq_cst")
+    elif what == "add" and kind.bits > 16:
+        value = conversions.read(b, kind, values[0])
+        result = b.let(f"atomicrmw fadd ptr {at}, {kind.ir} {value} seq_cst")
+        result = b.let(f"bitcast {kind.ir} {result} to {kind.raw}")
+    else:
+        result = _again(b, word, what, at, values[0], bits)
+    b.put(target, result, Kind(kind.letter if not kind.floating else "b", bits))
+
+
+def _again(b: Code, word: Word, what: str, at: str, value: str, bits: int) -> str:
+    """Return what was in memory before an operation on halves, which is tried until nobody comes between."""
+    from .instructions import computed  # what computes uses nothing of memory
+
+    first = b.let(f"load atomic i{bits}, ptr {at} monotonic, align {bits // 8}")
+    old = b.variable(f"i{bits}", first)
+    again, after = b.fresh(), b.fresh()
+    b.label(again)
+    before = b.let(f"load i{bits}, ptr {old}")
+    new = computed(b, word._replace(opcode=what, flags=()), [before, value])
+    pair = b.let(f"cmpxchg ptr {at}, i{bits} {before}, i{bits} {new} seq_cst seq_cst")
+    b.do(f"store i{bits} {b.let(f'extractvalue {{i{bits}, i1}} {pair}, 0')}, ptr {old}")
+    b.fork(b.let(f"extractvalue {{i{bits}, i1}} {pair}, 1"), after, again)
+    b.label(after)
+    return before
+
+
+def convert_address(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`cvta`: addresses in shared memory count from a start of their own, all others are the host's."""
+    at = address(f"[{operands[1]}]")
+    value = b.bits(at.base, word.kind.bits)
+    if at.offset:
+        value = b.op("add", word.kind.raw, value, at.offset)
+    if space_of(word) == "shared":
+        start = b.resize(b.field("shared", kind="i64"), "i64", word.kind.raw)
+        value = b.op("sub" if "to" in word.flags else "add", word.kind.raw, value, start)
+    b.put(operands[0], value, word.kind)
+
+
+def is_space(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`isspacep`."""
+    value = b.bits(operands[1], 64)
+    first = b.op("add", "i64", b.field("shared", kind="i64"), SHARED_START)
+    shared = b.op("icmp ult", "i64", b.op("sub", "i64", value, first), b.field("shared_size", kind="i64"))
+    size = b.op("mul", "i64", b.field("local_size", kind="i64"), b.resize(b.field("count"), "i32", "i64"))
+    start = b.let(f"ptrtoint ptr {b.field('local', kind='ptr')} to i64")
+    local = b.op("icmp ult", "i64", b.op("sub", "i64", value, start), size)
+    space = space_of(word)
+    if space in ("shared", "local"):
+        result = shared if space == "shared" else local
+    elif space == "global":
+        result = b.op("xor", "i1", b.op("or", "i1", shared, local), "true")
+    else:
+        raise Unknown
+    b.put(operands[0], result, Kind("pred", 1))
+
+
+def fence(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`membar` and `fence`."""
+    b.do("fence seq_cst")
+
+
+def hint(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """Nothing, for what only makes a device faster."""
+
+
+def copy(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`cp.async`: copies at once, so that there is nothing to wait for."""
+    if "bulk" in word.flags or "tensor" in word.flags or "mbarrier" in word.flags:
+        raise Unknown
+    if "commit_group" in word.flags or "wait_group" in word.flags or "wait_all" in word.flags:
+        return
+    size = int(operands[2])
+    target = pointer(b, operands[0], "shared", size, write=True)
+    source = pointer(b, operands[1], "global", size)
+    if len(operands) > 3:
+        raise Unknown
+    b.declared["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
+    b.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+
+
+def allocate(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`alloca`: bytes of the function's local memory, which end with it."""
+    alignment = int(operands[2]) if len(operands) > 2 else 8
+    size = b.resize(b.bits(operands[1], word.kind.bits), word.kind.raw, "i64")
+    top = b.let(f"ptrtoint ptr {b.let(f'load ptr, ptr {b.stack}')} to i64")
+    start = b.op("and", "i64", b.op("add", "i64", top, alignment - 1), -alignment)
+    end = b.op("and", "i64", b.op("add", "i64", b.op("add", "i64", start, size), 63), -64)
+    limit = b.let("ptrtoint ptr %limit to i64")
+    b.unless(b.op("icmp ule", "i64", end, limit), Fault.STACK)
+    b.do(f"store ptr {b.let(f'inttoptr i64 {end} to ptr')}, ptr {b.stack}")
+    b.put(operands[0], start, U64)
+
+
+def stack(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`stacksave` and `stackrestore`."""
+    if word.opcode == "stacksave":
+        top = b.let(f"ptrtoint ptr {b.let(f'load ptr, ptr {b.stack}')} to i64")
+        b.put(operands[0], b.resize(top, "i64", word.kind.raw), word.kind)
+    else:
+        value = b.resize(b.bits(operands[0], word.kind.bits), word.kind.raw, "i64")
+        b.do(f"store ptr {b.let(f'inttoptr i64 {value} to ptr')}, ptr {b.stack}")
+
+
+MEMORY = {
+    **dict.fromkeys(("ld", "ldu"), load),
+    "st": store,
+    **dict.fromkeys(("atom", "red"), atomic),
+    "cvta": convert_address,
+    "isspacep": is_space,
+    **dict.fromkeys(("membar", "fence"), fence),
+    **dict.fromkeys(
+        ("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent", "griddepcontrol"), hint
+    ),
+    "cp": copy,
+    "alloca": allocate,
+    **dict.fromkeys(("stacksave", "stackrestore"), stack),
+}
+_ = U32

@@ -1,0 +1,365 @@
+"""A PTX module as one of LLVM: its variables, its functions, and how each is entered."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import ptx
+from numba_ptxlink.errors import LaunchError
+
+from . import runtime, schedule
+from .builder import METADATA, Builder, Unknown, word_of
+from .code import Code, Storage, number
+from .control import ARGUMENTS, CONTROL, call, jump
+from .instructions import REGISTERS, carried
+from .layout import LEAST_FRAME, SHARED_START, STACK, Fault, State, lane_offset, offset
+from .memory import MEMORY
+from .outline import Outlines
+from .warps import WARPS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_TABLES = {**REGISTERS, **MEMORY, **WARPS, **CONTROL}
+_IGNORED = frozenset(("brkpt", "call", "bra"))
+_SYMBOL = re.compile(r"generic\s*\(\s*([\w$%]+)\s*\)|([\w$%]+)")
+_CHUNK, _WAITING_CHUNK = 1 << 20, 1 << 12
+
+
+class Entry(NamedTuple):
+    """
+    A kernel in machine code.
+
+    Args:
+        waits: Whether its lanes wait for each other.
+        local: Bytes of local memory for a lane.
+    """
+
+    waits: bool
+    local: int
+
+
+class Unit:
+    """
+    The translation of a module.
+
+    Args:
+        module: The module.
+        checks: Whether accesses are checked.
+
+    Attributes:
+        declared: Functions that the code calls, and their declarations or definitions in LLVM IR.
+        sites: The function and the statement of each place that can have a fault, in order.
+        unknown: The instructions that are not known, each with how often it is there.
+        kernels: What is known of the kernels.
+        locals: Bytes of local memory for the functions that are called from the host.
+        shared_size: Bytes of shared memory without the dynamic part.
+    """
+
+    def __init__(self, module: ptx.Module, *, checks: bool) -> None:
+        self.checks = checks
+        self.declared: dict[str, str] = {}
+        self.sites: list[tuple[str, int]] = []
+        self.unknown: dict[str, int] = {}
+        self.kernels: dict[str, Entry] = {}
+        self.locals: dict[str, int] = {}
+        self.depth = self.accesses = 0
+        self.functions = {each.name: each for each in module.functions if each.defined}
+        self._aliases = {each.name: each.target for each in module.aliases}
+        self.outlines = Outlines(self.functions)
+        self.variables = {
+            each.name: each for each in module.variables if each.memory in ("global", "const", "managed")
+        }
+        self._frames: dict[str, int] = {}
+        self._site_numbers: dict[tuple[str, int], int] = {}
+        self._shared: dict[str, int] = {}
+        top = SHARED_START
+        shared = [each for each in module.variables if each.space == "shared"]
+        for each in self.functions.values():
+            shared += self.outlines.of(each.name).shared.values()
+        # What the launch gives the size of comes last, and is all one.
+        for variable in sorted(shared, key=lambda each: not each.size):
+            if variable.name not in self._shared:
+                alignment = max(variable.alignment, 16)
+                top = -(-top // alignment) * alignment
+                self._shared[variable.name] = top
+                top += variable.size
+        self.shared_size = top - SHARED_START
+
+    # What the code of functions asks for
+
+    def chunk(self, *, suspends: bool) -> int:
+        """Return after how many ways back a loop looks up."""
+        return _WAITING_CHUNK if suspends else _CHUNK
+
+    def access(self) -> int:
+        """Return a number for an access that is checked."""
+        self.accesses += 1
+        return self.accesses - 1
+
+    def site(self, function: ptx.Function, place: int) -> int:
+        """Return the number of a statement for faults."""
+        number = self._site_numbers.setdefault((function.name, place), len(self.sites))
+        if number == len(self.sites):
+            self.sites.append((function.name, place))
+        return number
+
+    def function(self, name: str) -> ptx.Function | None:
+        """Return the function with a body that *name* is."""
+        return self.functions.get(self._aliases.get(name, name))
+
+    def symbol(self, name: str) -> str:
+        """Return the name of a function in LLVM IR."""
+        return f'@"f.{self._aliases.get(name, name)}"'
+
+    def callable(self, results: int, sizes: Sequence[int]) -> list[ptx.Function]:
+        """Return the functions that take and return values of these sizes."""
+        return [
+            each
+            for each in self.functions.values()
+            if each.kind == "func"
+            and len(each.results) == results
+            and [_size(formal) for formal in (*each.results, *each.params)] == list(sizes)
+        ]
+
+    def address(self, name: str) -> str:
+        """
+        Return the address of a variable or a function, in its state space.
+
+        Raises:
+            Unknown: There is none.
+        """
+        if name in self._shared:
+            return str(self._shared[name])
+        if name in self.variables:
+            return f'ptrtoint (ptr @"v.{name}" to i64)'
+        if self.function(name):
+            return f"ptrtoint (ptr {self.symbol(name)} to i64)"
+        raise Unknown
+
+    def parameter(self, function: ptx.Function, name: str) -> int | None:
+        """Return where a parameter of a kernel is among all, None for another name."""
+        for each, place in zip(function.params, places(function.params), strict=True):
+            if each.name == name:
+                return place
+        return None
+
+    # The text
+
+    def text(self) -> str:
+        """Return the module in LLVM IR."""
+        functions = [each for each in self.functions.values() if each.kind == "func"]
+        parts = [self._function(each) for each in functions if not self.outlines.waits(each.name)]
+        kernels = [each for each in self.functions.values() if each.kind == "entry"]
+        for each in kernels:
+            parts += self._kernel(each)
+        for each in functions:
+            if not self.outlines.waits(each.name):
+                parts.append(self._many(each))
+        for each in functions:
+            if self.outlines.waits(each.name):
+                # Its address is the only thing of it that is needed.
+                parts.append(f"define internal void {self.symbol(each.name)}() {{ ret void }}")
+        for each in kernels:
+            self.kernels[each.name] = Entry(self.outlines.waits(each.name), self._need(each.name))
+        for each in functions:
+            self.locals[each.name] = self._need(each.name)
+        variables = [self._variable(each) for each in self.variables.values()]
+        helpers = runtime.helpers(self.declared) + runtime.entries(self.declared)
+        if any(each.waits for each in self.kernels.values()):
+            helpers += schedule.functions(self.declared) + runtime.COROUTINES
+        return "\n".join((*variables, *self.declared.values(), helpers, *parts, METADATA))
+
+    def _need(self, name: str) -> int:
+        """Return how much local memory a function and those that it calls need."""
+        if not self.outlines.bounded(name):
+            return STACK
+        below = [self._need(each) for each in self.outlines.of(name).callees if each in self.functions]
+        return -(-self._frames.get(name, 0) // 64) * 64 + max(below, default=0) + 64
+
+    def _function(self, function: ptx.Function) -> str:
+        code = Code(self, suspends=False)
+        formals, pointers = {}, []
+        for number, each in enumerate((*function.results, *function.params)):
+            formals[each.name] = Storage(f"%p{number}", _size(each))
+            pointers.append(f", ptr %p{number}")
+        self._body(code, function, formals)
+        code.label("return")
+        code.end("ret i1 false")
+        code.label("leave")
+        code.end("ret i1 true")
+        return code.text(
+            f"internal i1 {self.symbol(function.name)}({ARGUMENTS.format(local='%local')}{''.join(pointers)})"
+        )
+
+    def _kernel(self, kernel: ptx.Function) -> list[str]:
+        waits = self.outlines.waits(kernel.name)
+        code = Code(self, suspends=waits)
+        code.kernel_params = "%params"
+        arguments = f"{ARGUMENTS.format(local='%local')}, ptr %params"
+        name = kernel.name
+        if not waits:
+            self._body(code, kernel, {})
+            code.label("return")
+            code.end("ret i1 false")
+            code.label("leave")
+            code.end("ret i1 true")
+            lane = code.text(f'internal i1 @"k.{name}"({arguments})')
+            return [lane, runtime.block(self.declared, f'@"k.{name}"', f'@"block.{name}"')]
+        runtime.coroutine_head(code)
+        self._body(code, kernel, {})
+        code.label("return")
+        code.label("leave")
+        code.store("i32", str(int(State.ENDED)), "%lane", lane_offset("state"))
+        code.label("suspended")
+        runtime.coroutine_end(code)
+        ramp = code.text(f'i64 @"ramp.{name}"({arguments}, ptr %lane, ptr %memory) presplitcoroutine')
+        return [ramp, schedule.block(self.declared, f'@"ramp.{name}"', f'@"block.{name}"')]
+
+    def _body(self, code: Code, function: ptx.Function, formals: dict[str, Storage]) -> None:
+        outline = self.outlines.of(function.name)
+        code.activation = code.begin(outline, formals, "return")
+        code.place, code.scope = 0, ptx.Scope()
+        steps = code.load("i64", "%ctx", offset("steps"))
+        first = code.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self.chunk(suspends=code.suspends)}")
+        code.do(f"store i32 {code.resize(first, 'i64', 'i32')}, ptr {code.budget}")
+        code.do(f"store i64 {code.op('sub', 'i64', steps, first)}, ptr {code.left}")
+        code.do(f"store ptr %top, ptr {code.stack}")
+        code.do(f"store i1 0, ptr {code.carry}")
+        if not self.outlines.bounded(function.name):
+            top, limit = (code.let(f"ptrtoint ptr {each} to i64") for each in ("%top", "%limit"))
+            code.unless(code.op("icmp ule", "i64", top, limit), Fault.STACK)
+        self.translate_body(code)
+        if code.open:
+            code.end("br label %return")
+        least = 0 if self.outlines.bounded(function.name) else LEAST_FRAME
+        frame = max(-(-code.frame // 64) * 64, least)
+        self._frames[function.name] = frame
+        code.head.append(f"  %top = getelementptr i8, ptr %local, i64 {frame}")
+
+    def translate_body(self, code: Code) -> None:
+        """Add the statements of the function that the code is in."""
+        activation = code.activation
+        outline = activation.outline
+        for place, statement, scope in outline.statements:
+            code.scope, code.place = scope, place
+            if isinstance(statement, ptx.Label):
+                code.label(f"L{activation.number}.{place}")
+                if (scope.block, statement.name) in outline.headers:
+                    code.count_step()
+            elif isinstance(statement, ptx.Declaration):
+                self._declare(code, statement, scope)
+            elif isinstance(statement, ptx.Instruction) and code.open:
+                self._instruction(code, statement)
+
+    def _declare(self, code: Code, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
+        for variable in declaration.variables:
+            key = ptx.Register(scope.block, variable.name, "")
+            size, alignment = _size(variable), min(max(variable.alignment, 16), 64)
+            if variable.space == "local" or (
+                variable.space == "param" and key in code.activation.outline.exposed
+            ):
+                place = Storage(code.reserve(size, alignment), size, exposed=True)
+            elif variable.space == "param":
+                place = Storage(code.variable(f"[{max(size, 1)} x i8], align 16"), size)
+            else:
+                continue
+            code.activation.variables[key] = place
+
+    def _instruction(self, code: Code, instruction: ptx.Instruction) -> None:
+        word = word_of(instruction.word)
+        guard = instruction.guard[1:].strip()
+        if word.opcode == "bra":
+            jump(code, instruction)
+            return
+        after = ""
+        lines, opened = len(code.lines), code.open
+        try:
+            if guard:
+                here, after = code.fresh(), code.fresh()
+                code.fork(code.bits(guard, 1), here, after)
+                code.label(here)
+            lines, opened = len(code.lines), code.open
+            if word.opcode == "call":
+                call(code, instruction)
+            elif "cc" in word.flags:
+                carried(code, word, instruction.operands)
+            else:
+                _TABLES[word.opcode](code, word, instruction.operands)
+        except (Unknown, KeyError, ValueError, IndexError):
+            code.rewind(lines, open=opened)
+            self.unknown[instruction.word] = self.unknown.get(instruction.word, 0) + 1
+            code.fault(Fault.UNKNOWN)
+        if after:
+            code.label(after)
+
+    def _many(self, function: ptx.Function) -> str:
+        formals = [*function.results, *function.params]
+        return runtime.many(
+            self.declared,
+            self.symbol(function.name),
+            f'@"many.{function.name}"',
+            [_size(each) for each in formals],
+        )
+
+    def _variable(self, variable: ptx.Variable) -> str:
+        if not variable.defined:
+            raise LaunchError(
+                f"The PTX declares the variable {variable.name} as external, and nothing defines it; link it first."
+            )
+        return f'@"v.{variable.name}" = global {self._content(variable)}, align {max(variable.alignment, 16)}'
+
+    def _content(self, variable: ptx.Variable) -> str:
+        size = variable.size
+        text = variable.initial.strip()
+        if not text:
+            return f"[{size} x i8] zeroinitializer"
+        bits = variable.bits // variable.lanes
+        fields, filled = [], 0
+        for each in _leaves(text):
+            value = number(each, bits)
+            kind = f"i{bits}"
+            if value is None:
+                masked = re.fullmatch(r"(?:0[xX]([fF]+)0*)\((.*)\)", each)
+                name, _, more = each.removeprefix("generic(").replace(")", "").partition("+")
+                if masked:
+                    raise LaunchError(
+                        f"The variable {variable.name} has a part of an address; that is not known."
+                    )
+                fields.append(f"{kind} add ({kind} {self.address(name.strip())}, {kind} {int(more or 0)})")
+            else:
+                fields.append(f"{kind} {value}")
+            filled += bits // 8
+        rest = size - filled
+        if rest > 0:
+            fields.append(f"[{rest} x i8] zeroinitializer")
+        kinds = ", ".join(_type_of(each) for each in fields)
+        return f"<{{{kinds}}}> <{{{', '.join(fields)}}}>"
+
+
+def _leaves(text: str) -> list[str]:
+    """Return the values of an initializer, those of the inner braces in their order."""
+    return [each.strip() for each in text.replace("{", " ").replace("}", " ").split(",") if each.strip()]
+
+
+def _type_of(constant: str) -> str:
+    return constant.rpartition("]")[0] + "]" if constant.startswith("[") else constant.split()[0]
+
+
+def _size(variable: ptx.Variable) -> int:
+    return max(variable.size, 1)
+
+
+def places(params: Sequence[ptx.Variable]) -> list[int]:
+    """Return where each parameter of a kernel is, and where they end."""
+    found, top = [], 0
+    for each in params:
+        alignment = each.param.align or each.bits // 8 or 1
+        top = -(-top // alignment) * alignment
+        found.append(top)
+        top += _size(each)
+    return found
+
+
+_ = Builder, _SYMBOL, _IGNORED

@@ -1,0 +1,188 @@
+"""Operations of several lanes: each gives the others a value, waits, and reads what all gave."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .builder import PRED, U32, Kind, Unknown
+from .layout import LANE, State, lane_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .builder import Word
+    from .code import Code
+
+
+def exchange(b: Code, value: str, members: str) -> tuple[str, str]:
+    """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
+    b.suspend(State.WARP, key=("i32", members), value=("i64", value))
+    return gathered(b)
+
+
+def gathered(b: Code) -> tuple[str, str]:
+    """Return the lanes that go on together, and a pointer to the record of the first of the warp."""
+    together = b.load("i32", "%lane", lane_offset("together"))
+    back = b.op("mul", "i32", b.lane(), -LANE)
+    return together, b.let(f"getelementptr i8, ptr %lane, i32 {back}")
+
+
+def seen(b: Code, first: str, lane: int | str) -> str:
+    """Return what a lane of the warp gave."""
+    if isinstance(lane, int):
+        return b.load("i64", first, LANE * lane + lane_offset("seen"))
+    record = b.let(f"getelementptr i8, ptr {first}, i32 {b.op('mul', 'i32', lane, LANE)}")
+    return b.load("i64", record, lane_offset("seen"))
+
+
+def folded(b: Code, kind: str, start: str, first: str, together: str, step: object) -> str:
+    """Return what *step* makes of a value and what each lane of *together* gave, one after the other."""
+    total = b.variable(kind, start)
+    with b.loop("32") as lane:
+        here = b.op("and", "i32", b.op("lshr", "i32", together, lane), 1)
+        with b.when(b.op("icmp ne", "i32", here, 0)):
+            new = step(b.let(f"load {kind}, ptr {total}"), seen(b, first, lane), lane)  # type: ignore[operator]
+            b.do(f"store {kind} {new}, ptr {total}")
+    return b.let(f"load {kind}, ptr {total}")
+
+
+def ballot(b: Code, together: str, first: str, wanted: str = "") -> str:
+    """Return the lanes that gave *wanted*, or anything but 0."""
+
+    def step(total: str, value: str, lane: str) -> str:
+        same = b.op("icmp eq", "i64", value, wanted) if wanted else b.op("icmp ne", "i64", value, 0)
+        return b.op("or", "i32", total, b.op("shl", "i32", b.resize(same, "i1", "i32"), lane))
+
+    return folded(b, "i32", "0", first, together, step)
+
+
+def vote(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`vote`."""
+    if "sync" not in word.flags:
+        raise Unknown
+    together, first = exchange(b, b.vote(operands[1]), b.unsigned(operands[-1]))
+    found = ballot(b, together, first)
+    how = word.flags[-1]
+    if how == "ballot":
+        b.put(operands[0], found, U32)
+        return
+    none = b.op("icmp eq", "i32", found, 0)
+    every = b.op("icmp eq", "i32", found, together)
+    result = {"all": every, "any": b.op("xor", "i1", none, "true"), "uni": b.op("or", "i1", none, every)}[how]
+    b.put(operands[0], result, PRED)
+
+
+def shuffle(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`shfl`."""
+    if "sync" not in word.flags:
+        raise Unknown
+    target, _, told = (each.strip() for each in operands[0].partition("|"))
+    value = b.resize(b.unsigned(operands[1]), "i32", "i64")
+    number, bounds = b.unsigned(operands[2]), b.unsigned(operands[3])
+    together, first = exchange(b, value, b.unsigned(operands[4]))
+    lane, how = b.lane(), word.flags[-1]
+    number = b.op("and", "i32", number, 31)
+    segment = b.op("and", "i32", b.op("lshr", "i32", bounds, 8), 31)
+    within = b.op("xor", "i32", segment, 31)
+    begin = b.op("and", "i32", lane, segment)
+    last = b.op("or", "i32", begin, b.op("and", "i32", b.op("and", "i32", bounds, 31), within))
+    if how == "idx":
+        source = b.op("or", "i32", begin, b.op("and", "i32", number, within))
+    else:
+        source = b.op({"up": "sub", "down": "add", "bfly": "xor"}[how], "i32", lane, number)
+    inside = b.op(f"icmp {'sge' if how == 'up' else 'sle'}", "i32", source, last)
+    source = b.select(inside, "i32", source, lane)
+    b.put(target, b.resize(seen(b, first, source), "i64", "i32"), U32)
+    if told:
+        b.put(told, inside, PRED)
+
+
+def match(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`match`."""
+    target, _, told = (each.strip() for each in operands[0].partition("|"))
+    value = b.resize(b.bits(operands[1], word.kind.bits), word.kind.raw, "i64")
+    together, first = exchange(b, value, b.unsigned(operands[2]))
+    found = ballot(b, together, first, value)
+    if "any" in word.flags:
+        b.put(target, found, U32)
+        return
+    every = b.op("icmp eq", "i32", found, together)
+    b.put(target, b.select(every, "i32", together, "0"), U32)
+    if told:
+        b.put(told, every, PRED)
+
+
+def reduce(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`redux`."""
+    kind, how = word.kind, word.flags[-1]
+    if kind.floating:
+        raise Unknown
+    value = b.resize(b.unsigned(operands[1]), "i32", "i64")
+    together, first = exchange(b, value, b.unsigned(operands[2]))
+    least, most = (-(1 << 31), (1 << 31) - 1) if kind.signed else (0, (1 << 32) - 1)
+    start = {"min": most, "max": least, "and": -1}.get(how, 0)
+
+    def step(total: str, given: str, lane: str) -> str:
+        given = b.resize(given, "i64", "i32")
+        if how in ("min", "max"):
+            return b.call(
+                f"llvm.{'s' if kind.signed else 'u'}{how}.i32", "i32", f"i32 {total}", f"i32 {given}"
+            )
+        return b.op(how, "i32", total, given)
+
+    b.put(operands[0], folded(b, "i32", str(start), first, together, step), U32)
+
+
+def converged(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`activemask`: the lanes that come here before any of the warp can do something else."""
+    b.suspend(State.CONVERGED)
+    b.put(operands[0], gathered(b)[0], U32)
+
+
+def elect(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`elect`: the lowest of the lanes."""
+    target, _, told = (each.strip() for each in operands[0].partition("|"))
+    together, _ = exchange(b, "0", b.unsigned(operands[1]))
+    lowest = b.call("llvm.cttz.i32", "i32", f"i32 {together}", "i1 false")
+    b.put(target, lowest, U32)
+    b.put(told, b.op("icmp eq", "i32", lowest, b.lane()), PRED)
+
+
+def barrier(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`bar` and `barrier`, of warps and of blocks, with a reduction or without."""
+    flags = [flag for flag in word.flags if flag not in ("cta", "aligned")]
+    if flags == ["warp", "sync"]:
+        exchange(b, "0", b.unsigned(operands[0]))
+        return
+    if flags[:1] == ["cluster"]:
+        # A cluster is one block.
+        if "arrive" not in flags:
+            b.suspend(State.BARRIER, key=("i32", "16"), count=("i32", "0"), value=("i64", "0"))
+        return
+    if not flags or flags[0] not in ("sync", "red"):
+        raise Unknown
+    reduces = flags[0] == "red"
+    given = list(operands[1:] if reduces else operands)
+    value = b.vote(given.pop()) if reduces else "0"
+    number, count = b.unsigned(given[0]), b.unsigned(given[1]) if len(given) > 1 else "0"
+    b.suspend(State.BARRIER, key=("i32", number), count=("i32", count), value=("i64", value))
+    if not reduces:
+        return
+    hits = b.resize(b.load("i64", "%lane", lane_offset("seen")), "i64", "i32")
+    if flags[1] == "popc":
+        b.put(operands[0], hits, U32)
+        return
+    other = b.load("i32", "%lane", lane_offset("together")) if flags[1] == "and" else "0"
+    b.put(operands[0], b.op(f"icmp {'eq' if flags[1] == 'and' else 'ne'}", "i32", hits, other), PRED)
+
+
+WARPS = {
+    "vote": vote,
+    "shfl": shuffle,
+    "match": match,
+    "redux": reduce,
+    "activemask": converged,
+    "elect": elect,
+    **dict.fromkeys(("bar", "barrier"), barrier),
+}
+_ = Kind
