@@ -147,6 +147,12 @@ class Builder:
             self.do(f"store {kind} {value}, ptr {name}")
         return name
 
+    def update(self, place: str, opcode: str, kind: str, value: str | int) -> None:
+        """Make of a variable what an instruction computes of it and a value."""
+        self.do(
+            f"store {kind} {self.op(opcode, kind, self.let(f'load {kind}, ptr {place}'), value)}, ptr {place}"
+        )
+
     def label(self, name: str) -> None:
         """Begin a block."""
         if self.open:
@@ -208,6 +214,12 @@ class Builder:
     def store(self, kind: str, value: str, base: str, offset: int = 0) -> None:
         """Keep something there."""
         self.do(f"store {kind} {value}, ptr {self.at(base, offset)}, {OWN}")
+
+    def copy(self, target: str, source: str, size: int) -> None:
+        """Copy bytes."""
+        self.call(
+            "llvm.memcpy.p0.p0.i64", "void", f"ptr {target}", f"ptr {source}", f"i64 {size}", "i1 false"
+        )
 
     def resize(self, value: str, kind: str, to: str, *, signed: bool = False) -> str:
         """Return an integer in another width."""

@@ -43,7 +43,7 @@ def number(text: str, bits: int) -> int | None:
         size = ">f" if digits[1] in "fF" else ">d"
         value = struct.unpack(size, bytes.fromhex(digits[2:]))[0]
         if len(digits) * 4 - 8 == bits:
-            return int(digits[2:], 16)
+            return int(f"0x{digits[2:]}", 0)
     elif "." in digits or ("e" in digits.lower() and not digits.lower().startswith("0x")):
         value = -float(digits) if negative else float(digits)
     else:
@@ -119,15 +119,24 @@ class Code(Builder):
         self._activations += 1
         return Activation(outline, self._activations, formals, end)
 
+    def kept(self, outline: Outline, formals: dict[str, Storage]) -> dict[str, Storage]:
+        """Return the formals of a function; those whose address is taken are copied to local memory."""
+        kept = dict(formals)
+        for name in formals.keys() & {each for each in outline.exposed if isinstance(each, str)}:
+            size = formals[name].size
+            kept[name] = Storage(self.reserve(size, 64), size, exposed=True)
+            self.copy(kept[name].pointer, formals[name].pointer, size)
+        return kept
+
     def label(self, name: str) -> None:
         """Begin a block, where registers may have come from elsewhere."""
         super().label(name)
         self._known.clear()
 
-    def rewind(self, lines: int, *, open: bool) -> None:
-        """Take back what was added after *lines*, in a block that was *open* or not."""
+    def rewind(self, lines: int, *, was_open: bool) -> None:
+        """Take back what was added after *lines*, in a block that was open or not."""
         del self.lines[lines:]
-        self.open = open
+        self.open = was_open
         self._known.clear()
 
     def reserve(self, size: int, alignment: int) -> str:
@@ -262,15 +271,11 @@ class Code(Builder):
         """Return the number of the place that is translated, for faults."""
         return self.unit.site(self.activation.outline.function, self.place)
 
-    def where(self) -> str:
-        """Return the arguments that name the lane."""
-        return "i32 %tx, i32 %ty, i32 %tz"
-
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """End the lane with a fault here."""
         self.do(
-            f"call void @ptxlink.note(ptr %ctx, i64 {int(kind)}, i64 {self.site()}, i64 {address}, "
-            f"i64 {size}, {self.where()})"
+            f"call void @ptxlink.note(ptr %ctx, i64 {int(kind)}, i64 {self.site()}, "
+            f"i64 {address}, i64 {size})"
         )
         self.end("br label %leave")
 
@@ -306,7 +311,7 @@ class Code(Builder):
             self.suspend(State.YIELDED)
         more = self.let(
             f"call i32 @ptxlink.pause(ptr %ctx, ptr {self.left}, i64 {self.site()}, "
-            f"i32 {self.unit.chunk(suspends=self.suspends)}, {self.where()})"
+            f"i32 {self.unit.chunk(suspends=self.suspends)})"
         )
         self.do(f"store i32 {more}, ptr {self.budget}")
         self.fork(self.op("icmp ne", "i32", more, 0), after, "leave")

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 from .builder import THEIRS, Builder, Unknown
-from .code import Activation, Code, Storage
 from .layout import Fault, State
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .builder import Word
+    from .code import Code, Storage
 
-ARGUMENTS = "ptr %ctx, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz"
+ARGUMENTS = "ptr %ctx, ptr %found, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz"
 
 
 def label_name(b: Code, name: str) -> str:
@@ -105,10 +105,8 @@ def _call(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> None:
 def _write_out(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> None:
     """Translate the body of a function here, so that what waits is the kernel."""
     outside = b.activation, b.scope, b.place
-    around: Activation | None = b.activation
     if not b.suspends or b.unit.depth > 20:
         raise Unknown
-    del around
     outline, end = b.unit.outlines.of(function.name), b.fresh()
     names = [each.name for each in (*function.results, *function.params)]
     b.unit.depth += 1

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import ctypes
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
-from numba_ptxlink.errors import DeviceFaultError
+from numba_ptxlink.errors import DeviceFaultError, located
 
 from .layout import Fault, Noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .worker import Region, Worker
+
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
-_LONGEST = 1000
+_LONGEST, _NEAR = 1000, 1 << 20
 _CAUSES = {
     Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, which is no multiple of their size",
     Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {inside}, which is read-only",
     Fault.TRAP: "the code reached a trap, by which compilers end what must not happen",
     Fault.UNKNOWN: "the instruction is not one that the CPU knows as a device",
     Fault.LOOP: "a loop went on beyond the limit of steps",
-    Fault.WAITING: "lanes wait for others that do not come: not all reach the barrier or the operation of a warp",
+    Fault.WAITING: "it waits for lanes that never reach this barrier, or this operation of a warp",
     Fault.STACK: "calls or the stack need more local memory than there is",
     Fault.CALL: "no function of the module is at {address:#x}, or one with other parameters",
     Fault.INTERRUPTED: "it was interrupted",
@@ -43,60 +45,69 @@ def text_at(address: int) -> str:
     return ctypes.string_at(address).decode(errors="replace") if address else ""
 
 
-def _cause(noted: Noted, regions: Sequence[tuple[int, int, str]]) -> str:
-    kind, address, size = Fault(noted.kind), noted.address, noted.size
-    inside = next((name for low, high, name in regions if low <= address < high), "")
-    if kind == Fault.ASSERT:
-        return f"the assertion {text_at(address)!r} of {text_at(size)} failed"
-    if kind == Fault.ACCESS:
-        near = [
-            (min(abs(address - low), abs(address - high)), name, address - low)
-            for low, high, name in regions
-            if high > low
-        ]
-        said = (
-            f"{size} bytes at {address:#x} are accessed, which belong to nothing that the launch may access"
-        )
-        if near and min(near)[0] < 1 << 20:
-            _, name, distance = min(near)
-            said += f"; {name} begins {abs(distance)} bytes {'before' if distance >= 0 else 'after'} that"
-        return said
-    return _CAUSES[kind].format(address=address, size=size, inside=inside)
-
-
-def error(
-    module: ptx.Module,
-    kernel: str,
-    site: tuple[str, int],
-    noted: Noted,
-    regions: Sequence[tuple[int, int, str]],
-) -> DeviceFaultError:
+class Place(NamedTuple):
     """
-    Return a fault as an error.
+    Where a fault is in PTX.
 
     Args:
         module: The PTX.
-        kernel: What was launched or called.
-        site: The function and the number of the statement where it happened.
-        noted: The fault.
-        regions: What may be accessed: first address, end, and name.
+        called: The kernel or function that was launched or called.
+        function: The function whose code it is.
+        statement: The number of the statement in that.
     """
-    function = next(each for each in module.functions if each.name == site[0] and each.defined)
-    file, line = "", 0
-    for statement in function.body[: site[1] + 1]:
-        if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
-            number, line_text, *_ = statement.text.split()[1:]
-            names = dict(_FILE.findall(module.text))
-            file, line = names.get(number, ""), int(line_text)
-    instruction = " ".join(str(function.body[site[1]]).split())[:_LONGEST]
-    kind = Fault(noted.kind)
-    block, thread = tuple(noted.ctaid), tuple(noted.tid)
-    where = f"{kernel}, " if site[0] == kernel else f"{kernel}, in {site[0]}, "
-    place = f"{file}:{line}: " if file else ""
+
+    module: ptx.Module
+    called: str
+    function: str
+    statement: int
+
+    def told(self) -> tuple[str, str, int]:
+        """Return the instruction, and the source file and line that it is of."""
+        found = next(each for each in self.module.functions if each.name == self.function and each.defined)
+        file, line = "", 0
+        for statement in found.body[: self.statement + 1]:
+            if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
+                number, line_text, *_ = statement.text.split()[1:]
+                file, line = number, int(line_text)
+        names = dict(_FILE.findall(self.module.text))
+        return " ".join(str(found.body[self.statement]).split())[:_LONGEST], names.get(file, ""), line
+
+
+def _cause(noted: Noted, regions: Sequence[Region]) -> str:
+    kind, address, size = Fault(noted.kind), noted.address, noted.size
+    if kind == Fault.ASSERT:
+        return f"the assertion {text_at(address)!r} of {text_at(size)} failed"
+    if kind != Fault.ACCESS:
+        inside = next((each.name for each in regions if each.address <= address < each.end), "")
+        return _CAUSES[kind].format(address=address, size=size, inside=inside)
+    said = f"{size} bytes at {address:#x} are accessed, which belong to nothing that it may access"
+    near = [
+        (min(abs(address - each.address), abs(address - each.end)), each) for each in regions if each.size
+    ]
+    distance, region = min(near, default=(_NEAR, None))
+    if region and distance < _NEAR:
+        place = address - region.address
+        said += f"; {region.name}, of {region.size} bytes, begins {abs(place)} bytes "
+        said += "before" if place >= 0 else "after"
+    return said
+
+
+def error(place: Place, worker: Worker) -> DeviceFaultError:
+    """Return the fault of a worker as an error."""
+    instruction, file, line = place.told()
+    context, noted = worker.context, worker.noted
+    (nx, ny, _), lane = context.ntid, context.current
+    thread = (lane % nx, lane // nx % ny, lane // (nx * ny)) if context.params else (lane, 0, 0)
+    block = tuple(context.ctaid)
+    inside = "" if place.function == place.called else f", in {place.function}"
+    cure = _CURES.get(Fault(noted.kind), "correct the code.")
     return DeviceFaultError(
-        f"{place}{where}block {block}, thread {thread}: {_cause(noted, regions)}; "
-        f"{_CURES.get(kind, 'correct the code.')}\n    {instruction}",
-        kernel=kernel,
+        located(
+            f"{file}:{line}" if file else "",
+            f"{place.called}{inside}, block {block}, thread {thread}: {_cause(noted, worker.regions)}; {cure}"
+            f"\n    {instruction}",
+        ),
+        kernel=place.called,
         file=file,
         line=line,
         block=block,

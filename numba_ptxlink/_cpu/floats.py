@@ -1,5 +1,5 @@
 """
-Instructions on floats, by value: halves are computed with as floats, and rounded once by a function of our own.
+Instructions on floats: halves are computed with as floats, and rounded once by functions of our own.
 
 Approximations are LLVM's and the C library's functions, so the last bits are other than a device's.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .builder import PRED, Kind, Unknown
+from .builder import Kind, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,10 +181,9 @@ FLOATS = {
     "copysign": (copied_sign, "k", "k"),
     "testp": (tested, "k", "p"),
 }
-_ = PRED
-
-# The float whose last bit tells whether a double has more bits, so that a second rounding is as if it were the only one;
-# and the bits of halves. Without these functions LLVM calls the compiler's own library, which may be absent.
+# `odd` is the float whose last bit tells whether a double has more, so that a second rounding is as if it were
+# the only one. Halves are read and written by functions of our own: LLVM's are in a compiler's library, which
+# may be absent, and then the process ends.
 HELPERS = """
 define internal float @ptxlink.odd(double %x) alwaysinline {
   %f = fptrunc double %x to float

@@ -1,4 +1,4 @@
-"""What instructions do with registers: operands become values, the tables compute, and results are written."""
+"""Instructions on registers: operands become values, the tables compute, and results are written."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def arithmetic(b: Code, word: Word, operands: Sequence[str]) -> None:
     kinds = [_kind(sources[min(place, len(sources) - 1)], word) for place in range(len(operands) - 1)]
     given = [b.bits(each, kind.bits * kind.lanes) for each, kind in zip(operands[1:], kinds, strict=True)]
     kind = _kind(result, word)
-    value = computed(b, word, given, kinds)
+    value = computed(b, word, given)
     b.put(operands[0], value, kind if kind.lanes == 1 else Kind("b", kind.bits * kind.lanes))
 
 
-def computed(b: Builder, word: Word, given: Sequence[str], kinds: Sequence[Kind] = ()) -> str:
+def computed(b: Builder, word: Word, given: Sequence[str]) -> str:
     """Return the bits that an instruction computes of bits; for both halves of packed ones."""
     kind = word.kind
     if kind.lanes == 1:
-        return _one(b, word, given, kinds)
+        return _one(b, word, given)
     single = word._replace(kinds=(Kind(kind.letter, kind.bits),))
     parts = []
     for number in range(kind.lanes):
         halves = [b.resize(b.op("lshr", "i32", each, kind.bits * number), "i32", kind.raw) for each in given]
-        part = b.resize(_one(b, single, halves, ()), kind.raw, "i32")
+        part = b.resize(_one(b, single, halves), kind.raw, "i32")
         parts.append(b.op("shl", "i32", part, kind.bits * number) if number else part)
     return b.op("or", "i32", *parts)
 
 
-def _one(b: Builder, word: Word, given: Sequence[str], kinds: Sequence[Kind]) -> str:
+def _one(b: Builder, word: Word, given: Sequence[str]) -> str:
     kind = word.kind
     if not kind.floating:
         return integers.INTEGERS[word.opcode][0](b, word, given)

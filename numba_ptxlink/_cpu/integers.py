@@ -1,4 +1,4 @@
-"""Instructions on integers, bits and predicates: for each opcode, what computes its result of its operands."""
+"""Instructions on integers and bits: for each opcode, what computes its result of its operands."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def product24(b: Builder, word: Word, values: Sequence[str]) -> str:
 
 
 def quotient(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return a quotient or remainder; of a division by zero all bits are ones, as on a device."""
+    """Return a quotient or remainder; by zero, all bits of either are ones, as on a device."""
     raw, (above, below) = word.kind.raw, values
     zero = b.op("icmp eq", raw, below, "0")
     special = zero
@@ -82,8 +82,6 @@ def quotient(b: Builder, word: Word, values: Sequence[str]) -> str:
     if word.kind.signed:
         negated = b.op("sub", raw, "0", above) if word.opcode == "div" else "0"
         result = b.select(minus, raw, negated, result)
-    if word.opcode == "rem":
-        return b.select(zero, raw, above, result)
     return b.select(zero, raw, "-1", result)
 
 
@@ -286,7 +284,7 @@ def carried(b: Builder, word: Word, values: Sequence[str], carry: str) -> tuple[
 
 
 # For each opcode: what computes it; the types of its operands, of which the last repeats; that of its result.
-# k is the last type in the opcode, j the first, w k in twice the width if there is ".wide", u a u32, p a predicate.
+# k is the last type in the opcode, w the same in twice the width if there is ".wide", u a u32, p a predicate.
 INTEGERS = {
     **dict.fromkeys(("add", "sub", "and", "or", "xor"), (plain, "k", "k")),
     "mul": (product, "kkw", "w"),

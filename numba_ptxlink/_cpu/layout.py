@@ -1,4 +1,4 @@
-"""What a launch keeps in memory for the machine code: its context, its lanes, and the faults that it notes."""
+"""What machine code finds in memory during a launch: its context, its lanes, and the fault that it notes."""
 
 from __future__ import annotations
 
@@ -35,24 +35,23 @@ class State(IntEnum):
 
 
 class Noted(ctypes.Structure):
-    """The first fault of a worker."""
+    """The first fault of a worker; the context tells the block and the lane."""
 
     _fields_ = (
         ("kind", ctypes.c_int64),
         ("site", ctypes.c_int64),
         ("address", ctypes.c_uint64),
         ("size", ctypes.c_int64),
-        ("tid", ctypes.c_uint32 * 3),
-        ("ctaid", ctypes.c_uint32 * 3),
     )
 
 
 class Context(ctypes.Structure):
     """
-    What the lanes of a block share; each worker has one.
+    What the lanes of a block share; each worker has one. `current` is the lane that is executed.
 
-    `regions` are pairs of the first address and the end, those that may be written first; `found` has for each
-    place of an access the region that it was in last. `heap` is where the next allocation goes, and its end.
+    `regions` are pairs of the first address and the end, those that may be written first; `found` has for
+    each access of the code the region that it was in last. `heap` has the address of the next allocation, and
+    of the end.
     """
 
     _fields_ = (
@@ -78,6 +77,7 @@ class Context(ctypes.Structure):
         ("frame_size", ctypes.c_uint64),
         ("lanes", ctypes.c_void_p),
         ("count", ctypes.c_uint32),
+        ("current", ctypes.c_uint32),
         ("cooperative", ctypes.c_uint32),
         ("restore", ctypes.c_void_p),
         ("check", ctypes.c_void_p),
@@ -103,7 +103,7 @@ class Lane(ctypes.Structure):
         ("value", ctypes.c_uint64),
         ("seen", ctypes.c_uint64),
         ("together", ctypes.c_uint32),
-        ("unused", ctypes.c_uint32),
+        ("number", ctypes.c_uint32),
     )
 
 
@@ -126,6 +126,6 @@ def lane_offset(name: str) -> int:
     return int(getattr(Lane, name).offset)
 
 
-def noted_offset(name: str, part: int = 0) -> int:
+def noted_offset(name: str) -> int:
     """Return where a field of a fault is."""
-    return int(getattr(Noted, name).offset) + 4 * part
+    return int(getattr(Noted, name).offset)

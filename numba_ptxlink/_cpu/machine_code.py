@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import threading
 from typing import TYPE_CHECKING, Any
@@ -68,6 +69,13 @@ def compile_ir(text: str) -> bytes:
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
         builder.getModulePassManager().run(module, builder)
         return bytes(machine.emit_object(module))
+
+
+def frame_size(ramp: int) -> int:
+    """Return what the first part of a coroutine tells that is called without memory."""
+    pointers, integers = [ctypes.c_void_p] * 4, [ctypes.c_int32] * 3
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers, *integers, *[ctypes.c_void_p] * 3)(ramp)
+    return int(function(*[None] * 4, 0, 0, 0, *[None] * 3))
 
 
 class Loaded:

@@ -1,4 +1,4 @@
-"""Loads, stores and atomic operations: each access is compared with what the launch may touch, and has its place told."""
+"""Loads, stores and atomic operations, each compared with what the launch may access."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._formats import ptx
 
 from . import conversions
-from .builder import OWN, THEIRS, U32, U64, Builder, Kind, Unknown
+from .builder import THEIRS, U64, Builder, Kind, Unknown
 from .layout import SHARED_START, Fault
 
 if TYPE_CHECKING:
@@ -20,7 +20,28 @@ _SPACES = ("global", "shared", "local", "param", "const")
 _ORDERS = {"acquire": "acquire", "release": "release", "relaxed": "monotonic", "volatile": "monotonic"}
 # Modifiers that change when and how memory is reached, and not what is read or written.
 _HINTS = frozenset(
-    "weak mmio sys gpu cta cluster nc ca cg cs lu cv wb wt noftz unified entry func async generic".split()
+    (
+        "weak",
+        "mmio",
+        "sys",
+        "gpu",
+        "cta",
+        "cluster",
+        "nc",
+        "ca",
+        "cg",
+        "cs",
+        "lu",
+        "cv",
+        "wb",
+        "wt",
+        "noftz",
+        "unified",
+        "entry",
+        "func",
+        "async",
+        "generic",
+    )
 )
 _ATOMIC = {
     "add": "add",
@@ -101,20 +122,16 @@ def _shared(b: Code, value: str, size: int, aligned: int) -> str:
 
 def _check(b: Code, value: str, size: int, aligned: int, *, write: bool) -> None:
     """Compare an address with the region that this access was in last, and otherwise with all of them."""
-    found = b.at(b.field("found", kind="ptr"), 16 * b.unit.access())
-    distance = b.op("sub", "i64", value, b.let(f"load i64, ptr {found}, {OWN}"))
-    room = b.let(f"load i64, ptr {b.at(found, 8)}, {OWN}")
-    fine = b.op("icmp ult", "i64", distance, room)
+    number = b.unit.access(size, aligned, b.site(), write=write)
+    distance = b.op("sub", "i64", value, b.load("i64", "%found", 16 * number))
+    fine = b.op("icmp ult", "i64", distance, b.load("i64", "%found", 16 * number + 8))
     if aligned > 1:
         straight = b.op("icmp eq", "i64", b.op("and", "i64", value, aligned - 1), 0)
         fine = b.op("and", "i1", fine, straight)
     good, search = b.fresh(), b.fresh()
     b.fork(fine, good, search, likely=True)
     Builder.label(b, search)
-    there = b.let(
-        f"call i1 @ptxlink.find(ptr %ctx, ptr {found}, i64 {value}, i64 {size}, i64 {aligned}, i64 {b.site()}, "
-        f"i1 {str(write).lower()}, {b.where()})"
-    )
+    there = b.let(f"call i1 @ptxlink.find(ptr %ctx, i64 {number}, i64 {value})")
     b.fork(there, good, "leave", likely=True)
     Builder.label(b, good)
 
@@ -264,8 +281,7 @@ def copy(b: Code, word: Word, operands: Sequence[str]) -> None:
     source = pointer(b, operands[1], "global", size)
     if len(operands) > 3:
         raise Unknown
-    b.declared["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    b.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
+    b.copy(target, source, size)
 
 
 def allocate(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -305,4 +321,3 @@ MEMORY = {
     "alloca": allocate,
     **dict.fromkeys(("stacksave", "stackrestore"), stack),
 }
-_ = U32

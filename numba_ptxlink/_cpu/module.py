@@ -9,7 +9,7 @@ from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
 from . import runtime, schedule
-from .builder import METADATA, Builder, Unknown, word_of
+from .builder import METADATA, Unknown, word_of
 from .code import Code, Storage, number
 from .control import ARGUMENTS, CONTROL, call, jump
 from .instructions import REGISTERS, carried
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TABLES = {**REGISTERS, **MEMORY, **WARPS, **CONTROL}
-_IGNORED = frozenset(("brkpt", "call", "bra"))
-_SYMBOL = re.compile(r"generic\s*\(\s*([\w$%]+)\s*\)|([\w$%]+)")
 _CHUNK, _WAITING_CHUNK = 1 << 20, 1 << 12
 
 
@@ -64,7 +62,8 @@ class Unit:
         self.unknown: dict[str, int] = {}
         self.kernels: dict[str, Entry] = {}
         self.locals: dict[str, int] = {}
-        self.depth = self.accesses = 0
+        self.depth = 0
+        self.accesses: list[tuple[int, int, int, int]] = []
         self.functions = {each.name: each for each in module.functions if each.defined}
         self._aliases = {each.name: each.target for each in module.aliases}
         self.outlines = Outlines(self.functions)
@@ -93,17 +92,17 @@ class Unit:
         """Return after how many ways back a loop looks up."""
         return _WAITING_CHUNK if suspends else _CHUNK
 
-    def access(self) -> int:
+    def access(self, size: int, aligned: int, site: int, *, write: bool) -> int:
         """Return a number for an access that is checked."""
-        self.accesses += 1
-        return self.accesses - 1
+        self.accesses.append((size, aligned, site, int(write)))
+        return len(self.accesses) - 1
 
     def site(self, function: ptx.Function, place: int) -> int:
         """Return the number of a statement for faults."""
-        number = self._site_numbers.setdefault((function.name, place), len(self.sites))
-        if number == len(self.sites):
+        found = self._site_numbers.setdefault((function.name, place), len(self.sites))
+        if found == len(self.sites):
             self.sites.append((function.name, place))
-        return number
+        return found
 
     def function(self, name: str) -> ptx.Function | None:
         """Return the function with a body that *name* is."""
@@ -166,7 +165,9 @@ class Unit:
         for each in functions:
             self.locals[each.name] = self._need(each.name)
         variables = [self._variable(each) for each in self.variables.values()]
-        helpers = runtime.helpers(self.declared) + runtime.entries(self.declared)
+        helpers = (
+            runtime.accesses(self.accesses) + runtime.helpers(self.declared) + runtime.entries(self.declared)
+        )
         if any(each.waits for each in self.kernels.values()):
             helpers += schedule.functions(self.declared) + runtime.COROUTINES
         return "\n".join((*variables, *self.declared.values(), helpers, *parts, METADATA))
@@ -181,10 +182,10 @@ class Unit:
     def _function(self, function: ptx.Function) -> str:
         code = Code(self, suspends=False)
         formals, pointers = {}, []
-        for number, each in enumerate((*function.results, *function.params)):
-            formals[each.name] = Storage(f"%p{number}", _size(each))
-            pointers.append(f", ptr %p{number}")
-        self._body(code, function, formals)
+        for index, each in enumerate((*function.results, *function.params)):
+            formals[each.name] = Storage(f"%p{index}", _size(each))
+            pointers.append(f", ptr %p{index}")
+        self._body(code, function, code.kept(self.outlines.of(function.name), formals))
         code.label("return")
         code.end("ret i1 false")
         code.label("leave")
@@ -288,25 +289,21 @@ class Unit:
             else:
                 _TABLES[word.opcode](code, word, instruction.operands)
         except (Unknown, KeyError, ValueError, IndexError):
-            code.rewind(lines, open=opened)
+            code.rewind(lines, was_open=opened)
             self.unknown[instruction.word] = self.unknown.get(instruction.word, 0) + 1
             code.fault(Fault.UNKNOWN)
         if after:
             code.label(after)
 
     def _many(self, function: ptx.Function) -> str:
-        formals = [*function.results, *function.params]
-        return runtime.many(
-            self.declared,
-            self.symbol(function.name),
-            f'@"many.{function.name}"',
-            [_size(each) for each in formals],
-        )
+        sizes = [_size(each) for each in (*function.results, *function.params)]
+        name, results = f'@"many.{function.name}"', len(function.results)
+        return runtime.many(self.declared, self.symbol(function.name), name, sizes, results)
 
     def _variable(self, variable: ptx.Variable) -> str:
         if not variable.defined:
             raise LaunchError(
-                f"The PTX declares the variable {variable.name} as external, and nothing defines it; link it first."
+                f"The PTX needs the variable {variable.name}, which other code defines; link them first."
             )
         return f'@"v.{variable.name}" = global {self._content(variable)}, align {max(variable.alignment, 16)}'
 
@@ -344,7 +341,7 @@ def _leaves(text: str) -> list[str]:
 
 
 def _type_of(constant: str) -> str:
-    return constant.rpartition("]")[0] + "]" if constant.startswith("[") else constant.split()[0]
+    return constant.rpartition("]")[0] + "]" if constant.startswith("[") else constant.split(maxsplit=1)[0]
 
 
 def _size(variable: ptx.Variable) -> int:
@@ -360,6 +357,3 @@ def places(params: Sequence[ptx.Variable]) -> list[int]:
         found.append(top)
         top += _size(each)
     return found
-
-
-_ = Builder, _SYMBOL, _IGNORED

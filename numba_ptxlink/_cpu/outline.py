@@ -28,7 +28,7 @@ class Outline:
         headers: The labels that something behind them jumps to.
         targets: The branch targets that labels list.
         exposed: The variables whose address is taken.
-        shared: The variables that the function declares in memory that all lanes share, with their declarations.
+        shared: The variables that it declares in memory that lanes share, with their declarations.
         callees: The functions that it calls by name.
         indirect: Whether it calls others.
         waits: Whether lanes wait for others in it.

@@ -1,13 +1,10 @@
-"""Programs of PTX on the CPU: what a launch or a call needs is put together here, and faults become errors."""
+"""Programs of PTX on the CPU: compiled once, launched and called on memory of this process."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
@@ -15,44 +12,18 @@ from numba_ptxlink.errors import LaunchError
 
 from . import faults, machine_code
 from .formatted import formatted
-from .layout import LANE, SHARED_START, Context, Fault, Noted
+from .layout import Fault
 from .module import Entry, Unit, places
+from .worker import Buffer, Given, Heap, Needs, Region, Worker, printing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-_HEAP = 8 << 20
-_ALIGNED = 1024
+__all__ = ["Callee", "Program", "Region"]
+
 _MOST_LANES = 1024
 _UNLIMITED = 1 << 62
-_PRINT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64)
-_GRID = ctypes.PYFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
-)
-_ELEMENTS = ctypes.PYFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
-)
-_RAMP = ctypes.CFUNCTYPE(
-    ctypes.c_int64, *[ctypes.c_void_p] * 3, *[ctypes.c_int32] * 3, *[ctypes.c_void_p] * 3
-)
-_ACTIVE = 0  # the state of a lane that is yet to begin
-
-
-class Region(NamedTuple):
-    """
-    Memory of this process that a launch or a call may access.
-
-    Args:
-        address: Where it begins.
-        size: Its bytes.
-        writable: Whether it may be written.
-        name: What it is called in errors.
-    """
-
-    address: int
-    size: int
-    writable: bool
-    name: str
+_WAITS_FOR_GRID = 3
 
 
 class Callee(NamedTuple):
@@ -69,67 +40,57 @@ class Callee(NamedTuple):
     params: tuple[tuple[int, int], ...]
     result: tuple[int, int] | None
 
-
-class Buffer:
-    """Zeroed memory that begins at a multiple of 1024."""
-
-    def __init__(self, size: int) -> None:
-        self._array = np.zeros(size + _ALIGNED, np.uint8)
-        self.address = -(-self._array.ctypes.data // _ALIGNED) * _ALIGNED
-        self.size = size
-
-    def fill(self, content: bytes, at: int = 0) -> None:
-        """Copy bytes into it."""
-        ctypes.memmove(self.address + at, content, len(content))
-
-    def region(self, name: str, *, writable: bool = True) -> Region:
-        """Return it as a region."""
-        return Region(self.address, self.size, writable, name)
+    @classmethod
+    def of(cls, function: formats.Function) -> Callee:
+        """Return what a function is to its caller."""
+        params, results = (
+            [(max(each.size, 1), each.param.align or each.bits // 8) for each in formals]
+            for formals in (function.params, function.results)
+        )
+        return cls(function.kind == "entry", tuple(params), results[0] if results else None)
 
 
 class Program:
     """
     A PTX module in machine code, with variables and a heap of its own.
 
-    Its calls and launches may come from several threads. Nothing is copied: addresses are those of this process.
+    Nothing is copied: addresses are those of this process. Several threads may launch and call at a time.
 
     Args:
         module: The PTX.
-        code: The object code and what is known of it.
+        code: The object code, and what is known of it.
+
+    Attributes:
+        functions: What can be launched and called, by name.
+        variables: Where the variables of the module are, by name.
+        unknown: The instructions in it that are not known, which are faults where they are reached, and how
+            often each is there.
     """
 
     def __init__(self, module: formats.Module, code: cache.Entry) -> None:
-        meta = code.meta
-        self._module = module
+        self._module, meta = module, code.meta
         self._loaded = machine_code.Loaded(code.code)
-        self._sites = [(str(name), int(place)) for name, place in meta["sites"]]
-        self._accesses = int(meta["accesses"])
-        self._shared_size = int(meta["shared"])
-        self._locals = {str(name): int(size) for name, size in meta["locals"].items()}
-        self._kernels = {str(name): Entry(*each) for name, each in meta["kernels"].items()}
-        self._frame_sizes: dict[str, int] = {}
-        self._heap = Buffer(_HEAP)
-        self._heap_state = (ctypes.c_int64 * 2)(self._heap.address, self._heap.address + _HEAP)
-        self._variables = [
-            Region(
-                self._loaded.variable(f"v.{each.name}"),
-                each.size,
-                each.memory != "const",
-                f"the variable {each.name}",
+        self._sites = meta["sites"]
+        self._accesses, self._shared = int(meta["accesses"]), int(meta["shared"])
+        self._locals: dict[str, int] = meta["locals"]
+        self._kernels = {name: Entry(*each) for name, each in meta["kernels"].items()}
+        self._frames: dict[str, int] = {}
+        self._heap = Heap()
+        self._grid, self._elements = (
+            self._loaded.function(f"ptxlink.{entry}") for entry in ("grid", "elements")
+        )
+        self._defined = {each.name: each for each in module.functions if each.defined}
+        self.unknown: Mapping[str, int] = meta["unknown"]
+        self.functions: Mapping[str, Callee] = {
+            name: Callee.of(function) for name, function in self._defined.items()
+        }
+        self.variables: Mapping[str, Region] = {
+            each.name: Region(
+                self._loaded.variable(f"v.{each.name}"), each.size, each.memory != "const", each.name
             )
             for each in module.variables
             if each.memory in ("global", "const", "managed") and each.size
-        ]
-        self.functions: Mapping[str, Callee] = {
-            each.name: Callee(
-                each.kind == "entry",
-                tuple((max(p.size, 1), p.param.align or p.bits // 8) for p in each.params),
-                next(((max(r.size, 1), r.param.align or r.bits // 8) for r in each.results), None),
-            )
-            for each in module.functions
-            if each.defined
         }
-        """What can be launched and called, by name."""
 
     @classmethod
     def of(cls, ptx: str | bytes, *, checks: bool = True) -> Program:
@@ -138,8 +99,8 @@ class Program:
 
         Args:
             ptx: The module; nothing is external to it but what the device runtime and the C library have.
-            checks: Whether each access is compared with the memory that may be accessed. Without, an access that
-                is wrong may end the process.
+            checks: Whether each access is compared with the memory that may be accessed. Without, a wrong
+                access may end the process.
 
         Raises:
             LaunchError: llvmlite is missing, or the module needs a variable that it does not define.
@@ -185,36 +146,41 @@ class Program:
 
         Raises:
             DeviceFaultError: It did what it must not do.
-            LaunchError: It has other parameters.
+            LaunchError: There is no such kernel, it has other parameters, or a block has too many lanes.
         """
         callee = self._callee(name, params, entry=True)
-        entry = self._kernels[name]
         grid, block = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
         lanes, blocks = math.prod(block), math.prod(grid)
-        if not 0 < lanes <= _MOST_LANES or not blocks:
+        if not 0 < lanes <= _MOST_LANES or blocks < 1:
             raise LaunchError(
-                f"A block of {lanes} threads in a grid of {blocks} blocks cannot be launched; a block has 1 to 1024."
+                f"{name} cannot be launched with {blocks} blocks of {lanes} threads; "
+                f"launch one block at least, of 1 to {_MOST_LANES} threads."
             )
-        function = next(each for each in self._module.functions if each.name == name and each.defined)
-        content = Buffer(sum(size + align for size, align in callee.params) + 16)
-        for given, place in zip(params, places(function.params), strict=True):
-            content.fill(given, place)
-        run = _Run(self, name, regions, content, steps)
+        content = Buffer(sum(size + align for size, align in callee.params))
+        for each, place in zip(params, places(self._defined[name].params), strict=True):
+            content.fill(each, place)
+        entry = self._kernels[name]
+        needs = Needs(self._accesses, self._shared, entry.local, self._frame(name) if entry.waits else None)
         address = self._loaded.function(f"block.{name}")
-        if cooperative:
-            workers = [run.worker(grid, block, entry, shared_bytes) for _ in range(blocks)]
-            for worker in workers:
-                worker.context.cooperative = 1
-            pending, go = dict(enumerate(workers)), 0
-            while pending:
-                told = {
-                    number: run.grid(worker, address, number, 1, go) for number, worker in pending.items()
-                }
-                pending = {number: workers[number] for number, status in told.items() if status == 3}
-                go = 1
-        else:
-            run.grid(run.worker(grid, block, entry, shared_bytes), address, 0, blocks, 0)
-        return "".join(run.printed)
+        given = self._given(regions, steps, content, dynamic=shared_bytes, cooperative=cooperative)
+        printed: list[str] = []
+        workers = [
+            self._worker(needs, given, (grid, block), printed) for _ in range(blocks if cooperative else 1)
+        ]
+        if not cooperative:
+            workers[0].grid(self._grid, address, 0, blocks)
+            self._raise(name, workers[0])
+            return "".join(printed)
+        pending, go = list(enumerate(workers)), 0
+        while pending:
+            waiting = []
+            for number, worker in pending:
+                told = worker.grid(self._grid, address, number, 1, go)
+                self._raise(name, worker)
+                if told == _WAITS_FOR_GRID:
+                    waiting.append((number, worker))
+            pending, go = waiting, 1
+        return "".join(printed)
 
     def call(
         self, name: str, params: Sequence[bytes], regions: Sequence[Region] = (), steps: int | None = None
@@ -233,7 +199,7 @@ class Program:
 
         Raises:
             DeviceFaultError: It did what it must not do.
-            LaunchError: It has other parameters.
+            LaunchError: There is no such function, or it has other parameters.
         """
         callee = self._callee(name, params, entry=False)
         given = [ctypes.create_string_buffer(each, len(each)) for each in params]
@@ -268,33 +234,57 @@ class Program:
         callee = self.functions[name]
         pairs = [*([result] if callee.result else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        run = _Run(self, name, regions, None, steps)
-        worker = run.worker((1, 1, 1), (1, 1, 1), Entry(waits=False, local=self._locals[name]), 0)
-        run.elements(worker, self._loaded.function(f"many.{name}"), arrays, count, int(bool(callee.result)))
+        needs = Needs(self._accesses, self._shared, self._locals[name])
+        worker = self._worker(needs, self._given(regions, steps), ((1, 1, 1), (1, 1, 1)), [])
+        worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
+        self._raise(name, worker)
 
     def _callee(self, name: str, params: Sequence[bytes], *, entry: bool) -> Callee:
         callee = self.functions.get(name)
         if callee is None or callee.entry != entry:
-            raise LaunchError(f"The PTX defines no {'kernel' if entry else 'function'} {name}.")
-        wanted = [size for size, _ in callee.params]
-        if [len(each) for each in params] != wanted:
-            raise LaunchError(
-                f"{name} takes parameters of {wanted} bytes, and was given {[len(each) for each in params]}."
-            )
+            kind = "kernel" if entry else "function"
+            raise LaunchError(f"The PTX defines no {kind} {name}; it has {', '.join(self.functions)}.")
+        wanted, given = [size for size, _ in callee.params], [len(each) for each in params]
+        if given != wanted:
+            raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {given}.")
         return callee
 
-    @functools.cached_property
-    def _entries(self) -> tuple[ctypes._CFuncPtr, ctypes._CFuncPtr]:
-        return _GRID(self._loaded.function("ptxlink.grid")), _ELEMENTS(
-            self._loaded.function("ptxlink.elements")
-        )
+    def _given(
+        self,
+        regions: Sequence[Region],
+        steps: int | None,
+        params: Buffer | None = None,
+        *,
+        dynamic: int = 0,
+        cooperative: bool = False,
+    ) -> Given:
+        every = [*regions, *self.variables.values(), self._heap.region]
+        if params:
+            every.append(params.region("the parameters", writable=False))
+        limit = _UNLIMITED if steps is None else steps
+        return Given(every, self._heap, params, limit, dynamic, cooperative)
 
-    def frame_size(self, name: str) -> int:
-        """Return how many bytes a lane of a kernel keeps while it waits."""
-        if name not in self._frame_sizes:
-            told = _RAMP(self._loaded.function(f"ramp.{name}"))(None, None, None, 0, 0, 0, None, None, None)
-            self._frame_sizes[name] = -(-told // 64) * 64
-        return self._frame_sizes[name]
+    @staticmethod
+    def _worker(
+        needs: Needs, given: Given, shape: tuple[Sequence[int], Sequence[int]], printed: list[str]
+    ) -> Worker:
+        def take(form: int, values: int) -> int:
+            printed.append(formatted(form, values))
+            return 0
+
+        return Worker(needs, given, *shape, printing=printing(take), stop=ctypes.c_int32(0))
+
+    def _frame(self, name: str) -> int:
+        """Return how many bytes a lane of a kernel keeps while it waits, which its code tells."""
+        if name not in self._frames:
+            told = machine_code.frame_size(self._loaded.function(f"ramp.{name}"))
+            self._frames[name] = -(-told // 64) * 64
+        return self._frames[name]
+
+    def _raise(self, name: str, worker: Worker) -> None:
+        if worker.noted.kind != Fault.NONE:
+            function, place = self._sites[worker.noted.site]
+            raise faults.error(faults.Place(self._module, name, function, place), worker)
 
 
 def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:
@@ -302,101 +292,10 @@ def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:
     code = machine_code.compile_ir(unit.text())
     meta = {
         "sites": unit.sites,
-        "accesses": unit.accesses,
+        "accesses": len(unit.accesses),
         "shared": unit.shared_size,
         "locals": unit.locals,
         "kernels": unit.kernels,
         "unknown": unit.unknown,
     }
     return cache.Entry(meta, code)
-
-
-class _Worker:
-    """The memory of a thread that executes blocks, one after the other."""
-
-    def __init__(self, context: Context, noted: Noted, regions: Sequence[Region], kept: object) -> None:
-        self.context, self.noted, self.regions, self.kept = context, noted, regions, kept
-
-
-class _Run:
-    """One launch or call."""
-
-    def __init__(
-        self, program: Program, name: str, regions: Sequence[Region], params: Buffer | None, steps: int | None
-    ) -> None:
-        self._program, self._name, self._params = program, name, params
-        self._regions = [*regions, *program._variables, program._heap.region("the heap")]
-        if params:
-            self._regions.append(params.region("the parameters", writable=False))
-        self._steps = _UNLIMITED if steps is None else steps
-        self._stop = ctypes.c_int32(0)
-        self.printed: list[str] = []
-        self._print = _PRINT(self._printing)
-
-    def _printing(self, form: int, values: int) -> int:
-        self.printed.append(formatted(form, values))
-        return 0
-
-    def worker(self, grid: Sequence[int], block: Sequence[int], entry: Entry, dynamic: int) -> _Worker:
-        program, lanes = self._program, math.prod(block)
-        context, noted = Context(), Noted()
-        shared = Buffer(program._shared_size + dynamic)
-        many = lanes if entry.waits else 1
-        local = Buffer(entry.local * many)
-        frame = program.frame_size(self._name) if entry.waits else 0
-        frames, records = Buffer(frame * lanes), Buffer(LANE * (lanes if entry.waits else 0))
-        found = np.zeros(2 * program._accesses + 2, np.int64)
-        every = [*self._regions, shared.region("shared memory"), local.region("local memory")]
-        every.sort(key=lambda each: not each.writable)
-        table = (ctypes.c_uint64 * (2 * len(every)))(
-            *(part for each in every for part in (each.address, each.address + each.size))
-        )
-        context.ntid[:], context.nctaid[:] = block, grid
-        context.dynamic, context.count = dynamic, lanes
-        context.shared, context.shared_size = shared.address - SHARED_START, shared.size
-        context.regions, context.readable = ctypes.addressof(table), len(every)
-        context.writable = sum(each.writable for each in every)
-        context.found, context.noted = found.ctypes.data, ctypes.addressof(noted)
-        context.steps, context.stop = self._steps, ctypes.addressof(self._stop)
-        context.heap = ctypes.addressof(program._heap_state)
-        context.print = ctypes.cast(self._print, ctypes.c_void_p).value
-        context.params = self._params.address if self._params else None
-        context.local, context.local_size = local.address, entry.local
-        context.frames, context.frame_size = frames.address, frame
-        context.lanes = records.address
-        for name, function in _python().items():
-            setattr(context, name, function)
-        return _Worker(context, noted, every, (shared, local, frames, records, found, table))
-
-    def grid(self, worker: _Worker, address: int, first: int, count: int, go: int) -> int:
-        """Execute blocks; return whether they wait for others."""
-        told = self._program._entries[0](ctypes.addressof(worker.context), address, first, count, go)
-        self._raise(worker)
-        return int(told)
-
-    def elements(
-        self, worker: _Worker, address: int, arrays: ctypes.Array[ctypes.c_int64], count: int, results: int
-    ) -> None:
-        """Call a function for elements."""
-        self._program._entries[1](
-            ctypes.addressof(worker.context), address, ctypes.addressof(arrays), count, results
-        )
-        self._raise(worker)
-
-    def _raise(self, worker: _Worker) -> None:
-        noted = worker.noted
-        if noted.kind == Fault.NONE:
-            return
-        program = self._program
-        named = [(each.address, each.address + each.size, each.name) for each in worker.regions]
-        raise faults.error(program._module, self._name, program._sites[noted.site], noted, named)
-
-
-@functools.cache
-def _python() -> dict[str, int | None]:
-    """Return the addresses of what lets other threads of Python run, and looks for an interrupt."""
-    names = {"save": "PyEval_SaveThread", "restore": "PyEval_RestoreThread", "check": "PyErr_CheckSignals"}
-    return {
-        field: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        for field, name in names.items()
-    }

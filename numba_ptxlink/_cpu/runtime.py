@@ -1,4 +1,4 @@
-"""What the machine code calls: the search for a region, faults, pauses, and the loops over lanes and blocks."""
+"""What machine code calls: the search for a region, faults, pauses, and loops over lanes and blocks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from .layout import Fault, noted_offset, offset
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LANE = "i32 %tx, i32 %ty, i32 %tz"
 COROUTINES = """
 declare token @llvm.coro.id(i32, ptr, ptr, ptr)
 declare i64 @llvm.coro.size.i64()
@@ -35,25 +34,29 @@ def _note(declared: dict[str, str]) -> str:
     with b.when(b.op("icmp eq", "i64", b.load("i64", noted, noted_offset("kind")), 0)):
         for name in ("kind", "site", "address", "size"):
             b.store("i64", f"%{name}", noted, noted_offset(name))
-        for part, axis in enumerate("xyz"):
-            b.store("i32", f"%t{axis}", noted, noted_offset("tid", part))
-            b.store("i32", b.load("i32", "%ctx", offset("ctaid", part)), noted, noted_offset("ctaid", part))
     b.end("ret void")
-    return b.text(
-        f"internal void @ptxlink.note(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size, {_LANE}) noinline cold"
-    )
+    arguments = ", ".join(f"i64 %{name}" for name in ("kind", "site", "address", "size"))
+    return b.text(f"internal void @ptxlink.note(ptr %ctx, {arguments}) noinline cold")
+
+
+def accesses(rows: Sequence[tuple[int, int, int, int]]) -> str:
+    """Return what is known of each access: its size, alignment, place, and whether it writes."""
+    row = "{i64, i64, i64, i64}"
+    content = ", ".join(f"{row} {{{', '.join(f'i64 {each}' for each in values)}}}" for values in rows)
+    return f"@ptxlink.accesses = internal constant [{len(rows)} x {row}] [{content}]"
 
 
 def _find(declared: dict[str, str]) -> str:
     """Return what searches all regions for an access, and notes the one that it is in, or the fault."""
     b = Builder(declared)
+    access = b.at("@ptxlink.accesses", b.op("mul", "i64", "%number", 32))
+    size, aligned, site, writes = (b.load("i64", access, 8 * part) for part in range(4))
 
     def fault(kind: Fault) -> None:
-        arguments = f"i64 {int(kind)}, i64 %site, i64 %address, i64 %size"
-        b.do(f"call void @ptxlink.note(ptr %ctx, {arguments}, {_LANE})")
+        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(kind)}, i64 {site}, i64 %address, i64 {size})")
         b.end("ret i1 false")
 
-    rest = b.op("and", "i64", "%address", b.op("sub", "i64", "%aligned", 1))
+    rest = b.op("and", "i64", "%address", b.op("sub", "i64", aligned, 1))
     with b.when(b.op("icmp ne", "i64", rest, 0)):
         fault(Fault.MISALIGNED)
     regions, count = b.load("ptr", "%ctx", offset("regions")), b.load("i64", "%ctx", offset("readable"))
@@ -62,19 +65,21 @@ def _find(declared: dict[str, str]) -> str:
         region = b.at(regions, b.op("mul", "i64", number, 16))
         low, high = b.load("i64", region), b.load("i64", region, 8)
         length = b.op("sub", "i64", high, low)
-        room = b.op("sub", "i64", length, b.op("sub", "i64", "%size", 1))
+        room = b.op("sub", "i64", length, b.op("sub", "i64", size, 1))
         inside = b.op("icmp ult", "i64", b.op("sub", "i64", "%address", low), room)
-        enough = b.op("icmp uge", "i64", length, "%size")
+        enough = b.op("icmp uge", "i64", length, size)
         with b.when(b.op("and", "i1", inside, enough)):
-            spoilt = b.op("and", "i1", "%write", b.op("icmp sge", "i64", number, writable))
-            with b.when(spoilt):
+            spoilt = b.op(
+                "and", "i64", writes, b.resize(b.op("icmp sge", "i64", number, writable), "i1", "i64")
+            )
+            with b.when(b.op("icmp ne", "i64", spoilt, 0)):
                 fault(Fault.READ_ONLY)
-            b.store("i64", low, "%found")
-            b.store("i64", room, "%found", 8)
+            found = b.at(b.load("ptr", "%ctx", offset("found")), b.op("mul", "i64", "%number", 16))
+            b.store("i64", low, found)
+            b.store("i64", room, found, 8)
             b.end("ret i1 true")
     fault(Fault.ACCESS)
-    arguments = "ptr %ctx, ptr %found, i64 %address, i64 %size, i64 %aligned, i64 %site, i1 %write"
-    return b.text(f"internal i1 @ptxlink.find({arguments}, {_LANE}) noinline cold")
+    return b.text("internal i1 @ptxlink.find(ptr %ctx, i64 %number, i64 %address) noinline cold")
 
 
 def _pause(declared: dict[str, str]) -> str:
@@ -82,7 +87,7 @@ def _pause(declared: dict[str, str]) -> str:
     b = Builder(declared)
     left = b.let("load i64, ptr %left")
     with b.when(b.op("icmp sle", "i64", left, 0)):
-        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.LOOP)}, i64 %site, i64 0, i64 0, {_LANE})")
+        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.LOOP)}, i64 %site, i64 0, i64 0)")
         b.end("ret i32 0")
     thread = b.load("ptr", "%ctx", offset("thread"))
     with b.when(b.op("icmp ne", "ptr", thread, "null")):
@@ -94,16 +99,12 @@ def _pause(declared: dict[str, str]) -> str:
             b.do(f"store atomic i32 1, ptr {b.load('ptr', '%ctx', offset('stop'))} monotonic, align 4")
     stop = b.let(f"load atomic i32, ptr {b.load('ptr', '%ctx', offset('stop'))} monotonic, align 4")
     with b.when(b.op("icmp ne", "i32", stop, 0)):
-        b.do(
-            f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.INTERRUPTED)}, i64 %site, i64 0, i64 0, {_LANE})"
-        )
+        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.INTERRUPTED)}, i64 %site, i64 0, i64 0)")
         b.end("ret i32 0")
     more = b.call("llvm.smin.i64", "i64", f"i64 {left}", f"i64 {b.resize('%chunk', 'i32', 'i64')}")
     b.do(f"store i64 {b.op('sub', 'i64', left, more)}, ptr %left")
     b.end(f"ret i32 {b.resize(more, 'i64', 'i32')}")
-    return b.text(
-        f"internal i32 @ptxlink.pause(ptr %ctx, ptr %left, i64 %site, i32 %chunk, {_LANE}) noinline cold"
-    )
+    return b.text("internal i32 @ptxlink.pause(ptr %ctx, ptr %left, i64 %site, i32 %chunk) noinline cold")
 
 
 def _time(declared: dict[str, str]) -> str:
@@ -135,14 +136,24 @@ def _faulty(b: Builder) -> str:
     return b.op("icmp ne", "i64", b.load("i64", noted, noted_offset("kind")), 0)
 
 
+def linear(b: Builder, x: str, y: str, z: str, nx: str, ny: str) -> str:
+    """Return the number of a lane in its block."""
+    row = b.op("add", "i32", b.op("mul", "i32", z, ny), y)
+    return b.op("add", "i32", b.op("mul", "i32", row, nx), x)
+
+
 def block(declared: dict[str, str], lane: str, name: str) -> str:
     """Return what executes the lanes of a block, none of which waits, one after the other."""
     b = Builder(declared)
     local, params = b.load("ptr", "%ctx", offset("local")), b.load("ptr", "%ctx", offset("params"))
     limit = b.at(local, b.load("i64", "%ctx", offset("local_size")))
     nx, ny, nz = (b.load("i32", "%ctx", offset("ntid", part)) for part in range(3))
+    found = b.load("ptr", "%ctx", offset("found"))
     with b.loop(nz) as z, b.loop(ny) as y, b.loop(nx) as x:
-        arguments = f"ptr %ctx, ptr {local}, ptr {limit}, i32 {x}, i32 {y}, i32 {z}, ptr {params}"
+        b.store("i32", linear(b, x, y, z, nx, ny), "%ctx", offset("current"))
+        arguments = (
+            f"ptr %ctx, ptr {found}, ptr {local}, ptr {limit}, i32 {x}, i32 {y}, i32 {z}, ptr {params}"
+        )
         ended = b.let(f"call i1 {lane}({arguments})")
         with b.when(ended), b.when(_faulty(b)):
             b.end("ret i32 1")
@@ -150,36 +161,32 @@ def block(declared: dict[str, str], lane: str, name: str) -> str:
     return b.text(f"i32 {name}(ptr %ctx, i32 %go)")
 
 
-def many(declared: dict[str, str], function: str, name: str, sizes: Sequence[int]) -> str:
-    """Return what calls a function for the elements of arrays: pairs of an address and a stride, results first."""
+def many(declared: dict[str, str], function: str, name: str, sizes: Sequence[int], results: int) -> str:
+    """Return what calls a function for elements of arrays: each an address and a stride, results first."""
     b = Builder(declared)
-    declared["llvm.memcpy.p0.p0.i64"] = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    local = b.load("ptr", "%ctx", offset("local"))
+    local, found = b.load("ptr", "%ctx", offset("local")), b.load("ptr", "%ctx", offset("found"))
     limit = b.at(local, b.load("i64", "%ctx", offset("local_size")))
     places = [b.variable(f"[{size} x i8], align 16") for size in sizes]
     bases = [b.load("ptr", "%arrays", 16 * number) for number in range(len(sizes))]
     strides = [b.load("i64", "%arrays", 16 * number + 8) for number in range(len(sizes))]
-    results = b.resize("%results", "i32", "i64")
     with b.loop("%count", "i64") as number:
         elements = [
             b.at(base, b.op("mul", "i64", number, stride))
             for base, stride in zip(bases, strides, strict=True)
         ]
-        for index, (place, element, size) in enumerate(zip(places, elements, sizes, strict=True)):
-            with b.when(b.op("icmp sge", "i64", index, results)):
-                b.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {place}, ptr {element}, i64 {size}, i1 false)")
-        low = b.resize(number, "i64", "i32")
+        rows = list(zip(places, elements, sizes, strict=True))
+        for place, element, size in rows[results:]:
+            b.copy(place, element, size)
+        b.store("i32", b.resize(number, "i64", "i32"), "%ctx", offset("current"))
         pointers = "".join(f", ptr {each}" for each in places)
-        ended = b.let(
-            f"call i1 {function}(ptr %ctx, ptr {local}, ptr {limit}, i32 {low}, i32 0, i32 0{pointers})"
-        )
+        lane = f"ptr %ctx, ptr {found}, ptr {local}, ptr {limit}, i32 0, i32 0, i32 0"
+        ended = b.let(f"call i1 {function}({lane}{pointers})")
         with b.when(ended), b.when(_faulty(b)):
             b.end("ret i32 1")
-        for index, (place, element, size) in enumerate(zip(places, elements, sizes, strict=True)):
-            with b.when(b.op("icmp slt", "i64", index, results)):
-                b.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {element}, ptr {place}, i64 {size}, i1 false)")
+        for place, element, size in rows[:results]:
+            b.copy(element, place, size)
     b.end("ret i32 0")
-    return b.text(f"i32 {name}(ptr %ctx, ptr %arrays, i64 %count, i32 %results)")
+    return b.text(f"i32 {name}(ptr %ctx, ptr %arrays, i64 %count, i32 %go)")
 
 
 def coroutine_head(b: Builder) -> None:
@@ -228,15 +235,13 @@ def entries(declared: dict[str, str]) -> str:
     grid.end(f"ret i32 {grid.let(f'load i32, ptr {result}')}")
     elements = Builder(declared)
     _release(elements)
-    told = elements.let("call i32 %many(ptr %ctx, ptr %arrays, i64 %count, i32 %results)")
+    told = elements.let("call i32 %many(ptr %ctx, ptr %arrays, i64 %count, i32 0)")
     _retake(elements)
     elements.end(f"ret i32 {told}")
     return "\n".join(
         (
             grid.text("i32 @ptxlink.grid(ptr %ctx, ptr %block, i64 %first, i64 %count, i32 %go)"),
-            elements.text(
-                "i32 @ptxlink.elements(ptr %ctx, ptr %many, ptr %arrays, i64 %count, i32 %results)"
-            ),
+            elements.text("i32 @ptxlink.elements(ptr %ctx, ptr %many, ptr %arrays, i64 %count, i32 %go)"),
         )
     )
 

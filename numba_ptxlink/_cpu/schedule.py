@@ -1,14 +1,15 @@
 """
 Which lanes of a block go on when, where lanes wait for each other.
 
-A round lets each warp go on whose lanes are all where they wait. If none is, lanes that come to the same place
-are told who came together; then barriers open that all have reached; then loops that gave way go on.
+A round lets each warp go on whose lanes are all where they wait. If none is, lanes that came to the same
+place are told who came together; then a barrier opens that all have reached; then loops that gave way go on.
 """
 
 from __future__ import annotations
 
 from .builder import Builder
 from .layout import LANE, Fault, State, lane_offset, noted_offset, offset
+from .runtime import linear
 
 _NUMBER = {state: str(int(state)) for state in State}
 
@@ -28,19 +29,20 @@ def _begin(declared: dict[str, str]) -> str:
     local, params = b.load("ptr", "%ctx", offset("local")), b.load("ptr", "%ctx", offset("params"))
     local_size = b.load("i64", "%ctx", offset("local_size"))
     frames, frame_size = b.load("ptr", "%ctx", offset("frames")), b.load("i64", "%ctx", offset("frame_size"))
-    lanes = b.load("ptr", "%ctx", offset("lanes"))
+    lanes, found = b.load("ptr", "%ctx", offset("lanes")), b.load("ptr", "%ctx", offset("found"))
     nx, ny, nz = (b.load("i32", "%ctx", offset("ntid", part)) for part in range(3))
     with b.loop(nz) as z, b.loop(ny) as y, b.loop(nx) as x:
-        row = b.op("add", "i32", b.op("mul", "i32", z, ny), y)
-        number = b.op("add", "i32", b.op("mul", "i32", row, nx), x)
+        number = linear(b, x, y, z, nx, ny)
+        b.store("i32", number, "%ctx", offset("current"))
         wide = b.resize(number, "i32", "i64")
         own = b.at(local, b.op("mul", "i64", wide, local_size))
         limit = b.at(own, local_size)
         memory = b.at(frames, b.op("mul", "i64", wide, frame_size))
         record = _record(b, lanes, number)
-        where = f"ptr %ctx, ptr {own}, ptr {limit}, i32 {x}, i32 {y}, i32 {z}, ptr {params}"
+        where = f"ptr %ctx, ptr {found}, ptr {own}, ptr {limit}, i32 {x}, i32 {y}, i32 {z}, ptr {params}"
         handle = b.let(f"call i64 %ramp({where}, ptr {record}, ptr {memory})")
         b.store("i64", handle, record)
+        b.store("i32", number, record, lane_offset("number"))
         _end_if_faulty(b)
     b.end("ret i32 0")
     return b.text("internal i32 @ptxlink.begin(ptr %ctx, ptr %ramp)")
@@ -53,6 +55,7 @@ def _end_if_faulty(b: Builder) -> None:
 
 
 def _resume(b: Builder, record: str) -> None:
+    b.store("i32", b.load("i32", record, lane_offset("number")), "%ctx", offset("current"))
     b.do(f"call void @llvm.coro.resume(ptr {b.load('ptr', record)})")
     _end_if_faulty(b)
 
@@ -65,13 +68,9 @@ def _warp(declared: dict[str, str]) -> str:
         record = _record(b, "%first", lane)
         bit = b.op("shl", "i32", 1, lane)
         ended = _state(b, record, State.ENDED)
-        b.do(
-            f"store i32 {b.op('or', 'i32', b.let(f'load i32, ptr {alive}'), b.select(ended, 'i32', '0', bit))}, ptr {alive}"
-        )
+        b.update(alive, "or", "i32", b.select(ended, "i32", "0", bit))
         here = b.op("icmp eq", "i32", b.load("i32", record, lane_offset("state")), "%state")
-        b.do(
-            f"store i32 {b.op('or', 'i32', b.let(f'load i32, ptr {waiting}'), b.select(here, 'i32', bit, '0'))}, ptr {waiting}"
-        )
+        b.update(waiting, "or", "i32", b.select(here, "i32", bit, "0"))
     living = b.let(f"load i32, ptr {alive}")
     # Only lanes of a warp that do not converge have a mask; those that do need the same place.
     masked = b.op("icmp eq", "i32", "%state", _NUMBER[State.WARP])
@@ -91,8 +90,7 @@ def _warp(declared: dict[str, str]) -> str:
                 same_site = b.op("icmp eq", "i32", b.load("i32", there, lane_offset("site")), site)
                 same = b.op("and", "i1", set_, b.select(masked, "i1", same_key, same_site))
                 bit = b.op("shl", "i32", 1, other)
-                more = b.op("or", "i32", b.let(f"load i32, ptr {group}"), b.select(same, "i32", bit, "0"))
-                b.do(f"store i32 {more}, ptr {group}")
+                b.update(group, "or", "i32", b.select(same, "i32", bit, "0"))
             found = b.let(f"load i32, ptr {group}")
             missing = b.op("and", "i32", b.op("and", "i32", mask, living), b.op("xor", "i32", found, -1))
             complete = b.op("icmp eq", "i32", missing, 0)
@@ -135,7 +133,7 @@ def _warps(declared: dict[str, str]) -> str:
         )
         with b.when(b.op("icmp eq", "i32", told, 1)):
             b.end("ret i32 1")
-        b.do(f"store i32 {b.op('or', 'i32', b.let(f'load i32, ptr {ran}'), told)}, ptr {ran}")
+        b.update(ran, "or", "i32", told)
     b.end(f"ret i32 {b.let(f'load i32, ptr {ran}')}")
     return b.text("internal i32 @ptxlink.warps(ptr %ctx, i32 %state)")
 
@@ -148,9 +146,7 @@ def _barriers(declared: dict[str, str]) -> str:
     b.do(f"store i32 0, ptr {alive}")
     with b.loop(count) as lane:
         ended = _state(b, _record(b, lanes, lane), State.ENDED)
-        b.do(
-            f"store i32 {b.op('add', 'i32', b.let(f'load i32, ptr {alive}'), b.select(ended, 'i32', '0', '1'))}, ptr {alive}"
-        )
+        b.update(alive, "add", "i32", b.select(ended, "i32", "0", "1"))
     living = b.let(f"load i32, ptr {alive}")
     with b.loop(count) as lane:
         record = _record(b, lanes, lane)
@@ -163,8 +159,8 @@ def _barriers(declared: dict[str, str]) -> str:
             b.do(f"store i32 0, ptr {hits}")
             with b.loop(count) as other, b.when(_there(b, lanes, other, key)):
                 value = b.resize(b.load("i64", _record(b, lanes, other), lane_offset("value")), "i64", "i32")
-                b.do(f"store i32 {b.op('add', 'i32', b.let(f'load i32, ptr {hits}'), value)}, ptr {hits}")
-                b.do(f"store i32 {b.op('add', 'i32', b.let(f'load i32, ptr {arrived}'), 1)}, ptr {arrived}")
+                b.update(hits, "add", "i32", value)
+                b.update(arrived, "add", "i32", 1)
             came, hit = b.let(f"load i32, ptr {arrived}"), b.let(f"load i32, ptr {hits}")
             needed = b.select(b.op("icmp eq", "i32", wanted, 0), "i32", living, wanted)
             with b.when(b.op("icmp uge", "i32", came, needed)):
@@ -192,7 +188,7 @@ def _there(b: Builder, lanes: str, lane: str, key: str) -> str:
 
 
 def _yielded(declared: dict[str, str]) -> str:
-    """Return what lets lanes go on that gave way to others, or that a grid waited for: 2 if there were some."""
+    """Return what lets lanes go on that gave way, or that waited for the grid: 2 if there were some."""
     b = Builder(declared)
     lanes, count = b.load("ptr", "%ctx", offset("lanes")), b.load("i32", "%ctx", offset("count"))
     ran = b.variable("i32", "0")
@@ -232,22 +228,9 @@ def _continue(declared: dict[str, str]) -> str:
         record = _record(b, lanes, lane)
         stuck = b.op("or", "i1", _state(b, record, State.WARP), _state(b, record, State.BARRIER))
         with b.when(stuck):
-            noted = b.load("ptr", "%ctx", offset("noted"))
-            nx, ny = (b.load("i32", "%ctx", offset("ntid", part)) for part in range(2))
-            for name, kind, value in (
-                ("kind", "i64", str(int(Fault.WAITING))),
-                ("site", "i64", b.resize(b.load("i32", record, lane_offset("site")), "i32", "i64")),
-                ("size", "i64", b.resize(count, "i32", "i64")),
-            ):
-                b.store(kind, value, noted, noted_offset(name))
-            row = b.op("udiv", "i32", lane, nx)
-            for part, value in enumerate(
-                (b.op("urem", "i32", lane, nx), b.op("urem", "i32", row, ny), b.op("udiv", "i32", row, ny))
-            ):
-                b.store("i32", value, noted, noted_offset("tid", part))
-                b.store(
-                    "i32", b.load("i32", "%ctx", offset("ctaid", part)), noted, noted_offset("ctaid", part)
-                )
+            site = b.resize(b.load("i32", record, lane_offset("site")), "i32", "i64")
+            b.store("i32", lane, "%ctx", offset("current"))
+            b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.WAITING)}, i64 {site}, i64 0, i64 0)")
             b.end("ret i32 1")
     b.end(f"ret i32 {b.let(f'load i32, ptr {grid}')}")
     return b.text("internal i32 @ptxlink.continue(ptr %ctx)")
@@ -259,7 +242,7 @@ def functions(declared: dict[str, str]) -> str:
 
 
 def block(declared: dict[str, str], ramp: str, name: str) -> str:
-    """Return what executes a block whose lanes wait; *go* is 0 to begin, and 1 to go on after a grid's barrier."""
+    """Return what executes a block whose lanes wait; with *go* it goes on after a grid's barrier."""
     b = Builder(declared)
     begin, after, wake = b.fresh(), b.fresh(), b.fresh()
     b.fork(b.op("icmp eq", "i32", "%go", 0), begin, wake)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .builder import PRED, U32, Kind, Unknown
+from .builder import PRED, U32, Unknown
 from .layout import LANE, State, lane_offset
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def shuffle(b: Code, word: Word, operands: Sequence[str]) -> None:
     target, _, told = (each.strip() for each in operands[0].partition("|"))
     value = b.resize(b.unsigned(operands[1]), "i32", "i64")
     number, bounds = b.unsigned(operands[2]), b.unsigned(operands[3])
-    together, first = exchange(b, value, b.unsigned(operands[4]))
+    _, first = exchange(b, value, b.unsigned(operands[4]))
     lane, how = b.lane(), word.flags[-1]
     number = b.op("and", "i32", number, 31)
     segment = b.op("and", "i32", b.op("lshr", "i32", bounds, 8), 31)
@@ -185,4 +185,3 @@ WARPS = {
     "elect": elect,
     **dict.fromkeys(("bar", "barrier"), barrier),
 }
-_ = Kind

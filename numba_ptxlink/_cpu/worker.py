@@ -1,0 +1,215 @@
+"""The memory that a launch or a call has besides the caller's, and the way from Python to machine code."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .layout import LANE, SHARED_START, Context, Noted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+HEAP = 8 << 20
+"""Bytes that `malloc` has, as on a device whose limit nobody has set."""
+_ALIGNED = 1024
+_PRINT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64)
+# These keep Python's lock when they are called: the code gives it away, so that it can ask for interrupts.
+_GRID = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
+)
+_ELEMENTS = ctypes.PYFUNCTYPE(
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+)
+
+
+class Region(NamedTuple):
+    """
+    Memory of this process that a launch or a call may access.
+
+    Args:
+        address: Where it begins.
+        size: Its bytes.
+        writable: Whether it may be written.
+        name: What it is called in errors.
+    """
+
+    address: int
+    size: int
+    writable: bool
+    name: str
+
+    @property
+    def end(self) -> int:
+        """The address after it."""
+        return self.address + self.size
+
+
+class Buffer:
+    """
+    Zeroed memory that begins at a multiple of 1024.
+
+    Args:
+        size: Its bytes.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._array = np.zeros(size + _ALIGNED, np.uint8)
+        self.address = -(-self._array.ctypes.data // _ALIGNED) * _ALIGNED
+        self.size = size
+
+    def fill(self, content: bytes, at: int) -> None:
+        """Copy bytes into it."""
+        ctypes.memmove(self.address + at, content, len(content))
+
+    def region(self, name: str, *, writable: bool = True) -> Region:
+        """Return it as a region."""
+        return Region(self.address, self.size, writable, name)
+
+
+class Heap:
+    """What `malloc` takes memory from, as long as the program is loaded."""
+
+    def __init__(self) -> None:
+        self._buffer = Buffer(HEAP)
+        self._state = (ctypes.c_int64 * 2)(self._buffer.address, self._buffer.address + HEAP)
+        self.address = ctypes.addressof(self._state)
+        self.region = self._buffer.region("the heap")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """
+    What code needs for a launch or a call.
+
+    Args:
+        accesses: How many accesses are checked.
+        shared: Bytes of shared memory.
+        local: Bytes of local memory for a lane.
+        frame: Bytes that a lane keeps while it waits, None where none waits.
+    """
+
+    accesses: int
+    shared: int
+    local: int
+    frame: int | None = None
+
+
+@dataclass(frozen=True)
+class Given:
+    """
+    What a launch or a call may use.
+
+    Args:
+        regions: The memory that may be accessed.
+        heap: What `malloc` gives.
+        params: The parameters of a kernel, None for a call.
+        steps: How often a loop may go on.
+        dynamic: Bytes of dynamic shared memory.
+        cooperative: Whether the blocks of a grid can wait for each other.
+    """
+
+    regions: Sequence[Region]
+    heap: Heap
+    params: Buffer | None
+    steps: int
+    dynamic: int = 0
+    cooperative: bool = False
+
+
+class Worker:
+    """
+    The memory in which one thread of Python executes blocks, one after the other.
+
+    Args:
+        needs: What the code needs.
+        given: What it may use.
+        grid: How many blocks there are along x, y and z.
+        block: How many lanes a block has.
+        printing: What takes the addresses of a format and of values that are printed.
+        stop: A number that is not 0 when the launch is to end.
+    """
+
+    def __init__(
+        self,
+        needs: Needs,
+        given: Given,
+        grid: Sequence[int],
+        block: Sequence[int],
+        *,
+        printing: Any,
+        stop: ctypes.c_int32,
+    ) -> None:
+        self.context, self.noted = Context(), Noted()
+        lanes = math.prod(block)
+        waiting = lanes if needs.frame is not None else 0
+        shared, local = Buffer(needs.shared + given.dynamic), Buffer(needs.local * max(waiting, 1))
+        frames, records = Buffer((needs.frame or 0) * waiting), Buffer(LANE * waiting)
+        found = np.zeros(2 * needs.accesses + 2, np.int64)
+        self.regions = [*given.regions, shared.region("shared memory"), local.region("local memory")]
+        self.regions.sort(key=lambda each: not each.writable)
+        table = (ctypes.c_uint64 * (2 * len(self.regions)))(
+            *(part for each in self.regions for part in (each.address, each.end))
+        )
+        self._kept = given, shared, local, frames, records, found, table, printing, stop
+        context = self.context
+        context.ntid[:], context.nctaid[:] = block, grid
+        context.dynamic, context.count, context.cooperative = given.dynamic, lanes, given.cooperative
+        context.shared, context.shared_size = shared.address - SHARED_START, shared.size
+        context.regions, context.readable = ctypes.addressof(table), len(self.regions)
+        context.writable = sum(each.writable for each in self.regions)
+        context.found, context.noted = found.ctypes.data, ctypes.addressof(self.noted)
+        context.steps, context.stop = given.steps, ctypes.addressof(stop)
+        context.heap = given.heap.address
+        context.print = ctypes.cast(printing, ctypes.c_void_p).value
+        context.params = given.params.address if given.params else None
+        context.local, context.local_size = local.address, needs.local
+        context.frames, context.frame_size = frames.address, needs.frame or 0
+        context.lanes = records.address
+        for name, address in _python():
+            setattr(context, name, address)
+
+    def grid(self, entry: int, block: int, first: int, count: int, go: int = 0) -> int:
+        """
+        Execute blocks by the entry for grids; return what the last one told.
+
+        Args:
+            entry: The address of the entry.
+            block: The address of what executes a block.
+            first: The number of the first one.
+            count: How many there are.
+            go: 1 to go on after a barrier of the grid.
+        """
+        return int(_GRID(entry)(ctypes.addressof(self.context), block, first, count, go))
+
+    def elements(self, entry: int, many: int, arrays: ctypes.Array[ctypes.c_int64], count: int) -> None:
+        """
+        Call a function for the elements of arrays.
+
+        Args:
+            entry: The address of the entry for elements.
+            many: The address of what calls the function.
+            arrays: The address and the stride of each array.
+            count: How many elements they have.
+        """
+        _ELEMENTS(entry)(ctypes.addressof(self.context), many, ctypes.addressof(arrays), count, 0)
+
+
+def printing(take: Callable[[int, int], int]) -> Any:
+    """Return *take*, which has two addresses as arguments, for machine code."""
+    return _PRINT(take)
+
+
+@functools.cache
+def _python() -> tuple[tuple[str, int | None], ...]:
+    """Return the addresses of what lets other threads of Python run, and looks for an interrupt."""
+    names = {"save": "PyEval_SaveThread", "restore": "PyEval_RestoreThread", "check": "PyErr_CheckSignals"}
+    return tuple(
+        (field, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+        for field, name in names.items()
+    )
