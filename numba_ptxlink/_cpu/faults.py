@@ -22,7 +22,7 @@ _CAUSES = {
     Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, which is no multiple of their size",
     Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {inside}, which is read-only",
     Fault.TRAP: "the code reached a trap, by which compilers end what must not happen",
-    Fault.UNKNOWN: "the instruction is not one that the CPU knows as a device",
+    Fault.UNKNOWN: "it is no instruction that the CPU knows",
     Fault.LOOP: "a loop went on beyond the limit of steps",
     Fault.WAITING: "it waits for lanes that never reach this barrier, or this operation of a warp",
     Fault.STACK: "calls or the stack need more local memory than there is",
@@ -64,13 +64,16 @@ class Place(NamedTuple):
     def told(self) -> tuple[str, str, int]:
         """Return the instruction, and the source file and line that it is of."""
         found = next(each for each in self.module.functions if each.name == self.function and each.defined)
-        file, line = "", 0
-        for statement in found.body[: self.statement + 1]:
-            if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
-                number, line_text, *_ = statement.text.split()[1:]
-                file, line = number, int(line_text)
         names = dict(_FILE.findall(self.module.text))
-        return " ".join(str(found.body[self.statement]).split())[:_LONGEST], names.get(file, ""), line
+        file, line, text = "", "0", ""
+        for number, statement in enumerate(found.body):
+            if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
+                file, line = (statement.text.split()[part] for part in (1, 2))
+            # The label of a loop, or the begin of a function, is told by the instruction after it.
+            if number >= self.statement and isinstance(statement, ptx.Instruction):
+                text = " ".join(str(statement).split())[:_LONGEST]
+                break
+        return text, names.get(file, ""), int(line)
 
 
 def _cause(noted: Noted, regions: Sequence[Region]) -> str:

@@ -181,9 +181,11 @@ FLOATS = {
     "copysign": (copied_sign, "k", "k"),
     "testp": (tested, "k", "p"),
 }
-# `odd` is the float whose last bit tells whether a double has more, so that a second rounding is as if it were
-# the only one. Halves are read and written by functions of our own: LLVM's are in a compiler's library, which
-# may be absent, and then the process ends.
+
+
+# `odd` is the float whose last bit tells whether a double has more, so that a second rounding is as if it
+# were the only one. LLVM's own functions for halves are in a library of compilers; where that is absent, the
+# process would end.
 HELPERS = """
 define internal float @ptxlink.odd(double %x) alwaysinline {
   %f = fptrunc double %x to float

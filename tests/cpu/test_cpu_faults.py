@@ -1,0 +1,114 @@
+"""What goes wrong on the CPU is told with its source line, block, thread and instruction."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import threading
+
+import numpy as np
+import pytest
+from cuda_cxx import ptx
+
+from numba_ptxlink._cpu.run import Program, Region
+from numba_ptxlink.errors import DeviceFaultError, LaunchError
+
+# Each kernel stands on one line, whose number is in FAULTS.
+SOURCE = """#define KERNEL extern "C" __global__ void
+KERNEL beyond(int* x, int n) { x[threadIdx.x + blockIdx.x * n] = 1; }
+KERNEL crooked(int* x, int n) { *(int*)((char*)x + threadIdx.x * n) = 1; }
+KERNEL fixed(int* x, int n) { if (threadIdx.x == 3) x[0] = n; }
+KERNEL trapped(int* x, int n) { if (threadIdx.x + blockIdx.x == n) __trap(); }
+KERNEL apart(int* x, int n) { if (n < (int)threadIdx.x) asm("bar.sync 1;"); else asm("bar.sync 2;"); }
+KERNEL endless(int* x, int n) { while (n) { *(volatile int*)x = n; } }
+KERNEL outside(int* x, int n) { __shared__ int t[4]; t[threadIdx.x * n] = 1; x[0] = t[1]; }
+KERNEL unknown(int*, int n) { if (threadIdx.x == 2) asm("setmaxnreg.inc.sync.aligned.u32 64;"); }
+extern "C" __device__ int deep(int n) { volatile int a[9]; a[1] = n; return n < 1 ? 0 : deep(n - 1) + a[1]; }
+KERNEL nested(int* x, int n) { x[0] = deep(n); }
+extern "C" __device__ int get(const int* x, int i) { return x[i]; }
+KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
+"""
+FAULTS = {
+    # kernel: (argument, line, block, thread, part of the message, part of the instruction)
+    "beyond": (3, 2, 1, 1, "4 bytes at", "st.global"),
+    "crooked": (2, 3, 0, 1, "no multiple of their size", "st.global"),
+    "fixed": (1, 4, 0, 3, "read-only", "st.global"),
+    "trapped": (2, 5, 0, 2, "trap", "trap"),
+    "apart": (0, 6, 0, 0, "waits for lanes that never reach", "bar.sync"),
+    "endless": (1, 7, 0, 0, "beyond the limit", "st.volatile"),
+    "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
+    "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
+    "nested": (9000, 10, 0, 0, "more local memory", "__local_depot"),
+}
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    """Return the kernels, with line numbers."""
+    return Program.of(ptx(SOURCE, "sm_90", "-w", "-lineinfo"))
+
+
+def launch(program: Program, name: str, argument: int, **options: object) -> np.ndarray:
+    """Launch a kernel with four integers in each of two blocks of four."""
+    array = np.zeros(4, np.int32)
+    place = Region(array.ctypes.data, array.nbytes, name != "fixed", "x")
+    params = [struct.pack("Q", array.ctypes.data), struct.pack("i", argument)]
+    program.launch(name, grid=(2,), block=(4,), params=params, regions=[place], **options)
+    return array
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_tells_where_it_is(program, name):
+    """The kernel, file, line, block, thread and instruction are attributes, and in the message."""
+    argument, line, block, thread, message, instruction = FAULTS[name]
+    with pytest.raises(DeviceFaultError, match=message) as caught:
+        launch(program, name, argument, steps=10_000)
+    fault = caught.value
+    assert (name, line, (block, 0, 0), (thread, 0, 0)) == (
+        fault.kernel,
+        fault.line,
+        fault.block,
+        fault.thread,
+    )
+    assert instruction in fault.instruction
+    assert f"{fault.file}:{line}: error: {name}" in str(fault)
+    assert fault.instruction in str(fault)
+
+
+def test_an_assertion_is_told_in_its_own_words(program):
+    """A failed assert names its text and file."""
+    with pytest.raises(DeviceFaultError, match=r"'threadIdx.x != n' of source.cu failed") as caught:
+        launch(program, "asserted", 2)
+    assert ((2, 0, 0), 13) == (caught.value.thread, caught.value.line)
+
+
+def test_a_call_tells_the_element(program):
+    """Of a function that is called for elements, the thread of a fault is the number of the element."""
+    array, places, results = (np.arange(4, dtype=np.int32) for _ in range(3))
+    places[2] = 4
+    pointer = np.array(array.ctypes.data)
+    regions = [Region(array.ctypes.data, array.nbytes, False, "x")]
+    arrays = [(pointer.ctypes.data, 0), (places.ctypes.data, 4)]
+    with pytest.raises(DeviceFaultError, match=r"x, of 16 bytes, begins 16 bytes before") as caught:
+        program.call_many("get", 4, arrays, (results.ctypes.data, 4), regions)
+    assert (12, (2, 0, 0), "get") == (caught.value.line, caught.value.thread, caught.value.kernel)
+    assert [0, 1] == results[:2].tolist()
+
+
+def test_a_loop_is_interrupted(program):
+    """Ctrl-C ends a loop that has no limit."""
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        launch(program, "endless", 1)
+
+
+def test_what_cannot_be_launched_is_refused(program):
+    """Another name, other parameters, and blocks that are too large have an error with the cure."""
+    with pytest.raises(LaunchError, match=r"no kernel deep; it has beyond"):
+        program.launch("deep", grid=(1,), block=(1,), params=[], regions=[])
+    with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
+        program.launch("beyond", grid=(1,), block=(1,), params=[b"1234"], regions=[])
+    with pytest.raises(LaunchError, match=r"1 to 1024 threads"):
+        program.launch("beyond", grid=(1,), block=(32, 33), params=[bytes(8), bytes(4)], regions=[])
