@@ -49,9 +49,9 @@ class Context(ctypes.Structure):
     """
     What the lanes of a block share; each worker has one. `current` is the lane that is executed.
 
-    `regions` are pairs of the first address and the end, those that may be written first; `found` has for
-    each access of the code the region that it was in last. `heap` has the address of the next allocation, and
-    of the end.
+    `regions` are pairs of the first address and the end, those that may be written first. `accesses` has what
+    is known of each access of the code, and `found` the region that it was in last. `heap` has the address of
+    the next allocation, and of the end.
     """
 
     _fields_ = (
@@ -64,6 +64,7 @@ class Context(ctypes.Structure):
         ("regions", ctypes.c_void_p),
         ("readable", ctypes.c_uint64),
         ("writable", ctypes.c_uint64),
+        ("accesses", ctypes.c_void_p),
         ("found", ctypes.c_void_p),
         ("noted", ctypes.c_void_p),
         ("steps", ctypes.c_int64),

@@ -83,14 +83,15 @@ class Loaded:
     Object code in memory.
 
     Args:
-        code: What `compile_ir` returned.
+        codes: What `compile_ir` returned, modules that call each other.
     """
 
-    def __init__(self, code: bytes) -> None:
+    def __init__(self, *codes: bytes) -> None:
         with _LOCK:
             llvm = _binding()
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
-            self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+            for code in codes:
+                self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
 
     def function(self, name: str) -> int:

@@ -12,6 +12,7 @@ from . import runtime, schedule
 from .builder import METADATA, Unknown, word_of
 from .code import Code, Storage, number
 from .control import ARGUMENTS, CONTROL, call, jump
+from .floats import HELPERS
 from .instructions import REGISTERS, carried
 from .layout import LEAST_FRAME, SHARED_START, STACK, Fault, State, lane_offset, offset
 from .memory import MEMORY
@@ -165,12 +166,9 @@ class Unit:
         for each in functions:
             self.locals[each.name] = self._need(each.name)
         variables = [self._variable(each) for each in self.variables.values()]
-        helpers = (
-            runtime.accesses(self.accesses) + runtime.helpers(self.declared) + runtime.entries(self.declared)
-        )
-        if any(each.waits for each in self.kernels.values()):
-            helpers += schedule.functions(self.declared) + runtime.COROUTINES
-        return "\n".join((*variables, *self.declared.values(), helpers, *parts, METADATA))
+        accesses = runtime.accesses(self.accesses)
+        declared = (*self.declared.values(), runtime.DECLARATIONS, runtime.COROUTINES, HELPERS)
+        return "\n".join((*variables, accesses, *declared, *parts, METADATA))
 
     def _need(self, name: str) -> int:
         """Return how much local memory a function and those that it calls need."""

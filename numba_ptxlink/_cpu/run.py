@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,7 +11,7 @@ from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink.errors import LaunchError
 
-from . import faults, machine_code
+from . import faults, machine_code, runtime
 from .formatted import formatted
 from .layout import Fault
 from .module import Entry, Unit, places
@@ -69,8 +70,9 @@ class Program:
 
     def __init__(self, module: formats.Module, code: cache.Entry) -> None:
         self._module, meta = module, code.meta
-        self._loaded = machine_code.Loaded(code.code)
+        self._loaded = machine_code.Loaded(_runtime(), code.code)
         self._sites = meta["sites"]
+        self._table = self._loaded.variable("ptxlink.accesses")
         self._accesses, self._shared = int(meta["accesses"]), int(meta["shared"])
         self._locals: dict[str, int] = meta["locals"]
         self._kernels = {name: Entry(*each) for name, each in meta["kernels"].items()}
@@ -160,7 +162,9 @@ class Program:
         for each, place in zip(params, places(self._defined[name].params), strict=True):
             content.fill(each, place)
         entry = self._kernels[name]
-        needs = Needs(self._accesses, self._shared, entry.local, self._frame(name) if entry.waits else None)
+        needs = Needs(
+            self._accesses, self._table, self._shared, entry.local, self._frame(name) if entry.waits else None
+        )
         address = self._loaded.function(f"block.{name}")
         given = self._given(regions, steps, content, dynamic=shared_bytes, cooperative=cooperative)
         printed: list[str] = []
@@ -234,7 +238,7 @@ class Program:
         callee = self.functions[name]
         pairs = [*([result] if callee.result else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        needs = Needs(self._accesses, self._shared, self._locals[name])
+        needs = Needs(self._accesses, self._table, self._shared, self._locals[name])
         worker = self._worker(needs, self._given(regions, steps), ((1, 1, 1), (1, 1, 1)), [])
         worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
         self._raise(name, worker)
@@ -285,6 +289,13 @@ class Program:
         if worker.noted.kind != Fault.NONE:
             function, place = self._sites[worker.noted.site]
             raise faults.error(faults.Place(self._module, name, function, place), worker)
+
+
+@functools.cache
+def _runtime() -> bytes:
+    parts = {"package": cache.package_version(), "tool": machine_code.target()}
+    key = cache.Key.of("cpu runtime", parts)
+    return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(runtime.text()))).code
 
 
 def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:

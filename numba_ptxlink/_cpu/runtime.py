@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .builder import Builder
-from .floats import HELPERS
+from . import schedule
+from .builder import METADATA, Builder
 from .layout import Fault, noted_offset, offset
 
 if TYPE_CHECKING:
@@ -17,15 +17,26 @@ declare i64 @llvm.coro.size.i64()
 declare ptr @llvm.coro.begin(token, ptr)
 declare i8 @llvm.coro.suspend(token, i1)
 declare {END} @llvm.coro.end(ptr, i1, token)
-declare void @llvm.coro.resume(ptr)
+"""
+RESUME = "declare void @llvm.coro.resume(ptr)"
+DECLARATIONS = """
+declare void @ptxlink.note(ptr, i64, i64, i64, i64) cold
+declare i1 @ptxlink.find(ptr, i64, i64) cold
+declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
+declare i64 @ptxlink.time()
+declare i64 @ptxlink.allocate(ptr, i64)
+declare i32 @ptxlink.begin(ptr, ptr)
+declare i32 @ptxlink.continue(ptr)
+declare i32 @ptxlink.yielded(ptr, i32)
 """
 
 
-def helpers(declared: dict[str, str]) -> str:
-    """Return the functions that any code may call."""
-    return "\n".join(
-        (HELPERS, _note(declared), _find(declared), _pause(declared), _time(declared), _allocate(declared))
-    )
+def text() -> str:
+    """Return the module that programs are loaded with: what their code calls, scheduler, and entries."""
+    declared: dict[str, str] = {}
+    parts = [make(declared) for make in (_note, _find, _pause, _time, _allocate, entries)]
+    parts += schedule.functions(declared)
+    return "\n".join((*declared.values(), RESUME, *parts, METADATA))
 
 
 def _note(declared: dict[str, str]) -> str:
@@ -36,20 +47,20 @@ def _note(declared: dict[str, str]) -> str:
             b.store("i64", f"%{name}", noted, noted_offset(name))
     b.end("ret void")
     arguments = ", ".join(f"i64 %{name}" for name in ("kind", "site", "address", "size"))
-    return b.text(f"internal void @ptxlink.note(ptr %ctx, {arguments}) noinline cold")
+    return b.text(f"void @ptxlink.note(ptr %ctx, {arguments}) noinline cold")
 
 
 def accesses(rows: Sequence[tuple[int, int, int, int]]) -> str:
     """Return what is known of each access: its size, alignment, place, and whether it writes."""
     row = "{i64, i64, i64, i64}"
     content = ", ".join(f"{row} {{{', '.join(f'i64 {each}' for each in values)}}}" for values in rows)
-    return f"@ptxlink.accesses = internal constant [{len(rows)} x {row}] [{content}]"
+    return f"@ptxlink.accesses = constant [{len(rows)} x {row}] [{content}]"
 
 
 def _find(declared: dict[str, str]) -> str:
     """Return what searches all regions for an access, and notes the one that it is in, or the fault."""
     b = Builder(declared)
-    access = b.at("@ptxlink.accesses", b.op("mul", "i64", "%number", 32))
+    access = b.at(b.load("ptr", "%ctx", offset("accesses")), b.op("mul", "i64", "%number", 32))
     size, aligned, site, writes = (b.load("i64", access, 8 * part) for part in range(4))
 
     def fault(kind: Fault) -> None:
@@ -79,7 +90,7 @@ def _find(declared: dict[str, str]) -> str:
             b.store("i64", room, found, 8)
             b.end("ret i1 true")
     fault(Fault.ACCESS)
-    return b.text("internal i1 @ptxlink.find(ptr %ctx, i64 %number, i64 %address) noinline cold")
+    return b.text("i1 @ptxlink.find(ptr %ctx, i64 %number, i64 %address) noinline cold")
 
 
 def _pause(declared: dict[str, str]) -> str:
@@ -104,7 +115,7 @@ def _pause(declared: dict[str, str]) -> str:
     more = b.call("llvm.smin.i64", "i64", f"i64 {left}", f"i64 {b.resize('%chunk', 'i32', 'i64')}")
     b.do(f"store i64 {b.op('sub', 'i64', left, more)}, ptr %left")
     b.end(f"ret i32 {b.resize(more, 'i64', 'i32')}")
-    return b.text("internal i32 @ptxlink.pause(ptr %ctx, ptr %left, i64 %site, i32 %chunk) noinline cold")
+    return b.text("i32 @ptxlink.pause(ptr %ctx, ptr %left, i64 %site, i32 %chunk) noinline cold")
 
 
 def _time(declared: dict[str, str]) -> str:
@@ -114,7 +125,7 @@ def _time(declared: dict[str, str]) -> str:
     b.call("clock_gettime", "i32", "i32 0", f"ptr {place}")
     seconds, rest = b.let(f"load i64, ptr {place}"), b.let(f"load i64, ptr {b.at(place, 8)}")
     b.end(f"ret i64 {b.op('add', 'i64', b.op('mul', 'i64', seconds, 1_000_000_000), rest)}")
-    return b.text("internal i64 @ptxlink.time()")
+    return b.text("i64 @ptxlink.time()")
 
 
 def _allocate(declared: dict[str, str]) -> str:
@@ -128,18 +139,12 @@ def _allocate(declared: dict[str, str]) -> str:
     fits = b.op("icmp sge", "i64", room, size)
     small = b.op("icmp ult", "i64", "%size", 1 << 40)
     b.end(f"ret i64 {b.select(b.op('and', 'i1', fits, small), 'i64', old, '0')}")
-    return b.text("internal i64 @ptxlink.allocate(ptr %ctx, i64 %size)")
+    return b.text("i64 @ptxlink.allocate(ptr %ctx, i64 %size)")
 
 
 def _faulty(b: Builder) -> str:
     noted = b.load("ptr", "%ctx", offset("noted"))
     return b.op("icmp ne", "i64", b.load("i64", noted, noted_offset("kind")), 0)
-
-
-def linear(b: Builder, x: str, y: str, z: str, nx: str, ny: str) -> str:
-    """Return the number of a lane in its block."""
-    row = b.op("add", "i32", b.op("mul", "i32", z, ny), y)
-    return b.op("add", "i32", b.op("mul", "i32", row, nx), x)
 
 
 def block(declared: dict[str, str], lane: str, name: str) -> str:
@@ -150,7 +155,7 @@ def block(declared: dict[str, str], lane: str, name: str) -> str:
     nx, ny, nz = (b.load("i32", "%ctx", offset("ntid", part)) for part in range(3))
     found = b.load("ptr", "%ctx", offset("found"))
     with b.loop(nz) as z, b.loop(ny) as y, b.loop(nx) as x:
-        b.store("i32", linear(b, x, y, z, nx, ny), "%ctx", offset("current"))
+        b.store("i32", schedule.linear(b, x, y, z, nx, ny), "%ctx", offset("current"))
         arguments = (
             f"ptr %ctx, ptr {found}, ptr {local}, ptr {limit}, i32 {x}, i32 {y}, i32 {z}, ptr {params}"
         )

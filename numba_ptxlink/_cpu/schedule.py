@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from .builder import Builder
 from .layout import LANE, Fault, State, lane_offset, noted_offset, offset
-from .runtime import linear
 
 _NUMBER = {state: str(int(state)) for state in State}
+
+
+def linear(b: Builder, x: str, y: str, z: str, nx: str, ny: str) -> str:
+    """Return the number of a lane in its block."""
+    row = b.op("add", "i32", b.op("mul", "i32", z, ny), y)
+    return b.op("add", "i32", b.op("mul", "i32", row, nx), x)
 
 
 def _record(b: Builder, lanes: str, lane: str) -> str:
@@ -45,7 +50,7 @@ def _begin(declared: dict[str, str]) -> str:
         b.store("i32", number, record, lane_offset("number"))
         _end_if_faulty(b)
     b.end("ret i32 0")
-    return b.text("internal i32 @ptxlink.begin(ptr %ctx, ptr %ramp)")
+    return b.text("i32 @ptxlink.begin(ptr %ctx, ptr %ramp)")
 
 
 def _end_if_faulty(b: Builder) -> None:
@@ -198,7 +203,7 @@ def _yielded(declared: dict[str, str]) -> str:
             _resume(b, record)
             b.do(f"store i32 2, ptr {ran}")
     b.end(f"ret i32 {b.let(f'load i32, ptr {ran}')}")
-    return b.text("internal i32 @ptxlink.yielded(ptr %ctx, i32 %state)")
+    return b.text("i32 @ptxlink.yielded(ptr %ctx, i32 %state)")
 
 
 def _continue(declared: dict[str, str]) -> str:
@@ -233,12 +238,12 @@ def _continue(declared: dict[str, str]) -> str:
             b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.WAITING)}, i64 {site}, i64 0, i64 0)")
             b.end("ret i32 1")
     b.end(f"ret i32 {b.let(f'load i32, ptr {grid}')}")
-    return b.text("internal i32 @ptxlink.continue(ptr %ctx)")
+    return b.text("i32 @ptxlink.continue(ptr %ctx)")
 
 
-def functions(declared: dict[str, str]) -> str:
+def functions(declared: dict[str, str]) -> list[str]:
     """Return the scheduler."""
-    return "\n".join(make(declared) for make in (_begin, _warp, _warps, _barriers, _yielded, _continue))
+    return [make(declared) for make in (_begin, _warp, _warps, _barriers, _yielded, _continue)]
 
 
 def block(declared: dict[str, str], ramp: str, name: str) -> str:

@@ -89,12 +89,14 @@ class Needs:
 
     Args:
         accesses: How many accesses are checked.
+        table: The address of what is known of each.
         shared: Bytes of shared memory.
         local: Bytes of local memory for a lane.
         frame: Bytes that a lane keeps while it waits, None where none waits.
     """
 
     accesses: int
+    table: int
     shared: int
     local: int
     frame: int | None = None
@@ -163,6 +165,7 @@ class Worker:
         context.shared, context.shared_size = shared.address - SHARED_START, shared.size
         context.regions, context.readable = ctypes.addressof(table), len(self.regions)
         context.writable = sum(each.writable for each in self.regions)
+        context.accesses = needs.table
         context.found, context.noted = found.ctypes.data, ctypes.addressof(self.noted)
         context.steps, context.stop = given.steps, ctypes.addressof(stop)
         context.heap = given.heap.address
