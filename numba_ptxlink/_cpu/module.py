@@ -288,7 +288,9 @@ class Unit:
                 _TABLES[word.opcode](code, word, instruction.operands)
         except (Unknown, KeyError, ValueError, IndexError):
             code.rewind(lines, was_open=opened)
-            self.unknown[instruction.word] = self.unknown.get(instruction.word, 0) + 1
+            called = f" {ptx.called(instruction).callee}" if word.opcode == "call" else ""
+            name = f"{instruction.word}{called}"
+            self.unknown[name] = self.unknown.get(name, 0) + 1
             code.fault(Fault.UNKNOWN)
         if after:
             code.label(after)
