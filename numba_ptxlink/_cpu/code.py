@@ -234,6 +234,10 @@ class Code(Builder):
             value = f"%t{axis}"
         elif base in _FIELDS:
             value = self.field(_FIELDS[base], _AXES[axis])
+        elif base in ("%envreg1", "%envreg2"):
+            # The upper and the lower half of the address of what the barrier of a grid counts in.
+            kind, value = "i64", self.field("workspace", kind="i64")
+            value = self.op("lshr", "i64", value, 32) if base == "%envreg1" else value
         elif base in _CONSTANT or base.startswith("%envreg"):
             value = str(_CONSTANT.get(base, 0))
             return value if bits > 1 else "false"

@@ -79,6 +79,7 @@ class Context(ctypes.Structure):
         ("lanes", ctypes.c_void_p),
         ("count", ctypes.c_uint32),
         ("current", ctypes.c_uint32),
+        ("workspace", ctypes.c_uint64),
         ("cooperative", ctypes.c_uint32),
         ("restore", ctypes.c_void_p),
         ("check", ctypes.c_void_p),

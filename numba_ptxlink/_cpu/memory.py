@@ -278,10 +278,18 @@ def copy(b: Code, word: Word, operands: Sequence[str]) -> None:
         return
     size = int(operands[2])
     target = pointer(b, operands[0], "shared", size, write=True)
-    source = pointer(b, operands[1], "global", size)
-    if len(operands) > 3:
-        raise Unknown
-    b.copy(target, source, size)
+    if len(operands) > 3 and operands[3] != operands[2]:
+        # Of the source there may be nothing, and then zeros take its place.
+        b.call("llvm.memset.p0.i64", "void", f"ptr {target}", "i8 0", f"i64 {size}", "i1 false")
+        given = b.bits(operands[3], 32)
+        b.unless(
+            b.op("or", "i1", b.op("icmp eq", "i32", given, 0), b.op("icmp eq", "i32", given, size)),
+            Fault.UNKNOWN,
+        )
+        with b.when(b.op("icmp ne", "i32", given, 0)):
+            b.copy(target, pointer(b, operands[1], "global", size), size)
+        return
+    b.copy(target, pointer(b, operands[1], "global", size), size)
 
 
 def allocate(b: Code, word: Word, operands: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 # Opcodes at which lanes wait for others, and calls of the device runtime that do.
-_WAITING = frozenset(("bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect"))
+_WAITING = frozenset(("bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect", "mbarrier"))
 _WAITING_CALLS = frozenset(("cudaCGSynchronize", "cudaCGSynchronizeGrid"))
 
 

@@ -24,7 +24,7 @@ __all__ = ["Callee", "Program", "Region"]
 
 _MOST_LANES = 1024
 _UNLIMITED = 1 << 62
-_WAITS_FOR_GRID = 3
+_WAITS_FOR_GRID, _SPINS = 3, 4
 
 
 class Callee(NamedTuple):
@@ -175,15 +175,17 @@ class Program:
             workers[0].grid(self._grid, address, 0, blocks)
             self._raise(name, workers[0])
             return "".join(printed)
-        pending, go = list(enumerate(workers)), 0
-        while pending:
-            waiting = []
-            for number, worker in pending:
-                told = worker.grid(self._grid, address, number, 1, go)
-                self._raise(name, worker)
-                if told == _WAITS_FOR_GRID:
-                    waiting.append((number, worker))
-            pending, go = waiting, 1
+        ready, held = dict.fromkeys(range(blocks), 0), list[int]()
+        while ready:
+            spinning = []
+            for number, go in ready.items():
+                told = workers[number].grid(self._grid, address, number, 1, go)
+                self._raise(name, workers[number])
+                held += [number] * (told == _WAITS_FOR_GRID)
+                spinning += [number] * (told == _SPINS)
+            # The barrier of the grid opens when no block is on its way there.
+            ready = dict.fromkeys(spinning, 2) or dict.fromkeys(held, 1)
+            held = held if spinning else []
         return "".join(printed)
 
     def call(
@@ -265,8 +267,10 @@ class Program:
         every = [*regions, *self.variables.values(), self._heap.region]
         if params:
             every.append(params.region("the parameters", writable=False))
-        limit = _UNLIMITED if steps is None else steps
-        return Given(every, self._heap, params, limit, dynamic, cooperative)
+        workspace = Buffer(64) if cooperative else None
+        if workspace:
+            every.append(workspace.region("the grid's barrier"))
+        return Given(every, self._heap, params, _UNLIMITED if steps is None else steps, dynamic, workspace)
 
     @staticmethod
     def _worker(

@@ -207,7 +207,7 @@ def _yielded(declared: dict[str, str]) -> str:
 
 
 def _continue(declared: dict[str, str]) -> str:
-    """Return what executes a block until it ends (0), has a fault (1), or its lanes wait for the grid (3)."""
+    """Return what executes a block until it ends (0), has a fault (1), waits for a grid (3), or spins (4)."""
     b = Builder(declared)
     again = b.fresh()
     b.label(again)
@@ -220,9 +220,13 @@ def _continue(declared: dict[str, str]) -> str:
         told = b.let(f"call i32 @ptxlink.{call}")
         with b.when(b.op("icmp eq", "i32", told, 1)):
             b.end("ret i32 1")
-        after = b.fresh()
-        b.fork(b.op("icmp eq", "i32", told, 2), again, after)
-        b.label(after)
+        with b.when(b.op("icmp eq", "i32", told, 2)):
+            if call.startswith("yielded"):
+                # What these lanes wait for may be in another block.
+                alone = b.op("icmp eq", "i32", b.load("i32", "%ctx", offset("cooperative")), 0)
+                with b.when(b.op("xor", "i1", alone, "true")):
+                    b.end("ret i32 4")
+            b.end(f"br label %{again}")
     lanes, count = b.load("ptr", "%ctx", offset("lanes")), b.load("i32", "%ctx", offset("count"))
     grid = b.variable("i32", "0")
     with b.loop(count) as lane:
@@ -247,19 +251,19 @@ def functions(declared: dict[str, str]) -> list[str]:
 
 
 def block(declared: dict[str, str], ramp: str, name: str) -> str:
-    """Return what executes a block whose lanes wait; with *go* it goes on after a grid's barrier."""
+    """Return what executes a block whose lanes wait: from the begin, after a grid's barrier (1), or on."""
     b = Builder(declared)
-    begin, after, wake = b.fresh(), b.fresh(), b.fresh()
-    b.fork(b.op("icmp eq", "i32", "%go", 0), begin, wake)
+    begin, after, wake, on = (b.fresh() for _ in range(4))
+    b.end(f"switch i32 %go, label %{on} [i32 0, label %{begin} i32 1, label %{wake}]")
     for label, call in (
         (begin, f"begin(ptr %ctx, ptr {ramp})"),
         (wake, f"yielded(ptr %ctx, i32 {_NUMBER[State.GRID]})"),
     ):
         b.label(label)
         told = b.let(f"call i32 @ptxlink.{call}")
-        with b.when(b.op("icmp eq", "i32", told, 1)):
-            b.end("ret i32 1")
-        b.end(f"br label %{after}")
+        b.fork(b.op("icmp eq", "i32", told, 1), after, on)
     b.label(after)
+    b.end("ret i32 1")
+    b.label(on)
     b.end(f"ret i32 {b.let('call i32 @ptxlink.continue(ptr %ctx)')}")
     return b.text(f"i32 {name}(ptr %ctx, i32 %go)")

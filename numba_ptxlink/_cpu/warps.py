@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .builder import PRED, U32, Unknown
+from .builder import PRED, U32, U64, Unknown
 from .layout import LANE, State, lane_offset
+from .memory import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from .builder import Word
     from .code import Code
+
+
+_COUNTING = frozenset(
+    ("shared", "shared::cta", "parity", "acquire", "release", "relaxed", "cta", "cluster", "noComplete")
+)
 
 
 def exchange(b: Code, value: str, members: str) -> tuple[str, str]:
@@ -176,6 +182,47 @@ def barrier(b: Code, word: Word, operands: Sequence[str]) -> None:
     b.put(operands[0], b.op(f"icmp {'eq' if flags[1] == 'and' else 'ne'}", "i32", hits, other), PRED)
 
 
+def counted(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """
+    `mbarrier`: a word of shared memory with how many lanes are expected, how many are missing, and the phase.
+
+    The lanes of a block execute one after the other, so nobody comes between a load and a store.
+    """
+    what, *flags = word.flags
+    if (
+        what not in ("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait")
+        or set(flags) - _COUNTING
+    ):
+        raise Unknown
+    place, *rest = operands if what in ("init", "inval") else operands[1:]
+    at = pointer(b, place, "shared" if {"shared", "shared::cta"} & set(flags) else "", 8, write=True)
+    if what in ("test_wait", "try_wait"):
+        # The lane that asks gives way, so that the others can come.
+        b.suspend(State.YIELDED)
+        given = b.unsigned(rest[0]) if "parity" in flags else b.resize(b.bits(rest[0], 64), "i64", "i32")
+        now = b.resize(b.let(f"load volatile i64, ptr {at}"), "i64", "i32")
+        changed = b.op("and", "i32", b.op("xor", "i32", now, given), 1)
+        b.put(operands[0], b.op("icmp ne", "i32", changed, 0), PRED)
+        return
+    state = b.let(f"load i64, ptr {at}")
+    count = b.resize(b.unsigned(rest[0]) if rest else "1", "i32", "i64")
+    if what in ("init", "inval"):
+        expected = missing = count
+        phase = "0"
+    else:
+        expected = b.op("lshr", "i64", state, 32)
+        if what == "arrive_drop":
+            expected = b.op("sub", "i64", expected, count)
+        missing = b.op("and", "i64", b.op("lshr", "i64", state, 1), (1 << 31) - 1)
+        missing = b.op("sub", "i64", missing, count)
+        ended = b.op("icmp eq", "i64", missing, 0)
+        missing = b.select(ended, "i64", expected, missing)
+        phase = b.op("xor", "i64", b.op("and", "i64", state, 1), b.resize(ended, "i1", "i64"))
+        b.put(operands[0], state, U64)
+    counts = b.op("or", "i64", b.op("shl", "i64", expected, 32), b.op("shl", "i64", missing, 1))
+    b.do(f"store i64 {b.op('or', 'i64', counts, phase)}, ptr {at}")
+
+
 WARPS = {
     "vote": vote,
     "shfl": shuffle,
@@ -183,5 +230,6 @@ WARPS = {
     "redux": reduce,
     "activemask": converged,
     "elect": elect,
+    "mbarrier": counted,
     **dict.fromkeys(("bar", "barrier"), barrier),
 }

@@ -113,7 +113,7 @@ class Given:
         params: The parameters of a kernel, None for a call.
         steps: How often a loop may go on.
         dynamic: Bytes of dynamic shared memory.
-        cooperative: Whether the blocks of a grid can wait for each other.
+        workspace: What the barrier of a grid counts in, None where blocks cannot wait for each other.
     """
 
     regions: Sequence[Region]
@@ -121,7 +121,7 @@ class Given:
     params: Buffer | None
     steps: int
     dynamic: int = 0
-    cooperative: bool = False
+    workspace: Buffer | None = None
 
 
 class Worker:
@@ -161,7 +161,9 @@ class Worker:
         self._kept = given, shared, local, frames, records, found, table, printing, stop
         context = self.context
         context.ntid[:], context.nctaid[:] = block, grid
-        context.dynamic, context.count, context.cooperative = given.dynamic, lanes, given.cooperative
+        context.dynamic, context.count = given.dynamic, lanes
+        context.workspace = given.workspace.address if given.workspace else 0
+        context.cooperative = given.workspace is not None
         context.shared, context.shared_size = shared.address - SHARED_START, shared.size
         context.regions, context.readable = ctypes.addressof(table), len(self.regions)
         context.writable = sum(each.writable for each in self.regions)

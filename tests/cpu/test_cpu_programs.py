@@ -1,0 +1,238 @@
+"""CUDA C++ on the CPU: what lanes, warps, blocks and grids do together, and halves against NumPy."""
+
+from __future__ import annotations
+
+import struct
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from cuda_cxx import ptx
+
+from numba_ptxlink._cpu.run import Program, Region
+
+LANES = 64
+LANE = np.arange(LANES, dtype=np.int64)
+INCLUDED = ("cooperative_groups.h", "cuda/barrier", "cuda_pipeline.h", "cub/block/block_radix_sort.cuh")
+DECLARED = """
+__device__ int plus(int x) { return x + 1; }
+__device__ int twice(int x) { return x * 2; }
+__device__ int (*chosen[2])(int) = {plus, twice};
+__constant__ int four[4] = {3, 4, 5, 6};
+__device__ int seven = 7;
+__device__ int* pointed = &seven;
+"""
+# What a lane i computes into o[i], and what it is.
+PROGRAMS = {
+    "a call by address": ("o[i] = chosen[i & 1](i);", np.where(LANE % 2, 2 * LANE, LANE + 1)),
+    "constant memory, and a pointer in a variable": ("o[i] = four[i & 3] + *pointed;", 10 + LANE % 4),
+    "shared memory": (
+        "extern __shared__ int s[]; s[i] = i; __syncthreads(); o[i] = s[63 - i];",
+        63 - LANE,
+    ),
+    "memory of the heap": ("int* p = (int*)malloc(8); p[1] = i; o[i] = p[1]; free(p);", LANE),
+    "a table of jumps": (
+        (
+            "switch (i & 7) { case 0: o[i] = 9; break; case 1: o[i] = i * 3; break; "
+            "case 2: o[i] = i ^ 5; break; "
+            "case 3: o[i] = i << 2; break; case 4: o[i] = ~i; break; default: o[i] = 1; }"
+        ),
+        np.select([LANE % 8 == k for k in range(5)], [9 + 0 * LANE, LANE * 3, LANE ^ 5, LANE << 2, ~LANE], 1),
+    ),
+    "shuffles": (
+        (
+            "o[i] = __shfl_up_sync(-1, i, 2) * 100 + __shfl_down_sync(-1, i, 3, 8);"
+            "o[i] += __shfl_sync(-1, i, 5) * 10000;"
+        ),
+        np.where(LANE % 32 < 2, LANE, LANE - 2) * 100
+        + np.where(LANE % 8 < 5, LANE + 3, LANE)
+        + (LANE // 32 * 32 + 5) * 10_000,
+    ),
+    "votes": (
+        (
+            "o[i] = __popc(__ballot_sync(-1, i % 3)) + 100 * __any_sync(-1, i == 3);"
+            "o[i] += 1000 * __all_sync(-1, i < 64);"
+        ),
+        np.where(LANE < 32, 121, 22) - np.where(LANE < 32, 0, 1) + 1000,
+    ),
+    "matches and reductions": (
+        "o[i] = __match_any_sync(-1, i / 4) ^ __reduce_add_sync(-1, i) ^ __reduce_max_sync(-1, -i);",
+        (0xF << (LANE % 32 // 4 * 4)).astype(np.int32)
+        ^ np.where(LANE < 32, 496, 1520)
+        ^ np.where(LANE < 32, 0, -32),
+    ),
+    "lanes that come together": (
+        "if (i % 3 == 1) o[i] = __popc(__activemask());",
+        np.where(LANE % 3 == 1, np.where(LANE < 32, 11, 10), 0),
+    ),
+    "barriers that count": (
+        (
+            "o[i] = __syncthreads_count(i % 3 == 0) * 10 + __syncthreads_or(i == 5);"
+            "o[i] += __syncthreads_and(i < 9) * 2;"
+        ),
+        221 + 0 * LANE,
+    ),
+    "a lock": (
+        (
+            "__shared__ int lock; if (!i) lock = 0; __syncthreads(); for (bool done = false; !done;) "
+            "if (!atomicCAS(&lock, 0, 1)) { o[0]++; __threadfence(); atomicExch(&lock, 0); done = true; }"
+        ),
+        np.where(LANE, 0, LANES),
+    ),
+    "atomics": (
+        (
+            "atomicAdd(o, i); atomicMax(o + 1, i); atomicInc((unsigned*)o + 2, 9); atomicXor(o + 3, i); "
+            "atomicAdd((float*)o + 4, 0.5f); atomicMin(o + 5, -i); atomicDec((unsigned*)o + 6, 4);"
+        ),
+        np.array([2016, 63, 4, 0, 0x42000000, -63, 1, *[0] * 57]),
+    ),
+    "groups of lanes": (
+        (
+            "auto t = cooperative_groups::tiled_partition<8>(cooperative_groups::this_thread_block()); "
+            "int v = i; for (int k = 4; k; k /= 2) v += t.shfl_down(v, k); o[i] = t.shfl(v, 0);"
+        ),
+        LANE // 8 * 64 + 28,
+    ),
+    "a barrier in memory": (
+        (
+            "__shared__ cuda::barrier<cuda::thread_scope_block> b; if (!i) init(&b, 64); __syncthreads(); "
+            "atomicAdd(o, 1); b.arrive_and_wait(); int v = o[0]; b.arrive_and_wait(); o[i] = v;"
+        ),
+        64 + 0 * LANE,
+    ),
+    "copies that are waited for": (
+        (
+            "__shared__ int s[64]; o[i] = i; __syncthreads(); __pipeline_memcpy_async(s + i, o + i, 4); "
+            "__pipeline_commit(); __pipeline_wait_prior(0); __syncthreads(); o[i] = s[63 - i];"
+        ),
+        63 - LANE,
+    ),
+    "a sort of the block": (
+        (
+            "using Sort = cub::BlockRadixSort<int, 64, 1>; __shared__ typename Sort::TempStorage t; "
+            "int keys[1] = {i * 37 % 64}; Sort(t).Sort(keys); o[i] = keys[0];"
+        ),
+        LANE,
+    ),
+    "integers of 128 bits": (
+        (
+            "unsigned __int128 a = ((unsigned __int128)i << 90) + ~0ull; a = a * a - 7; "
+            "o[i] = (int)(a >> 60) ^ (int)(a >> 100);"
+        ),
+        np.array(
+            [((v := (((i << 90) + 2**64 - 1) ** 2 - 7) % 2**128) >> 60 ^ v >> 100) % 2**32 for i in range(64)]
+        )
+        .astype(np.uint32)
+        .astype(np.int32),
+    ),
+}
+
+
+def region(array: np.ndarray) -> Region:
+    """Return an array as memory that may be accessed."""
+    return Region(array.ctypes.data, array.nbytes, True, "array")
+
+
+def run(program: Program, name: str, *arrays: np.ndarray, grid: int = 1, **options: object) -> str:
+    """Launch a kernel with the addresses of arrays."""
+    params = [struct.pack("Q", each.ctypes.data) for each in arrays]
+    return program.launch(
+        name, grid=(grid,), block=(LANES,), params=params, regions=list(map(region, arrays)), **options
+    )
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    """Return a kernel for each program."""
+    text = "".join(f"#include <{each}>\n" for each in INCLUDED) + DECLARED
+    for number, (body, _) in enumerate(PROGRAMS.values()):
+        text += f'extern "C" __global__ void k{number}(int* o) {{ int i = threadIdx.x; {body} }}\n'
+    text += """
+    extern "C" __global__ void grid(int* o) {
+        int i = blockIdx.x * 64 + threadIdx.x;
+        o[i] = i; cooperative_groups::this_grid().sync(); int v = o[(i + 100) % 256];
+        cooperative_groups::this_grid().sync(); o[i] = v;
+    }
+    extern "C" __global__ void print(int*) {
+        if (threadIdx.x < 2) printf("%d %5.2f %s %c %llu %#x %%\\n", threadIdx.x, 1.5, "text", 65,
+                                    1ull << 40, 255);
+    }
+    """
+    return Program.of(ptx(text, "sm_90", "-w", "--device-int128", folders=(".",)))
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_compute_what_they_say(program, name):
+    """Each writes what NumPy computes."""
+    array = np.zeros(LANES, np.int32)
+    run(program, f"k{list(PROGRAMS).index(name)}", array, shared_bytes=256)
+    assert PROGRAMS[name][1].tolist() == array.tolist()
+
+
+def test_blocks_wait_for_each_other(program):
+    """The barrier of a grid works in a cooperative launch."""
+    array = np.zeros(4 * LANES, np.int32)
+    run(program, "grid", array, grid=4, cooperative=True)
+    assert np.roll(np.arange(256), -100).tolist() == array.tolist()
+
+
+def test_what_is_printed_is_returned(program):
+    """`printf` formats as in C."""
+    text = "{} " + f"{1.5:5.2f} text A {1 << 40} 0xff %\n"
+    assert text.format(0) + text.format(1) == run(program, "print", np.zeros(1, np.int32))
+
+
+HALVES = """
+.version 8.6
+.target sm_90
+.address_size 64
+.func (.param .b16 r) NAME(.param .b64 a) {
+.reg .b16 %h; .reg .b64 %d; .reg .f32 %f;
+ld.param.b64 %d, [a]; BODY
+st.param.b16 [r], %h; ret; }
+"""
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz"])
+def test_halves_are_rounded_once(mode):
+    """Of doubles at, above and below the middle of two halves, to the nearest and towards zero."""
+    body = f"cvt.{mode}.f16.f64 %h, %d;"
+    program = Program.of(
+        HALVES.replace("NAME", "f").replace("BODY", body).replace(".reg .b64 %d", ".reg .f64 %d")
+    )
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
+    middle = (halves[:-1] + halves[1:]) / 2
+    given = np.concatenate([halves, middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf)])
+    given = np.concatenate([given, -given])
+    results = np.zeros(len(given), np.uint16)
+    program.call_many("f", len(given), [(given.ctypes.data, 8)], (results.ctypes.data, 2), [])
+    expected = given.astype(np.float16)
+    if mode == "rz":
+        beyond = np.abs(expected.astype(float)) > np.abs(given)
+        expected = np.where(beyond, np.nextafter(expected, np.float16(0)), expected)
+    assert (expected.view(np.uint16) == results).all()
+
+
+@pytest.mark.parametrize(("mode", "sign"), [("rm", -1), ("rp", 1), ("rz", 0)])
+@pytest.mark.parametrize("opcode", ["add", "mul", "div", "fma"])
+def test_roundings_have_a_direction(opcode, mode, sign):
+    """Results of floats are the next ones below, above or towards zero, of the exact value."""
+    third = ", %c" if opcode == "fma" else ""
+    program = Program.of(
+        ".version 8.6\n.target sm_90\n.address_size 64\n"
+        ".func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c) {"
+        " .reg .f32 %a, %b, %c; ld.param.f32 %a, [a]; ld.param.f32 %b, [b]; ld.param.f32 %c, [c]; "
+        f"{opcode}.{mode}.f32 %a, %a, %b{third}; st.param.f32 [r], %a; ret; }}"
+    )
+    rng = np.random.default_rng(0)
+    a, b, c = (rng.normal(0, 10, 200).astype(np.float32) for _ in range(3))
+    results = np.zeros(200, np.float32)
+    arrays = [(each.ctypes.data, 4) for each in (a, b, c)]
+    program.call_many("f", 200, arrays, (results.ctypes.data, 4), [])
+    for x, y, z, result in zip(
+        *(map(Fraction, map(float, each)) for each in (a, b, c, results)), strict=True
+    ):
+        exact = {"add": x + y, "mul": x * y, "div": x / y, "fma": x * y + z}[opcode]
+        direction = sign or (-1 if exact > 0 else 1)
+        other = Fraction(float(np.nextafter(np.float32(result), np.float32(-direction * np.inf))))
+        assert (other - exact) * direction < 0 <= (result - exact) * direction
