@@ -60,6 +60,7 @@ ALL = (
         ("inlined/one",),
     ),
     Part("load", "A kernel without Numba", "load", (45, 6), ("kernel", "python"), (r"load.*/",)),
+    Part("cpu", "Kernels on the CPU", "cpu", (30, 8), headlines=("checked/NumPy",)),
     Part("mlir", "The back end of numba-cuda-mlir", "cache", (40, 10), ("mlir",), ("wall",)),
     Part("compile", "Python to PTX", "link", (45, 10), ("text",), (r"caches off, later kernels: ",)),
     Part(
