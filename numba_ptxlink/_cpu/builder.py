@@ -147,12 +147,6 @@ class Builder:
             self.do(f"store {kind} {value}, ptr {name}")
         return name
 
-    def update(self, place: str, opcode: str, kind: str, value: str | int) -> None:
-        """Make of a variable what an instruction computes of it and a value."""
-        self.do(
-            f"store {kind} {self.op(opcode, kind, self.let(f'load {kind}, ptr {place}'), value)}, ptr {place}"
-        )
-
     def label(self, name: str) -> None:
         """Begin a block."""
         if self.open:
@@ -176,21 +170,6 @@ class Builder:
         self.fork(condition, yes, after)
         self.label(yes)
         yield
-        self.label(after)
-
-    @contextmanager
-    def loop(self, count: str, kind: str = "i32") -> Iterator[str]:
-        """Execute what is added inside for each number from 0 to *count*."""
-        place = self.variable(kind, "0")
-        test, inside, after = self.fresh(), self.fresh(), self.fresh()
-        self.label(test)
-        number = self.let(f"load {kind}, ptr {place}")
-        self.fork(self.let(f"icmp slt {kind} {number}, {count}"), inside, after)
-        self.label(inside)
-        yield number
-        if self.open:
-            self.do(f"store {kind} {self.let(f'add {kind} {number}, 1')}, ptr {place}")
-            self.end(f"br label %{test}")
         self.label(after)
 
     def call(self, name: str, result: str, *arguments: str) -> str:

@@ -32,6 +32,17 @@ class State(IntEnum):
     CONVERGED = 3
     YIELDED = 4
     GRID = 5
+    LEAVING = 6
+
+
+class Told(IntEnum):
+    """What came of executing a block, or of letting lanes go on."""
+
+    ENDED = 0
+    FAULT = 1
+    AGAIN = 2
+    GRID = 3
+    SPINS = 4
 
 
 class Noted(ctypes.Structure):
@@ -126,8 +137,3 @@ def offset(name: str, part: int = 0) -> int:
 def lane_offset(name: str) -> int:
     """Return where a field of a lane is."""
     return int(getattr(Lane, name).offset)
-
-
-def noted_offset(name: str) -> int:
-    """Return where a field of a fault is."""
-    return int(getattr(Noted, name).offset)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
-from . import runtime, schedule
+from . import runtime
 from .builder import METADATA, Unknown, word_of
 from .code import Code, Storage, number
 from .control import ARGUMENTS, CONTROL, call, jump
@@ -167,7 +167,7 @@ class Unit:
             self.locals[each.name] = self._need(each.name)
         variables = [self._variable(each) for each in self.variables.values()]
         accesses = runtime.accesses(self.accesses)
-        declared = (*self.declared.values(), runtime.DECLARATIONS, runtime.COROUTINES, HELPERS)
+        declared = (*self.declared.values(), runtime.DECLARATIONS, HELPERS)
         return "\n".join((*variables, accesses, *declared, *parts, METADATA))
 
     def _need(self, name: str) -> int:
@@ -205,16 +205,22 @@ class Unit:
             code.label("leave")
             code.end("ret i1 true")
             lane = code.text(f'internal i1 @"k.{name}"({arguments})')
-            return [lane, runtime.block(self.declared, f'@"k.{name}"', f'@"block.{name}"')]
-        runtime.coroutine_head(code)
+            return [lane, runtime.block(name, waits=False)]
+        identity = code.let("call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)")
+        size = code.let("call i64 @llvm.coro.size.i64()")
+        # Without memory it tells how much it needs.
+        with code.when(code.op("icmp eq", "ptr", "%memory", "null")):
+            code.end(f"ret i64 {size}")
+        code.do(f"%handle = call ptr @llvm.coro.begin(token {identity}, ptr %memory)")
         self._body(code, kernel, {})
         code.label("return")
         code.label("leave")
         code.store("i32", str(int(State.ENDED)), "%lane", lane_offset("state"))
         code.label("suspended")
-        runtime.coroutine_end(code)
+        code.do("call {END} @llvm.coro.end(ptr %handle, i1 false, token none)")
+        code.end(f"ret i64 {code.let('ptrtoint ptr %handle to i64')}")
         ramp = code.text(f'i64 @"ramp.{name}"({arguments}, ptr %lane, ptr %memory) presplitcoroutine')
-        return [ramp, schedule.block(self.declared, f'@"ramp.{name}"', f'@"block.{name}"')]
+        return [ramp, runtime.block(name, waits=True)]
 
     def _body(self, code: Code, function: ptx.Function, formals: dict[str, Storage]) -> None:
         outline = self.outlines.of(function.name)
@@ -297,8 +303,7 @@ class Unit:
 
     def _many(self, function: ptx.Function) -> str:
         sizes = [_size(each) for each in (*function.results, *function.params)]
-        name, results = f'@"many.{function.name}"', len(function.results)
-        return runtime.many(self.declared, self.symbol(function.name), name, sizes, results)
+        return runtime.many(function.name, sizes, len(function.results))
 
     def _variable(self, variable: ptx.Variable) -> str:
         if not variable.defined:

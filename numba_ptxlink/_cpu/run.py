@@ -13,7 +13,7 @@ from numba_ptxlink.errors import LaunchError
 
 from . import faults, machine_code, runtime
 from .formatted import formatted
-from .layout import Fault
+from .layout import Fault, Told
 from .module import Entry, Unit, places
 from .worker import Buffer, Given, Heap, Needs, Region, Worker, printing
 
@@ -24,7 +24,6 @@ __all__ = ["Callee", "Program", "Region"]
 
 _MOST_LANES = 1024
 _UNLIMITED = 1 << 62
-_WAITS_FOR_GRID, _SPINS = 3, 4
 
 
 class Callee(NamedTuple):
@@ -181,8 +180,8 @@ class Program:
             for number, go in ready.items():
                 told = workers[number].grid(self._grid, address, number, 1, go)
                 self._raise(name, workers[number])
-                held += [number] * (told == _WAITS_FOR_GRID)
-                spinning += [number] * (told == _SPINS)
+                held += [number] * (told == Told.GRID)
+                spinning += [number] * (told == Told.SPINS)
             # The barrier of the grid opens when no block is on its way there.
             ready = dict.fromkeys(spinning, 2) or dict.fromkeys(held, 1)
             held = held if spinning else []
@@ -297,9 +296,9 @@ class Program:
 
 @functools.cache
 def _runtime() -> bytes:
-    parts = {"package": cache.package_version(), "tool": machine_code.target()}
-    key = cache.Key.of("cpu runtime", parts)
-    return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(runtime.text()))).code
+    text = runtime.text()
+    key = cache.Key.of("cpu runtime", {"tool": machine_code.target(), "ir": text})
+    return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code
 
 
 def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:

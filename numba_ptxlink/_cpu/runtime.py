@@ -1,261 +1,216 @@
-"""What machine code calls: the search for a region, faults, pauses, and loops over lanes and blocks."""
+"""The LLVM IR that programs share, with the numbers of `layout` in it, and how functions are entered."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from . import schedule
-from .builder import METADATA, Builder
-from .layout import Fault, noted_offset, offset
+from .layout import LANE, Context, Fault, Lane, Noted, State, Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COROUTINES = """
-declare token @llvm.coro.id(i32, ptr, ptr, ptr)
-declare i64 @llvm.coro.size.i64()
-declare ptr @llvm.coro.begin(token, ptr)
-declare i8 @llvm.coro.suspend(token, i1)
-declare {END} @llvm.coro.end(ptr, i1, token)
-"""
-RESUME = "declare void @llvm.coro.resume(ptr)"
+_STRUCTURES = {"context": Context, "lane": Lane, "noted": Noted}
+_NUMBERS = {"state": State, "fault": Fault, "told": Told}
+_PLACEHOLDER = re.compile(r"\$(\w+)\.(\w+)")
+
 DECLARATIONS = """
 declare void @ptxlink.note(ptr, i64, i64, i64, i64) cold
 declare i1 @ptxlink.find(ptr, i64, i64) cold
 declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
 declare i64 @ptxlink.time()
 declare i64 @ptxlink.allocate(ptr, i64)
+declare i32 @ptxlink.ballot(ptr, i32, i64)
+declare i32 @ptxlink.reduce(ptr, i32, i32, i32)
 declare i32 @ptxlink.begin(ptr, ptr)
+declare i32 @ptxlink.wake(ptr, i32)
 declare i32 @ptxlink.continue(ptr)
-declare i32 @ptxlink.yielded(ptr, i32)
+declare token @llvm.coro.id(i32, ptr, ptr, ptr)
+declare i64 @llvm.coro.size.i64()
+declare ptr @llvm.coro.begin(token, ptr)
+declare i8 @llvm.coro.suspend(token, i1)
+declare {END} @llvm.coro.end(ptr, i1, token)
 """
+"""What the code of a program calls; {END} is what `coro.end` returns, which LLVM 22 has changed."""
+
+# Each lane of a block, none of which waits, one after the other.
+_BLOCK = """
+define i32 @"block.$name"(ptr %ctx, i32 %go) {
+entry:
+  %found.at = getelementptr i8, ptr %ctx, i64 $context.found
+  %found = load ptr, ptr %found.at, !tbaa !1
+  %params.at = getelementptr i8, ptr %ctx, i64 $context.params
+  %params = load ptr, ptr %params.at, !tbaa !1
+  %local.at = getelementptr i8, ptr %ctx, i64 $context.local
+  %local = load ptr, ptr %local.at, !tbaa !1
+  %size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
+  %size = load i64, ptr %size.at, !tbaa !1
+  %limit = getelementptr i8, ptr %local, i64 %size
+  %current.at = getelementptr i8, ptr %ctx, i64 $context.current
+  %noted.at = getelementptr i8, ptr %ctx, i64 $context.noted
+  %noted = load ptr, ptr %noted.at, !tbaa !1
+  %nx.at = getelementptr i8, ptr %ctx, i64 $context.ntid
+  %nx = load i32, ptr %nx.at, !tbaa !1
+  %ny.at = getelementptr i32, ptr %nx.at, i64 1
+  %ny = load i32, ptr %ny.at, !tbaa !1
+  %nz.at = getelementptr i32, ptr %nx.at, i64 2
+  %nz = load i32, ptr %nz.at, !tbaa !1
+  br label %planes
+planes:
+  %z = phi i32 [0, %entry], [%z.next, %plane]
+  %lanes.z = phi i32 [0, %entry], [%lanes.y, %plane]
+  %z.more = icmp ult i32 %z, %nz
+  br i1 %z.more, label %rows, label %done
+rows:
+  %y = phi i32 [0, %planes], [%y.next, %row]
+  %lanes.y = phi i32 [%lanes.z, %planes], [%lanes.x, %row]
+  %y.more = icmp ult i32 %y, %ny
+  br i1 %y.more, label %lanes, label %plane
+lanes:
+  %x = phi i32 [0, %rows], [%x.next, %next]
+  %lanes.x = phi i32 [%lanes.y, %rows], [%lane.next, %next]
+  %x.more = icmp ult i32 %x, %nx
+  br i1 %x.more, label %run, label %row
+run:
+  store i32 %lanes.x, ptr %current.at, !tbaa !1
+  %ended = call i1 @"k.$name"($lane, ptr %params)
+  br i1 %ended, label %look, label %next
+look:
+  %kind = load i64, ptr %noted, !tbaa !1
+  %faulty = icmp ne i64 %kind, 0
+  br i1 %faulty, label %fault, label %next
+next:
+  %x.next = add i32 %x, 1
+  %lane.next = add i32 %lanes.x, 1
+  br label %lanes
+row:
+  %y.next = add i32 %y, 1
+  br label %rows
+plane:
+  %z.next = add i32 %z, 1
+  br label %planes
+fault:
+  ret i32 $told.fault
+done:
+  ret i32 $told.ended
+}
+"""
+# Lanes that wait, which are coroutines: from the begin, after the barrier of a grid (1), or on (2).
+_WAITING = """
+define i32 @"block.$name"(ptr %ctx, i32 %go) {
+  switch i32 %go, label %on [i32 0, label %begin i32 1, label %wake]
+begin:
+  %begun = call i32 @ptxlink.begin(ptr %ctx, ptr @"ramp.$name")
+  br label %look
+wake:
+  %woken = call i32 @ptxlink.wake(ptr %ctx, i32 $state.grid)
+  br label %look
+look:
+  %told = phi i32 [%begun, %begin], [%woken, %wake]
+  %bad = icmp eq i32 %told, $told.fault
+  br i1 %bad, label %fault, label %on
+fault:
+  ret i32 $told.fault
+on:
+  %result = call i32 @ptxlink.continue(ptr %ctx)
+  ret i32 %result
+}
+"""
+# A function for the elements of arrays.
+_MANY = """
+define i32 @"many.$name"(ptr %ctx, ptr %arrays, i64 %count) {
+entry:
+  %found.at = getelementptr i8, ptr %ctx, i64 $context.found
+  %found = load ptr, ptr %found.at
+  %local.at = getelementptr i8, ptr %ctx, i64 $context.local
+  %local = load ptr, ptr %local.at
+  %size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
+  %size = load i64, ptr %size.at
+  %limit = getelementptr i8, ptr %local, i64 %size
+  %current.at = getelementptr i8, ptr %ctx, i64 $context.current
+  %noted.at = getelementptr i8, ptr %ctx, i64 $context.noted
+  %noted = load ptr, ptr %noted.at
+$places
+  br label %test
+test:
+  %number = phi i64 [0, %entry], [%next, %store]
+  %more = icmp ult i64 %number, %count
+  br i1 %more, label %run, label %done
+run:
+  %current = trunc i64 %number to i32
+  store i32 %current, ptr %current.at
+$loads
+  %ended = call i1 @"f.$name"($lane$pointers)
+  br i1 %ended, label %look, label %store
+look:
+  %kind = load i64, ptr %noted
+  %faulty = icmp ne i64 %kind, 0
+  br i1 %faulty, label %fault, label %store
+store:
+$stores
+  %next = add i64 %number, 1
+  br label %test
+fault:
+  ret i32 $told.fault
+done:
+  ret i32 $told.ended
+}
+"""
+_PLACE = """\
+  %a{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}
+  %a{0} = load ptr, ptr %a{0}.at
+  %s{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}, i64 1
+  %s{0} = load i64, ptr %s{0}.at
+  %p{0} = alloca [{1} x i8], align 16"""
+_ELEMENT = """\
+  %o{0} = mul i64 %number, %s{0}
+  %e{0} = getelementptr i8, ptr %a{0}, i64 %o{0}"""
+_COPY = "  call void @llvm.memcpy.p0.p0.i64(ptr {}, ptr {}, i64 {}, i1 false)"
+
+
+def filled(text: str) -> str:
+    """Return LLVM IR with the numbers that its placeholders name."""
+
+    def number(match: re.Match[str]) -> str:
+        group, name = match.groups()
+        if group in _NUMBERS:
+            return str(int(_NUMBERS[group][name.upper()]))
+        return str(LANE if name == "size" and group == "lane" else getattr(_STRUCTURES[group], name).offset)
+
+    return _PLACEHOLDER.sub(number, text)
 
 
 def text() -> str:
-    """Return the module that programs are loaded with: what their code calls, scheduler, and entries."""
-    declared: dict[str, str] = {}
-    parts = [make(declared) for make in (_note, _find, _pause, _time, _allocate, entries)]
-    parts += schedule.functions(declared)
-    return "\n".join((*declared.values(), RESUME, *parts, METADATA))
-
-
-def _note(declared: dict[str, str]) -> str:
-    b = Builder(declared)
-    noted = b.load("ptr", "%ctx", offset("noted"))
-    with b.when(b.op("icmp eq", "i64", b.load("i64", noted, noted_offset("kind")), 0)):
-        for name in ("kind", "site", "address", "size"):
-            b.store("i64", f"%{name}", noted, noted_offset(name))
-    b.end("ret void")
-    arguments = ", ".join(f"i64 %{name}" for name in ("kind", "site", "address", "size"))
-    return b.text(f"void @ptxlink.note(ptr %ctx, {arguments}) noinline cold")
+    """Return the module that every program is loaded with."""
+    return filled(Path(__file__).with_name("runtime.ll").read_text())
 
 
 def accesses(rows: Sequence[tuple[int, int, int, int]]) -> str:
     """Return what is known of each access: its size, alignment, place, and whether it writes."""
-    row = "{i64, i64, i64, i64}"
-    content = ", ".join(f"{row} {{{', '.join(f'i64 {each}' for each in values)}}}" for values in rows)
-    return f"@ptxlink.accesses = constant [{len(rows)} x {row}] [{content}]"
+    content = ", ".join(f"[4 x i64] [{', '.join(f'i64 {each}' for each in values)}]" for values in rows)
+    return f"@ptxlink.accesses = constant [{len(rows)} x [4 x i64]] [{content}]"
 
 
-def _find(declared: dict[str, str]) -> str:
-    """Return what searches all regions for an access, and notes the one that it is in, or the fault."""
-    b = Builder(declared)
-    access = b.at(b.load("ptr", "%ctx", offset("accesses")), b.op("mul", "i64", "%number", 32))
-    size, aligned, site, writes = (b.load("i64", access, 8 * part) for part in range(4))
-
-    def fault(kind: Fault) -> None:
-        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(kind)}, i64 {site}, i64 %address, i64 {size})")
-        b.end("ret i1 false")
-
-    rest = b.op("and", "i64", "%address", b.op("sub", "i64", aligned, 1))
-    with b.when(b.op("icmp ne", "i64", rest, 0)):
-        fault(Fault.MISALIGNED)
-    regions, count = b.load("ptr", "%ctx", offset("regions")), b.load("i64", "%ctx", offset("readable"))
-    writable = b.load("i64", "%ctx", offset("writable"))
-    with b.loop(count, "i64") as number:
-        region = b.at(regions, b.op("mul", "i64", number, 16))
-        low, high = b.load("i64", region), b.load("i64", region, 8)
-        length = b.op("sub", "i64", high, low)
-        room = b.op("sub", "i64", length, b.op("sub", "i64", size, 1))
-        inside = b.op("icmp ult", "i64", b.op("sub", "i64", "%address", low), room)
-        enough = b.op("icmp uge", "i64", length, size)
-        with b.when(b.op("and", "i1", inside, enough)):
-            spoilt = b.op(
-                "and", "i64", writes, b.resize(b.op("icmp sge", "i64", number, writable), "i1", "i64")
-            )
-            with b.when(b.op("icmp ne", "i64", spoilt, 0)):
-                fault(Fault.READ_ONLY)
-            found = b.at(b.load("ptr", "%ctx", offset("found")), b.op("mul", "i64", "%number", 16))
-            b.store("i64", low, found)
-            b.store("i64", room, found, 8)
-            b.end("ret i1 true")
-    fault(Fault.ACCESS)
-    return b.text("i1 @ptxlink.find(ptr %ctx, i64 %number, i64 %address) noinline cold")
+def block(name: str, *, waits: bool) -> str:
+    """Return what executes a block of a kernel."""
+    lane = "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 %x, i32 %y, i32 %z"
+    return filled((_WAITING if waits else _BLOCK).replace("$name", name).replace("$lane,", f"{lane},"))
 
 
-def _pause(declared: dict[str, str]) -> str:
-    """Return what a loop calls now and then: how many ways back it may take until the next time, 0 to end."""
-    b = Builder(declared)
-    left = b.let("load i64, ptr %left")
-    with b.when(b.op("icmp sle", "i64", left, 0)):
-        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.LOOP)}, i64 %site, i64 0, i64 0)")
-        b.end("ret i32 0")
-    thread = b.load("ptr", "%ctx", offset("thread"))
-    with b.when(b.op("icmp ne", "ptr", thread, "null")):
-        b.do(f"call void {b.load('ptr', '%ctx', offset('restore'))}(ptr {thread})")
-        told = b.let(f"call i32 {b.load('ptr', '%ctx', offset('check'))}()")
-        saved = b.let(f"call ptr {b.load('ptr', '%ctx', offset('save'))}()")
-        b.store("ptr", saved, "%ctx", offset("thread"))
-        with b.when(b.op("icmp ne", "i32", told, 0)):
-            b.do(f"store atomic i32 1, ptr {b.load('ptr', '%ctx', offset('stop'))} monotonic, align 4")
-    stop = b.let(f"load atomic i32, ptr {b.load('ptr', '%ctx', offset('stop'))} monotonic, align 4")
-    with b.when(b.op("icmp ne", "i32", stop, 0)):
-        b.do(f"call void @ptxlink.note(ptr %ctx, i64 {int(Fault.INTERRUPTED)}, i64 %site, i64 0, i64 0)")
-        b.end("ret i32 0")
-    more = b.call("llvm.smin.i64", "i64", f"i64 {left}", f"i64 {b.resize('%chunk', 'i32', 'i64')}")
-    b.do(f"store i64 {b.op('sub', 'i64', left, more)}, ptr %left")
-    b.end(f"ret i32 {b.resize(more, 'i64', 'i32')}")
-    return b.text("i32 @ptxlink.pause(ptr %ctx, ptr %left, i64 %site, i32 %chunk) noinline cold")
-
-
-def _time(declared: dict[str, str]) -> str:
-    """Return what tells the time in nanoseconds."""
-    b = Builder(declared)
-    place = b.variable("[2 x i64]")
-    b.call("clock_gettime", "i32", "i32 0", f"ptr {place}")
-    seconds, rest = b.let(f"load i64, ptr {place}"), b.let(f"load i64, ptr {b.at(place, 8)}")
-    b.end(f"ret i64 {b.op('add', 'i64', b.op('mul', 'i64', seconds, 1_000_000_000), rest)}")
-    return b.text("i64 @ptxlink.time()")
-
-
-def _allocate(declared: dict[str, str]) -> str:
-    """Return what gives memory of the heap, 0 where there is no more."""
-    b = Builder(declared)
-    heap = b.load("ptr", "%ctx", offset("heap"))
-    size = b.op("and", "i64", b.op("add", "i64", "%size", 15), -16)
-    old = b.let(f"atomicrmw add ptr {heap}, i64 {size} seq_cst")
-    end = b.load("i64", heap, 8)
-    room = b.op("sub", "i64", end, old)
-    fits = b.op("icmp sge", "i64", room, size)
-    small = b.op("icmp ult", "i64", "%size", 1 << 40)
-    b.end(f"ret i64 {b.select(b.op('and', 'i1', fits, small), 'i64', old, '0')}")
-    return b.text("i64 @ptxlink.allocate(ptr %ctx, i64 %size)")
-
-
-def _faulty(b: Builder) -> str:
-    noted = b.load("ptr", "%ctx", offset("noted"))
-    return b.op("icmp ne", "i64", b.load("i64", noted, noted_offset("kind")), 0)
-
-
-def block(declared: dict[str, str], lane: str, name: str) -> str:
-    """Return what executes the lanes of a block, none of which waits, one after the other."""
-    b = Builder(declared)
-    local, params = b.load("ptr", "%ctx", offset("local")), b.load("ptr", "%ctx", offset("params"))
-    limit = b.at(local, b.load("i64", "%ctx", offset("local_size")))
-    nx, ny, nz = (b.load("i32", "%ctx", offset("ntid", part)) for part in range(3))
-    found = b.load("ptr", "%ctx", offset("found"))
-    with b.loop(nz) as z, b.loop(ny) as y, b.loop(nx) as x:
-        b.store("i32", schedule.linear(b, x, y, z, nx, ny), "%ctx", offset("current"))
-        arguments = (
-            f"ptr %ctx, ptr {found}, ptr {local}, ptr {limit}, i32 {x}, i32 {y}, i32 {z}, ptr {params}"
-        )
-        ended = b.let(f"call i1 {lane}({arguments})")
-        with b.when(ended), b.when(_faulty(b)):
-            b.end("ret i32 1")
-    b.end("ret i32 0")
-    return b.text(f"i32 {name}(ptr %ctx, i32 %go)")
-
-
-def many(declared: dict[str, str], function: str, name: str, sizes: Sequence[int], results: int) -> str:
-    """Return what calls a function for elements of arrays: each an address and a stride, results first."""
-    b = Builder(declared)
-    local, found = b.load("ptr", "%ctx", offset("local")), b.load("ptr", "%ctx", offset("found"))
-    limit = b.at(local, b.load("i64", "%ctx", offset("local_size")))
-    places = [b.variable(f"[{size} x i8], align 16") for size in sizes]
-    bases = [b.load("ptr", "%arrays", 16 * number) for number in range(len(sizes))]
-    strides = [b.load("i64", "%arrays", 16 * number + 8) for number in range(len(sizes))]
-    with b.loop("%count", "i64") as number:
-        elements = [
-            b.at(base, b.op("mul", "i64", number, stride))
-            for base, stride in zip(bases, strides, strict=True)
-        ]
-        rows = list(zip(places, elements, sizes, strict=True))
-        for place, element, size in rows[results:]:
-            b.copy(place, element, size)
-        b.store("i32", b.resize(number, "i64", "i32"), "%ctx", offset("current"))
-        pointers = "".join(f", ptr {each}" for each in places)
-        lane = f"ptr %ctx, ptr {found}, ptr {local}, ptr {limit}, i32 0, i32 0, i32 0"
-        ended = b.let(f"call i1 {function}({lane}{pointers})")
-        with b.when(ended), b.when(_faulty(b)):
-            b.end("ret i32 1")
-        for place, element, size in rows[:results]:
-            b.copy(element, place, size)
-    b.end("ret i32 0")
-    return b.text(f"i32 {name}(ptr %ctx, ptr %arrays, i64 %count, i32 %go)")
-
-
-def coroutine_head(b: Builder) -> None:
-    """Begin a coroutine; called without memory it tells how much it needs."""
-    identity = b.let("call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)")
-    size = b.let("call i64 @llvm.coro.size.i64()")
-    with b.when(b.op("icmp eq", "ptr", "%memory", "null")):
-        b.end(f"ret i64 {size}")
-    b.lines.append(f"  %handle = call ptr @llvm.coro.begin(token {identity}, ptr %memory)")
-
-
-def coroutine_end(b: Builder) -> None:
-    """End a coroutine, or a part of one; its first part returns its handle."""
-    b.do("call {END} @llvm.coro.end(ptr %handle, i1 false, token none)")
-    b.end(f"ret i64 {b.let('ptrtoint ptr %handle to i64')}")
-
-
-def entries(declared: dict[str, str]) -> str:
-    """Return what the host calls, which lets other threads of Python run meanwhile: a grid, or elements."""
-    grid = Builder(declared)
-    _release(grid)
-    nx, ny = (grid.load("i32", "%ctx", offset("nctaid", part)) for part in range(2))
-    result = grid.variable("i32", "0")
-    done = grid.fresh()
-    with grid.loop("%count", "i64") as index:
-        number = grid.op("add", "i64", "%first", index)
-        stop = grid.let(f"load atomic i32, ptr {grid.load('ptr', '%ctx', offset('stop'))} monotonic, align 4")
-        with grid.when(grid.op("icmp ne", "i32", stop, 0)):
-            grid.end(f"br label %{done}")
-        wide_x, wide_y = (grid.resize(each, "i32", "i64") for each in (nx, ny))
-        row = grid.op("udiv", "i64", number, wide_x)
-        for part, value in enumerate(
-            (
-                grid.op("urem", "i64", number, wide_x),
-                grid.op("urem", "i64", row, wide_y),
-                grid.op("udiv", "i64", row, wide_y),
-            )
-        ):
-            grid.store("i32", grid.resize(value, "i64", "i32"), "%ctx", offset("ctaid", part))
-        told = grid.let("call i32 %block(ptr %ctx, i32 %go)")
-        grid.do(f"store i32 {told}, ptr {result}")
-        with grid.when(grid.op("icmp ne", "i32", told, 0)):
-            grid.end(f"br label %{done}")
-    grid.label(done)
-    _retake(grid)
-    grid.end(f"ret i32 {grid.let(f'load i32, ptr {result}')}")
-    elements = Builder(declared)
-    _release(elements)
-    told = elements.let("call i32 %many(ptr %ctx, ptr %arrays, i64 %count, i32 0)")
-    _retake(elements)
-    elements.end(f"ret i32 {told}")
-    return "\n".join(
-        (
-            grid.text("i32 @ptxlink.grid(ptr %ctx, ptr %block, i64 %first, i64 %count, i32 %go)"),
-            elements.text("i32 @ptxlink.elements(ptr %ctx, ptr %many, ptr %arrays, i64 %count, i32 %go)"),
-        )
-    )
-
-
-def _release(b: Builder) -> None:
-    saved = b.let(f"call ptr {b.load('ptr', '%ctx', offset('save'))}()")
-    b.store("ptr", saved, "%ctx", offset("thread"))
-
-
-def _retake(b: Builder) -> None:
-    restore = b.load("ptr", "%ctx", offset("restore"))
-    b.do(f"call void {restore}(ptr {b.load('ptr', '%ctx', offset('thread'))})")
+def many(name: str, sizes: Sequence[int], results: int) -> str:
+    """Return what calls a function for the elements of arrays, whose results come first."""
+    elements = "\n".join(_ELEMENT.format(index) for index in range(len(sizes)))
+    copies = [(f"%p{index}", f"%e{index}", size) for index, size in enumerate(sizes)]
+    parts = {
+        "$places": "\n".join(_PLACE.format(index, size) for index, size in enumerate(sizes)),
+        "$loads": "\n".join((elements, *(_COPY.format(*each) for each in copies[results:]))),
+        "$stores": "\n".join(_COPY.format(to, own, size) for own, to, size in copies[:results]),
+        "$pointers": "".join(f", ptr {own}" for own, *_ in copies),
+        "$lane": "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 0, i32 0, i32 0",
+        "$name": name,
+    }
+    made = _MANY
+    for placeholder, part in parts.items():
+        made = made.replace(placeholder, part)
+    return filled(made)

@@ -19,6 +19,18 @@ _COUNTING = frozenset(
     ("shared", "shared::cta", "parity", "acquire", "release", "relaxed", "cta", "cluster", "noComplete")
 )
 
+# What `ptxlink.reduce` calls each, and what it begins with.
+_REDUCED = {
+    "add": (0, 0),
+    "and": (1, -1),
+    "or": (2, 0),
+    "xor": (3, 0),
+    "smin": (4, (1 << 31) - 1),
+    "smax": (5, -(1 << 31)),
+    "umin": (6, -1),
+    "umax": (7, 0),
+}
+
 
 def exchange(b: Code, value: str, members: str) -> tuple[str, str]:
     """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
@@ -33,33 +45,9 @@ def gathered(b: Code) -> tuple[str, str]:
     return together, b.let(f"getelementptr i8, ptr %lane, i32 {back}")
 
 
-def seen(b: Code, first: str, lane: int | str) -> str:
-    """Return what a lane of the warp gave."""
-    if isinstance(lane, int):
-        return b.load("i64", first, LANE * lane + lane_offset("seen"))
-    record = b.let(f"getelementptr i8, ptr {first}, i32 {b.op('mul', 'i32', lane, LANE)}")
-    return b.load("i64", record, lane_offset("seen"))
-
-
-def folded(b: Code, kind: str, start: str, first: str, together: str, step: object) -> str:
-    """Return what *step* makes of a value and what each lane of *together* gave, one after the other."""
-    total = b.variable(kind, start)
-    with b.loop("32") as lane:
-        here = b.op("and", "i32", b.op("lshr", "i32", together, lane), 1)
-        with b.when(b.op("icmp ne", "i32", here, 0)):
-            new = step(b.let(f"load {kind}, ptr {total}"), seen(b, first, lane), lane)  # type: ignore[operator]
-            b.do(f"store {kind} {new}, ptr {total}")
-    return b.let(f"load {kind}, ptr {total}")
-
-
-def ballot(b: Code, together: str, first: str, wanted: str = "") -> str:
-    """Return the lanes that gave *wanted*, or anything but 0."""
-
-    def step(total: str, value: str, lane: str) -> str:
-        same = b.op("icmp eq", "i64", value, wanted) if wanted else b.op("icmp ne", "i64", value, 0)
-        return b.op("or", "i32", total, b.op("shl", "i32", b.resize(same, "i1", "i32"), lane))
-
-    return folded(b, "i32", "0", first, together, step)
+def ballot(b: Code, together: str, first: str, value: str) -> str:
+    """Return the lanes that gave a value."""
+    return b.let(f"call i32 @ptxlink.ballot(ptr {first}, i32 {together}, i64 {value})")
 
 
 def vote(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -67,7 +55,7 @@ def vote(b: Code, word: Word, operands: Sequence[str]) -> None:
     if "sync" not in word.flags:
         raise Unknown
     together, first = exchange(b, b.vote(operands[1]), b.unsigned(operands[-1]))
-    found = ballot(b, together, first)
+    found = b.op("xor", "i32", together, ballot(b, together, first, "0"))
     how = word.flags[-1]
     if how == "ballot":
         b.put(operands[0], found, U32)
@@ -98,7 +86,8 @@ def shuffle(b: Code, word: Word, operands: Sequence[str]) -> None:
         source = b.op({"up": "sub", "down": "add", "bfly": "xor"}[how], "i32", lane, number)
     inside = b.op(f"icmp {'sge' if how == 'up' else 'sle'}", "i32", source, last)
     source = b.select(inside, "i32", source, lane)
-    b.put(target, b.resize(seen(b, first, source), "i64", "i32"), U32)
+    record = b.let(f"getelementptr [{LANE} x i8], ptr {first}, i32 {source}")
+    b.put(target, b.load("i32", record, lane_offset("seen")), U32)
     if told:
         b.put(told, inside, PRED)
 
@@ -125,18 +114,13 @@ def reduce(b: Code, word: Word, operands: Sequence[str]) -> None:
         raise Unknown
     value = b.resize(b.unsigned(operands[1]), "i32", "i64")
     together, first = exchange(b, value, b.unsigned(operands[2]))
-    least, most = (-(1 << 31), (1 << 31) - 1) if kind.signed else (0, (1 << 32) - 1)
-    start = {"min": most, "max": least, "and": -1}.get(how, 0)
-
-    def step(total: str, given: str, lane: str) -> str:
-        given = b.resize(given, "i64", "i32")
-        if how in ("min", "max"):
-            return b.call(
-                f"llvm.{'s' if kind.signed else 'u'}{how}.i32", "i32", f"i32 {total}", f"i32 {given}"
-            )
-        return b.op(how, "i32", total, given)
-
-    b.put(operands[0], folded(b, "i32", str(start), first, together, step), U32)
+    name = f"{'s' if kind.signed else 'u'}{how}" if how in ("min", "max") else how
+    number, start = _REDUCED[name]
+    b.put(
+        operands[0],
+        b.let(f"call i32 @ptxlink.reduce(ptr {first}, i32 {together}, i32 {start}, i32 {number})"),
+        U32,
+    )
 
 
 def converged(b: Code, word: Word, operands: Sequence[str]) -> None:

@@ -24,7 +24,7 @@ _GRID = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
 _ELEMENTS = ctypes.PYFUNCTYPE(
-    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+    ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
 )
 
 
@@ -202,7 +202,7 @@ class Worker:
             arrays: The address and the stride of each array.
             count: How many elements they have.
         """
-        _ELEMENTS(entry)(ctypes.addressof(self.context), many, ctypes.addressof(arrays), count, 0)
+        _ELEMENTS(entry)(ctypes.addressof(self.context), many, ctypes.addressof(arrays), count)
 
 
 def printing(take: Callable[[int, int], int]) -> Any:
