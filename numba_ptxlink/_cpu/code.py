@@ -193,9 +193,11 @@ class Code(Builder):
 
     def address_of(self, name: str) -> str:
         """Return the address of a variable or function, in its state space."""
-        storage = self.storage(name)
+        storage, found = self.storage(name), self.scope.find(name)
         if storage:
             return self.let(f"ptrtoint ptr {storage.pointer} to i64")
+        if found:
+            return self.unit.shared(self.activation.outline.function, found)
         place = self.unit.parameter(self.activation.outline.function, name) if self.kernel_params else None
         if place is not None:
             return self.let(f"ptrtoint ptr {self.at(self.kernel_params, place)} to i64")
@@ -204,14 +206,9 @@ class Code(Builder):
     def storage(self, name: str) -> Storage | None:
         """Return the variable of the function that *name* is, None for another name."""
         found = self.scope.find(name)
-        if found and not found.type:
-            return self.activation.variables.get(found) or self._shadowed(found)
+        if found:
+            return self.activation.variables.get(found)
         return self.activation.formals.get(name)
-
-    def _shadowed(self, found: ptx.Register) -> Storage | None:
-        if found in self.activation.outline.shared:
-            return None
-        raise Unknown
 
     def linear(self) -> str:
         """Return the number of the lane in its block."""

@@ -40,6 +40,15 @@ _CURES = {
 }
 
 
+# What a device has and the CPU does not, by how opcodes begin.
+_MISSING = {
+    ("tex", "tld4", "txq", "suld", "sust", "sured", "suq"): "textures and surfaces",
+    ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"): "products of matrices by warps",
+    ("cp.async.bulk", "cp.reduce", "multimem", "tensormap"): "bulk copies of tensors",
+    ("mapa", "getctarank"): "clusters of more than one block",
+}
+
+
 def text_at(address: int) -> str:
     """Return the C string at an address of this process."""
     return ctypes.string_at(address).decode(errors="replace") if address else ""
@@ -76,10 +85,14 @@ class Place(NamedTuple):
         return text, names.get(file, ""), int(line)
 
 
-def _cause(noted: Noted, regions: Sequence[Region]) -> str:
+def _cause(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
     kind, address, size = Fault(noted.kind), noted.address, noted.size
     if kind == Fault.ASSERT:
         return f"the assertion {text_at(address)!r} of {text_at(size)} failed"
+    if kind == Fault.UNKNOWN:
+        word = next((each for each in instruction.split() if each[:1] not in "@{"), "")
+        missing = next((what for begins, what in _MISSING.items() if word.startswith(begins)), "")
+        return f"the CPU has no {missing}" if missing else _CAUSES[kind]
     if kind != Fault.ACCESS:
         inside = next((each.name for each in regions if each.address <= address < each.end), "")
         return _CAUSES[kind].format(address=address, size=size, inside=inside)
@@ -104,11 +117,11 @@ def error(place: Place, worker: Worker) -> DeviceFaultError:
     block = tuple(context.ctaid)
     inside = "" if place.function == place.called else f", in {place.function}"
     cure = _CURES.get(Fault(noted.kind), "correct the code.")
+    told = f"{_cause(noted, worker.regions, instruction)}; {cure}"
     return DeviceFaultError(
         located(
             f"{file}:{line}" if file else "",
-            f"{place.called}{inside}, block {block}, thread {thread}: {_cause(noted, worker.regions)}; {cure}"
-            f"\n    {instruction}",
+            f"{place.called}{inside}, block {block}, thread {thread}: {told}\n    {instruction}",
         ),
         kernel=place.called,
         file=file,

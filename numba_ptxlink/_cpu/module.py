@@ -52,7 +52,7 @@ class Unit:
         sites: The function and the statement of each place that can have a fault, in order.
         unknown: The instructions that are not known, each with how often it is there.
         kernels: What is known of the kernels.
-        locals: Bytes of local memory for the functions that are called from the host.
+        locals: Bytes of local memory for the functions that the host can call: those in which no lane waits.
         shared_size: Bytes of shared memory without the dynamic part.
     """
 
@@ -73,17 +73,19 @@ class Unit:
         }
         self._frames: dict[str, int] = {}
         self._site_numbers: dict[tuple[str, int], int] = {}
-        self._shared: dict[str, int] = {}
+        self._shared: dict[str | tuple[str, ptx.Register], int] = {}
+        shared: list[tuple[str | tuple[str, ptx.Register], ptx.Variable]] = [
+            (each.name, each) for each in module.variables if each.space == "shared"
+        ]
+        for name in self.functions:
+            shared += [((name, own), each) for own, each in self.outlines.of(name).shared.items()]
         top = SHARED_START
-        shared = [each for each in module.variables if each.space == "shared"]
-        for each in self.functions.values():
-            shared += self.outlines.of(each.name).shared.values()
         # What the launch gives the size of comes last, and is all one.
-        for variable in sorted(shared, key=lambda each: not each.size):
-            if variable.name not in self._shared:
+        for key, variable in sorted(shared, key=lambda row: not row[1].size):
+            if key not in self._shared and variable.space == "shared":
                 alignment = max(variable.alignment, 16)
                 top = -(-top // alignment) * alignment
-                self._shared[variable.name] = top
+                self._shared[key] = top
                 top += variable.size
         self.shared_size = top - SHARED_START
 
@@ -138,6 +140,12 @@ class Unit:
             return f"ptrtoint (ptr {self.symbol(name)} to i64)"
         raise Unknown
 
+    def shared(self, function: ptx.Function, own: ptx.Register) -> str:
+        """Return the address of a variable that a function declares in shared memory."""
+        if (function.name, own) not in self._shared:
+            raise Unknown
+        return str(self._shared[function.name, own])
+
     def parameter(self, function: ptx.Function, name: str) -> int | None:
         """Return where a parameter of a kernel is among all, None for another name."""
         for each, place in zip(function.params, places(function.params), strict=True):
@@ -164,7 +172,8 @@ class Unit:
         for each in kernels:
             self.kernels[each.name] = Entry(self.outlines.waits(each.name), self._need(each.name))
         for each in functions:
-            self.locals[each.name] = self._need(each.name)
+            if not self.outlines.waits(each.name):
+                self.locals[each.name] = self._need(each.name)
         variables = [self._variable(each) for each in self.variables.values()]
         accesses = runtime.accesses(self.accesses)
         declared = (*self.declared.values(), runtime.DECLARATIONS, HELPERS)

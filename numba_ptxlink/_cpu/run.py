@@ -149,7 +149,8 @@ class Program:
             DeviceFaultError: It did what it must not do.
             LaunchError: There is no such kernel, it has other parameters, or a block has too many lanes.
         """
-        callee = self._callee(name, params, entry=True)
+        callee = self._callee(name, entry=True)
+        _compare(name, callee, params)
         grid, block = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
         lanes, blocks = math.prod(block), math.prod(grid)
         if not 0 < lanes <= _MOST_LANES or blocks < 1:
@@ -206,7 +207,8 @@ class Program:
             DeviceFaultError: It did what it must not do.
             LaunchError: There is no such function, or it has other parameters.
         """
-        callee = self._callee(name, params, entry=False)
+        callee = self._callee(name, entry=False)
+        _compare(name, callee, params)
         given = [ctypes.create_string_buffer(each, len(each)) for each in params]
         result = ctypes.create_string_buffer(callee.result[0] if callee.result else 1)
         arrays = [(ctypes.addressof(each), 0) for each in given]
@@ -236,7 +238,9 @@ class Program:
         Raises:
             DeviceFaultError: It did what it must not do; its thread is the number of the element.
         """
-        callee = self.functions[name]
+        callee = self._callee(name, entry=False)
+        if name not in self._locals:
+            raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
         pairs = [*([result] if callee.result else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
         needs = Needs(self._accesses, self._table, self._shared, self._locals[name])
@@ -244,14 +248,11 @@ class Program:
         worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
         self._raise(name, worker)
 
-    def _callee(self, name: str, params: Sequence[bytes], *, entry: bool) -> Callee:
+    def _callee(self, name: str, *, entry: bool) -> Callee:
         callee = self.functions.get(name)
         if callee is None or callee.entry != entry:
             kind = "kernel" if entry else "function"
             raise LaunchError(f"The PTX defines no {kind} {name}; it has {', '.join(self.functions)}.")
-        wanted, given = [size for size, _ in callee.params], [len(each) for each in params]
-        if given != wanted:
-            raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {given}.")
         return callee
 
     def _given(
@@ -292,6 +293,12 @@ class Program:
         if worker.noted.kind != Fault.NONE:
             function, place = self._sites[worker.noted.site]
             raise faults.error(faults.Place(self._module, name, function, place), worker)
+
+
+def _compare(name: str, callee: Callee, params: Sequence[bytes]) -> None:
+    wanted, given = [size for size, _ in callee.params], [len(each) for each in params]
+    if given != wanted:
+        raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {given}.")
 
 
 @functools.cache

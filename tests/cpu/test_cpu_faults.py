@@ -27,6 +27,7 @@ KERNEL unknown(int*, int n) { if (threadIdx.x == 2) asm("setmaxnreg.inc.sync.ali
 extern "C" __device__ int deep(int n) { volatile int a[9]; a[1] = n; return n < 1 ? 0 : deep(n - 1) + a[1]; }
 KERNEL nested(int* x, int n) { x[0] = deep(n); }
 extern "C" __device__ int get(const int* x, int i) { return x[i]; }
+extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
 """
 FAULTS = {
@@ -80,7 +81,7 @@ def test_an_assertion_is_told_in_its_own_words(program):
     """A failed assert names its text and file."""
     with pytest.raises(DeviceFaultError, match=r"'threadIdx.x != n' of source.cu failed") as caught:
         launch(program, "asserted", 2)
-    assert ((2, 0, 0), 13) == (caught.value.thread, caught.value.line)
+    assert ((2, 0, 0), 14) == (caught.value.thread, caught.value.line)
 
 
 def test_a_call_tells_the_element(program):
@@ -108,6 +109,8 @@ def test_what_cannot_be_launched_is_refused(program):
     """Another name, other parameters, and blocks that are too large have an error with the cure."""
     with pytest.raises(LaunchError, match=r"no kernel deep; it has beyond"):
         program.launch("deep", grid=(1,), block=(1,), params=[], regions=[])
+    with pytest.raises(LaunchError, match=r"Lanes wait for others in meet"):
+        program.call("meet", [])
     with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
         program.launch("beyond", grid=(1,), block=(1,), params=[b"1234"], regions=[])
     with pytest.raises(LaunchError, match=r"1 to 1024 threads"):

@@ -182,10 +182,17 @@ def test_what_is_printed_is_returned(program):
     assert text.format(0) + text.format(1) == run(program, "print", np.zeros(1, np.int32))
 
 
+HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
+
+
+def test_functions_have_shared_memory_of_their_own():
+    """Variables of one name in shared memory, which two functions declare, are two."""
+    body = "{ .shared .b32 t; .reg .b32 %r; mov.u32 %r, t; st.param.b32 [r], %r; }"
+    program = Program.of(HEAD + "".join(f".func (.param .b32 r) {name}() {body}\n" for name in "fg"))
+    assert program.call("f", []) != program.call("g", [])
+
+
 HALVES = """
-.version 8.6
-.target sm_90
-.address_size 64
 .func (.param .b16 r) NAME(.param .b64 a) {
 .reg .b16 %h; .reg .b64 %d; .reg .f32 %f;
 ld.param.b64 %d, [a]; BODY
@@ -198,7 +205,7 @@ def test_halves_are_rounded_once(mode):
     """Of doubles at, above and below the middle of two halves, to the nearest and towards zero."""
     body = f"cvt.{mode}.f16.f64 %h, %d;"
     program = Program.of(
-        HALVES.replace("NAME", "f").replace("BODY", body).replace(".reg .b64 %d", ".reg .f64 %d")
+        HEAD + HALVES.replace("NAME", "f").replace("BODY", body).replace(".reg .b64 %d", ".reg .f64 %d")
     )
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     middle = (halves[:-1] + halves[1:]) / 2
@@ -219,8 +226,7 @@ def test_roundings_have_a_direction(opcode, mode, sign):
     """Results of floats are the next ones below, above or towards zero, of the exact value."""
     third = ", %c" if opcode == "fma" else ""
     program = Program.of(
-        ".version 8.6\n.target sm_90\n.address_size 64\n"
-        ".func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c) {"
+        f"{HEAD}.func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c) {"
         " .reg .f32 %a, %b, %c; ld.param.f32 %a, [a]; ld.param.f32 %b, [b]; ld.param.f32 %c, [c]; "
         f"{opcode}.{mode}.f32 %a, %a, %b{third}; st.param.f32 [r], %a; ret; }}"
     )
