@@ -226,7 +226,7 @@ def test_roundings_have_a_direction(opcode, mode, sign):
     """Results of floats are the next ones below, above or towards zero, of the exact value."""
     third = ", %c" if opcode == "fma" else ""
     program = Program.of(
-        f"{HEAD}.func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c) {"
+        f"{HEAD}.func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c) {{"
         " .reg .f32 %a, %b, %c; ld.param.f32 %a, [a]; ld.param.f32 %b, [b]; ld.param.f32 %c, [c]; "
         f"{opcode}.{mode}.f32 %a, %a, %b{third}; st.param.f32 [r], %a; ret; }}"
     )
