@@ -36,7 +36,7 @@ def write(b: Builder, kind: Kind, value: str, rounding: str = "rn") -> str:
 
 def convert(b: Builder, word: Word, target: Kind, source: Kind, value: str) -> str:
     """Return the bits of *value* in another type."""
-    rounding = [flag for flag in word.flags if flag not in ("ftz", "sat", "relu", "satfinite")]
+    rounding = [flag for flag in word.flags if flag not in ("ftz", "sat", "relu")]
     if len(rounding) > 1 or (rounding and rounding[0] not in (*_INTEGRAL, *_MODES)):
         raise Unknown
     mode = rounding[0] if rounding else ""

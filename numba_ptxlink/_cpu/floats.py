@@ -27,16 +27,16 @@ _CLASSES = {
     "subnormal": 0x090,
 }
 _NAN_PROOF = {"min": "minimumnum", "max": "maximumnum"}
-_SMALLEST = {32: "0x3810000000000000", 64: "0x0010000000000000"}
+_SMALLEST = {Kind("f", 32): "0x3810000000000000", Kind("f", 16): "0x3F10000000000000"}
 
 
 def flushed(b: Builder, kind: Kind, value: str) -> str:
-    """Return zero, with the sign, for a subnormal float."""
-    if kind != Kind("f", 32):
+    """Return zero, with the sign, for a subnormal float or half."""
+    if kind not in _SMALLEST:
         return value
     size = b.call("llvm.fabs.f32", "float", f"float {value}")
     zero = b.call("llvm.copysign.f32", "float", "float 0.0", f"float {value}")
-    return b.select(b.op("fcmp olt", "float", size, _SMALLEST[32]), "float", zero, value)
+    return b.select(b.op("fcmp olt", "float", size, _SMALLEST[kind]), "float", zero, value)
 
 
 def saturated(b: Builder, kind: Kind, value: str) -> str:
@@ -141,8 +141,8 @@ def unary(b: Builder, word: Word, values: Sequence[str]) -> str:
     if word.opcode in ("rcp", "rsqrt"):
         below = b.call(f"llvm.sqrt.{suffix}", kind.ir, argument) if word.opcode == "rsqrt" else value
         result = b.op("fdiv", kind.ir, "1.0", below)
-        if kind.bits == 64 and "approx" in word.flags:
-            # The device's has only the upper half.
+        if kind.bits == 64 and {"approx", "ftz"} <= set(word.flags):
+            # A device's has only the upper half.
             bits = b.op("and", "i64", b.let(f"bitcast double {result} to i64"), "-4294967296")
             result = b.let(f"bitcast i64 {bits} to double")
         return result

@@ -39,8 +39,6 @@ _HINTS = frozenset(
         "unified",
         "entry",
         "func",
-        "async",
-        "generic",
     )
 )
 _ATOMIC = {
@@ -186,8 +184,10 @@ def atomic(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`atom` and `red`."""
     target = operands[0] if word.opcode == "atom" else "_"
     place, *given = operands[word.opcode == "atom" :]
-    _, _, rest = _shape(word)
-    what = next(iter(rest - {"acq_rel"}), "")
+    lanes, _, rest = _shape(word)
+    what, *others = rest - {"acq_rel"}
+    if others or lanes > 1:
+        raise Unknown
     kind = word.kind
     bits = kind.bits * kind.lanes
     values = [b.bits(each, bits) for each in given]
