@@ -110,11 +110,11 @@ class Builder:
     The text of one LLVM function.
 
     Attributes:
-        declared: The functions that it calls and this module does not define, by name.
+        defined: Functions that the module has for it, by name.
     """
 
-    def __init__(self, declared: dict[str, str]) -> None:
-        self.declared = declared
+    def __init__(self, defined: dict[str, str]) -> None:
+        self.defined = defined
         self.head: list[str] = []
         self.lines: list[str] = []
         self._count = 0
@@ -172,10 +172,24 @@ class Builder:
         yield
         self.label(after)
 
+    def ir(self, text: str, **values: object) -> str:
+        """
+        Add instructions as LLVM spells them, one a line; return what the last computes.
+
+        A line may begin with a name and an equals sign: in the lines after it, the name in braces is what it
+        computes. So are *values*.
+        """
+        result = ""
+        for line in text.strip().splitlines():
+            name, equals, instruction = line.strip().partition(" = ")
+            if equals:
+                values[name] = result = self.let(instruction.format(**values))
+            else:
+                self.do(name.format(**values))
+        return result
+
     def call(self, name: str, result: str, *arguments: str) -> str:
-        """Call a function of LLVM, or of C, with arguments such as "i32 %a"; return its value."""
-        kinds = ", ".join(each.rpartition(" ")[0] for each in arguments)
-        self.declared.setdefault(name, f"declare {result} @{name}({kinds})")
+        """Call a function of LLVM with arguments such as "i32 %a"; return its value."""
         text = f"call {result} @{name}({', '.join(arguments)})"
         if result == "void":
             self.do(text)

@@ -100,7 +100,7 @@ class Code(Builder):
     """
 
     def __init__(self, unit: Unit, *, suspends: bool) -> None:
-        super().__init__(unit.declared)
+        super().__init__(unit.defined)
         self.unit, self.suspends = unit, suspends
         self.frame = 0
         self.activation: Activation
@@ -120,9 +120,9 @@ class Code(Builder):
         return Activation(outline, self._activations, formals, end)
 
     def kept(self, outline: Outline, formals: dict[str, Storage]) -> dict[str, Storage]:
-        """Return the formals of a function; those whose address is taken are copied to local memory."""
+        """Return the formals of a function; parameters whose address is taken are copied to local memory."""
         kept = dict(formals)
-        for name in formals.keys() & {each for each in outline.exposed if isinstance(each, str)}:
+        for name in (each.name for each in outline.function.params if each.name in outline.exposed):
             size = formals[name].size
             kept[name] = Storage(self.reserve(size, 64), size, exposed=True)
             self.copy(kept[name].pointer, formals[name].pointer, size)

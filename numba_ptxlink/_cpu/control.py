@@ -110,7 +110,7 @@ def _write_out(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> No
     outline, end = b.unit.outlines.of(function.name), b.fresh()
     names = [each.name for each in (*function.results, *function.params)]
     b.unit.depth += 1
-    b.activation = b.begin(outline, dict(zip(names, passed, strict=True)), end)
+    b.activation = b.begin(outline, b.kept(outline, dict(zip(names, passed, strict=True))), end)
     b.unit.translate_body(b)
     b.unit.depth -= 1
     if b.open:

@@ -54,16 +54,14 @@ def kind_suffix(kind: Kind) -> str:
 def directed(b: Builder, name: str, kind: str, rounding: str, *arguments: str) -> str:
     """Return what a function of LLVM with a rounding computes, such as "fadd", in the mode of *rounding*."""
     own = f"ptxlink.{name}.{rounding}." + ".".join(each.rpartition(" ")[0] for each in arguments) + f".{kind}"
-    if own not in b.declared:
+    if own not in b.defined:
         kinds = [each.rpartition(" ")[0] for each in arguments]
         suffix = ".".join(
             {"float": "f32", "double": "f64"}.get(each, each) for each in dict.fromkeys((kind, *kinds))
         )
         called = f"llvm.experimental.constrained.{name}.{suffix}"
         given = ", ".join(f"{each} %a{number}" for number, each in enumerate(kinds))
-        b.declared[called] = f"declare {kind} @{called}({', '.join(kinds)}, metadata, metadata)"
-        b.declared["llvm.set.rounding"] = "declare void @llvm.set.rounding(i32)"
-        b.declared[own] = f"""define internal {kind} @{own}({given}) noinline strictfp {{
+        b.defined[own] = f"""define internal {kind} @{own}({given}) noinline strictfp {{
   call void @llvm.set.rounding(i32 {_DIRECTED[rounding]}) strictfp
   %r = call {kind} @{called}({given}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
   call void @llvm.set.rounding(i32 1) strictfp

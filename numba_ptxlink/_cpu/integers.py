@@ -35,54 +35,68 @@ def plain(b: Builder, word: Word, values: Sequence[str]) -> str:
 
 def product(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return a product, or the sum of one and the third operand."""
-    kind, opcode = word.kind, word.opcode[:3]
-    part = word.flags[0] if word.flags else ""
-    if part not in ("lo", "hi", "wide") or len(word.flags) > 1:
+    kind = word.kind
+    if word.flags not in (("lo",), ("hi",), ("wide",)):
         raise Unknown
     raw, wide = kind.raw, f"i{kind.bits * 2}"
-    if part == "lo":
+    if word.flags == ("lo",):
         result = b.op("mul", raw, values[0], values[1])
     else:
         one, two = (b.resize(each, raw, wide, signed=kind.signed) for each in values[:2])
         result = b.op("mul", wide, one, two)
-        if part == "hi":
+        if word.flags == ("hi",):
             result = b.resize(b.op("lshr", wide, result, kind.bits), wide, raw)
         else:
             raw = wide
-    return b.op("add", raw, result, values[2]) if opcode == "mad" else result
+    return b.op("add", raw, result, values[2]) if word.opcode == "mad" else result
 
 
 def product24(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return the low or the high 32 bits of a product of 48, or the sum of these and the third operand."""
-    shift = "ashr" if word.kind.signed else "lshr"
-    one, two = (
-        b.resize(
-            b.let(f"{shift} i32 {b.let(f'shl i32 {each}, 8')}, 8"), "i32", "i64", signed=word.kind.signed
-        )
-        for each in values[:2]
+    return b.ir(
+        """
+        top1 = shl i32 {one}, 8
+        top2 = shl i32 {two}, 8
+        low1 = {shift} i32 {top1}, 8
+        low2 = {shift} i32 {top2}, 8
+        wide1 = {extend} i32 {low1} to i64
+        wide2 = {extend} i32 {low2} to i64
+        product = mul i64 {wide1}, {wide2}
+        moved = lshr i64 {product}, {by}
+        result = trunc i64 {moved} to i32
+        sum = add i32 {result}, {third}
+        """,
+        one=values[0],
+        two=values[1],
+        third=values[2] if word.opcode == "mad24" else 0,
+        shift="ashr" if word.kind.signed else "lshr",
+        extend="sext" if word.kind.signed else "zext",
+        by=16 if word.flags == ("hi",) else 0,
     )
-    result = b.op("mul", "i64", one, two)
-    if word.flags[0] == "hi":
-        result = b.op("lshr", "i64", result, "16")
-    result = b.resize(result, "i64", "i32")
-    return b.op("add", "i32", result, values[2]) if word.opcode == "mad24" else result
 
 
 def quotient(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return a quotient or remainder; by zero, all bits of either are ones, as on a device."""
     raw, (above, below) = word.kind.raw, values
-    zero = b.op("icmp eq", raw, below, "0")
-    special = zero
-    if word.kind.signed:
-        # The smallest number by -1 ends the process.
-        minus = b.op("icmp eq", raw, below, "-1")
-        special = b.op("or", "i1", zero, minus)
-    divisor = b.select(special, raw, "1", below)
-    result = b.let(f"{'s' if word.kind.signed else 'u'}{word.opcode} {raw} {above}, {divisor}")
-    if word.kind.signed:
-        negated = b.op("sub", raw, "0", above) if word.opcode == "div" else "0"
-        result = b.select(minus, raw, negated, result)
-    return b.select(zero, raw, "-1", result)
+    # The smallest number by -1, like a division by zero, ends a process.
+    return b.ir(
+        """
+        zero = icmp eq {raw} {below}, 0
+        minus = icmp eq {raw} {below}, {one}
+        special = or i1 {zero}, {minus}
+        divisor = select i1 {special}, {raw} 1, {raw} {below}
+        plain = {opcode} {raw} {above}, {divisor}
+        negated = sub {raw} 0, {above}
+        result = select i1 {minus}, {raw} {other}, {raw} {plain}
+        all = select i1 {zero}, {raw} -1, {raw} {result}
+        """.replace("{other}", "{negated}" if word.opcode == "div" else "0"),
+        raw=raw,
+        above=above,
+        below=below,
+        # Of unsigned numbers 0 is the only divisor that is special.
+        one=-1 if word.kind.signed else 0,
+        opcode=f"{'s' if word.kind.signed else 'u'}{word.opcode}",
+    )
 
 
 def unary(b: Builder, word: Word, values: Sequence[str]) -> str:
@@ -90,19 +104,19 @@ def unary(b: Builder, word: Word, values: Sequence[str]) -> str:
     raw, (value,) = word.kind.raw, values
     if word.flags:
         raise Unknown
-    if word.opcode == "neg":
-        return b.op("sub", raw, "0", value)
-    if word.opcode == "not":
-        return b.op("xor", raw, value, "-1")
-    if word.opcode == "cnot":
-        return b.resize(b.op("icmp eq", raw, value, "0"), "i1", raw)
-    if word.opcode == "abs":
-        return b.call(f"llvm.abs.{raw}", raw, f"{raw} {value}", "i1 false")
-    if word.opcode == "brev":
-        return b.call(f"llvm.bitreverse.{raw}", raw, f"{raw} {value}")
-    if word.opcode == "popc":
-        return b.resize(b.call(f"llvm.ctpop.{raw}", raw, f"{raw} {value}"), raw, "i32")
-    return b.resize(b.call(f"llvm.ctlz.{raw}", raw, f"{raw} {value}", "i1 false"), raw, "i32")
+    made = {
+        "neg": "sub {raw} 0, {value}",
+        "not": "xor {raw} {value}, -1",
+        "cnot": "icmp eq {raw} {value}, 0",
+        "abs": "call {raw} @llvm.abs.{raw}({raw} {value}, i1 false)",
+        "brev": "call {raw} @llvm.bitreverse.{raw}({raw} {value})",
+        "popc": "call {raw} @llvm.ctpop.{raw}({raw} {value})",
+        "clz": "call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)",
+    }[word.opcode]
+    result = b.let(made.format(raw=raw, value=value))
+    if word.opcode in ("popc", "clz"):
+        return b.resize(result, raw, "i32")
+    return b.resize(result, "i1", raw) if word.opcode == "cnot" else result
 
 
 def least(b: Builder, word: Word, values: Sequence[str]) -> str:
@@ -128,70 +142,114 @@ def shift(b: Builder, word: Word, values: Sequence[str]) -> str:
     opcode = "shl" if word.opcode == "shl" else "ashr" if signed else "lshr"
     beyond = b.op("icmp uge", "i32", count, kind.bits)
     count = b.resize(b.select(beyond, "i32", str(kind.bits - 1), count), "i32", kind.raw)
-    result = b.let(f"{opcode} {kind.raw} {value}, {count}")
+    result = b.op(opcode, kind.raw, value, count)
     return result if signed else b.select(beyond, kind.raw, "0", result)
 
 
 def funnel(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return 32 of 64 bits that are shifted."""
-    low, high, count = values
-    left, clamp = word.flags[0] == "l", word.flags[1] == "clamp"
-    if clamp:
-        count = b.call("llvm.umin.i32", "i32", f"i32 {count}", "i32 32")
-        wide = b.op(
-            "or", "i64", b.op("shl", "i64", b.resize(high, "i32", "i64"), "32"), b.resize(low, "i32", "i64")
-        )
-        by = b.resize(count, "i32", "i64")
-        if left:
-            return b.resize(b.op("lshr", "i64", b.op("shl", "i64", wide, by), "32"), "i64", "i32")
-        return b.resize(b.op("lshr", "i64", wide, by), "i64", "i32")
-    return b.call(f"llvm.fsh{'l' if left else 'r'}.i32", "i32", f"i32 {high}", f"i32 {low}", f"i32 {count}")
+    side, mode = word.flags
+    return b.ir(
+        """
+        upper = zext i32 {high} to i64
+        lower = zext i32 {low} to i64
+        top = shl i64 {upper}, 32
+        whole = or i64 {top}, {lower}
+        bounded = call i32 @llvm.umin.i32(i32 {count}, i32 32)
+        wrapped = and i32 {count}, 31
+        by = zext i32 {used} to i64
+        moved = {opcode} i64 {whole}, {by}
+        place = lshr i64 {moved}, {from}
+        result = trunc i64 {place} to i32
+        """.replace("{used}", "{bounded}" if mode == "clamp" else "{wrapped}").replace(
+            "{from}", "32" if side == "l" else "0"
+        ),
+        low=values[0],
+        high=values[1],
+        count=values[2],
+        opcode="shl" if side == "l" else "lshr",
+    )
 
 
-def _field(b: Builder, place: str, length: str, bits: int) -> tuple[str, str]:
-    """Return the place of a field, and ones for its length, as integers of 128 bits."""
-    bounded = []
-    for each in (place, length):
-        low = b.op("and", "i32", each, "255")
-        bounded.append(b.resize(b.call("llvm.umin.i32", "i32", f"i32 {low}", f"i32 {bits}"), "i32", "i128"))
-    return bounded[0], b.op("sub", "i128", b.op("shl", "i128", "1", bounded[1]), "1")
+# The place and the length of a field of bits, each at most the width, and ones for it.
+_FIELD = """
+        place_low = and i32 {place}, 255
+        length_low = and i32 {length}, 255
+        place_most = call i32 @llvm.umin.i32(i32 {place_low}, i32 {bits})
+        length_most = call i32 @llvm.umin.i32(i32 {length_low}, i32 {bits})
+        by = zext i32 {place_most} to i128
+        size = zext i32 {length_most} to i128
+        above = shl i128 1, {size}
+        ones = sub i128 {above}, 1
+"""
 
 
 def extract(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return a field of bits; above the register are its sign or zeros."""
-    kind, (value, place, length) = word.kind, values
-    place, ones = _field(b, place, length, kind.bits)
-    wide = b.resize(value, kind.raw, "i128", signed=kind.signed)
-    moved = b.op("ashr", "i128", wide, place)
-    found = b.op("and", "i128", moved, ones)
+    kind = word.kind
+    text = (
+        _FIELD
+        + """
+        wide = {extend} {raw} {value} to i128
+        moved = ashr i128 {wide}, {by}
+        found = and i128 {moved}, {ones}
+        half = lshr i128 {ones}, 1
+        top = xor i128 {half}, {ones}
+        """
+    )
     if kind.signed:
         # The highest bit of the field, or of the register where the field reaches above it, is repeated.
-        half = b.op("xor", "i128", b.op("lshr", "i128", ones, "1"), ones)
-        sign = b.op("icmp ne", "i128", b.op("and", "i128", moved, half), "0")
-        filled = b.op("or", "i128", found, b.op("xor", "i128", ones, "-1"))
-        found = b.select(sign, "i128", filled, found)
-    return b.resize(found, "i128", kind.raw)
+        text += """
+        sign = and i128 {moved}, {top}
+        negative = icmp ne i128 {sign}, 0
+        outside = xor i128 {ones}, -1
+        filled = or i128 {found}, {outside}
+        found = select i1 {negative}, i128 {filled}, i128 {found}
+        """
+    return b.ir(
+        text + "result = trunc i128 {found} to {raw}",
+        value=values[0],
+        place=values[1],
+        length=values[2],
+        bits=kind.bits,
+        raw=kind.raw,
+        extend="sext" if kind.signed else "zext",
+    )
 
 
 def insert(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return the second operand with a field of the first."""
-    kind, (value, into, place, length) = word.kind, values
-    place, ones = _field(b, place, length, kind.bits)
-    mask = b.op("shl", "i128", ones, place)
-    moved = b.op("and", "i128", b.op("shl", "i128", b.resize(value, kind.raw, "i128"), place), mask)
-    kept = b.op("and", "i128", b.resize(into, kind.raw, "i128"), b.op("xor", "i128", mask, "-1"))
-    return b.resize(b.op("or", "i128", moved, kept), "i128", kind.raw)
+    return b.ir(
+        _FIELD
+        + """
+        mask = shl i128 {ones}, {by}
+        wide = zext {raw} {value} to i128
+        moved = shl i128 {wide}, {by}
+        inside = and i128 {moved}, {mask}
+        others = xor i128 {mask}, -1
+        around = zext {raw} {into} to i128
+        kept = and i128 {around}, {others}
+        both = or i128 {inside}, {kept}
+        result = trunc i128 {both} to {raw}
+        """,
+        value=values[0],
+        into=values[1],
+        place=values[2],
+        length=values[3],
+        bits=word.kind.bits,
+        raw=word.kind.raw,
+    )
 
 
 def mask(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return ones from a place on, as many as a length says."""
-    limit = 31 if word.flags == ("wrap",) else 255
-    place, length = (b.op("and", "i32", each, limit) if limit == 31 else each for each in values)
-    if limit != 31:
-        place, length = (b.call("llvm.umin.i32", "i32", f"i32 {each}", "i32 32") for each in (place, length))
-    place, length = (b.resize(each, "i32", "i128") for each in (place, length))
-    ones = b.op("sub", "i128", b.op("shl", "i128", "1", length), "1")
-    return b.resize(b.op("shl", "i128", ones, place), "i128", "i32")
+    place, length = values
+    if word.flags == ("wrap",):
+        place, length = (b.op("and", "i32", each, 31) for each in values)
+    # Unlike for a field, all bits of the place and the length count.
+    place, length = (b.call("llvm.umin.i32", "i32", f"i32 {each}", "i32 32") for each in (place, length))
+    text = _FIELD + "moved = shl i128 {ones}, {by}\n result = trunc i128 {moved} to i32"
+    return b.ir(text, place=place, length=length, bits=32)
 
 
 def highest(b: Builder, word: Word, values: Sequence[str]) -> str:
@@ -199,7 +257,7 @@ def highest(b: Builder, word: Word, values: Sequence[str]) -> str:
     raw, (value,) = word.kind.raw, values
     if word.kind.signed:
         value = b.op("xor", raw, value, b.op("ashr", raw, value, word.kind.bits - 1))
-    none = b.op("icmp eq", raw, value, "0")
+    none = b.op("icmp eq", raw, value, 0)
     zeros = b.resize(b.call(f"llvm.ctlz.{raw}", raw, f"{raw} {value}", "i1 false"), raw, "i32")
     place = zeros if "shiftamt" in word.flags else b.op("sub", "i32", word.kind.bits - 1, zeros)
     return b.select(none, "i32", "-1", place)
@@ -211,20 +269,43 @@ def permute(b: Builder, word: Word, values: Sequence[str]) -> str:
     if word.flags:
         chosen = "0"
         for number, nibbles in enumerate(_PERMUTED[word.flags[0]]):
-            here = b.op("icmp eq", "i32", b.op("and", "i32", selector, "3"), number)
+            here = b.op("icmp eq", "i32", b.op("and", "i32", selector, 3), number)
             chosen = b.select(here, "i32", str(int(nibbles[::-1], 16)), chosen)
         selector = chosen
-    wide = b.op(
-        "or", "i64", b.op("shl", "i64", b.resize(high, "i32", "i64"), "32"), b.resize(low, "i32", "i64")
+    whole = b.ir(
+        """
+        upper = zext i32 {high} to i64
+        lower = zext i32 {low} to i64
+        top = shl i64 {upper}, 32
+        whole = or i64 {top}, {lower}
+        """,
+        low=low,
+        high=high,
     )
     result = "0"
     for number in range(4):
-        nibble = b.op("lshr", "i32", selector, 4 * number)
-        by = b.resize(b.op("shl", "i32", b.op("and", "i32", nibble, "7"), "3"), "i32", "i64")
-        byte = b.resize(b.op("lshr", "i64", wide, by), "i64", "i8")
-        repeated = b.op("icmp ne", "i32", b.op("and", "i32", nibble, "8"), "0")
-        byte = b.select(repeated, "i8", b.op("ashr", "i8", byte, "7"), byte)
-        result = b.op("or", "i32", result, b.op("shl", "i32", b.resize(byte, "i8", "i32"), 8 * number))
+        result = b.ir(
+            """
+            nibble = lshr i32 {selector}, {place}
+            which = and i32 {nibble}, 7
+            bits = shl i32 {which}, 3
+            by = zext i32 {bits} to i64
+            moved = lshr i64 {whole}, {by}
+            byte = trunc i64 {moved} to i8
+            sign = ashr i8 {byte}, 7
+            flag = and i32 {nibble}, 8
+            repeats = icmp ne i32 {flag}, 0
+            chosen = select i1 {repeats}, i8 {sign}, i8 {byte}
+            wide = zext i8 {chosen} to i32
+            part = shl i32 {wide}, {to}
+            all = or i32 {result}, {part}
+            """,
+            selector=selector,
+            place=4 * number,
+            whole=whole,
+            to=8 * number,
+            result=result,
+        )
     return result
 
 
@@ -232,7 +313,7 @@ def lookup(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return the bits that a table of eight has for the bits of three operands."""
     if not values[3].isdigit():
         raise Unknown
-    inverted = [b.op("xor", "i32", each, "-1") for each in values[:3]]
+    inverted = [b.op("xor", "i32", each, -1) for each in values[:3]]
     result = "0"
     for number in range(8):
         if int(values[3]) >> number & 1:
@@ -244,19 +325,27 @@ def lookup(b: Builder, word: Word, values: Sequence[str]) -> str:
 
 def dot(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return the third operand and the products of four bytes, or of two halves and two bytes."""
-    first, second = word.kinds
-    total = values[2]
-    four = word.opcode == "dp4a"
+    total, four = values[2], word.opcode == "dp4a"
     begin = 2 if "hi" in word.flags else 0
     for number in range(4 if four else 2):
-        products = []
-        for kind, value, width, place in (
-            (first, values[0], 8 if four else 16, number),
-            (second, values[1], 8, number + begin),
-        ):
-            part = b.resize(b.op("lshr", "i32", value, width * place), "i32", f"i{width}")
-            products.append(b.resize(part, f"i{width}", "i32", signed=kind.signed))
-        total = b.op("add", "i32", total, b.op("mul", "i32", products[0], products[1]))
+        total = b.ir(
+            """
+            above1 = shl i32 {one}, {up1}
+            above2 = shl i32 {two}, {up2}
+            part1 = {shift1} i32 {above1}, {down1}
+            part2 = {shift2} i32 {above2}, 24
+            product = mul i32 {part1}, {part2}
+            sum = add i32 {total}, {product}
+            """,
+            one=values[0],
+            two=values[1],
+            total=total,
+            up1=24 - 8 * number if four else 16 - 16 * number,
+            up2=24 - 8 * (number + begin),
+            down1=24 if four else 16,
+            shift1="ashr" if word.kinds[0].signed else "lshr",
+            shift2="ashr" if word.kinds[1].signed else "lshr",
+        )
     return total
 
 
@@ -270,16 +359,15 @@ def difference(b: Builder, word: Word, values: Sequence[str]) -> str:
 
 def carried(b: Builder, word: Word, values: Sequence[str], carry: str) -> tuple[str, str]:
     """Return a sum, difference or product with a carry, and the carry out of it."""
-    bits, raw, wide = word.kind.bits, word.kind.raw, f"i{word.kind.bits + 1}"
-    values = list(values)
+    raw, wide = word.kind.raw, f"i{word.kind.bits + 1}"
     if word.opcode.startswith("mad"):
-        values = [product(b, word._replace(opcode="mul", flags=word.flags[:1]), values[:2]), values[2]]
+        values = product(b, word._replace(opcode="mul", flags=word.flags[:1]), values[:2]), values[2]
     opcode = "sub" if word.opcode.startswith("sub") else "add"
     one, two = (b.resize(each, raw, wide) for each in values)
-    result = b.let(f"{opcode} {wide} {one}, {two}")
+    result = b.op(opcode, wide, one, two)
     if word.opcode.endswith("c"):
-        result = b.let(f"{opcode} {wide} {result}, {b.resize(carry, 'i1', wide)}")
-    out = b.resize(b.op("lshr", wide, result, bits), wide, "i1")
+        result = b.op(opcode, wide, result, b.resize(carry, "i1", wide))
+    out = b.resize(b.op("lshr", wide, result, word.kind.bits), wide, "i1")
     return b.resize(result, wide, raw), out
 
 

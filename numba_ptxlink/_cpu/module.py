@@ -48,7 +48,7 @@ class Unit:
         checks: Whether accesses are checked.
 
     Attributes:
-        declared: Functions that the code calls, and their declarations or definitions in LLVM IR.
+        defined: Functions of LLVM IR that the code calls, by name.
         sites: The function and the statement of each place that can have a fault, in order.
         unknown: The instructions that are not known, each with how often it is there.
         kernels: What is known of the kernels.
@@ -58,7 +58,7 @@ class Unit:
 
     def __init__(self, module: ptx.Module, *, checks: bool) -> None:
         self.checks = checks
-        self.declared: dict[str, str] = {}
+        self.defined: dict[str, str] = {}
         self.sites: list[tuple[str, int]] = []
         self.unknown: dict[str, int] = {}
         self.kernels: dict[str, Entry] = {}
@@ -176,8 +176,8 @@ class Unit:
                 self.locals[each.name] = self._need(each.name)
         variables = [self._variable(each) for each in self.variables.values()]
         accesses = runtime.accesses(self.accesses)
-        declared = (*self.declared.values(), runtime.DECLARATIONS, HELPERS)
-        return "\n".join((*variables, accesses, *declared, *parts, METADATA))
+        shared = (*self.defined.values(), runtime.DECLARATIONS, HELPERS)
+        return "\n".join((*variables, accesses, *shared, *parts, METADATA))
 
     def _need(self, name: str) -> int:
         """Return how much local memory a function and those that it calls need."""

@@ -3,13 +3,6 @@
 ; layout.py: the place of a field of Context, Lane or Noted in bytes, or a member of State, Fault or Told.
 
 declare i32 @clock_gettime(i32, ptr)
-declare void @llvm.coro.resume(ptr)
-declare i32 @llvm.cttz.i32(i32, i1)
-declare i64 @llvm.smin.i64(i64, i64)
-declare i32 @llvm.smin.i32(i32, i32)
-declare i32 @llvm.smax.i32(i32, i32)
-declare i32 @llvm.umin.i32(i32, i32)
-declare i32 @llvm.umax.i32(i32, i32)
 
 ; ---- Faults: the first one counts.
 

@@ -26,13 +26,8 @@ declare i32 @ptxlink.reduce(ptr, i32, i32, i32)
 declare i32 @ptxlink.begin(ptr, ptr)
 declare i32 @ptxlink.wake(ptr, i32)
 declare i32 @ptxlink.continue(ptr)
-declare token @llvm.coro.id(i32, ptr, ptr, ptr)
-declare i64 @llvm.coro.size.i64()
-declare ptr @llvm.coro.begin(token, ptr)
-declare i8 @llvm.coro.suspend(token, i1)
-declare {END} @llvm.coro.end(ptr, i1, token)
 """
-"""What the code of a program calls; {END} is what `coro.end` returns, which LLVM 22 has changed."""
+"""What the code of a program calls."""
 
 # Each lane of a block, none of which waits, one after the other.
 _BLOCK = """
