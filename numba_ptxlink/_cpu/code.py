@@ -97,6 +97,9 @@ class Code(Builder):
     Args:
         unit: What the whole module is.
         suspends: Whether lanes may wait in it, so that it is a coroutine.
+
+    Attributes:
+        around: The functions that are written out in it where the code is.
     """
 
     def __init__(self, unit: Unit, *, suspends: bool) -> None:
@@ -112,6 +115,7 @@ class Code(Builder):
         self.carry = self.variable("i1")
         self.budget = self.variable("i32")
         self.left = self.variable("i64")
+        self.around: list[Outline] = []
         self._activations = 0
 
     def begin(self, outline: Outline, formals: dict[str, Storage], end: str) -> Activation:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .builder import Word
     from .code import Code, Storage
 
+_MOST_WRITTEN_OUT = 100_000
 ARGUMENTS = "ptr %ctx, ptr %found, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz"
 
 
@@ -105,14 +106,16 @@ def _call(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> None:
 def _write_out(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> None:
     """Translate the body of a function here, so that what waits is the kernel."""
     outside = b.activation, b.scope, b.place
-    if not b.suspends or b.unit.depth > 20:
-        raise Unknown
     outline, end = b.unit.outlines.of(function.name), b.fresh()
+    # A recursion, or functions that call each other by address, would have no end.
+    b.unit.written_out += len(outline.statements)
+    if not b.suspends or b.unit.written_out > _MOST_WRITTEN_OUT or outline in b.around:
+        raise Unknown
     names = [each.name for each in (*function.results, *function.params)]
-    b.unit.depth += 1
+    b.around.append(outline)
     b.activation = b.begin(outline, b.kept(outline, dict(zip(names, passed, strict=True))), end)
     b.unit.translate_body(b)
-    b.unit.depth -= 1
+    b.around.pop()
     if b.open:
         b.end(f"br label %{end}")
     b.activation, b.scope, b.place = outside

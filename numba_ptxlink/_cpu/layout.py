@@ -85,6 +85,7 @@ class Context(ctypes.Structure):
         ("params", ctypes.c_void_p),
         ("local", ctypes.c_void_p),
         ("local_size", ctypes.c_uint64),
+        ("local_total", ctypes.c_uint64),
         ("frames", ctypes.c_void_p),
         ("frame_size", ctypes.c_uint64),
         ("lanes", ctypes.c_void_p),

@@ -248,7 +248,7 @@ def is_space(b: Code, word: Word, operands: Sequence[str]) -> None:
     value = b.bits(operands[1], 64)
     first = b.op("add", "i64", b.field("shared", kind="i64"), SHARED_START)
     shared = b.op("icmp ult", "i64", b.op("sub", "i64", value, first), b.field("shared_size", kind="i64"))
-    size = b.op("mul", "i64", b.field("local_size", kind="i64"), b.resize(b.field("count"), "i32", "i64"))
+    size = b.field("local_total", kind="i64")
     start = b.let(f"ptrtoint ptr {b.field('local', kind='ptr')} to i64")
     local = b.op("icmp ult", "i64", b.op("sub", "i64", value, start), size)
     space = space_of(word)

@@ -54,6 +54,7 @@ class Unit:
         kernels: What is known of the kernels.
         locals: Bytes of local memory for the functions that the host can call: those in which no lane waits.
         shared_size: Bytes of shared memory without the dynamic part.
+        written_out: How many statements are those of functions that were written out where they are called.
     """
 
     def __init__(self, module: ptx.Module, *, checks: bool) -> None:
@@ -63,7 +64,7 @@ class Unit:
         self.unknown: dict[str, int] = {}
         self.kernels: dict[str, Entry] = {}
         self.locals: dict[str, int] = {}
-        self.depth = 0
+        self.written_out = 0
         self.accesses: list[tuple[int, int, int, int]] = []
         self.functions = {each.name: each for each in module.functions if each.defined}
         self._aliases = {each.name: each.target for each in module.aliases}
@@ -283,10 +284,8 @@ class Unit:
 
     def _instruction(self, code: Code, instruction: ptx.Instruction) -> None:
         word = word_of(instruction.word)
-        guard = instruction.guard[1:].strip()
-        if word.opcode == "bra":
-            jump(code, instruction)
-            return
+        # A jump has blocks of its own for its predicate.
+        guard = "" if word.opcode == "bra" else instruction.guard[1:].strip()
         after = ""
         lines, opened = len(code.lines), code.open
         try:
@@ -295,7 +294,9 @@ class Unit:
                 code.fork(code.bits(guard, 1), here, after)
                 code.label(here)
             lines, opened = len(code.lines), code.open
-            if word.opcode == "call":
+            if word.opcode == "bra":
+                jump(code, instruction)
+            elif word.opcode == "call":
                 call(code, instruction)
             elif "cc" in word.flags:
                 carried(code, word, instruction.operands)

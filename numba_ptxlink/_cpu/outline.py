@@ -119,13 +119,15 @@ class Outlines:
         return Outline.of(self._functions[name])
 
     def reached(self, name: str) -> Iterator[Outline]:
-        """Yield the outlines of a function and of those that it calls by name, directly or not."""
+        """Yield the outlines of a function and of those that it may call, directly or not."""
         seen, waiting = {name}, [name]
         while waiting:
             outline = self.of(waiting.pop())
             yield outline
-            for callee in sorted(outline.callees):
-                if callee not in seen and callee in self._functions:
+            # A call by address may be one of any function.
+            for callee in self._functions if outline.indirect else sorted(outline.callees):
+                function = self._functions.get(callee)
+                if callee not in seen and function and function.kind == "func":
                     seen.add(callee)
                     waiting.append(callee)
 

@@ -173,7 +173,7 @@ class Worker:
         context.heap = given.heap.address
         context.print = ctypes.cast(printing, ctypes.c_void_p).value
         context.params = given.params.address if given.params else None
-        context.local, context.local_size = local.address, needs.local
+        context.local, context.local_size, context.local_total = local.address, needs.local, local.size
         context.frames, context.frame_size = frames.address, needs.frame or 0
         context.lanes = records.address
         for name, address in _python():
