@@ -27,16 +27,21 @@ _CLASSES = {
     "subnormal": 0x090,
 }
 _NAN_PROOF = {"min": "minimumnum", "max": "maximumnum"}
-_SMALLEST = {Kind("f", 32): "0x3810000000000000", Kind("f", 16): "0x3F10000000000000"}
+_SMALLEST = {
+    Kind("f", 16): "0x3F10000000000000",
+    Kind("f", 32): "0x3810000000000000",
+    Kind("f", 64): "0x0010000000000000",
+}
 
 
 def flushed(b: Builder, kind: Kind, value: str) -> str:
-    """Return zero, with the sign, for a subnormal float or half."""
+    """Return zero, with the sign, for a subnormal float."""
     if kind not in _SMALLEST:
         return value
-    size = b.call("llvm.fabs.f32", "float", f"float {value}")
-    zero = b.call("llvm.copysign.f32", "float", "float 0.0", f"float {value}")
-    return b.select(b.op("fcmp olt", "float", size, _SMALLEST[kind]), "float", zero, value)
+    suffix, ir = kind_suffix(kind), kind.ir
+    size = b.call(f"llvm.fabs.{suffix}", ir, f"{ir} {value}")
+    zero = b.call(f"llvm.copysign.{suffix}", ir, f"{ir} 0.0", f"{ir} {value}")
+    return b.select(b.op("fcmp olt", ir, size, _SMALLEST[kind]), ir, zero, value)
 
 
 def saturated(b: Builder, kind: Kind, value: str) -> str:
@@ -78,17 +83,20 @@ def plain(b: Builder, word: Word, values: Sequence[str]) -> str:
         if kind.bits == 16:
             raise Unknown
         return directed(b, opcode, kind.ir, rounding, *(f"{kind.ir} {each}" for each in values))
-    return b.let(f"{opcode} {kind.ir} {', '.join(values)}")
+    result = b.op(opcode, kind.ir, *values)
+    if word.opcode == "div" and "approx" in word.flags:
+        # A device multiplies by the reciprocal, which it takes for zero where that is subnormal.
+        reciprocal = flushed(b, kind, b.op("fdiv", kind.ir, "1.0", values[1]))
+        none = b.op("fcmp oeq", kind.ir, reciprocal, "0.0")
+        result = b.select(none, kind.ir, b.op("fmul", kind.ir, values[0], reciprocal), result)
+    return result
 
 
 def fused(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return a product and a sum, rounded once."""
     kind, rounding = word.kind, _rounding(word)
     if kind.bits == 16:
-        # The product is exact in a double, and so is all of the sum that matters to the rounding of a half.
-        one, two, three = (b.let(f"fpext float {each} to double") for each in values)
-        total = b.op("fadd", "double", b.op("fmul", "double", one, two), three)
-        result = b.let(f"call float @ptxlink.odd(double {total})")
+        result = b.call("ptxlink.fused", "float", *(f"float {each}" for each in values))
     elif rounding != "rn":
         result = directed(b, "fma", kind.ir, rounding, *(f"{kind.ir} {each}" for each in values))
     else:
@@ -198,6 +206,30 @@ define internal float @ptxlink.odd(double %x) alwaysinline {
   %odd = or i32 %below, 1
   %chosen = select i1 %exact, i32 %bits, i32 %odd
   %result = bitcast i32 %chosen to float
+  ret float %result
+}
+define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline {
+  ; Of halves the product is exact in a double. What the sum drops is told by its last bit.
+  %a.wide = fpext float %a to double
+  %b.wide = fpext float %b to double
+  %c.wide = fpext float %c to double
+  %product = fmul double %a.wide, %b.wide
+  %sum = fadd double %product, %c.wide
+  %back = fsub double %sum, %product
+  %rest = fsub double %sum, %back
+  %missing.product = fsub double %product, %rest
+  %missing.c = fsub double %c.wide, %back
+  %missing = fadd double %missing.product, %missing.c
+  %some = fcmp one double %missing, 0.0
+  %apart = fmul double %missing, %sum
+  %above = fcmp olt double %apart, 0.0
+  %bits = bitcast double %sum to i64
+  %one = zext i1 %above to i64
+  %below = sub i64 %bits, %one
+  %odd = or i64 %below, 1
+  %chosen = select i1 %some, i64 %odd, i64 %bits
+  %value = bitcast i64 %chosen to double
+  %result = call float @ptxlink.odd(double %value)
   ret float %result
 }
 define internal float @ptxlink.f16.read(i16 %h) alwaysinline {
