@@ -92,6 +92,7 @@ class DeviceFaultError(LaunchError):
         block: The block's index along x, y and z.
         thread: The thread's index in it, or for a call the number of the element.
         instruction: The PTX instruction.
+        carried: What every error carries.
     """
 
     def __init__(
@@ -104,8 +105,9 @@ class DeviceFaultError(LaunchError):
         block: tuple[int, ...] = (0, 0, 0),
         thread: tuple[int, ...] = (0, 0, 0),
         instruction: str = "",
+        **carried: Any,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, **carried)
         self.kernel = kernel
         self.file = file
         self.line = line
