@@ -33,10 +33,12 @@ class Entry(NamedTuple):
     Args:
         waits: Whether its lanes wait for each other.
         local: Bytes of local memory for a lane.
+        ordered: Whether what it does may depend on which block is executed first.
     """
 
     waits: bool
     local: int
+    ordered: bool
 
 
 class Unit:
@@ -171,7 +173,8 @@ class Unit:
                 # Its address is the only thing of it that is needed.
                 parts.append(f"define internal void {self.symbol(each.name)}() {{ ret void }}")
         for each in kernels:
-            self.kernels[each.name] = Entry(self.outlines.waits(each.name), self._need(each.name))
+            waits, ordered = self.outlines.waits(each.name), self.outlines.ordered(each.name)
+            self.kernels[each.name] = Entry(waits, self._need(each.name), ordered)
         for each in functions:
             if not self.outlines.waits(each.name):
                 self.locals[each.name] = self._need(each.name)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import os
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import cache
@@ -24,6 +26,7 @@ __all__ = ["Callee", "Program", "Region"]
 
 _MOST_LANES = 1024
 _UNLIMITED = 1 << 62
+_WORTH_THREADS = 1 << 16  # lanes; starting threads takes as long as thousands of short ones
 
 
 class Callee(NamedTuple):
@@ -168,14 +171,43 @@ class Program:
         address = self._loaded.function(f"block.{name}")
         given = self._given(regions, steps, content, dynamic=shared_bytes, cooperative=cooperative)
         printed: list[str] = []
-        workers = [
-            self._worker(needs, given, (grid, block), printed) for _ in range(blocks if cooperative else 1)
-        ]
-        if not cooperative:
+        count = blocks if cooperative else 1
+        if not cooperative and not entry.ordered and lanes * blocks >= _WORTH_THREADS:
+            count = min(len(os.sched_getaffinity(0)), blocks)
+        workers = [self._worker(needs, given, (grid, block), printed) for _ in range(count)]
+        if cooperative:
+            self._together(name, workers, address)
+        else:
+            self._apart(name, workers, address, blocks)
+        return "".join(printed)
+
+    def _apart(self, name: str, workers: Sequence[Worker], address: int, blocks: int) -> None:
+        """Execute blocks that do not wait for each other, each worker as many."""
+        bounds = [blocks * number // len(workers) for number in range(len(workers) + 1)]
+        jobs = list(zip(workers, bounds, bounds[1:], strict=False))
+        if len(jobs) == 1:
             workers[0].grid(self._grid, address, 0, blocks)
-            self._raise(name, workers[0])
-            return "".join(printed)
-        ready, held = dict.fromkeys(range(blocks), 0), list[int]()
+        else:
+            with ThreadPoolExecutor(len(jobs)) as pool:
+                running = [
+                    pool.submit(worker.grid, self._grid, address, first, end - first)
+                    for worker, first, end in jobs
+                ]
+                try:
+                    wait(running)
+                finally:
+                    # After an interrupt, which comes to this thread alone.
+                    for worker in workers:
+                        worker.stop()
+            for each in running:
+                each.result()
+        # Of several faults that of the first block is told, whichever thread was faster.
+        for worker in workers:
+            self._raise(name, worker)
+
+    def _together(self, name: str, workers: Sequence[Worker], address: int) -> None:
+        """Execute blocks that may wait for each other, each by a worker."""
+        ready, held = dict.fromkeys(range(len(workers)), 0), list[int]()
         while ready:
             spinning = []
             for number, go in ready.items():
@@ -186,7 +218,6 @@ class Program:
             # The barrier of the grid opens when no block is on its way there.
             ready = dict.fromkeys(spinning, 2) or dict.fromkeys(held, 1)
             held = held if spinning else []
-        return "".join(printed)
 
     def call(
         self, name: str, params: Sequence[bytes], regions: Sequence[Region] = (), steps: int | None = None
@@ -280,7 +311,7 @@ class Program:
             printed.append(formatted(form, values))
             return 0
 
-        return Worker(needs, given, *shape, printing=printing(take), stop=ctypes.c_int32(0))
+        return Worker(needs, given, *shape, printing=printing(take))
 
     def _frame(self, name: str) -> int:
         """Return how many bytes a lane of a kernel keeps while it waits, which its code tells."""

@@ -100,14 +100,9 @@ bad:
   ret i1 false
 }
 
-; ---- What a loop calls now and then: how many ways back it may take until the next time, 0 to end.
+; ---- What is done now and then, so that Ctrl-C ends a launch, or another of its threads does: whether it ends.
 
-define i32 @ptxlink.pause(ptr %ctx, ptr %left.at, i64 %site, i32 %chunk) noinline cold {
-entry:
-  %left = load i64, ptr %left.at
-  %over = icmp sle i64 %left, 0
-  br i1 %over, label %bad, label %ask
-ask:
+define internal i1 @attend(ptr %ctx) noinline cold {
   %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
   %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore
   %check.at = getelementptr i8, ptr %ctx, i64 $context.check
@@ -126,10 +121,21 @@ ask:
   br i1 %interrupted, label %end, label %look
 end:
   store atomic i32 1, ptr %stop monotonic, align 4
-  br label %bad
+  ret i1 true
 look:
   %stopped = load atomic i32, ptr %stop monotonic, align 4
   %stops = icmp ne i32 %stopped, 0
+  ret i1 %stops
+}
+
+; A loop asks how many ways back it may take until the next time, 0 to end.
+define i32 @ptxlink.pause(ptr %ctx, ptr %left.at, i64 %site, i32 %chunk) noinline cold {
+entry:
+  %left = load i64, ptr %left.at
+  %over = icmp sle i64 %left, 0
+  br i1 %over, label %bad, label %ask
+ask:
+  %stops = call i1 @attend(ptr %ctx)
   br i1 %stops, label %bad, label %go
 go:
   %wide = zext i32 %chunk to i64
@@ -139,7 +145,7 @@ go:
   %result = trunc i64 %more to i32
   ret i32 %result
 bad:
-  %kind = phi i64 [$fault.loop, %entry], [$fault.interrupted, %end], [$fault.interrupted, %look]
+  %kind = phi i64 [$fault.loop, %entry], [$fault.interrupted, %ask]
   call void @ptxlink.note(ptr %ctx, i64 %kind, i64 %site, i64 0, i64 0)
   ret i32 0
 }
@@ -677,7 +683,7 @@ entry:
   %end = add i64 %first, %count
   br label %test
 test:
-  %number = phi i64 [%first, %entry], [%next, %step]
+  %number = phi i64 [%first, %entry], [%next, %on], [%next, %ask]
   %more = icmp ult i64 %number, %end
   br i1 %more, label %step, label %done
 step:
@@ -696,17 +702,40 @@ step:
   %told = call i32 %block(ptr %ctx, i32 %go)
   %next = add i64 %number, 1
   %ended = icmp eq i32 %told, $told.ended
-  br i1 %ended, label %test, label %done
+  br i1 %ended, label %on, label %done
+on:
+  %part = and i64 %next, 255
+  %due = icmp eq i64 %part, 0
+  br i1 %due, label %ask, label %test
+ask:
+  %stops = call i1 @attend(ptr %ctx)
+  br i1 %stops, label %done, label %test
 done:
-  %result = phi i32 [$told.ended, %test], [%told, %step]
+  %result = phi i32 [$told.ended, %test], [%told, %step], [$told.ended, %ask]
   call void @retake(ptr %ctx)
   ret i32 %result
 }
 
 ; Call a function for the elements of arrays.
 define i32 @ptxlink.elements(ptr %ctx, ptr %many, ptr %arrays, i64 %count) {
+entry:
   call void @release(ptr %ctx)
-  %told = call i32 %many(ptr %ctx, ptr %arrays, i64 %count)
+  br label %test
+test:
+  %first = phi i64 [0, %entry], [%end, %ask]
+  %more = icmp ult i64 %first, %count
+  br i1 %more, label %step, label %done
+step:
+  %beyond = add i64 %first, 65536
+  %end = call i64 @llvm.smin.i64(i64 %beyond, i64 %count)
+  %told = call i32 %many(ptr %ctx, ptr %arrays, i64 %first, i64 %end)
+  %ended = icmp eq i32 %told, $told.ended
+  br i1 %ended, label %ask, label %done
+ask:
+  %stops = call i1 @attend(ptr %ctx)
+  br i1 %stops, label %done, label %test
+done:
+  %result = phi i32 [$told.ended, %test], [%told, %step], [$told.ended, %ask]
   call void @retake(ptr %ctx)
-  ret i32 %told
+  ret i32 %result
 }

@@ -114,7 +114,7 @@ on:
 """
 # A function for the elements of arrays.
 _MANY = """
-define i32 @"many.$name"(ptr %ctx, ptr %arrays, i64 %count) {
+define i32 @"many.$name"(ptr %ctx, ptr %arrays, i64 %first, i64 %end) {
 entry:
   %found.at = getelementptr i8, ptr %ctx, i64 $context.found
   %found = load ptr, ptr %found.at
@@ -129,8 +129,8 @@ entry:
 $places
   br label %test
 test:
-  %number = phi i64 [0, %entry], [%next, %store]
-  %more = icmp ult i64 %number, %count
+  %number = phi i64 [%first, %entry], [%next, %store]
+  %more = icmp ult i64 %number, %end
   br i1 %more, label %run, label %done
 run:
   %current = trunc i64 %number to i32

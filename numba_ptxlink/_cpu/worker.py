@@ -134,7 +134,6 @@ class Worker:
         grid: How many blocks there are along x, y and z.
         block: How many lanes a block has.
         printing: What takes the addresses of a format and of values that are printed.
-        stop: A number that is not 0 when the launch is to end.
     """
 
     def __init__(
@@ -145,7 +144,6 @@ class Worker:
         block: Sequence[int],
         *,
         printing: Any,
-        stop: ctypes.c_int32,
     ) -> None:
         self.context, self.noted = Context(), Noted()
         lanes = math.prod(block)
@@ -158,7 +156,8 @@ class Worker:
         table = (ctypes.c_uint64 * (2 * len(self.regions)))(
             *(part for each in self.regions for part in (each.address, each.end))
         )
-        self._kept = given, shared, local, frames, records, found, table, printing, stop
+        self._kept = given, shared, local, frames, records, found, table, printing
+        self._stop = ctypes.c_int32(0)
         context = self.context
         context.ntid[:], context.nctaid[:] = block, grid
         context.dynamic, context.count = given.dynamic, lanes
@@ -169,7 +168,7 @@ class Worker:
         context.writable = sum(each.writable for each in self.regions)
         context.accesses = needs.table
         context.found, context.noted = found.ctypes.data, ctypes.addressof(self.noted)
-        context.steps, context.stop = given.steps, ctypes.addressof(stop)
+        context.steps, context.stop = given.steps, ctypes.addressof(self._stop)
         context.heap = given.heap.address
         context.print = ctypes.cast(printing, ctypes.c_void_p).value
         context.params = given.params.address if given.params else None
@@ -178,6 +177,10 @@ class Worker:
         context.lanes = records.address
         for name, address in _python():
             setattr(context, name, address)
+
+    def stop(self) -> None:
+        """Let what is executed end soon."""
+        self._stop.value = 1
 
     def grid(self, entry: int, block: int, first: int, count: int, go: int = 0) -> int:
         """

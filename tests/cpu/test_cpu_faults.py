@@ -27,6 +27,7 @@ KERNEL unknown(int*, int n) { if (threadIdx.x == 2) asm("setmaxnreg.inc.sync.ali
 extern "C" __device__ int deep(int n) { volatile int a[9]; a[1] = n; return n < 1 ? 0 : deep(n - 1) + a[1]; }
 KERNEL nested(int* x, int n) { x[0] = deep(n); }
 extern "C" __device__ int get(const int* x, int i) { return x[i]; }
+KERNEL late(int* x, int n) { if (blockIdx.x > n) x[-1] = 0; }
 extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
 """
@@ -81,7 +82,16 @@ def test_an_assertion_is_told_in_its_own_words(program):
     """A failed assert names its text and file."""
     with pytest.raises(DeviceFaultError, match=r"'threadIdx.x != n' of source.cu failed") as caught:
         launch(program, "asserted", 2)
-    assert ((2, 0, 0), 14) == (caught.value.thread, caught.value.line)
+    assert ((2, 0, 0), 15) == (caught.value.thread, caught.value.line)
+
+
+def test_the_first_block_is_told(program):
+    """Of many blocks, which are executed by several threads, the first one that has a fault is told."""
+    array = np.zeros(4, np.int32)
+    params = [struct.pack("Q", array.ctypes.data), struct.pack("i", 100)]
+    with pytest.raises(DeviceFaultError) as caught:
+        program.launch("late", grid=(512,), block=(256,), params=params, regions=[])
+    assert ((101, 0, 0), (0, 0, 0)) == (caught.value.block, caught.value.thread)
 
 
 def test_a_call_tells_the_element(program):
