@@ -5,10 +5,9 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import mmap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
 
 from .layout import LANE, SHARED_START, Context, Noted
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 HEAP = 8 << 20
 """Bytes that `malloc` has, as on a device whose limit nobody has set."""
-_ALIGNED = 1024
+_ALIGNED, _LARGE = 1024, 1 << 16
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64)
 # These keep Python's lock when they are called: the code gives it away, so that it can ask for interrupts.
 _GRID = ctypes.PYFUNCTYPE(
@@ -59,8 +58,11 @@ class Buffer:
     """
 
     def __init__(self, size: int) -> None:
-        self._array = np.zeros(size + _ALIGNED, np.uint8)
-        self.address = -(-self._array.ctypes.data // _ALIGNED) * _ALIGNED
+        room = size + _ALIGNED
+        # Pages that nobody touches cost nothing.
+        self._memory = mmap.mmap(-1, room) if room >= _LARGE else (ctypes.c_char * room)()
+        start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        self.address = -(-start // _ALIGNED) * _ALIGNED
         self.size = size
 
     def fill(self, content: bytes, at: int) -> None:
@@ -150,7 +152,7 @@ class Worker:
         waiting = lanes if needs.frame is not None else 0
         shared, local = Buffer(needs.shared + given.dynamic), Buffer(needs.local * max(waiting, 1))
         frames, records = Buffer((needs.frame or 0) * waiting), Buffer(LANE * waiting)
-        found = np.zeros(2 * needs.accesses + 2, np.int64)
+        found = (ctypes.c_int64 * (2 * needs.accesses + 2))()
         self.regions = [*given.regions, shared.region("shared memory"), local.region("local memory")]
         self.regions.sort(key=lambda each: not each.writable)
         table = (ctypes.c_uint64 * (2 * len(self.regions)))(
@@ -167,7 +169,7 @@ class Worker:
         context.regions, context.readable = ctypes.addressof(table), len(self.regions)
         context.writable = sum(each.writable for each in self.regions)
         context.accesses = needs.table
-        context.found, context.noted = found.ctypes.data, ctypes.addressof(self.noted)
+        context.found, context.noted = ctypes.addressof(found), ctypes.addressof(self.noted)
         context.steps, context.stop = given.steps, ctypes.addressof(self._stop)
         context.heap = given.heap.address
         context.print = ctypes.cast(printing, ctypes.c_void_p).value
