@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
-from . import runtime
+from . import constants, runtime
 from .builder import METADATA, Unknown, word_of
-from .code import Code, Storage, number
+from .code import Code, Storage
 from .control import ARGUMENTS, CONTROL, call, jump
 from .floats import HELPERS
 from .instructions import REGISTERS, carried
@@ -323,43 +322,8 @@ class Unit:
             raise LaunchError(
                 f"The PTX needs the variable {variable.name}, which other code defines; link them first."
             )
-        return f'@"v.{variable.name}" = global {self._content(variable)}, align {max(variable.alignment, 16)}'
-
-    def _content(self, variable: ptx.Variable) -> str:
-        size = variable.size
-        text = variable.initial.strip()
-        if not text:
-            return f"[{size} x i8] zeroinitializer"
-        bits = variable.bits // variable.lanes
-        fields, filled = [], 0
-        for each in _leaves(text):
-            value = number(each, bits)
-            kind = f"i{bits}"
-            if value is None:
-                masked = re.fullmatch(r"(?:0[xX]([fF]+)0*)\((.*)\)", each)
-                name, _, more = each.removeprefix("generic(").replace(")", "").partition("+")
-                if masked:
-                    raise LaunchError(
-                        f"The variable {variable.name} has a part of an address; that is not known."
-                    )
-                fields.append(f"{kind} add ({kind} {self.address(name.strip())}, {kind} {int(more or 0)})")
-            else:
-                fields.append(f"{kind} {value}")
-            filled += bits // 8
-        rest = size - filled
-        if rest > 0:
-            fields.append(f"[{rest} x i8] zeroinitializer")
-        kinds = ", ".join(_type_of(each) for each in fields)
-        return f"<{{{kinds}}}> <{{{', '.join(fields)}}}>"
-
-
-def _leaves(text: str) -> list[str]:
-    """Return the values of an initializer, those of the inner braces in their order."""
-    return [each.strip() for each in text.replace("{", " ").replace("}", " ").split(",") if each.strip()]
-
-
-def _type_of(constant: str) -> str:
-    return constant.rpartition("]")[0] + "]" if constant.startswith("[") else constant.split(maxsplit=1)[0]
+        content = constants.content(variable, self.address)
+        return f'@"v.{variable.name}" = global {content}, align {max(variable.alignment, 16)}'
 
 
 def _size(variable: ptx.Variable) -> int:
