@@ -28,6 +28,7 @@ _CAUSES = {
     Fault.STACK: "calls or the stack need more local memory than there is",
     Fault.CALL: "no function of the module is at {address:#x}, or one with other parameters",
     Fault.INTERRUPTED: "it was interrupted",
+    Fault.UNDEFINED: "the function that is called is not in the module, or has other parameters there",
 }
 _CURES = {
     Fault.ACCESS: "check the index, or pass the array that it is meant for.",
@@ -37,6 +38,7 @@ _CURES = {
     Fault.LOOP: "correct the loop, or raise the limit.",
     Fault.WAITING: "let all lanes reach it, or give it the lanes that do.",
     Fault.STACK: "call less deeply.",
+    Fault.UNDEFINED: "link what defines it.",
 }
 
 

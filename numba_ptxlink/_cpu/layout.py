@@ -21,6 +21,7 @@ class Fault(IntEnum):
     STACK = 9
     CALL = 10
     INTERRUPTED = 11
+    UNDEFINED = 12
 
 
 class State(IntEnum):

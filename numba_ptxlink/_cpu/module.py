@@ -309,7 +309,7 @@ class Unit:
             called = f" {ptx.called(instruction).callee}" if word.opcode == "call" else ""
             name = f"{instruction.word}{called}"
             self.unknown[name] = self.unknown.get(name, 0) + 1
-            code.fault(Fault.UNKNOWN)
+            code.fault(Fault.UNDEFINED if called else Fault.UNKNOWN)
         if after:
             code.label(after)
 

@@ -27,6 +27,8 @@ KERNEL unknown(int*, int n) { if (threadIdx.x == 2) asm("setmaxnreg.inc.sync.ali
 extern "C" __device__ int deep(int n) { volatile int a[9]; a[1] = n; return n < 1 ? 0 : deep(n - 1) + a[1]; }
 KERNEL nested(int* x, int n) { x[0] = deep(n); }
 extern "C" __device__ int get(const int* x, int i) { return x[i]; }
+extern "C" __device__ void undefined();
+KERNEL elsewhere(int* x, int n) { if (threadIdx.x == 2) undefined(); }
 KERNEL late(int* x, int n) { if (blockIdx.x > n) x[-1] = 0; }
 extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
@@ -41,6 +43,7 @@ FAULTS = {
     "endless": (1, 7, 0, 0, "beyond the limit", "st.volatile"),
     "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
     "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
+    "elsewhere": (0, 14, 0, 2, "not in the module, .*; link what defines it", "undefined"),
     "nested": (9000, 10, 0, 0, "more local memory", "__local_depot"),
 }
 
@@ -82,7 +85,7 @@ def test_an_assertion_is_told_in_its_own_words(program):
     """A failed assert names its text and file."""
     with pytest.raises(DeviceFaultError, match=r"'threadIdx.x != n' of source.cu failed") as caught:
         launch(program, "asserted", 2)
-    assert ((2, 0, 0), 15) == (caught.value.thread, caught.value.line)
+    assert ((2, 0, 0), 17) == (caught.value.thread, caught.value.line)
 
 
 def test_the_first_block_is_told(program):
