@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .builder import Kind, Unknown
-from .floats import directed, flushed, kind_suffix, saturated
+from .floats import directed, flushed, kind_suffix, positive, saturated
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,9 +55,7 @@ def convert(b: Builder, word: Word, target: Kind, source: Kind, value: str) -> s
     if "sat" in word.flags:
         value = saturated(b, target, value)
     if "relu" in word.flags:
-        value = b.call(
-            f"llvm.maximum.{kind_suffix(target)}", target.ir, f"{target.ir} {value}", f"{target.ir} 0.0"
-        )
+        value = positive(b, target, value)
     if "ftz" in word.flags:
         value = flushed(b, target, value)
     return write(b, target, value, mode if mode in _MODES else "rn")

@@ -26,7 +26,6 @@ _CLASSES = {
     "normal": 0x108,
     "subnormal": 0x090,
 }
-_NAN_PROOF = {"min": "minimumnum", "max": "maximumnum"}
 _SMALLEST = {
     Kind("f", 16): "0x3F10000000000000",
     Kind("f", 32): "0x3810000000000000",
@@ -46,9 +45,13 @@ def flushed(b: Builder, kind: Kind, value: str) -> str:
 
 def saturated(b: Builder, kind: Kind, value: str) -> str:
     """Return a float between 0 and 1; 0 for no number."""
-    suffix = kind_suffix(kind)
-    above = b.call(f"llvm.maximumnum.{suffix}", kind.ir, f"{kind.ir} {value}", f"{kind.ir} 0.0")
-    return b.call(f"llvm.minimumnum.{suffix}", kind.ir, f"{kind.ir} {above}", f"{kind.ir} 1.0")
+    above = b.select(b.op("fcmp ogt", kind.ir, value, "0.0"), kind.ir, value, "0.0")
+    return b.select(b.op("fcmp olt", kind.ir, above, "1.0"), kind.ir, above, "1.0")
+
+
+def positive(b: Builder, kind: Kind, value: str) -> str:
+    """Return a float that is not below 0, or no number."""
+    return b.select(b.op("fcmp ugt", kind.ir, value, "0.0"), kind.ir, value, "0.0")
 
 
 def kind_suffix(kind: Kind) -> str:
@@ -101,9 +104,7 @@ def fused(b: Builder, word: Word, values: Sequence[str]) -> str:
         result = directed(b, "fma", kind.ir, rounding, *(f"{kind.ir} {each}" for each in values))
     else:
         result = b.call(f"llvm.fma.{kind_suffix(kind)}", kind.ir, *(f"{kind.ir} {each}" for each in values))
-    if "relu" in word.flags:
-        result = b.call(f"llvm.maximum.{kind_suffix(kind)}", kind.ir, f"{kind.ir} {result}", f"{kind.ir} 0.0")
-    return result
+    return positive(b, kind, result) if "relu" in word.flags else result
 
 
 def _rounding(word: Word) -> str:
@@ -114,23 +115,44 @@ def _rounding(word: Word) -> str:
     return others.pop() if others else "rn"
 
 
+# LLVM 20's own functions take the wrong one of two where one is subnormal. Zeros of both signs are equal, and
+# their sign bit tells which is smaller.
+_LEAST = """
+    first = fcmp {order} {ir} {one}, {two}
+    same = fcmp oeq {ir} {one}, {two}
+    none = fcmp uno {ir} {two}, {two}
+    keep = or i1 {first}, {none}
+    bits1 = bitcast {ir} {one} to {raw}
+    bits2 = bitcast {ir} {two} to {raw}
+    both = {join} {raw} {bits1}, {bits2}
+    equal = bitcast {raw} {both} to {ir}
+    other = select i1 {keep}, {ir} {one}, {ir} {two}
+    result = select i1 {same}, {ir} {equal}, {ir} {other}
+"""
+_SPREAD = """
+    unordered = fcmp uno {ir} {one}, {two}
+    sum = fadd {ir} {one}, {two}
+    spread = select i1 {unordered}, {ir} {sum}, {ir} {result}
+"""
+
+
 def least(b: Builder, word: Word, values: Sequence[str]) -> str:
     """Return the smaller or greater operand; a number rather than none, but for ".NaN"."""
-    kind = word.kind
+    ir, suffix = word.kind.ir, kind_suffix(word.kind)
     if set(word.flags) - {"ftz", "NaN", "xorsign", "abs"}:
         raise Unknown
-    name = f"{word.opcode}imum" if "NaN" in word.flags else _NAN_PROOF[word.opcode]
-    given, suffix = list(values), kind_suffix(kind)
+    given, raw = list(values), f"i{suffix[1:]}"
     if "abs" in word.flags:
-        given = [b.call(f"llvm.fabs.{suffix}", kind.ir, f"{kind.ir} {each}") for each in given]
+        given = [b.call(f"llvm.fabs.{suffix}", ir, f"{ir} {each}") for each in given]
+    order, join = ("olt", "or") if word.opcode == "min" else ("ogt", "and")
     result = given[0]
     for each in given[1:]:
-        result = b.call(f"llvm.{name}.{suffix}", kind.ir, f"{kind.ir} {result}", f"{kind.ir} {each}")
+        text = _LEAST + _SPREAD if "NaN" in word.flags else _LEAST
+        result = b.ir(text, one=result, two=each, ir=ir, raw=raw, order=order, join=join)
     if "xorsign" in word.flags:
-        raw = f"i{suffix[1:]}"
-        one, two = (b.let(f"bitcast {kind.ir} {each} to {raw}") for each in values)
-        sign = b.let(f"bitcast {raw} {b.let(f'xor {raw} {one}, {two}')} to {kind.ir}")
-        result = b.call(f"llvm.copysign.{suffix}", kind.ir, f"{kind.ir} {result}", f"{kind.ir} {sign}")
+        one, two = (b.let(f"bitcast {ir} {each} to {raw}") for each in values)
+        sign = b.let(f"bitcast {raw} {b.op('xor', raw, one, two)} to {ir}")
+        result = b.call(f"llvm.copysign.{suffix}", ir, f"{ir} {result}", f"{ir} {sign}")
     return result
 
 
