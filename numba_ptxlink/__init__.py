@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from ._plugin import FrontEndStatus, Status, disable, enable, status
     from ._tools.toolchain import Toolchain, toolchain
     from .assembler import Cubin, assemble
+    from .comparison import Difference, compare
     from .doctor import Diagnosis, diagnose, driver_can_load_ptx
     from .errors import (
         AbiError,
         ActivationError,
         AssembleError,
         ConfigError,
+        DeviceFaultError,
         ExportError,
         LaunchError,
         LinkError,
@@ -38,12 +40,14 @@ _HOMES = {
     "_arch": ("Arch",),
     "_cabi.signatures": ("Signature",),
     "assembler": ("Cubin", "assemble"),
+    "comparison": ("Difference", "compare"),
     "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
     "errors": (
         "AbiError",
         "ActivationError",
         "AssembleError",
         "ConfigError",
+        "DeviceFaultError",
         "ExportError",
         "LaunchError",
         "LinkError",
@@ -65,7 +69,9 @@ __all__ = [
     "AssembleError",
     "ConfigError",
     "Cubin",
+    "DeviceFaultError",
     "Diagnosis",
+    "Difference",
     "Export",
     "ExportError",
     "FrontEndStatus",
@@ -83,6 +89,7 @@ __all__ = [
     "Toolchain",
     "Udf",
     "assemble",
+    "compare",
     "diagnose",
     "disable",
     "driver_can_load_ptx",

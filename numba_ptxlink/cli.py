@@ -13,6 +13,7 @@ from ._cli import cache as cache_commands
 from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
+from ._cli import run as run_commands
 from ._cli.output import Report, make_printable, visible
 from ._config import config
 from ._version import __version__
@@ -103,6 +104,7 @@ def make_parser() -> args.Parser:
 
     export_command.add(commands)
     link_commands.add(commands)
+    run_commands.add(commands)
 
     inspect = args.add_command(
         commands,

@@ -280,7 +280,7 @@ def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> 
 
 def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
     if tools.driver is None:
-        yield Problem("no-driver", "there is no driver: code can be compiled and linked, but not run", "")
+        yield Problem("no-driver", "there is no driver: code runs on the CPU alone", "")
         return
     # Under a toolkit of an older major version, all links are nvJitLink's.
     maker = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)

@@ -137,6 +137,16 @@ def located(place: str, message: object) -> str:
     return f"{place}: error: {message}" if place else str(message)
 
 
+def shown(value: object, longest: int = 80) -> str:
+    """Return *value* as messages show it, in no more than *longest* characters."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - it is another package's
+        # Integers of many digits have no text.
+        text = "a value"
+    return text if len(text) < longest else f"{text[: longest - 4]} ..."
+
+
 def raise_all(errors: Sequence[PtxlinkError]) -> None:
     """Raise *errors* as one, if there are any."""
     if len(errors) == 1:

@@ -17,11 +17,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "gallery.md"
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in gallery.PROGRAMS if name not in ("cub", "jit")])
 def test_a_program_links_without_a_device(name, tmp_path):
-    """A program of the gallery links, says that it did not run, and exits 0."""
+    """A program links, compares what the CPU computes or says that it did not run, and exits 0."""
     said = gallery.run(name, tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-    assert re.search("^Not run: .", said, re.MULTILINE), said
+    assert re.search(f"^{gallery.PROGRAMS[name].on_cpu}", said, re.MULTILINE), said
     assert re.search(gallery.PROGRAMS[name].linked, said), said
-    assert not re.search(gallery.PROGRAMS[name].verified, said)
 
 
 @pytest.mark.slow

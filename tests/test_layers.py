@@ -38,6 +38,7 @@ FLOORS = (
     "_numba_cuda",
     "_numba_cuda_mlir",
     "exporter",
+    "comparison",
     "_plugin",
     "linker",
     "inspection",

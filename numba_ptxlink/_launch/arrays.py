@@ -11,12 +11,12 @@ import ctypes
 import operator
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numba_ptxlink._cabi import numbers
-from numba_ptxlink.errors import LaunchError
+from numba_ptxlink.errors import LaunchError, shown
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -31,16 +31,6 @@ Types = Mapping[str, Mapping[str, Any]]
 
 class RefusedError(Exception):
     """A value is not what a parameter takes; the message says why and ends with the cure."""
-
-
-def shown(value: object, longest: int = 80) -> str:
-    """Return *value* as messages show it, in no more than *longest* characters."""
-    try:
-        text = repr(value)
-    except Exception:  # noqa: BLE001 - it is another package's
-        # Integers of many digits have no text.
-        text = "a value"
-    return text if len(text) < longest else f"{text[: longest - 4]} ..."
 
 
 def is_numpy(value: object, name: str) -> bool:
@@ -117,6 +107,7 @@ class Launch:
         stream: The handle of its stream.
         producers: The streams of arrays, which it has to wait for.
         kept: What has to live until it is queued.
+        host: What reads arrays in the place of `read` where the launch is on the CPU, None on a device.
         parameter: The name of the parameter whose argument is read.
         addresses: The memory that arguments lead to, with the names of their parameters.
     """
@@ -124,8 +115,16 @@ class Launch:
     stream: int
     producers: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
+    host: Callable[[Any], DeviceArray | None] | None = None
     parameter: str = ""
     addresses: list[tuple[str, int]] = field(default_factory=list)
+
+    @property
+    def takes(self) -> str:
+        """What it takes for an array, for messages."""
+        if self.host is not None:
+            return "a NumPy array"
+        return "an array on the device, with __cuda_array_interface__ or DLPack"
 
     def leads_to(self, address: int) -> None:
         """Note an address that the kernel gets."""
@@ -140,7 +139,7 @@ class Launch:
 
 
 class DeviceArray(NamedTuple):
-    """An array in device memory; strides count bytes, and `dtype` is NumPy's or the text for one."""
+    """An array that a launch reads; strides count bytes, and `dtype` is NumPy's or the text for one."""
 
     address: int
     shape: tuple[int, ...]
@@ -160,6 +159,10 @@ def read(value: Any, launch: Launch) -> DeviceArray | None:
     Raises:
         RefusedError: It is not in device memory, its package refuses, or it is not described by the rules.
     """
+    return _on_device(value, launch) if launch.host is None else launch.host(value)
+
+
+def _on_device(value: Any, launch: Launch) -> DeviceArray | None:
     is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
     try:
         try:

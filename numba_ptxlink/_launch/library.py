@@ -6,18 +6,20 @@ import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from numba_ptxlink import _cpu
 from numba_ptxlink._arch import Arch, ArchLike
 from numba_ptxlink._formats.kinds import KERNELS
 from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
-from numba_ptxlink.errors import LaunchError
+from numba_ptxlink.errors import LaunchError, shown
 
 from . import values
-from .arrays import Launch, RefusedError, Types, shown, stream_handle
+from .arrays import Launch, RefusedError, Types, stream_handle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,27 +39,45 @@ if TYPE_CHECKING:
 
 __all__ = ["Library", "LoadedKernel", "load"]
 
-Dim3 = tuple[int, int, int]
-# Of any grid; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
-_LARGEST = (1 << 31) - 1
 _SIZES = range(1 << 63)
 
 
-def load(source: str | os.PathLike[str] | Export) -> Library:
+def load(
+    source: str | os.PathLike[str] | Export,
+    *,
+    device: Literal["cpu"] | None = None,
+    checks: bool = True,
+    steps: int | None = None,
+) -> Library:
     """
     Return the kernels of an export, to be launched. Imports neither Numba nor another front end.
 
     The driver is not asked before the first launch. The code is then loaded once for all devices and contexts
     of the process.
 
+    On the CPU, which needs llvmlite and NumPy, kernels are launched on NumPy arrays, and functions called:
+    `library.damp(2.0, 0.5)`. Arguments are compared as for a device. A number may be an array of them, and a
+    struct one of records: then the function is called for each element, by NumPy's rules of broadcasting, and
+    returns an array. The machine code is that of the export's PTX, compiled at the first use.
+
     Args:
         source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.
+        device: "cpu" to run on the CPU, None on the GPU.
+        checks: Whether each access to memory on the CPU is compared with the arrays that were passed and the
+            memory that the code declares.
+        steps: How often a loop may go on in each thread on the CPU, before it counts as endless; None for no
+            limit.
 
     Raises:
-        LaunchError: There is no manifest, or it does not describe the kernels.
+        LaunchError: There is no manifest, it does not describe the kernels, or *device* is no device. On the
+            CPU also: there is no llvmlite, or the export has no PTX.
     """
+    if device not in (None, "cpu"):
+        raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
     try:
-        return _library(source)
+        return _library(source, device, checks=checks, steps=steps)
+    except LaunchError:
+        raise
     except Exception as error:
         raise LaunchError(
             f"The export could not be loaded: {type(error).__name__}: {error}; give the path of an export's "
@@ -65,7 +85,7 @@ def load(source: str | os.PathLike[str] | Export) -> Library:
         ) from error
 
 
-def _library(source: str | os.PathLike[str] | Export) -> Library:
+def _library(source: str | os.PathLike[str] | Export, device: str | None, **on_cpu: Any) -> Library:
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
         files: Mapping[str, bytes] | Path = path.parent
@@ -76,7 +96,13 @@ def _library(source: str | os.PathLike[str] | Export) -> Library:
     manifest = manifests.parse(content, path)
     if manifest is None:
         raise ValueError(f"{path} is not a manifest of this release")
-    return Library(manifest, files)
+    if device is None:
+        return Library(manifest, files)
+    _cpu.require()
+    # Deferred: a launch on a device needs no NumPy.
+    from .on_cpu import CpuLibrary
+
+    return CpuLibrary(manifest, files, **on_cpu)
 
 
 class Library(Mapping[str, "LoadedKernel"]):
@@ -89,6 +115,8 @@ class Library(Mapping[str, "LoadedKernel"]):
         manifest: What the export says of itself.
         files: Its files: their contents by name, or their folder.
     """
+
+    _holds = "a kernel"
 
     def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path) -> None:
         self._manifest = manifest
@@ -108,9 +136,14 @@ class Library(Mapping[str, "LoadedKernel"]):
     def __getitem__(self, name: str) -> LoadedKernel:
         # A copy that is being made has nothing yet.
         kernels: dict[str, LoadedKernel] = vars(self).get("_kernels", {})
+        manifest: manifests.Manifest | None = vars(self).get("_manifest")
         if name not in kernels:
             known = ", ".join(map(str, kernels)) or "none"
-            raise _NoKernelError(f"{shown(name)} is not a kernel of the export; its kernels: {known}")
+            is_function = manifest and any(name == each["symbol"] for each in manifest.functions)
+            called = "; load the export with device='cpu' to call a function" if is_function else ""
+            raise _NoKernelError(
+                f"{shown(name)} is not {self._holds} of the export, which has: {known}{called}"
+            )
         return kernels[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -206,13 +239,7 @@ class LoadedKernel:
         Raises:
             LaunchError: The configuration is none of these.
         """
-        if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
-            raise LaunchError(
-                f"Kernel {self.name} is launched by {self.name}[grid, block, stream, shared](...), where the "
-                "last two may be left out."
-            )
-        names = ("grid", "block", "stream", "shared")
-        return functools.partial(self.launch, **dict(zip(names, config, strict=False)))
+        return functools.partial(self.launch, **driver.configured(self.name, config))
 
     def launch(
         self,
@@ -252,14 +279,17 @@ class LoadedKernel:
         if size not in _SIZES:
             raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
         how = driver.Configuration(
-            _dim3("grid", grid),
-            _dim3("block", block),
+            driver.dim3("grid", grid),
+            driver.dim3("block", block),
             stream_handle(stream),
             size,
-            None if cluster is None else _dim3("cluster", cluster),
+            None if cluster is None else driver.dim3("cluster", cluster),
             self._cooperative or cooperative,
             programmatic_dependent,
         )
+        self._run(args, how)
+
+    def _run(self, args: tuple[Any, ...], how: driver.Configuration) -> None:
         launch = Launch(how.stream)
         buffer = self._pack(args, launch)
         driver.enter(how.stream)
@@ -289,26 +319,25 @@ class LoadedKernel:
         buffer = bytearray(self._size)
         for (name, ctype, offset, size, pack), value in zip(self._parameters, args, strict=True):
             launch.parameter = name
-            try:
+            with naming(f"Kernel {self.name}: parameter {name!r} is {ctype}", value):
                 buffer[offset : offset + size] = pack(value, launch)
-            except RefusedError as error:
-                raise LaunchError(f"Kernel {self.name}: parameter {name!r} is {ctype}: {error}.") from error
-            except Exception as error:
-                # Values run the code of their packages.
-                raise LaunchError(
-                    f"Kernel {self.name}: parameter {name!r} is {ctype}: a {type(value).__name__} cannot be "
-                    f"read: {type(error).__name__}: {error}; pass another value."
-                ) from error
         return buffer
 
 
-def _dim3(what: str, extents: Any) -> Dim3:
-    given = extents if isinstance(extents, (tuple, list)) else (extents,)
+@contextmanager
+def naming(place: str, value: Any) -> Iterator[None]:
+    """
+    Let errors of a `with` block, which reads an argument, name its *place*.
+
+    Raises:
+        LaunchError: The block refused *value*, or the code of its package failed.
+    """
     try:
-        numbers = [operator.index(extent) for extent in given]
-    except TypeError:
-        numbers = []
-    if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or max(numbers) > _LARGEST:
-        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three numbers from 1 to {_LARGEST}.")
-    x, y, z = (*numbers, 1, 1)[:3]
-    return x, y, z
+        yield
+    except RefusedError as error:
+        raise LaunchError(f"{place}: {error}.") from error
+    except Exception as error:
+        raise LaunchError(
+            f"{place}: a {type(value).__name__} cannot be read: {type(error).__name__}: {error}; pass "
+            "another value."
+        ) from error

@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from numbers import Complex, Real
 from typing import Any, NamedTuple
 
+from numba_ptxlink.errors import shown
+
 from . import arrays
-from .arrays import DeviceArray, Launch, RefusedError, Types, shown
+from .arrays import DeviceArray, Launch, RefusedError, Types
 
 Pack = Callable[[Any, Launch], bytes]
 
@@ -201,13 +203,15 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
         if address is None:
             array = arrays.read(value, launch)
             if array is None:
-                raise RefusedError(f"it is {_shown(value)}; pass an array on the device, or an address")
+                raise RefusedError(f"it is {_shown(value)}; pass {launch.takes}, or an address")
             if target["kind"] not in {"void", "view"}:
                 _check_elements(types, entry["target"], array)
             if array.readonly and not entry.get("readonly"):
                 raise RefusedError(f"it is read-only, and a kernel may write through {name}; copy it")
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
-                raise RefusedError("it has gaps; copy it, for example by cupy.ascontiguousarray()")
+                raise RefusedError(
+                    "it has gaps; copy it, for example by ascontiguousarray() of CuPy or NumPy"
+                )
             address = array.address
         elif address % target["align"]:
             raise RefusedError(
@@ -242,9 +246,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     def pack(value: Any, launch: Launch) -> bytes:
         array = arrays.read(value, launch)
         if array is None:
-            raise RefusedError(
-                f"it is {_shown(value)}; pass an array on the device, with __cuda_array_interface__ or DLPack"
-            )
+            raise RefusedError(f"it is {_shown(value)}; pass {launch.takes}")
         if len(array.shape) != ndim:
             raise RefusedError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
         _check_elements(types, element, array)

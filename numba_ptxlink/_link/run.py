@@ -11,12 +11,12 @@ import logging
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._tools import find
-from numba_ptxlink.errors import AssembleError, LinkError, converted
+from numba_ptxlink.errors import AssembleError, LaunchError, LinkError, converted, shown
 
 from . import backends
 from .backends import HERE, Target
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Where all inputs are LTO-IR, nvJitLink compiles a whole program.
 # What a compiler says after the line's number, if it names one.
 _ERROR = r"(?:error|fatal)\s*: (.+)"
+# Where all inputs are LTO-IR, nvJitLink compiles a whole program.
 _MADE = r"Unresolved extern variable '([^']+)' in whole program"
 
 
@@ -60,6 +60,8 @@ class Linked:
         lowered_names: The symbol of each requested name expression.
         inlined: The calls between PTX inputs that were inlined.
         ptx: The PTX module that the cubin was compiled from, "" if a linker combined the inputs.
+        sources: What was linked, compiled.
+        options: The options of the link.
     """
 
     cubin: bytes = field(repr=False)
@@ -73,18 +75,40 @@ class Linked:
     lowered_names: Mapping[str, str] = field(default_factory=dict)
     inlined: int = 0
     ptx: str = field(default="", repr=False)
+    sources: tuple[Input, ...] = field(default=(), repr=False, compare=False)
+    options: Options | None = field(default=None, repr=False, compare=False)
 
-    def kernel(self, name: str) -> Any:
+    def kernel(self, name: str, *, device: Literal["cpu"] | None = None, checks: bool = True) -> Any:
         """
         Load the cubin into the current context and return the `cuda.core` kernel *name*. Needs a device.
 
+        On the CPU it is launched on NumPy arrays: `kernel[grid, block](x, numpy.int32(n))`. It is
+        compiled by llvmlite from the PTX of the link, or from what link-time optimisation makes of the same
+        inputs. That needs NumPy, and neither a device nor a driver.
+
         Args:
             name: The kernel's symbol, or a requested name expression.
+            device: "cpu" to run on the CPU, None on the GPU.
+            checks: Whether each access to memory on the CPU is compared with the arrays that were passed and
+                the memory that the code declares.
 
         Raises:
-            LinkError: cuda-core is not installed.
-            LaunchError: There is no driver, or it cannot be used.
+            LinkError: cuda-core is not installed. On the CPU: the inputs do not become one PTX.
+            LaunchError: There is no driver, or it cannot be used. On the CPU: llvmlite is missing, or there
+                is no such kernel.
         """
+        symbol = self.lowered_names.get(name, name)
+        if device is not None:
+            if device != "cpu":
+                raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
+            # Deferred: most links are for a GPU.
+            from numba_ptxlink import _cpu
+
+            _cpu.require()
+            from numba_ptxlink._cpu.host import Kernel
+            from numba_ptxlink._cpu.run import Program
+
+            return Kernel(Program.of(self._one_ptx(), checks=checks), symbol)
         try:
             from cuda.core import ObjectCode
         except ImportError as error:
@@ -95,7 +119,26 @@ class Linked:
 
         # Without one cuda.core fails in the middle of its own start.
         driver.require()
-        return ObjectCode.from_cubin(self.cubin).get_kernel(self.lowered_names.get(name, name))
+        return ObjectCode.from_cubin(self.cubin).get_kernel(symbol)
+
+    def _one_ptx(self) -> bytes:
+        """Return PTX of all that was linked."""
+        if self.ptx:
+            return self.ptx.encode(errors="surrogateescape")
+        refused: LinkError | None = None
+        if self.lto and self.options is not None:
+            try:
+                return link_to_ptx(self.sources, self.arch, self.options).code.rstrip(b"\0")
+            except LinkError as error:
+                # It makes PTX where all inputs have LTO-IR.
+                refused = error
+        raise LinkError(
+            f"{', '.join(self.inputs)} did not become one PTX, which the CPU runs: {self.backend} linked "
+            f"them ({self.reason}). Give PTX, CUDA C++ or Python alone, with backend and inline left at "
+            "auto, without debug and lineinfo; or give LTO-IR, CUDA C++ or Python alone, with lto=True.",
+            inputs=self.inputs,
+            log=refused.log if refused else "",
+        ) from refused
 
 
 def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
@@ -231,6 +274,8 @@ def _linked(made: Plan, entry: cache.Entry) -> Linked:
         "\n".join(filter(None, (entry.log, fusion.remarks))),
         inlined=fusion.inlined,
         ptx=made.inputs[0].text.rstrip("\0") if alone else "",
+        sources=fusion.sources,
+        options=made.options,
     )
 
 

@@ -6,6 +6,8 @@ import pytest
 import two_units
 from comparison import Launch, difference
 
+import numba_ptxlink as pl
+
 # Each takes NVRTC seconds, and those with CUB most.
 FEW = ("cub block scan", "cub warp reduce", "libcu++ atomic", "cooperative groups", "function pointers")
 NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.long) for name in two_units.PROGRAMS]
@@ -14,7 +16,7 @@ NAMES = [pytest.param(name, marks=[] if name in FEW else pytest.mark.long) for n
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_programs_of_two_units_are_linked(name):
-    """As one PTX that does what the units do; calls are inlined but for functions with shared memory."""
+    """As one PTX that does what the units do, also on the CPU; calls are inlined, but for shared memory."""
     units = [two_units.compiled(source, "sm_90") for source in two_units.PROGRAMS[name].sources]
     linked = two_units.linked(units, "sm_90")
     assert ["nvjitlink", "nvptxcompiler", "nvptxcompiler"] == [result.backend for result in linked.values()]
@@ -24,3 +26,7 @@ def test_programs_of_two_units_are_linked(name):
     launch = Launch(two_units.THREADS, 8 * two_units.THREADS)
     for inline in ("auto", "all"):
         assert "" == difference(launch, units, linked[inline].ptx)
+    sources = two_units.PROGRAMS[name].sources
+    optimised = pl.link(*sources, arch="sm_90", lto=True, nvrtc_flags=("-w",))
+    expected, *others = (two_units.on_cpu(each) for each in (optimised, linked["auto"], linked["all"]))
+    assert [expected] * 2 == others

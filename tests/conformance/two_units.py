@@ -158,6 +158,13 @@ def run(cubin: bytes) -> np.ndarray:
     return host
 
 
+def on_cpu(result: pl.Linked) -> list[int]:
+    """Return what the kernel `k` of *result* writes on the CPU."""
+    out = np.zeros(THREADS, np.uint64)
+    result.kernel("k", device="cpu")[1, THREADS](out, np.int32(3))
+    return out.tolist()
+
+
 def find_device() -> str:
     """Return the architecture of the device."""
     from cuda.core import Device

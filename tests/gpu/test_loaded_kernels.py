@@ -9,49 +9,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from loaded_kernels import exchange, fill, scale, through_shared
 from numba import cuda
-from numba.cuda import types
 
 import numba_ptxlink as pl
 
 SIZE = 1000
 # A handle is one of a stream that lives.
 LIVING: list[object] = []
-
-
-@pl.kernel("void(float32[::1], float32)")
-def scale(out, factor):
-    """Multiply each element."""
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] *= factor
-
-
-@pl.kernel("void(CPointer(float32), int32, float32)")
-def fill(out, size, value):
-    """Write through a pointer."""
-    i = cuda.grid(1)
-    if i < size:
-        out[i] = value * i
-
-
-@pl.kernel("void(int32[::1], int32[::1])")
-def exchange(source, target):
-    """Read what another block wrote, after all have met."""
-    block = cuda.blockIdx.x
-    source[block] = block
-    cuda.cg.this_grid().sync()
-    target[block] = source[cuda.gridDim.x - 1 - block]
-
-
-@pl.kernel("void(float32[::1])")
-def through_shared(out):
-    """Pass values through more shared memory than a kernel may use without being asked."""
-    held = cuda.shared.array(0, types.float32)
-    i = cuda.threadIdx.x
-    held[14999 - i] = i
-    cuda.syncthreads()
-    out[i] = held[14999 - i]
 
 
 @pytest.fixture(scope="module")

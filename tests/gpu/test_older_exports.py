@@ -4,48 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from loaded_kernels import expected, mixed, scale_halves
 from numba import cuda
-from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, find, programs
 
 SIZE = 64
-HALVES = types.Array(types.float16, 1, "C")
-
-
-@pl.kernel(types.void(HALVES, types.float32))
-def scale(out, factor):
-    """Multiply each element."""
-    i = cuda.grid(1)
-    if i < out.size:
-        out[i] = types.float16(factor) * out[i]
-
-
-@pl.kernel(types.void(HALVES, HALVES, types.Array(types.float32, 1, "C")))
-def mixed(left, right, out):
-    """Compute in half precision, compare, and compute in bfloat16."""
-    i = cuda.grid(1)
-    if i < out.size:
-        number = left[i] * right[i] - left[i]
-        if number > right[i]:
-            number = abs(right[i]) + left[i]
-        brain = types.bfloat16(types.float32(left[i]))
-        out[i] = types.float32(number) + types.float32(brain * brain + brain)
-
-
-def expected(left, right):
-    """Return what `mixed` computes; the numbers are small integers, which all of the types hold."""
-    number = left * right - left
-    number = np.where(number > right, np.abs(right) + left, number)
-    return (number + left * left + left).astype(np.float32)
 
 
 def launch(exported):
     """Launch the kernels of *exported*, and compare."""
     loaded = pl.load(exported)
     out = cuda.to_device(np.arange(SIZE, dtype=np.float16))
-    loaded.scale[1, SIZE](out, 2.0)
+    loaded.scale_halves[1, SIZE](out, 2.0)
     cuda.synchronize()
     np.testing.assert_array_equal(2 * np.arange(SIZE, dtype=np.float16), out.copy_to_host())
     left = np.arange(SIZE, dtype=np.float16) % 8 - 3
@@ -65,6 +37,8 @@ def test_the_driver_takes_what_is_for_its_release(release, compiles, monkeypatch
         monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))
     elif release[0] == 12 and programs.newest_ptxas(release) is None:
         pytest.skip("no ptxas of CUDA 12 is installed")
-    exported = pl.export([scale, mixed], arch="native", emit=["kernels", "ptx"], cuda=release, name="older")
+    exported = pl.export(
+        [scale_halves, mixed], arch="native", emit=["kernels", "ptx"], cuda=release, name="older"
+    )
     assert compiles or '"kernels": "' in exported.contents["older.json"].decode()
     launch(exported)

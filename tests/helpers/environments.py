@@ -78,6 +78,9 @@ nvidia-cuda-nvrtc==13.0.48 nvidia-cuda-runtime==13.0.48 nvidia-nvvm==13.0.48
 {COMMON} {OLD_NUMBA} nvidia-curand==10.4.5.25 nvidia-libmathdx-cu13==0.3.2.6 nvmath-python==1.0.0
 """,
     "compilers": f"{COMMON} {NUMBA} cudf-cu13==26.10.2 triton==3.8.0 warp-lang==1.19.0",
+    "stumpy": f"""
+{COMMON} {NUMBA} stumpy==1.14.1 scipy==1.17.1;python_version>='3.11' scipy==1.15.3;python_version<'3.11'
+""",
     "inlined": f"{COMMON} {NUMBA} triton==3.8.0 warp-lang==1.19.0",
 }
 TOOLKITS = [name.removeprefix("cuda-") for name in PACKAGES if name.startswith("cuda-")]

@@ -27,6 +27,7 @@ class Program(NamedTuple):
         packages: What it imports beside the packages of the tests.
         gpu_packages: What it imports only where there is a GPU.
         arguments: How it is called, with {arch}, {toolkit} and {libraries}.
+        on_cpu: What it says where there is no GPU of what it ran, likewise.
     """
 
     file: str
@@ -35,6 +36,7 @@ class Program(NamedTuple):
     packages: tuple[str, ...] = ()
     gpu_packages: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    on_cpu: str = "Not run: ."
 
 
 NVCC = ("CUDA={toolkit}", "ARCH={number}")
@@ -44,6 +46,7 @@ PROGRAMS = {
         r"float user_transform\(float value, int32_t index\)\n(?s:.*)2 PTX as one, 1 call inlined\)",
         r"PTX link: 100001 elements match NumPy(?s:.*)LTO link: 100001 elements match NumPy",
         arguments=("--elements", "100001"),
+        on_cpu=r"PTX link, on the CPU: 100001 elements match(?s:.*)LTO link, on the CPU: 100001 elements",
     ),
     "jit": Program(
         "jit/Makefile",
@@ -62,6 +65,7 @@ PROGRAMS = {
         r"\d+ bytes of machine code for sm_\w+: link-time optimisation",
         "100001 elements match NumPy",
         gpu_packages=("cupy",),
+        on_cpu="Verified on the CPU: 100001 elements match NumPy",
     ),
     "torch": Program(
         "torch/softsign.py",
@@ -73,36 +77,42 @@ PROGRAMS = {
         "cufft/callback.py",
         r"float _Z6windowPvyS_S_\(.*\d+ bytes of LTO-IR for sm_\w+; link-time optimisation",
         "The spectrum of 4096 windowed samples matches NumPy's",
+        on_cpu="Verified on the CPU: 1024 windowed samples",
     ),
     "compute": Program(
         "compute/operators.py",
         r"\d+ bytes of machine code for sm_90: link-time optimisation",
         "100001 turned vectors and the longest, .*, match NumPy",
         gpu_packages=("cuda.compute",),
+        on_cpu="Verified on the CPU: a turned vector and the longer one",
     ),
     "triton": Program(
         "triton/damped.py",
         "2 calls inlined.* 0 calls left",
         "The results are PyTorch's",
         packages=("triton",),
+        on_cpu="Verified on the CPU: 1000 elements match NumPy",
     ),
     "nbody": Program(
         "nbody/nbody.py",
         r"advance: \d+ bytes for GPUs",
         "A step of 1000 bodies matches NumPy",
         arguments=("--bodies", "1000"),
+        on_cpu="Verified on the CPU: A step of 1000 bodies matches NumPy",
     ),
     "library": Program(
         "library/Makefile",
         "for sm_90: link-time optimisation",
         r"The sum of 1000001 squares is \d+, as NumPy's",
         arguments=NVCC,
+        on_cpu=r"Verified on the CPU: The sum of 1000001 squares is \d+, as NumPy's",
     ),
     "jax": Program(
         "jax/ffi_call.py",
         "The program lowered for CUDA calls the handler 2 times",
         "100001 elements match JAX's own",
         packages=("jax",),
+        on_cpu="Verified on the CPU: 100001 elements match JAX's own",
     ),
 }
 

@@ -65,6 +65,8 @@ def test_the_kernels_of_an_export_are_there(exported):
         assert library["scale"] is library.scale
         assert "scale" in dir(library)
         assert "void scale(" in repr(library.scale)
+        with pytest.raises(AttributeError, match=r"'twice' is not a kernel .* with device='cpu' to call"):
+            library.twice  # noqa: B018 - it raises
 
 
 def test_artifacts_are_read_as_bytes(exported):

@@ -1,0 +1,201 @@
+"""Implement the commands `run` and `compare`, which execute compiled functions on the CPU."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import LaunchError
+
+from . import arguments as args
+from . import output, report
+from .output import Report
+
+if TYPE_CHECKING:
+    from numba_ptxlink._launch.library import Library
+    from numba_ptxlink.comparison import Difference
+
+_EXAMPLES = (
+    "run build/udfs.json damp 2.0 0.5",
+    "run udfs.py damp 2.0 times.npy",
+    "run udfs.py saxpy 2.0 x.npy y.npy --grid 8 --block 128",
+)
+_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+# Calls of one function that are shown for each reason, without --verbose.
+_SHOWN = 3
+
+
+def add(commands: Any) -> None:
+    """Add the commands to *commands*."""
+    run = args.add_command(
+        commands, "run", _run, "call a function, or launch a kernel, on the CPU", _EXAMPLES
+    )
+    run.add_argument(
+        "source", type=args.path, metavar="SOURCE", help="an export's .json file, or a Python file to export"
+    )
+    run.add_argument("name", type=args.text, metavar="NAME", help="the function or kernel")
+    run.add_argument(
+        "values",
+        type=args.text,
+        nargs="*",
+        metavar="VALUE",
+        help="its arguments: Python literals, nan, inf, or .npy files, which a kernel writes to",
+    )
+    run.add_argument("--grid", type=args.text, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
+    run.add_argument("--block", type=args.text, metavar="N[,N[,N]]", help="the threads of a block")
+    run.add_argument(
+        "--shared", type=int, default=0, metavar="BYTES", help="the dynamic shared memory of a block"
+    )
+    run.add_argument(
+        "--checks",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="compare each access to memory with the arrays that were given (default: yes)",
+    )
+    args.add_front_end(run)
+    compare = args.add_command(
+        commands,
+        "compare",
+        _compare,
+        "show where compiled functions differ from Python; exit with status 1 if one does",
+        ("compare udfs.py", "compare udfs.py --seed 7 --front-end numba-cuda-mlir"),
+    )
+    compare.add_argument(
+        "file", type=args.path, metavar="FILE", help="a Python file with functions to export"
+    )
+    compare.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="what random arguments are drawn by (default: another each time)",
+    )
+    args.add_front_end(compare)
+
+
+def _run(arguments: argparse.Namespace) -> Report:
+    found: Any = _loaded(arguments)[arguments.name]
+    # Behind what says how to install it.
+    import numpy as np
+
+    given = [_value(each) for each in arguments.values]
+    is_kernel = hasattr(found, "launch")
+    sizes = [each for each in (arguments.grid, arguments.block) if each is not None]
+    if is_kernel and len(sizes) < 2:
+        raise LaunchError(f"{arguments.name} is a kernel; give --grid and --block.")
+    if sizes and not is_kernel:
+        raise LaunchError(f"{arguments.name} is a function, which has no grid; leave --grid and --block out.")
+    if not is_kernel:
+        result = found(*given)
+        return Report({"result": _plain(result)}, _text(result), _text(result))
+    before = [each.copy() if isinstance(each, np.ndarray) else each for each in given]
+    # What a kernel prints is not the report, which may be JSON.
+    with output.stdout_to_stderr():
+        found.launch(
+            *given, grid=_extents(arguments.grid), block=_extents(arguments.block), shared=arguments.shared
+        )
+    lines, content = [], {}
+    for text, old, new in zip(arguments.values, before, given, strict=True):
+        if isinstance(new, np.ndarray) and old.tobytes() != new.tobytes():
+            _save(Path(text), new)
+            lines.append(f"{text}  {new.dtype} {new.shape}\n{_text(new)}")
+            content[text] = _plain(new)
+    return Report({"written": content}, "\n".join(lines) or "No array was changed.")
+
+
+def _loaded(arguments: argparse.Namespace) -> Library:
+    from numba_ptxlink._launch.library import load
+
+    if arguments.source.suffix != ".py":
+        return load(arguments.source, device="cpu", checks=arguments.checks)
+    from numba_ptxlink.exporter import export
+
+    with output.stdout_to_stderr():
+        exported = export(arguments.source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
+    return load(exported, device="cpu", checks=arguments.checks)
+
+
+def _value(text: str) -> Any:
+    """Return the value of an argument."""
+    import numpy as np
+
+    if text in _WORDS:
+        return _WORDS[text]
+    try:
+        return np.load(text) if text.endswith(".npy") else ast.literal_eval(text)
+    except (OSError, ValueError, SyntaxError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no literal of Python"
+        raise LaunchError(
+            f"{text!r} is no value ({reason}); give a number, a tuple such as '(1, 2.5)', None, or the path "
+            "of a .npy file."
+        ) from error
+
+
+def _extents(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError as error:
+        raise LaunchError(f"{text!r} is no grid or block; give one to three numbers, such as 8,4.") from error
+
+
+def _save(path: Path, array: Any) -> None:
+    import io
+
+    import numpy as np
+
+    held = io.BytesIO()
+    np.save(held, array)
+    output.write(path, held.getvalue())
+
+
+def _text(value: Any) -> str:
+    """Return a result as a person reads it: numbers without the names of their types."""
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", [""] * len(value))
+        parts = [f"{name}={_text(part)}".removeprefix("=") for name, part in zip(names, value, strict=True)]
+        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
+    return str(value)
+
+
+def _plain(value: Any) -> Any:
+    """Return a result as JSON has it; numbers that are not in JSON become text."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    is_plain = (
+        value is None or isinstance(value, (int, str)) or (isinstance(value, float) and math.isfinite(value))
+    )
+    return value if is_plain else str(value)
+
+
+def _compare(arguments: argparse.Namespace) -> Report:
+    from numba_ptxlink.comparison import compare_file
+
+    with output.stdout_to_stderr():
+        found = compare_file(arguments.file, arguments.seed, arguments.front_end)
+    lines = []
+    for declaration, count in found.calls.items():
+        differ = [each for each in found.differences if each.function == declaration]
+        lines.append(
+            f"{declaration}  {count} calls, {len(differ) or 'none'} differ{'s' * (len(differ) == 1)}"
+        )
+        lines += _table(differ, _SHOWN if not arguments.verbose else len(differ))
+    lines += [f"not compared: {name}: {reason}" for name, reason in found.left_out.items()]
+    lines.append(f"seed {found.seed}")
+    content = {**found._asdict(), "differences": [each._asdict() for each in found.differences]}
+    return Report(content, "\n".join(lines), status=1 if found.differences else 0)
+
+
+def _table(differences: list[Difference], most: int) -> list[str]:
+    lines: list[str] = []
+    for why in dict.fromkeys(each.why for each in differences):
+        alike = [each for each in differences if each.why == why]
+        rows = [("  arguments", "Python", "compiled")]
+        rows += [(f"  {each.arguments}", each.python, each.compiled) for each in alike[:most]]
+        lines += report.table(rows)
+        more = len(alike) - most
+        lines += [f"  and {more} more"] * (more > 0) + [f"  {why}"] * bool(why)
+    return lines

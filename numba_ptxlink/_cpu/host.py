@@ -1,0 +1,212 @@
+"""Launch on the CPU: arrays in host memory, what a grid may be, and kernels of which there is PTX alone."""
+
+from __future__ import annotations
+
+import functools
+import math
+import struct
+import sys
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._tools import driver
+from numba_ptxlink.errors import LaunchError, shown
+
+from .run import Program, Region
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+# Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
+_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10
+_ON_HOST = 1  # kDLCPU in dlpack.h
+# The default streams by their handles; launches on the CPU have ended when they return.
+_STREAMS = (0, 1, 2)
+
+
+def array(value: Any) -> Any:
+    """
+    Return the array of NumPy that has the memory of *value*, None where *value* is no array.
+
+    Raises:
+        ValueError: It is masked, or in the memory of a device. The message says what to pass.
+    """
+    import numpy as np
+
+    if hasattr(value, "mask"):
+        raise ValueError("it is a masked array; pass the array without its mask")
+    if isinstance(value, (np.ndarray, np.generic)):
+        return value if isinstance(value, np.ndarray) else None
+    is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
+    on_device = int(value.__dlpack_device__()[0]) != _ON_HOST if is_tensor else False
+    if on_device or hasattr(value, "__cuda_array_interface__"):
+        raise ValueError("it is an array on a device; copy it to the host, for example by .get() or .cpu()")
+    if is_tensor:
+        return np.from_dlpack(value)
+    return np.asarray(value) if hasattr(value, "__array_interface__") else None
+
+
+def region(given: Any, name: str) -> Region:
+    """Return the memory of an array of NumPy, which is the argument of the parameter *name*."""
+    low = high = address(given)
+    for extent, stride in zip(given.shape, given.strides, strict=True):
+        reach = (extent - 1) * stride
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    size = high - low + given.itemsize if given.size else 0
+    return Region(low, size, bool(given.flags.writeable), name)
+
+
+def address(given: Any) -> int:
+    """Return where the first element of an array of NumPy is."""
+    return int(given.__array_interface__["data"][0])
+
+
+def launch(
+    program: Program,
+    name: str,
+    how: driver.Configuration,
+    params: Sequence[bytes],
+    regions: Sequence[Region],
+    steps: int | None = None,
+) -> None:
+    """
+    Launch a kernel on the CPU; it has ended when this returns, and what it printed is on the standard output.
+
+    Args:
+        program: What has the kernel.
+        name: The kernel.
+        how: The grid and what else the launch has.
+        params: The bytes of each argument.
+        regions: The memory of the arrays among them.
+        steps: How often a loop may go on in each thread; None for no limit.
+
+    Raises:
+        DeviceFaultError: The kernel did something that stops it. Names the place.
+        LaunchError: No device could launch it so, or there is no such thing on the CPU.
+    """
+    threads = math.prod(how.block)
+    if threads > _MOST_THREADS or how.shared > _MOST_SHARED:
+        raise LaunchError(
+            f"Kernel {name} was given blocks of {threads} threads with {how.shared} bytes of dynamic shared "
+            f"memory; no device has more than {_MOST_THREADS} threads and {_MOST_SHARED} bytes a block."
+        )
+    if how.stream not in _STREAMS:
+        raise LaunchError(
+            "There are no streams on the CPU, where each launch ends before the next; leave the stream out."
+        )
+    if how.cluster and math.prod(how.cluster) > 1:
+        raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
+    printed = program.launch(
+        name,
+        grid=how.grid,
+        block=how.block,
+        shared_bytes=how.shared,
+        params=params,
+        regions=regions,
+        cooperative=how.cooperative,
+        steps=steps,
+    )
+    if printed and sys.stdout is not None:
+        sys.stdout.write(printed)
+
+
+class Kernel:
+    """
+    A kernel of PTX, on the CPU: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
+
+    PTX tells the sizes of parameters, and not their types. So a number is one of NumPy or ctypes, a struct is
+    a record of NumPy, a struct of ctypes or `bytes`, and an array is passed for a pointer, or for an
+    `array_view` of as many dimensions. Arrays are those of NumPy, and written in place.
+
+    Args:
+        program: What has the kernel.
+        name: Its symbol.
+
+    Raises:
+        LaunchError: The program has no such kernel.
+    """
+
+    def __init__(self, program: Program, name: str) -> None:
+        callee = program.functions.get(name)
+        if callee is None or not callee.entry:
+            known = ", ".join(each for each, found in program.functions.items() if found.entry) or "none"
+            raise LaunchError(f"{shown(name)} is not a kernel of what was linked, which has: {known}.")
+        self.name = name
+        self._program = program
+        self._params = callee.params
+
+    def __getitem__(self, config: tuple[Any, ...]) -> Callable[..., None]:
+        """Return what launches the kernel."""
+        return functools.partial(self.launch, **driver.configured(self.name, config))
+
+    def launch(
+        self,
+        *args: Any,
+        grid: Any,
+        block: Any,
+        stream: Any = None,
+        shared: int = 0,
+        cooperative: bool = False,
+    ) -> None:
+        """
+        Launch the kernel; it has ended when this returns.
+
+        Args:
+            args: The arguments.
+            grid: The number of blocks: one to three numbers.
+            block: The number of threads of a block: one to three numbers.
+            stream: None.
+            shared: The dynamic shared memory of a block, in bytes.
+            cooperative: Whether the kernel synchronises its grid.
+
+        Raises:
+            DeviceFaultError: The kernel did something that stops it. Names the place.
+            LaunchError: An argument is not what its parameter takes, or no device could launch it so.
+        """
+        if len(args) != len(self._params):
+            raise LaunchError(
+                f"Kernel {self.name} takes {len(self._params)} arguments, and was given {len(args)}."
+            )
+        regions: list[Region] = []
+        params = []
+        for number, (value, (size, _)) in enumerate(zip(args, self._params, strict=True), start=1):
+            try:
+                params.append(_packed(value, size, f"argument {number}", regions))
+            except Exception as error:
+                # Values run the code of their packages.
+                raise LaunchError(
+                    f"Kernel {self.name}: parameter {number} has {size} bytes: {error}."
+                ) from error
+        sizes = (driver.dim3("grid", grid), driver.dim3("block", block))
+        # No stream of another package is a default one.
+        handle = 0 if stream is None else stream if isinstance(stream, int) else -1
+        how = driver.Configuration(*sizes, handle, shared, cooperative=cooperative)
+        launch(self._program, self.name, how, params, regions)
+
+
+def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
+    """Return the bytes of an argument, whose memory comes to *regions*."""
+    if value is None and size == struct.calcsize("P"):
+        return bytes(size)
+    given = array(value)
+    if given is not None and given.shape:
+        regions.append(region(given, name))
+        code = struct.Struct(f"<Q{2 * given.ndim}q")
+        if size == struct.calcsize("P"):
+            return struct.pack("<Q", address(given))
+        if size == code.size:
+            return code.pack(address(given), *given.shape, *given.strides)
+        raise ValueError(
+            f"it is an array of {given.ndim} dimensions; pass one for a pointer or an array_view"
+        )
+    if isinstance(value, (bool, int, float, complex)) and not hasattr(value, "dtype"):
+        raise ValueError(
+            f"it is {shown(value)}, and PTX does not tell the type; pass a number of NumPy, such as "
+            "numpy.int32(...)"
+        )
+    try:
+        content = bytes(value.tobytes() if hasattr(value, "tobytes") else memoryview(value).cast("B"))
+    except TypeError as error:
+        raise ValueError(f"it is {shown(value)}; pass an array, or a number or a record of NumPy") from error
+    if len(content) != size:
+        raise ValueError(f"it is {shown(value)}, of {len(content)} bytes; pass one of {size}")
+    return content

@@ -1,0 +1,73 @@
+"""Kernels that tests load and launch, on a device and on the CPU."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import cuda
+from numba.cuda import types
+
+import numba_ptxlink as pl
+
+HALVES = types.Array(types.float16, 1, "C")
+
+
+@pl.kernel("void(float32[::1], float32)")
+def scale(out, factor):
+    """Multiply each element."""
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] *= factor
+
+
+@pl.kernel("void(CPointer(float32), int32, float32)")
+def fill(out, size, value):
+    """Write through a pointer."""
+    i = cuda.grid(1)
+    if i < size:
+        out[i] = value * i
+
+
+@pl.kernel("void(int32[::1], int32[::1])")
+def exchange(source, target):
+    """Read what another block wrote, after all have met."""
+    block = cuda.blockIdx.x
+    source[block] = block
+    cuda.cg.this_grid().sync()
+    target[block] = source[cuda.gridDim.x - 1 - block]
+
+
+@pl.kernel("void(float32[::1])")
+def through_shared(out):
+    """Pass values through more shared memory than a kernel may use without being asked."""
+    held = cuda.shared.array(0, types.float32)
+    i = cuda.threadIdx.x
+    held[14999 - i] = i
+    cuda.syncthreads()
+    out[i] = held[14999 - i]
+
+
+@pl.kernel(types.void(HALVES, types.float32))
+def scale_halves(out, factor):
+    """Multiply each element."""
+    i = cuda.grid(1)
+    if i < out.size:
+        out[i] = types.float16(factor) * out[i]
+
+
+@pl.kernel(types.void(HALVES, HALVES, types.Array(types.float32, 1, "C")))
+def mixed(left, right, out):
+    """Compute in half precision, compare, and compute in bfloat16."""
+    i = cuda.grid(1)
+    if i < out.size:
+        number = left[i] * right[i] - left[i]
+        if number > right[i]:
+            number = abs(right[i]) + left[i]
+        brain = types.bfloat16(types.float32(left[i]))
+        out[i] = types.float32(number) + types.float32(brain * brain + brain)
+
+
+def expected(left, right):
+    """Return what `mixed` computes of halves; the numbers are small integers, which all of the types hold."""
+    number = left * right - left
+    number = np.where(number > right, np.abs(right) + left, number)
+    return (number + left * left + left).astype(np.float32)

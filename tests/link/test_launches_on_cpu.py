@@ -1,0 +1,323 @@
+"""Exports and links on the CPU: the launch tests of a device, calls of functions, and what is refused."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import namedtuple
+from types import SimpleNamespace
+
+import launches
+import loaded_kernels
+import numpy as np
+import pytest
+from linkcases import CALLEE, CALLER, KERNEL, function
+from numba import cuda
+from numba.cuda import types
+from numba.cuda.np.numpy_support import from_dtype
+from numba.cuda.vector_types import vector_types
+
+import numba_ptxlink as pl
+
+ARCH, SIZE = "sm_90", 1000
+Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
+body = np.dtype([("id", "i8"), ("place", "f4", 3), ("tag", "S3")], align=True)
+BODY, WHOLE = from_dtype(body), np.array([(-7, (1, 2, 0.5), b"ab"), (8, (0, 0, 1), b"c")], body)
+
+
+@pl.kernel(types.void(types.float64[:, ::1], BODY, types.Tuple((types.int8, types.float64)), types.boolean))
+def members(out, body, pair, flag):
+    """Read members of structs, two dimensions at a time."""
+    i, j = cuda.grid(2)
+    if i < out.shape[0] and j < out.shape[1]:
+        out[i, j] = body.id + body.place[2] + pair[0] * pair[1] + (100 if flag else 0) + 10 * i + j
+
+
+@pl.udf("float32(float32, int8)")
+def scaled(value, factor):
+    """Multiply."""
+    return value * factor
+
+
+@pl.udf(types.float64(BODY))
+def third(given):
+    """Read a record."""
+    return given.id + given.place[2]
+
+
+@pl.udf("float32[::1](float32[::1], int32)")
+def raised(values, count):
+    """Write to an array, and return it."""
+    for i in range(count):
+        values[i] += 1
+    return values
+
+
+@pytest.fixture(scope="module")
+def udfs(tmp_path_factory):
+    """Return the kernels and functions of the tests, loaded for the CPU."""
+    kernels = [getattr(loaded_kernels, name) for name in ("scale", "fill", "exchange", "through_shared")]
+    marked = [*kernels, members, scaled, third, raised]
+    folder = tmp_path_factory.mktemp("build")
+    return pl.load(pl.export(marked, folder, arch=ARCH, emit=["ptx"], name="udfs").manifest, device="cpu")
+
+
+# Launches, as tests/gpu has them.
+
+
+def test_arrays_are_written_in_place(udfs):
+    """NumPy's arrays, views of them, and tensors that DLPack describes are written by kernels."""
+    values = np.arange(2 * SIZE, dtype=np.float32)
+    whole = values.copy()
+    udfs.scale[8, 128](whole[:SIZE], 3)
+    tensor = SimpleNamespace(__dlpack__=whole[SIZE:].__dlpack__, __dlpack_device__=lambda: (1, 0))
+    udfs.scale.launch(tensor, 2, grid=8, block=128, stream=0, programmatic_dependent=True, cooperative=True)
+    assert np.concatenate([3 * values[:SIZE], 2 * values[SIZE:]]).tolist() == whole.tolist()
+    udfs.fill[8, 128](whole, SIZE, 0.5)
+    assert (np.arange(SIZE) / 2).tolist() == whole[:SIZE].tolist()
+
+
+def test_shared_memory_and_a_grid_that_meets(udfs):
+    """A launch has the dynamic shared memory that it asks for; blocks wait for each other."""
+    out = np.zeros(64, np.float32)
+    udfs.through_shared[1, 64, None, 60000](out)
+    assert list(range(64)) == out.tolist()
+    source, target = np.zeros((2, 64), np.int32)
+    udfs.exchange[64, 1](source, target)
+    assert list(range(64))[::-1] == target.tolist()
+
+
+def test_members_of_structs(udfs):
+    """Records and tuples are passed by value, and an array of two dimensions is written."""
+    out = np.zeros((3, 4))
+    udfs.members[(1, 1), (8, 8)](out, WHOLE[0], (-4, 0.25), True)
+    expected = [[-7 + 0.5 - 1 + 100 + 10 * i + j for j in range(4)] for i in range(3)]
+    assert expected == out.tolist()
+
+
+def test_halves():
+    """Kernels of halves and bfloat16 compute what the device does."""
+    loaded = pl.load(
+        pl.export([loaded_kernels.scale_halves, loaded_kernels.mixed], emit=["ptx"], name="halves"),
+        device="cpu",
+    )
+    out = np.arange(64, dtype=np.float16)
+    loaded.scale_halves[1, 64](out, 2.0)
+    assert (2 * np.arange(64)).tolist() == out.tolist()
+    left, right = (out % 8 - 3).astype(np.float16), (np.arange(64) // 8 - 4).astype(np.float16)
+    sums = np.zeros(64, np.float32)
+    loaded.mixed[1, 64](left, right, sums)
+    assert loaded_kernels.expected(left, right).tolist() == sums.tolist()
+
+
+def run(linked: pl.Linked, name: str = "k") -> int:
+    """Launch the kernel *name*, which writes one integer, and return that."""
+    out = np.zeros(1, np.int32)
+    linked.kernel(name, device="cpu")[1, 1](out)
+    return int(out[0])
+
+
+@pytest.mark.parametrize("lto", [False, True])
+def test_linked_sources(lto):
+    """CUDA C++ sources linked with and without LTO run, also by the name of a template's instance."""
+    assert 7 == run(pl.link(CALLER, CALLEE.format(value=7), arch=ARCH, lto=lto))
+    source = "namespace ns { template <int N> __global__ void write(int* p) { *p = N; } }\n"
+    linked = pl.link(source, arch=ARCH, lto=lto, name_expressions=("ns::write<9>",))
+    assert 9 == run(linked, "ns::write<9>")
+
+
+@pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
+def test_one_ptx_of_every_backend(backend):
+    """What was linked runs, whatever has compiled it; PTX that a linker joined is refused with a cure."""
+    whole = KERNEL.replace(
+        ".extern .func (.param .b32 r) f(.param .b32 a);", function(5).partition("64\n")[2]
+    )
+    assert 5 == run(pl.link(whole, arch=ARCH, backend=backend))
+    if backend == "nvjitlink":
+        apart = pl.link(KERNEL, function(), arch=ARCH, backend=backend)
+        with pytest.raises(
+            pl.LinkError, match=r"did not become one PTX, .* with backend and inline left at auto"
+        ):
+            apart.kernel("k", device="cpu")
+
+
+def test_a_cxx_kernel_calls_a_function_on_arrays():
+    """By PTX alone, an array is passed for a pointer or an array view, and numbers have their sizes."""
+    source = """
+#include "numba_ptxlink/array_view.h"
+#include "udfs.h"
+using view = numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c>;
+extern "C" __global__ void apply(view x, double* sum, int8_t n) {
+    x[threadIdx.x] = scaled(x[threadIdx.x], n);
+    atomicAdd(sum, (double)x[threadIdx.x]);
+}
+"""
+    exported = pl.export([scaled], arch=ARCH, emit=["ptx"], name="udfs")
+    headers = {"udfs.h": exported.contents["udfs.h"].decode()}
+    linked = pl.link(source, exported.read("ptx"), arch=ARCH, lto=False, headers=headers)
+    kernel, x, total = linked.kernel("apply", device="cpu"), np.arange(4, dtype=np.float32), np.zeros(1)
+    kernel[1, 4](x, total, np.int8(-3))
+    assert ([0, -3, -6, -9], -18) == (x.tolist(), total[0])
+    for arguments, reason in (
+        ((x, total), "takes 3 arguments, and was given 2"),
+        (
+            (x, total, 3),
+            r"parameter 3 has 1 bytes: it is 3, and PTX does not tell the type; pass .* numpy\.int32",
+        ),
+        ((x, total, np.int32(3)), r"parameter 3 has 1 bytes: .* of 4 bytes; pass one of 1"),
+        (
+            (x.reshape(2, 2), total, np.int8(3)),
+            "array of 2 dimensions; pass one for a pointer or an array_view",
+        ),
+        ((x, launches.array(1, "<f8"), np.int8(3)), "an array on a device; copy it to the host"),
+    ):
+        with pytest.raises(pl.LaunchError, match=reason):
+            kernel[1, 4](*arguments)
+    with pytest.raises(pl.LaunchError, match="'other' is not a kernel of what was linked, which has: apply"):
+        linked.kernel("other", device="cpu")
+
+
+# Calls
+
+VALUES = {
+    "bool": (types.boolean, [True, False]),
+    "int8": (types.int8, [-128, 127]),
+    "uint16": (types.uint16, [0, 65535]),
+    "int64": (types.int64, [-(2**63), 5]),
+    "uint64": (types.uint64, [2**64 - 1]),
+    "float64": (types.float64, [0.1, math.inf]),
+    "float32": (types.float32, [np.float32(0.1)]),
+    "float16": (types.float16, [np.float16(1.5)]),
+    "bfloat16": (types.bfloat16, [np.float32(1.5)]),
+    "complex64": (types.complex64, [np.complex64(1 - 2j)]),
+    "complex128": (types.complex128, [1 - 2j]),
+    "vector": (vector_types["float32x4"], [(1, 2, 3, 4)]),
+    "tuple": (types.Tuple((types.int8, types.UniTuple(types.float64, 2))), [(-1, (2.0, 3.0))]),
+    "namedtuple": (types.NamedTuple([types.float32, types.int8], Point), [Point(1.5, -1)]),
+    "record": (BODY, [(-7, (1.0, 2.0, 0.5), b"ab")]),
+    "optional": (types.Optional(types.int32), [7, None]),
+}
+
+
+@pytest.fixture(scope="module")
+def same():
+    """Return a function for each type, which returns what it is given."""
+    made = [pl.udf(ty(ty), name=f"same_{name}")(lambda value: value) for name, (ty, _) in VALUES.items()]
+    return pl.load(pl.export(made, arch=ARCH, emit=["ptx"], name="same"), device="cpu")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_comes_back(same, name):
+    """Results are values of Python, or of NumPy where Python has none of that precision."""
+    for value in VALUES[name][1]:
+        result = same[f"same_{name}"](value)
+        assert value == result
+        if not isinstance(value, tuple):
+            assert type(value) is type(result)
+    assert name != "namedtuple" or (result.x, result.y) == (1.5, -1)
+
+
+def test_a_function_is_called_for_each_element(udfs, same):
+    """Arrays are broadcast together; integers of another type are checked, and records are read by member."""
+    column, row = np.array([[1.5], [-2]]), np.array([1, -3, 100])
+    result = udfs.scaled(column, row)
+    assert ((column * row).tolist(), np.float32) == (result.tolist(), result.dtype)
+    with pytest.raises(pl.LaunchError, match=r"parameter 'factor' is int8_t: it is .*200.*from -128 to 127"):
+        udfs.scaled(column, 2 * row)
+    assert [-6.5, 9.0] == udfs.third(WHOLE).tolist()
+    assert WHOLE["place"].tolist() == same.same_record(WHOLE)["place"].tolist()
+    for kind in ("int8", "bool", "float16", "bfloat16", "complex64"):
+        assert [0, 1, 1] == same[f"same_{kind}"](
+            np.array([0, 1, 1]).astype(kind if kind != "bfloat16" else "f4")
+        ).tolist()
+    assert [(7, True), (0, False)] == same.same_optional(np.array([7, None])).tolist()
+    assert (0, 3) == udfs.scaled(np.zeros((0, 1)), row).shape
+
+
+def test_arrays_of_functions(udfs):
+    """An array is written in place; one that is returned is a view of it."""
+    given = np.zeros(4, np.float32)
+    returned = udfs.raised(given, 2)
+    returned[3] = 9
+    assert [1, 1, 0, 9] == given.tolist()
+
+
+READONLY = np.zeros(4, np.float32)
+READONLY.flags.writeable = False
+FLOATS = np.zeros(4, np.float32)
+REFUSED = {
+    "read_only": (
+        lambda udfs: udfs.scale[1, 4](READONLY, 1),
+        "it is read-only, and the kernel may write to it",
+    ),
+    "dtype": (lambda udfs: udfs.scale[1, 4](np.zeros(4), 1), "its elements are <f8; pass an array of float"),
+    "strides": (lambda udfs: udfs.scale[1, 4](FLOATS[::2], 1), "it is not contiguous in C order"),
+    "masked": (lambda udfs: udfs.scale[1, 4](np.ma.array(FLOATS), 1), "it is a masked array"),
+    "device": (
+        lambda udfs: udfs.scale[1, 4](launches.array(4, "<f4"), 1),
+        "on a device; copy it to the host",
+    ),
+    "number": (lambda udfs: udfs.scale[1, 4](1.0, 1), "it is 1.0, a float; pass a NumPy array"),
+    "stream": (lambda udfs: udfs.scale[1, 4, 0x55](FLOATS, 1), "There are no streams on the CPU"),
+    "cluster": (lambda udfs: udfs.scale.launch(FLOATS, 1, grid=2, block=1, cluster=2), "clusters are not"),
+    "block": (lambda udfs: udfs.scale[1, 1025](FLOATS, 1), "no device has more than 1024 threads"),
+    "handle": (lambda udfs: udfs.scale.handle, "A kernel on the CPU has no handle"),
+    "count": (lambda udfs: udfs.scaled(1.0), r"Function scaled takes \(value, factor\), and was given 1"),
+    "range": (lambda udfs: udfs.scaled(1.0, 128), "parameter 'factor' is int8_t: it is 128, a int"),
+    "elements": (lambda udfs: udfs.scaled(1.0, np.ones(3)), r"it is .*1\.0.*, a float64, and no int8_t"),
+    "shapes": (lambda udfs: udfs.scaled(np.ones(2), np.ones(3, "i1")), r"of the shapes \(2,\), \(3,\); pass"),
+    "returned": (lambda udfs: udfs.raised(FLOATS, np.arange(2)), "returns an array; call it for one element"),
+    "name": (lambda udfs: udfs.nothing, "'nothing' is not a kernel or a function of the export"),
+    "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_does_not_fit_is_refused(udfs, case):
+    """Each is an error with the reason and a cure."""
+    attempt, reason = REFUSED[case]
+    with pytest.raises(pl.LaunchError, match=reason):
+        attempt(udfs)
+
+
+def test_an_export_without_ptx_is_refused():
+    """The error names the kind of artifact that is missing."""
+    exported = pl.export([scaled], arch=ARCH, emit=["ltoir"], name="made")
+    with pytest.raises(pl.LaunchError, match=r"made\.json lists no PTX.*emit=ptx"):
+        pl.load(exported, device="cpu")
+
+
+def test_an_index_out_of_bounds_names_the_line(tmp_path):
+    """The fault has kernel, file, line, block and thread, and the message says so."""
+    (tmp_path / "far.py").write_text(
+        "from numba import cuda\nfrom numba_ptxlink import kernel\n\n"
+        '@kernel("void(float32[::1])")\ndef far(x):\n    i = cuda.grid(1)\n    x[i] = i\n'
+    )
+    library = pl.load(pl.export(tmp_path / "far.py", emit=["ptx"], lineinfo=True), device="cpu")
+    with pytest.raises(pl.DeviceFaultError) as caught:
+        library.far[2, 4](np.zeros(6, np.float32))
+    fault = caught.value
+    assert ("far", str(tmp_path / "far.py"), 7) == (fault.kernel, fault.file, fault.line)
+    assert ((1, 0, 0), (2, 0, 0)) == (tuple(fault.block), tuple(fault.thread))
+    assert all(part in str(fault) for part in ("far.py:7", "(1, 0, 0)", "(2, 0, 0)"))
+
+
+def test_a_loop_may_go_on_for_so_long():
+    """`steps` ends what does not end; without it, and without checks, the same call goes on."""
+    exported = pl.export([raised], emit=["ptx"], name="loop")
+    given = np.zeros(5000, np.float32)
+    with pytest.raises(pl.DeviceFaultError, match="loop"):
+        pl.load(exported, device="cpu", steps=100).raised(given, 5000)
+    assert 5000 == pl.load(exported, device="cpu", checks=False).raised(given, 5000).size
+
+
+def test_llvmlite_is_asked_for_by_the_extra():
+    """Without llvmlite the error names what installs it."""
+    program = (
+        "import sys; sys.modules['llvmlite'] = None\nimport numba_ptxlink as pl\n"
+        f"kernel = pl.link({KERNEL!r}, {function()!r}, arch='sm_90').kernel\n"
+        "try:\n    kernel('k', device='cpu')\nexcept pl.LaunchError as error:\n    print(error)\n"
+    )
+    said = subprocess.check_output([sys.executable, "-c", program], text=True)
+    assert "numba-ptxlink[cpu]" in said
