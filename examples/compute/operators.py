@@ -2,7 +2,7 @@
 Operators in Python for cuda.compute, on records: it links their LTO-IR into its algorithms.
 
 An operator is a function of addresses, those of its arguments and of its result. Without a driver, which
-the import of cuda.compute needs, the operators are linked into a kernel that calls them so.
+the import of cuda.compute needs, the operators are linked into a kernel that calls them so, on the CPU.
 """
 
 import numpy as np
@@ -43,6 +43,7 @@ def link(arch):
     headers = {"operators.h": exported.contents["operators.h"].decode()}
     linked = pl.link(CALLER, exported.read("ltoir"), arch=arch, headers=headers)
     print(f"{len(linked.cubin)} bytes of machine code for {arch}: {linked.reason}")
+    return linked.kernel("apply", device="cpu")
 
 
 def operator(function, arch):
@@ -55,8 +56,11 @@ def operator(function, arch):
 
 def main():
     if not cuda.is_available():
-        link("sm_90")
-        print("Not run: there is no GPU")
+        apply = link("sm_90")
+        x, y, z = np.array([(3, 4)], pair), np.zeros(1, pair), np.zeros(1, pair)
+        apply[1, 1](x, y, z)
+        np.testing.assert_array_equal([y[0].tolist(), z[0].tolist()], [(-4, 3), (3, 4)])
+        print("Verified on the CPU: a turned vector and the longer one")
         return
     from cuda import compute
 

@@ -3,7 +3,8 @@ A cuFFT callback in Python: the window is multiplied with the signal as cuFFT lo
 
 When cuFFT makes the plan, it compiles C++ that calls the function, and links the function's LTO-IR to it
 (cufftXtSetJITCallback). That needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink not older than what made the
-LTO-IR. Without a GPU the function is linked into a kernel that declares and calls it as cuFFT does.
+LTO-IR. Without a GPU the function is linked into a kernel that declares and calls it as cuFFT does, and that
+runs on the CPU.
 """
 
 import ctypes
@@ -64,8 +65,13 @@ def main():
     ltoir = exported.read("ltoir")
     linked = pl.link(CALLER, ltoir, arch=arch)
     print(f"{exported.signatures[0]} {len(ltoir)} bytes of LTO-IR for {arch.sm}; {linked.reason}")
+    signal = np.random.default_rng(0).standard_normal(COUNT).astype(np.float32)
+    weights = np.hanning(COUNT).astype(np.float32)
     if not on_gpu:
-        print("Not run: there is no GPU")
+        out = np.zeros(1024, np.float32)
+        linked.kernel("load", device="cpu")[1, out.size](signal, out, weights, None)
+        np.testing.assert_array_equal(out, (signal * weights)[: out.size])
+        print(f"Verified on the CPU: {out.size} windowed samples match NumPy's")
         return
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
@@ -74,8 +80,6 @@ def main():
     except DynamicLibNotFoundError as reason:
         print(f"Not run: {reason}")
         return
-    signal = np.random.default_rng(0).standard_normal(COUNT).astype(np.float32)
-    weights = np.hanning(COUNT).astype(np.float32)
     spectrum = cuda.device_array(COUNT // 2 + 1, np.complex64)
     transform(cufft, ltoir, cuda.to_device(signal), spectrum, cuda.to_device(weights))
     expected = np.fft.rfft(signal * weights)

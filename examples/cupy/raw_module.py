@@ -1,7 +1,8 @@
 """
 CuPy's RawModule with Python in it: a CUDA C++ kernel that calls a Python function, and a kernel in Python.
 
-RawModule loads machine code and links nothing, so the C++ is linked here. Needs no GPU for that.
+RawModule loads machine code and links nothing, so the C++ is linked here. Without CuPy and a GPU, both
+kernels run on the CPU.
 """
 
 import tempfile
@@ -43,7 +44,18 @@ def link(arch):
     headers = {"udfs.h": exported.contents["udfs.h"].decode()}
     linked = pl.link(SOURCE, exported.read("ltoir"), arch=arch, headers=headers)
     print(f"{len(linked.cubin)} bytes of machine code for {arch}: {linked.reason}")
-    return linked.cubin
+    return linked
+
+
+def on_cpu(linked):
+    """Run both kernels on the CPU, and compare with NumPy."""
+    count = 100_001
+    x = np.linspace(-4, 4, count, dtype="float32")
+    y, grid = np.empty_like(x), (count + 255) // 256
+    linked.kernel("squash_all", device="cpu")[grid, 256](x, y, np.int32(count))
+    linked.kernel("scale", device="cpu")[grid, 256](y, np.float32(3), np.int32(count))
+    np.testing.assert_allclose(y, 3 * (x / (1 + abs(x))), rtol=1e-6)
+    print(f"Verified on the CPU: {count} elements match NumPy")
 
 
 def main():
@@ -53,12 +65,13 @@ def main():
         device = cupy.cuda.Device()
         arch = f"sm_{device.compute_capability}"
     except Exception as reason:
-        link("sm_90")
-        print(f"Not run: {reason}")
+        linked = link("sm_90")
+        print(f"Not on a GPU: {reason}")
+        on_cpu(linked)
         return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "module.cubin"
-        path.write_bytes(link(arch))
+        path.write_bytes(link(arch).cubin)
         module = cupy.RawModule(path=str(path))
         # The file is read by the first get_function, not before.
         squash_all, scale_all = [module.get_function(name) for name in ("squash_all", "scale")]

@@ -1,7 +1,8 @@
 """
 A Numba kernel calls a CUDA C++ library, which nvcc has made: `make run`, or `python sum_squares.py LIBRARY`.
 
-The library holds LTO-IR, so what the kernel calls is inlined. Without a GPU the same link is done for sm_90.
+The library holds LTO-IR, so what the kernel calls is inlined. Without a GPU the same link is done for sm_90,
+and the kernel runs on the CPU.
 """
 
 import argparse
@@ -29,18 +30,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
     parser.add_argument("library", help="what nvcc -lib has made of reductions.cu")
     options = parser.parse_args()
+    values = np.random.default_rng(0).standard_normal(1_000_001).astype(np.float32)
     if not cuda.is_available():
         kernel = pl.kernel("void(float32[::1], float32[::1])")(sum_squares)
         linked = pl.link(kernel, options.library, arch="sm_90", lto=True)
         print(f"{len(linked.cubin)} bytes of machine code for sm_90: {linked.reason}")
-        print("Not run: there is no GPU")
-        return
-    values = np.random.default_rng(0).standard_normal(1_000_001).astype(np.float32)
-    total = cuda.to_device(np.zeros(1, np.float32))
-    cuda.jit(link=[options.library])(sum_squares)[64, BLOCK](cuda.to_device(values), total)
-    expected = np.square(values.astype(np.float64)).sum()
-    np.testing.assert_allclose(total.copy_to_host(), expected, rtol=1e-5)
-    print(f"The sum of {len(values)} squares is {total[0]:.0f}, as NumPy's")
+        total = np.zeros(1, np.float32)
+        linked.kernel("sum_squares", device="cpu")[64, BLOCK](values, total)
+    else:
+        device_total = cuda.to_device(np.zeros(1, np.float32))
+        cuda.jit(link=[options.library])(sum_squares)[64, BLOCK](cuda.to_device(values), device_total)
+        total = device_total.copy_to_host()
+    np.testing.assert_allclose(total, np.square(values.astype(np.float64)).sum(), rtol=1e-5)
+    where = "" if cuda.is_available() else "Verified on the CPU: "
+    print(f"{where}The sum of {len(values)} squares is {total[0]:.0f}, as NumPy's")
 
 
 if __name__ == "__main__":
