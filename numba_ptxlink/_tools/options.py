@@ -222,7 +222,10 @@ def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
         # What is no flag is the value of the one before.
         if name := _name(flag):
             own = whose(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
-        if tool == PTXAS:
+        if name == "verbose":
+            # A long name has two hyphens for ptxas, and one for nvJitLink; each refuses the other.
+            yield "--verbose" if tool == PTXAS else "-verbose"
+        elif tool == PTXAS:
             yield flag.removeprefix("-Xptxas=")
         else:
             yield flag if own else f"-Xptxas={flag}"

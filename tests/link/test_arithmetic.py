@@ -116,3 +116,11 @@ def test_assemble_names_the_tool_that_knows_a_flag(flag, knows):
     """A flag of another tool than ptxas is refused with its name."""
     with pytest.raises(pl.ConfigError, match=knows):
         pl.assemble(PTX, ARCH, extra_flags=[flag])
+
+
+@pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
+@pytest.mark.parametrize("flag", ["-v", "-verbose", "--verbose", "-Xptxas=-v"])
+def test_a_flag_of_ptxas_reaches_it_by_either_tool(flag, backend):
+    """Whichever tool links, what compiles PTX says how much memory it takes."""
+    linked = pl.link(PTX, arch=ARCH, backend=backend, extra_flags=[flag])
+    assert "bytes gmem" in linked.log

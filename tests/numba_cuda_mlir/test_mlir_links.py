@@ -150,7 +150,7 @@ def test_options_reach_the_tools():
     ]
     alone = link_options(flags, lto=False)
     assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
-    assert ("-verbose", "-dlcm=cg") == alone.spelled(PTXAS)[-2:]
+    assert ("--verbose", "-dlcm=cg") == alone.spelled(PTXAS)[-2:]
     assert {} == alone.arithmetic
     optimised = link_options(["-lto", *flags], lto=True)
     assert ("-ftz=1", "-verbose", "-Xptxas=-dlcm=cg") == optimised.spelled(LTO)[-3:]
