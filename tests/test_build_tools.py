@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -118,28 +119,58 @@ def test_make_and_meson(folder, toolkit, setup, command, program):
         ("udfs SOURCES udfs.py ARCHITECTURES some", 'such as 80, 90a or native, and not "some"'),
         ("udfs SOURCES udfs.py OPTIONS --name=other", "has --name among its OPTIONS"),
         ("udfs SOURCES udfs.py sub/udfs.py ARCHITECTURES 80", "has two SOURCES called udfs.py"),
+        (
+            "udfs SOURCES nothing.py ARCHITECTURES 80",
+            "nothing.py among its SOURCES, and there is no such file",
+        ),
         ("udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
         ("udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
     ],
 )
 def test_wrong_arguments_of_cmake(tmp_path, call, message):
     """The CMake function says what it wants."""
+    (tmp_path / "udfs.py").touch()
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "udfs.py").touch()
+    said = configured(tmp_path, "0.1", f"numba_ptxlink_add_library({call})")
+    assert message in said
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ("", "FOUND 0.1.0"),
+        ("0.0.1...0.2", "FOUND 0.1.0"),
+        ("0.0.1...0.0.2", 'compatible with requested version range "0.0.1...0.0.2"'),
+        ("99", 'compatible with requested version "99"'),
+        ("COMPONENTS device", "has no components, and device is asked for"),
+        ("OPTIONAL_COMPONENTS device", "FOUND 0.1.0"),
+    ],
+)
+def test_cmake_finds_the_package_of_the_environment_on_path(tmp_path, wanted, message):
+    """find_package needs no path to the package, and knows versions, ranges and that it has no components."""
+    assert message in configured(tmp_path, wanted, 'message(FATAL_ERROR "FOUND ${NumbaPtxlink_VERSION}")')
+
+
+def configured(folder: Path, wanted: str, call: str) -> str:
+    """Return what CMake says, on one line, where a project that finds the package fails."""
     cmake = shutil.which("cmake")
     if cmake is None:
         pytest.skip("there is no cmake")
-    (tmp_path / "CMakeLists.txt").write_text(
+    (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES NONE)\n"
-        f"find_package(NumbaPtxlink 0.1 CONFIG REQUIRED)\nnumba_ptxlink_add_library({call})\n"
+        f"find_package(NumbaPtxlink {wanted} CONFIG REQUIRED)\n{call}\n"
     )
-    options = [f"-DCMAKE_PREFIX_PATH={CMAKE}", "-DNUMBA_PTXLINK_EXECUTABLE=numba-ptxlink"]
+    path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
-        [cmake, "-S", tmp_path, "-B", tmp_path / "build", *options],
+        [cmake, "-S", folder, "-B", folder / "build"],
+        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode
-    assert message in " ".join(done.stderr.split())
+    return " ".join(done.stderr.split())
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
-# find_package(NumbaPtxlink CONFIG) with CMAKE_PREFIX_PATH, or NumbaPtxlink_DIR, from `numba-ptxlink --cmake-dir`.
+# find_package(NumbaPtxlink CONFIG) finds it where the bin folder of its environment is on PATH, and in builds of
+# scikit-build-core; else with CMAKE_PREFIX_PATH, or NumbaPtxlink_DIR, from `numba-ptxlink --cmake-dir`.
 #
 # numba_ptxlink_add_library(NAME SOURCES udfs.py... | MODULE package.module
 #                           [ARCHITECTURES 80 90] [EMIT KIND...] [INCLUDE_DIRECTORIES DIR...] [DEPENDS FILE...]
@@ -24,6 +25,13 @@ if(CMAKE_VERSION VERSION_LESS 3.24)
   set(NumbaPtxlink_NOT_FOUND_MESSAGE "This is CMake ${CMAKE_VERSION}, and the package needs 3.24 or later.")
   return()
 endif()
+foreach(component IN LISTS NumbaPtxlink_FIND_COMPONENTS)
+  if(NumbaPtxlink_FIND_REQUIRED_${component})
+    set(NumbaPtxlink_FOUND FALSE)
+    set(NumbaPtxlink_NOT_FOUND_MESSAGE "NumbaPtxlink has no components, and ${component} is asked for; leave it out.")
+    return()
+  endif()
+endforeach()
 # The environment that this file is installed in: lib/python3.x/site-packages/numba_ptxlink/include/cmake.
 get_filename_component(_numba_ptxlink_prefix "${CMAKE_CURRENT_LIST_DIR}/../../../../../.." ABSOLUTE)
 find_program(NUMBA_PTXLINK_EXECUTABLE numba-ptxlink HINTS "${_numba_ptxlink_prefix}/bin"
@@ -83,6 +91,11 @@ function(numba_ptxlink_add_library name)
       if(stem IN_LIST stems)
         message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has two SOURCES called ${stem}.py, and a header is "
                             "called like its file; rename one, or make a target of each.")
+      endif()
+      get_source_file_property(generated "${file}" GENERATED)
+      if(NOT generated AND NOT EXISTS "${file}")
+        message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${file} among its SOURCES, and there is no such file; "
+                            "correct the path, or set its property GENERATED where the build makes it.")
       endif()
       list(APPEND source "${file}")
       list(APPEND stems "${stem}")
