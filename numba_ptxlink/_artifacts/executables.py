@@ -189,6 +189,7 @@ def build_object(
     *,
     consumer: Consumer | None = None,
     include_dirs: Sequence[Path] = (),
+    lineinfo: bool = False,
 ) -> tuple[bytes, str]:
     """
     Return the object `STEM.o`, and name and release of the compiler of its host code. Needs no driver.
@@ -202,6 +203,7 @@ def build_object(
             device link; None where they call what C++ defines, and cannot.
         consumer: The toolkit and driver it is for; None for those of this environment.
         include_dirs: Where headers are that the header includes.
+        lineinfo: Whether the code has line numbers.
 
     Raises:
         AssembleError: The PTX could not be assembled.
@@ -209,7 +211,7 @@ def build_object(
         LinkError: nvFatbin is missing or refused an entry.
     """
     zstd = consumer is None or consumer.reads_zstd
-    linkable = nvfatbin.pack(packed, zstd=zstd)
+    linkable = nvfatbin.pack(packed, zstd=zstd, lineinfo=lineinfo)
     files = {"linkable.fatbin": linkable}
     if kernels:
         files["declared.h"] = header.encode()

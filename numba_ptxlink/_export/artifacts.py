@@ -164,7 +164,8 @@ def pack(
     compilers = {"cubin": "" if cubin_by.startswith("nvPTXCompiler") else cubin_by}
     executable = None
     if FATBIN in kinds:
-        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=consumer is None or consumer.reads_zstd)
+        zstd = consumer is None or consumer.reads_zstd
+        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=zstd, lineinfo=request.options.lineinfo)
     if {KERNELS, LAUNCHER}.intersection(kinds):
         executable = _executable(codes, request, signatures)
         compilers["kernels"] = ", ".join(executable.tools)
@@ -224,6 +225,7 @@ def _object(
         None if any(code.undefined for code in codes) else request.options.tools,
         consumer=request.consumer,
         include_dirs=request.include_dirs,
+        lineinfo=request.options.lineinfo,
     )
 
 

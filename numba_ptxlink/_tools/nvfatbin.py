@@ -27,7 +27,11 @@ _ZSTD_SINCE = (12, 9)
 
 
 def pack(
-    entries: Sequence[tuple[str, Arch, str, bytes]], *, relocatable: bool = True, zstd: bool = True
+    entries: Sequence[tuple[str, Arch, str, bytes]],
+    *,
+    relocatable: bool = True,
+    zstd: bool = True,
+    lineinfo: bool = False,
 ) -> bytes:
     """
     Pack *entries*, each (kind, arch, name, code), into one fat binary. Needs no driver.
@@ -36,6 +40,7 @@ def pack(
         entries: Kinds are "ptx", "ltoir" and "cubin".
         relocatable: Whether the entries hold relocatable code.
         zstd: Whether readers know zstd, as those from CUDA 12.4 on do.
+        lineinfo: Whether LTO-IR has line numbers. nvlink reads it here, and tells of objects that differ.
 
     Raises:
         LinkError: nvFatbin is missing or refused an entry.
@@ -45,6 +50,7 @@ def pack(
     if not zstd and version() >= _ZSTD_SINCE:
         flags.append("-compress-mode=speed")  # LZ4
     names = tuple(name for _, _, name, _ in entries)
+    recorded = {PTX: (b"",), LTOIR: (b"-generate-line-info" if lineinfo else b"",), CUBIN: ()}
 
     def call(function: str, *arguments: object) -> None:
         status = getattr(library, function)(*arguments)
@@ -64,8 +70,7 @@ def pack(
             # nvFatbin reads PTX as a C string.
             content = code.rstrip(b"\0") + b"\0" if kind == PTX else code
             called = (str(arch).encode(), name.encode(errors="backslashreplace"))
-            options = () if kind == CUBIN else (b"",)
-            call(_ADD[kind], handle, content, ctypes.c_size_t(len(content)), *called, *options)
+            call(_ADD[kind], handle, content, ctypes.c_size_t(len(content)), *called, *recorded[kind])
         call("nvFatbinSize", handle, ctypes.byref(size))
         packed = ctypes.create_string_buffer(size.value)
         call("nvFatbinGet", handle, packed)
