@@ -89,6 +89,13 @@ _DEVICE = """\
 #define NUMBA_PTXLINK_KERNEL
 #endif
 """
+_FORMER_VECTORS = """\
+#if defined(__NV_SILENCE_DEPRECATION_BEGIN) && \\
+    (defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : 1)
+__NV_SILENCE_DEPRECATION_BEGIN
+{overload}__NV_SILENCE_DEPRECATION_END
+#endif
+"""
 _INLINE = """\
 #if !defined(NUMBA_PTXLINK_INLINE)
 #if defined(__CUDACC__) || defined(__CUDACC_RTC__)
@@ -223,7 +230,7 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
     vectors = [ctype for ctype in types if isinstance(ctype, c.Compound) and ctype.include == _VECTORS]
     if vectors:
         blocks.append(_VECTOR_TYPES)
-    aligned = sorted({vector.row.code for vector in vectors if vector.row.code != vector.name})
+    aligned = sorted({vector.row.code for vector in vectors if _is_aligned(vector)})
     if aligned:
         new = "".join(f"typedef {name}_16a numba_ptxlink_{name};\n" for name in aligned)
         old = "".join(f"typedef {name} numba_ptxlink_{name};\n" for name in aligned)
@@ -314,15 +321,37 @@ def _namespaces(declarations: Sequence[Declaration], structs: Iterable[c.Struct]
     return [_only_cxx("\n".join([_INLINE, *blocks]), cxx=True)] if blocks else []
 
 
+def _is_aligned(ctype: c.CType) -> bool:
+    """Return whether *ctype* is a vector of CUDA whose name states its alignment from CUDA 13 on."""
+    return isinstance(ctype, c.Compound) and ctype.include == _VECTORS and ctype.row.code != ctype.name
+
+
 def _in_namespace(declaration: Declaration, structs: Sequence[str]) -> str:
     signature = declaration.signature
     if signature.kernel:
         return f"using ::{signature.name};\n"
-    params = ", ".join(qualified(ctype.declare(name), structs) for name, ctype in signature.params)
+    about = describe(declaration)
+    own = _calling(declaration, structs, [(ctype.declare(name), name) for name, ctype in signature.params])
+    if not any(_is_aligned(ctype) for _, ctype in signature.params):
+        return about + own
+    # Their former names are types of their own, of the same layout.
+    params = [
+        (f"{ctype.row.code} {name}", f"{ctype.name}{{{name}.x, {name}.y, {name}.z, {name}.w}}")
+        if isinstance(ctype, c.Compound) and _is_aligned(ctype)
+        else (ctype.declare(name), name)
+        for name, ctype in signature.params
+    ]
+    return about + own + _FORMER_VECTORS.format(overload=_calling(declaration, structs, params))
+
+
+def _calling(declaration: Declaration, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
+    """Return a function that calls the one with C linkage; *params* are declarations, and what is passed."""
+    signature = declaration.signature
     result = qualified(signature.result.name, structs)
-    values = ", ".join(name for name, _ in signature.params)
+    declared = ", ".join(qualified(param, structs) for param, _ in params)
+    values = ", ".join(value for _, value in params)
     return (
-        f"{describe(declaration)}NUMBA_PTXLINK_INLINE {result} {declaration.name}({params})\n"
+        f"NUMBA_PTXLINK_INLINE {result} {declaration.name}({declared})\n"
         f"{{ return ::{signature.name}({values}); }}\n"
     )
 

@@ -28,7 +28,7 @@ _LARGEST_DIRECT = 128
 _LARGEST_ALIGNMENT = 16
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Signature:
     """
     A C function: `result name(params)`.
@@ -69,6 +69,9 @@ class Signature:
     def __str__(self) -> str:
         params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
         return self.result.declare(f"{self.name}({params})")
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
 
 def _param(ctype: CType, dialect: NvvmDialect, *, kernel: bool) -> Param | None:

@@ -23,6 +23,11 @@ def fill(values, x):
     values[0] = x
 
 
+def last(vector):
+    """Return the fourth number."""
+    return vector.w
+
+
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_signatures_are_overloads(front_end, tmp_path):
     """C++ chooses the function by its arguments; nothing of the calls is left where LTO is on."""
@@ -30,9 +35,10 @@ def test_signatures_are_overloads(front_end, tmp_path):
     common = {"namespace": "app::math", "front_end": front_end}
     both = pl.udf("float64(float64)", **common)(pl.udf("float32(float32)", **common)(twice))
     counted = pl.udf("int64(float32[:])", **common)(length)
+    fourth = pl.udf("float64(float64x4)", name="last", **common)(last)
     kernel = pl.kernel("void(float32[::1], float32)", **common)(fill)
-    exported = pl.export([both, counted, kernel], tmp_path, name="udfs", arch="sm_90", emit=["ptx", "ltoir"])
-    symbols = ["app_math_twice_f32", "app_math_twice_f64", "app_math_length_view1a_f32", "fill"]
+    exported = pl.export([both, counted, kernel, fourth], tmp_path, name="udfs", arch="sm_90", emit=["ptx", "ltoir"])
+    symbols = ["app_math_twice_f32", "app_math_twice_f64", "app_math_length_view1a_f32", "fill", "last"]
     assert symbols == [signature.name for signature in exported.signatures]
     source = """
         #include "udfs.h"
@@ -41,9 +47,9 @@ def test_signatures_are_overloads(front_end, tmp_path):
         static_assert(same<decltype(app::math::twice(1.0f)), float>::value, "");
         static_assert(same<decltype(app::math::twice(1.0)), double>::value, "");
         static_assert(app::math::fill == ::fill, "");
-        extern "C" __global__ void use(float* p, double* q, int n) {
+        extern "C" __global__ void use(float* p, double* q, int n, double4 former) {
           *p = app::math::twice(*p);
-          *q = app::math::twice(*q) + app::math::length({p, n});
+          *q = app::math::twice(*q) + app::math::length({p, n}) + app::math::last(former);
         }
     """
     for kind in ("ptx", "ltoir"):

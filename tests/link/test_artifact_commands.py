@@ -57,7 +57,7 @@ def test_nvlink(toolkit, folder, kind):
 
 @pytest.mark.slow
 def test_line_numbers_on_both_sides_are_no_remark(toolkit, folder, tmp_path):
-    """nvcc -dlto says nothing where C++ and an exported object have line numbers: both say that they have."""
+    """With -dlto, nvcc says nothing where C++ and an exported object both have line numbers."""
     pl.export(folder / "udfs.py", tmp_path, arch="sm_90", emit="object", lineinfo=True)
     compiled = f"nvcc -dlto -lineinfo -arch=sm_90 -I{tmp_path} {folder}/calls.cu {tmp_path}/udfs.o -o app"
     assert "lineinfo" not in shell(compiled, tmp_path, toolkit)
