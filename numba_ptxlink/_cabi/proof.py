@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._tools import nvrtc
+from numba_ptxlink._tools import host_compiler, nvrtc
 from numba_ptxlink.errors import AbiError, LinkError, converted, located, raise_all
 
 from . import existing
@@ -32,6 +32,7 @@ _PARAM = "numba_ptxlink_value_"
 # nvcc has integers of 128 bits unasked. The headers of structs may have functions for the host, which nvcc
 # takes and NVRTC otherwise refuses.
 _FLAGS = ("-std=c++17", "--device-int128", "-default-device")
+_MISSING = "open source file"
 _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 
 
@@ -46,7 +47,8 @@ def prove(
     Check that C++ accepts the header *text*, and that it declares what was exported.
 
     NVRTC compiles the header for one of *archs*, with a call of each function with arguments of the declared
-    types. The result is cached. Without NVRTC, or the toolkit's headers, a warning is logged instead.
+    types, or nvcc where a header of structs includes what NVRTC lacks. The former's result is cached. Without
+    a compiler, or the toolkit's headers, a warning is logged instead.
 
     Args:
         text: The header.
@@ -66,24 +68,48 @@ def prove(
     places = {declaration.signature.name: declaration.place for declaration in declarations}
     calls = map(_call, range(len(signatures)), signatures, called)
     source = "\n".join([text, *calls, ""])
-    try:
-        arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
-        compiled = nvrtc.compile_source(
-            source,
-            _NAME,
-            arch,
-            flags=_FLAGS,
-            include_dirs=(*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()),
-            # A header in the working directory is not the one that is meant.
-            folder=nvrtc.NOWHERE,
-        )
-    except LinkError as error:
-        says = _explanation(error.log, source, signatures, places, given)
-        if not says:
-            log.warning("The header is not compiled: %s", error)
+    folders = (*include_dirs, nvrtc.INCLUDE_DIR)
+    # What NVRTC lacks is the host's standard library, which a header of structs may include.
+    refusal = None
+    for compiler in (_by_nvrtc, _by_nvcc):
+        if refusal and _MISSING not in refusal.log:
+            break
+        try:
+            arch, ptx = compiler(source, archs, folders)
+        except LinkError as error:
+            if says := _explanation(error.log, source, signatures, places, given):
+                raise converted(error, AbiError, says) from error
+            refusal = refusal or error
+        else:
+            _compare(ptx, signatures, places, llvm_ir.NvvmDialect.of(arch))
             return
-        raise converted(error, AbiError, says) from error
-    _compare(compiled.code.decode(), signatures, places, llvm_ir.NvvmDialect.of(arch))
+    first = _ERROR.search(refusal.log) if refusal else None
+    log.warning(
+        "The header is not compared with what C++ makes of it: %s",
+        f"{first[1]}({first[2]}): {first[3]}; nvcc on PATH compiles it"
+        if first and first[3].startswith("cannot " + _MISSING)
+        else refusal,
+    )
+
+
+def _by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
+    """Return the architecture and the PTX that NVRTC compiles *source* to."""
+    arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
+    compiled = nvrtc.compile_source(
+        source,
+        _NAME,
+        arch,
+        flags=_FLAGS,
+        include_dirs=(*folders, *nvrtc.toolkit_include_dirs()),
+        # A header in the working directory is not the one that is meant.
+        folder=nvrtc.NOWHERE,
+    )
+    return arch, compiled.code.decode()
+
+
+def _by_nvcc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
+    """Return an architecture and the PTX that nvcc compiles *source* to, which has headers of its own."""
+    return archs[0], host_compiler.compile_cuda(source, _NAME, archs[0], folders)
 
 
 def _explanation(
@@ -105,7 +131,7 @@ def _explanation(
     if header in existing.includes(structs):
         says = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
         return located(place, says)
-    if "open source file" in log:
+    if _MISSING in log:
         return ""
     about = "; ".join(f"{each.name} stands for {each.about}" for each in structs)
     if existing.MARK in line and "assertion failed" in reason:

@@ -1,4 +1,4 @@
-"""Compile C++ for the host, through nvcc or a C++ compiler, and pack objects; the only module that does."""
+"""Compile C++ through nvcc or a C++ compiler, and pack objects; the only module that does."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._arch import dotted
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, LinkError
 
 from . import find, programs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+
+    from numba_ptxlink._arch import Arch
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +71,34 @@ def compile_object(
         )
     text = "\n".join(logs)
     raise ExportError(f"No compiler could compile the host code of {name}:\n{text}\n{_cure(text)}", log=text)
+
+
+def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path]) -> str:
+    """
+    Return the PTX of CUDA C++ that includes what NVRTC lacks, by nvcc.
+
+    Args:
+        source: CUDA C++17.
+        name: Its file name, by which the log of an error calls it.
+        arch: The GPU to generate code for.
+        include_dirs: The directories to search for headers that are not the toolkit's.
+
+    Raises:
+        LinkError: nvcc refused *source*, or there is none. Carries its log.
+    """
+    nvcc = next((compiler for compiler, is_nvcc in _compilers() if is_nvcc), None)
+    if nvcc is None:
+        raise LinkError(f"{name} needs nvcc, and there is none; install it, or name it by CUDACXX.")
+    with programs.folder(LinkError) as folder:
+        (folder / name).write_text(source, errors="surrogateescape")
+        searched = [f"-I{path}" for path in include_dirs]
+        flags = ["-std=c++17", "-rdc=true", "-w", f"-arch={arch.sm}"]
+        succeeded, _, failure = programs.run(
+            [*nvcc, "-ptx", *flags, *searched, name, "-o", "code.ptx"], folder
+        )
+        if not succeeded:
+            raise LinkError(f"{nvcc[0]} could not compile {name}: {failure}", flags=tuple(flags), log=failure)
+        return (folder / "code.ptx").read_text()
 
 
 def _cure(log: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 from typing import NamedTuple
 
 import front_ends
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._tools import find
 
 HEADER = """
 #pragma once
@@ -221,6 +223,24 @@ def test_what_agrees_is_exported(case, tmp_path):
     """Signs of char, bool and enums without a type do not matter; nor does const."""
     definition, fields = AGREES[case]
     assert export_of(dtype_of(fields), "P", tmp_path, definition).signatures
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_header_of_the_standard_library_is_compiled_by_nvcc(tmp_path, caplog, monkeypatch):
+    """What NVRTC lacks is compiled by nvcc, and compared; without nvcc, one line says that it is not."""
+    if not find.program("nvcc"):
+        pytest.skip("there is no nvcc")
+    streamed = "#include <ostream>\nstruct P { float v; int w; std::ostream* out() const; };"
+    agreeing = np.dtype([("v", "f4"), ("w", "i4")])
+    with pytest.raises(pl.AbiError, match="the offset of P::w is not 0"):
+        export_of(np.dtype([("w", "i4"), ("v", "f4")]), "P", tmp_path, streamed)
+    assert export_of(agreeing, "P", tmp_path, streamed).signatures
+    assert caplog.text == ""
+    monkeypatch.setattr(find, "programs", lambda *_args, **_options: iter(()))
+    monkeypatch.delenv("CUDACXX", raising=False)
+    assert export_of(agreeing, "P", tmp_path, streamed).signatures
+    (line,) = caplog.messages
+    assert 'p.h(3): cannot open source file "ostream"; nvcc on PATH compiles it' in line
 
 
 def test_a_header_that_is_missing_is_named(tmp_path):

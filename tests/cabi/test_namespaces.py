@@ -37,7 +37,8 @@ def test_signatures_are_overloads(front_end, tmp_path):
     counted = pl.udf("int64(float32[:])", **common)(length)
     fourth = pl.udf("float64(float64x4)", name="last", **common)(last)
     kernel = pl.kernel("void(float32[::1], float32)", **common)(fill)
-    exported = pl.export([both, counted, kernel, fourth], tmp_path, name="udfs", arch="sm_90", emit=["ptx", "ltoir"])
+    marked = [both, counted, kernel, fourth]
+    exported = pl.export(marked, tmp_path, name="udfs", arch="sm_90", emit=["ptx", "ltoir"])
     symbols = ["app_math_twice_f32", "app_math_twice_f64", "app_math_length_view1a_f32", "fill", "last"]
     assert symbols == [signature.name for signature in exported.signatures]
     source = """
