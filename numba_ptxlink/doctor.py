@@ -171,6 +171,9 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library], dotted(version), where)
+    # Without a libNVVM of the environment, none is asked for.
+    for each in nvvm.toolkits() if tools.nvvm else ():
+        yield Component("libNVVM of a toolkit", dotted(each.release), each.path)
     yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
     for package, number in tools.packages.items():
         yield Component(package, number, "installed package")

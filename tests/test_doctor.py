@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from ptx_kernels import make_kernel
@@ -156,3 +158,22 @@ def test_the_command_prints_text_and_json(capsys):
     assert "nvPTXCompiler" in text
     assert 0 == main(["doctor", "--json"])
     assert json.loads(capsys.readouterr().out)["active"] is True
+
+
+def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch):
+    """It is found around nvcc, which may be a link; one in CUDA_HOME that cannot be loaded is not shown."""
+    own = Path(find.library("nvvm"))
+    libdevice = next(own.parents[1].glob("**/libdevice.10.bc"))
+    libraries = [tmp_path / name / "nvvm" / "lib64" / "libnvvm.so" for name in ("cuda", "broken")]
+    for library in libraries:
+        library.parent.mkdir(parents=True)
+        shutil.copytree(libdevice.parent, library.parents[1] / "libdevice")
+        library.write_bytes(own.read_bytes() if library == libraries[0] else b"")
+    nvcc = tmp_path / "cuda" / "bin" / "nvcc"
+    nvcc.parent.mkdir()
+    nvcc.touch(0o755)
+    (tmp_path / "nvcc").symlink_to(nvcc)
+    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "broken"))
+    shown = {each.where: each.version for each in pl.diagnose().components}
+    assert [shown[str(own)], None] == [shown.get(str(library)) for library in libraries]

@@ -9,6 +9,7 @@ import importlib
 import itertools
 import os
 import re
+import shlex
 import shutil
 import sys
 from importlib import metadata
@@ -151,6 +152,16 @@ def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
     return itertools.chain(*((wheels, on_path) if wheels_first else (on_path, wheels)), toolkits)
 
 
+def toolkits() -> Iterator[Path]:
+    """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in CUDA_HOME and CUDA_PATH, in wheels."""
+    named = shlex.split(os.environ.get("CUDACXX", ""))[:1]
+    for path in filter(None, map(shutil.which, (*named, "nvcc"))):
+        # It may be a link in a folder of programs, or within a toolkit of links.
+        yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
+    yield from map(Path, filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))))
+    yield from (path for folder in map(Path, sys.path) for path in folder.glob("nvidia/*"))
+
+
 @functools.cache
 def major() -> int:
     """
@@ -194,6 +205,16 @@ def package_of_ptxas(release: tuple[int, int]) -> str:
     later = release[0] > _LAST_WITH_SUFFIX
     wheel = "cuda-toolkit[nvcc]" if later else package("nvidia-cuda-nvcc", release[0])
     return f"{wheel}=={dotted(release)}.*" if release >= _OLDEST_NVCC else ""
+
+
+def install_nvvm(release: tuple[int, int]) -> str:
+    """Return the command that installs the libNVVM of CUDA *release* beside this environment's."""
+    wheel = f"{package('nvidia-nvvm', release[0])}=={dotted(release)}.*"
+    if release[0] != major():
+        return f"pip install '{wheel}'"
+    # Into the environment it would take the place of the newer one.
+    home = f"cu{release[0]}" if release[0] > _LAST_WITH_SUFFIX else "cuda_nvcc"
+    return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{home}"
 
 
 def toolkit(release: int | None = None) -> str:

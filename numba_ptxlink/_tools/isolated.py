@@ -315,6 +315,9 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[tuple[str, bytes, str]
         flags: Its arguments.
         inputs: The modules, in order: "whole", or "lazy" of which is taken what others need. "verify" in
             the place of a module verifies those before it.
+
+    Returns:
+        As `call`, with "ir": the versions of the IR and of the debug information that it reads.
     """
     program, options, code = ctypes.c_void_p(), _array(flags), b""
     step, status = "start", api.nvvmCreateProgram(ctypes.byref(program))
@@ -333,7 +336,10 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[tuple[str, bytes, str]
         log = _text(api, program, "nvvmGetProgramLog")
         if not status:
             status, code = _fetched(api, program, "nvvmGetCompiledResult")
-        return step if status else "", status, {"log": log, "code": code}
+        numbers = [ctypes.c_int() for _ in range(4)]
+        api.nvvmIRVersion(*map(ctypes.byref, numbers))
+        read = tuple(number.value for number in numbers)
+        return step if status else "", status, {"log": log, "code": code, "ir": read}
     finally:
         api.nvvmDestroyProgram(ctypes.byref(program))
 

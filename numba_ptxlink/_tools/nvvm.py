@@ -1,15 +1,24 @@
-"""Compile LLVM IR with libNVVM, for exports and for the compilers themselves; ask what it compiles to."""
+"""
+Compile LLVM IR with libNVVM, for exports and for the compilers themselves; ask what it compiles to.
+
+Beside the libNVVM of this environment there may be those of other toolkits, whose LTO-IR the linkers of older
+releases read. They have one name for the loader of libraries, so that they are called in child processes.
+"""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+import logging
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
-from numba_ptxlink._arch import Arch
+from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._formats.ptx.header import release_of
-from numba_ptxlink.errors import ExportError
+from numba_ptxlink.errors import ExportError, LinkError
 
 from . import find, isolated
 
@@ -18,6 +27,13 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import PtxVersion
 
+log = logging.getLogger(__name__)
+
+# In the folder of a toolkit: by NVIDIA's installers, conda and the wheels of CUDA 12; by those of CUDA 13.
+_LIBRARIES = ("nvvm/lib64/libnvvm.so", "lib/libnvvm.so.4")
+_LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
+# The versions of the IR, and of the debug information in it: releases refuse one that is newer than theirs.
+_VERSIONS = re.compile(r"(?<=\{)( ?)i32 2, i32 0, i32 \d+, i32 \d+(?= ?\}$)", re.MULTILINE)
 # The target and the version of the IR that the NVVM IR specification asks every module for.
 _EMPTY_MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
@@ -36,10 +52,7 @@ def emitted_isa(arch: Arch) -> PtxVersion | None:
     Raises:
         LinkError: libNVVM cannot be loaded.
     """
-    try:
-        return read_header(_compile([_EMPTY_MODULE], [f"-arch={arch.compute}"], b"").decode()).version
-    except ExportError:
-        return None
+    return _asked(arch)[0]
 
 
 def version() -> tuple[int, int] | None:
@@ -53,7 +66,73 @@ def version() -> tuple[int, int] | None:
     return release_of(emitted) if emitted else None
 
 
-def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes) -> bytes:
+def _asked(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int, ...]]:
+    """Return the version of PTX that libNVVM emits, and the versions of IR and debug information it reads."""
+    step, _, given = run([("", _EMPTY_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
+    return None if step else read_header(given["code"].decode()).version, given["ir"]
+
+
+class Nvvm(NamedTuple):
+    """
+    The libNVVM of a toolkit beside this environment's.
+
+    Args:
+        path: The library.
+        libdevice: The file of mathematical functions that it compiles with.
+        release: The CUDA release.
+        versions: Those of the IR that it reads, and of the debug information.
+    """
+
+    path: str
+    libdevice: str
+    release: tuple[int, int]
+    versions: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"NVVM {dotted(self.release)}"
+
+    def compile_ir(self, modules: Sequence[str], options: Sequence[str]) -> bytes:
+        """
+        Compile LLVM IR, as the function `compile_ir` does, in a child process.
+
+        Raises:
+            ExportError: It refused the program. Carries its log.
+            LinkError: It cannot be loaded.
+        """
+        versions = ", ".join(f"i32 {number}" for number in self.versions)
+        texts = [_VERSIONS.sub(rf"\g<1>{versions}", module) for module in modules]
+        return compile_ir(texts, options, Path(self.libdevice).read_bytes(), self.path)
+
+
+def toolkits() -> list[Nvvm]:
+    """Return the libNVVMs of the toolkits that are found, each once, but not this environment's."""
+    own = os.path.realpath(find.library("nvvm"))
+    places = ((root / name, root / _LIBDEVICE) for root in find.toolkits() for name in _LIBRARIES)
+    found = {os.path.realpath(place[0]): place for place in places if all(map(Path.is_file, place))}
+    asked = (_nvvm(*map(str, place)) for real, place in found.items() if real != own)
+    return [each for each in asked if each]
+
+
+@functools.cache
+def _nvvm(library: str, libdevice: str) -> Nvvm | None:
+    """Return the libNVVM of a toolkit, None where it cannot be loaded or does not tell its release."""
+    try:
+        emitted, versions = _asked(Arch(9, 0), library)
+    except LinkError as error:
+        log.warning("%s is not used: %s", library, "; ".join(str(error.log or error).splitlines()[-2:]))
+        return None
+    release = release_of(emitted) if emitted else None
+    return Nvvm(library, libdevice, release, versions) if release else None
+
+
+def newest(most: tuple[int, int]) -> Nvvm | None:
+    """Return the newest of `toolkits` that is not newer than CUDA *most*, None without one."""
+    return max(
+        (each for each in toolkits() if each.release <= most), key=lambda each: each.release, default=None
+    )
+
+
+def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes, library: str = "") -> bytes:
     """
     Compile the LLVM IR of one program to PTX or LTO-IR, or read it from the cache. Needs no driver.
 
@@ -61,6 +140,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes)
         modules: The program.
         options: libNVVM's options, such as "-arch=compute_90".
         libdevice: The bitcode of the mathematical functions that the program may call.
+        library: The file of another toolkit's libNVVM, "" for this environment's.
 
     Raises:
         ExportError: libNVVM refused the program. Carries its log.
@@ -68,39 +148,45 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes)
     """
     parts: dict[str, Any] = {
         "package": cache.package_version(),
-        "tool": ("NVVM", find.build_of("nvvm")),
+        "tool": ("NVVM", find.build_id(library) if library else find.build_of("nvvm")),
         "libdevice": libdevice,
         "flags": list(options),
         **{f"module {i}": module for i, module in enumerate(modules, start=1)},
     }
     key = cache.Key.of("nvvm", parts)
-    return cache.cached(key, lambda: cache.Entry({}, _compile(modules, list(options), libdevice))).code
+    made = functools.partial(_compile, modules, list(options), libdevice, library)
+    return cache.cached(key, lambda: cache.Entry({}, made())).code
 
 
-def _compile(modules: Sequence[str], options: list[str], libdevice: bytes) -> bytes:
-    steps = [(f"module{number}", text.encode(), "whole") for number, text in enumerate(modules)]
+def _compile(modules: Sequence[str], options: list[str], libdevice: bytes, library: str = "") -> bytes:
+    # A name would be noted in LTO-IR; the front ends give none.
+    steps = [("", text.encode(), "whole") for text in modules]
     # Not all releases verify their own libdevice.
     steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
-    step, status, given = run(steps, options)
+    step, status, given = run(steps, options, library)
     if step:
         error, said = _binding().nvvmError(status), given["log"].strip()
         raise ExportError(" ".join(said.split()) or str(error), flags=tuple(options), log=said) from error
     return bytes(given["code"])
 
 
-def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str]) -> isolated.Answer:
+def run(
+    steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library: str = ""
+) -> isolated.Answer:
     """
     Call libNVVM, apart from this process if that changes what libNVVM compiles later.
 
     Args:
         steps: The modules and when they are verified, as for `isolated.nvvm`.
         options: libNVVM's options.
+        library: The file of another toolkit's libNVVM, "" for this environment's.
 
     Raises:
         LinkError: libNVVM cannot be loaded or be called so.
     """
     _binding()
-    return isolated.call("nvvm", find.library("nvvm"), options, steps, spoils=spoils(options))
+    apart = bool(library) or spoils(options)
+    return isolated.call("nvvm", library or find.library("nvvm"), options, steps, spoils=apart)
 
 
 def spoils(options: Sequence[str]) -> bool:
