@@ -97,9 +97,9 @@ def export(
         prec_div: Whether divisions of floats are rounded as IEEE 754 says.
         prec_sqrt: Whether square roots of floats are.
         cuda: The CUDA release of the toolkit and driver that the artifacts are for, such as "12.4"; None for
-            those of this environment. PTX gets the lowest version that its text allows, and machine code is
-            made by a compiler of that release or an older one. By default *emit* leaves out what cannot be
-            made: LTO-IR, and machine code where no such compiler is installed.
+            those of this environment. PTX gets the lowest version that its text allows; machine code and
+            LTO-IR are made by a ptxas and a libNVVM of that release or an older one. By default *emit* leaves
+            out what cannot be made, such as these where no such tool is found.
         ptx_isa: The same by the newest PTX that is read, such as "8.4".
         depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
             imported, on what the functions link, and on the headers that define structs for them. Its folder

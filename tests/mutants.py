@@ -214,7 +214,13 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
     ],
     "export": [
-        ("_export/compile.py", "    if linked or LTOIR in kinds:\n", "    if linked:\n", "test_exporter.py"),
+        (
+            "_export/compile.py",
+            "if linked or (LTOIR in kinds and toolkit is None):",
+            "if linked:",
+            "test_exporter.py",
+        ),
+        ("_tools/nvvm.py", "each.release <= most", "each.release < most", "link/test_consumer.py"),
         (
             "_export/compile.py",
             "count > 1 and _SHARED.search(text)",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from pathlib import Path
 
 import pytest
 from numba import cuda
@@ -11,7 +13,7 @@ from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
-from numba_ptxlink._tools import find, programs
+from numba_ptxlink._tools import find, nvvm, programs
 
 
 @pl.udf("float16(float16, float16)")
@@ -24,6 +26,19 @@ def fused(left, right):
 def scale(values, factor):
     """Multiply each element."""
     values[cuda.grid(1)] *= factor
+
+
+@pl.kernel("void(float32[::1])")
+def fast(values):
+    """Do what fast math changes."""
+    values[0] = math.sin(values[1]) / values[2]
+
+
+@pytest.fixture
+def _newer():
+    """Skip where the libNVVM of this environment is not newer than CUDA 13.0."""
+    if nvvm.version() <= (13, 0):
+        pytest.skip(f"NVVM is of CUDA {nvvm.version()}")
 
 
 @pytest.fixture
@@ -108,3 +123,37 @@ def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, capsys
     )
     assert cli.main(["export", str(tmp_path / "udfs.py"), "-o", str(tmp_path), "--arch", "sm_80"]) == 0
     assert "Left out of udfs: kernels (look is not defined; link" in capsys.readouterr().out
+
+
+def older(monkeypatch, library):
+    """Pretend that *library* is the libNVVM of a toolkit of CUDA 13.0."""
+    libdevice = next(Path(find.library("nvvm")).parents[1].glob("**/libdevice.10.bc"))
+    monkeypatch.setattr(
+        nvvm, "toolkits", lambda: [nvvm.Nvvm(str(library), str(libdevice), (13, 0), (2, 0, 3, 2))]
+    )
+
+
+@pytest.mark.usefixtures("_newer")
+@pytest.mark.parametrize("front_end", ["numba-cuda", "numba-cuda-mlir"])
+def test_ltoir_is_by_the_nvvm_of_a_toolkit(monkeypatch, front_end):
+    """Its release is what the manifest names, and the code is what the same library makes without that."""
+    options = {"name": "f", "arch": "sm_80", "emit": "ltoir", "front_end": front_end, "fastmath": True}
+    own = pl.export([fast], **options)
+    older(monkeypatch, find.library("nvvm"))
+    exported = pl.export([fast], cuda="13.0", **options)
+    ages, tools = described(exported)
+    assert ("13.0", "NVVM 13.0") == (ages["ltoir", "sm_80"]["toolkit"], tools["ltoir"])
+    cubins = [pl.link(each.read("ltoir", "sm_80"), arch="sm_80").cubin for each in (own, exported)]
+    assert cubins[0] == cubins[1]
+
+
+@pytest.mark.usefixtures("_newer")
+def test_what_the_nvvm_of_a_toolkit_refuses_is_left_out(tmp_path, monkeypatch):
+    """The cause is in the result, or is the error where LTO-IR is asked for by its name."""
+    (tmp_path / "libnvvm.so").touch()
+    older(monkeypatch, tmp_path / "libnvvm.so")
+    exported = pl.export([scale], arch="sm_80", cuda="13.0")
+    cause = f"NVVM 13.0, {tmp_path / 'libnvvm.so'}, could not compile scale for sm_80"
+    assert [("ltoir", True)] == [(each.kind, cause in each.why) for each in exported.left_out]
+    with pytest.raises(pl.ExportError, match=re.escape(cause)):
+        pl.export([scale], arch="sm_80", cuda="13.0", emit="ltoir")

@@ -1,8 +1,8 @@
 """
 The toolkit and the driver that an export is for, and those that its artifacts need at least.
 
-PTX is brought down to the lowest version that its text allows, and a compiler proves it. LTO-IR cannot be
-brought down, and machine code needs a compiler of that toolkit. A linker reads PTX, LTO-IR and machine code
+PTX is brought down to the lowest version that its text allows, and a compiler proves it. LTO-IR and machine
+code need a compiler of that toolkit. A linker reads PTX, LTO-IR and machine code
 of its own release and of older ones. A driver compiles PTX of its own release and of older ones, and loads
 machine code of all releases of its major version.
 """
@@ -20,7 +20,7 @@ from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Spa
 from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa, release_of
 from numba_ptxlink._link.backends import HERE
 from numba_ptxlink._link.plan import unavailable
-from numba_ptxlink._tools import nvvm
+from numba_ptxlink._tools import find, nvvm
 from numba_ptxlink._tools.options import Options
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _OLDEST = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)")
+# The first release whose libNVVM reads version 2.0 of NVVM IR: that of 11.8 refuses it.
+_IR_SINCE = (12, 0)
 # The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them.
 _ZSTD_SINCE = (12, 4)
 # What compressed content begins with ("Zstandard frames" in RFC 8878).
@@ -73,7 +75,7 @@ class Oldest(NamedTuple):
         return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
-def of_code(kind: str, arch: Arch, code: bytes, tool: str, *, merged: bool = False) -> Oldest:
+def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
     """
     Return what one piece of code needs.
 
@@ -81,21 +83,25 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str, *, merged: bool = Fal
         kind: "ptx", "ltoir" or "cubin".
         arch: The GPU it is for.
         code: The code.
-        tool: Name and release of what compiled a cubin.
-        merged: Whether a linker has merged link files into LTO-IR.
+        tool: Name and release of what made LTO-IR or a cubin; LTO-IR may have no release.
     """
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
         release = first_release(version or OLDEST)
         return Oldest(release, release)
-    if kind == LTOIR:
-        return Oldest(ltoir_release(arch, merged=merged), None)
-    major, minor = map(int, tool.rpartition(" ")[2].split("."))
+    made = _numbers(tool.rpartition(" ")[2])
+    if kind == LTOIR or made is None:
+        return Oldest(made, None)
     known = arch_since(arch.sm)
-    return Oldest((major, minor), max((major, 0), first_release(known) if known else (major, minor)))
+    return Oldest(made, max((made[0], 0), first_release(known) if known else made))
 
 
-def ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
+def ltoir_tool(arch: Arch, *, merged: bool) -> str:
+    """Return name and release of what writes the LTO-IR of this environment, as `_ltoir_release`."""
+    return f"{'nvJitLink' if merged else 'NVVM'} {dotted(_ltoir_release(arch, merged=merged))}"
+
+
+def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
     """Return the CUDA release of LTO-IR that NVVM writes, or the linker has *merged*; None for unknown."""
     linker = HERE.linker() if merged else None
     if linker is not None:
@@ -124,10 +130,8 @@ def of_fatbin(members: Sequence[tuple[str, Oldest]], code: bytes, *, linkable: b
 def of_artifacts(
     files: Mapping[tuple[str, str], bytes],
     packed: Iterable[tuple[str, Arch, str, bytes]],
-    tool: str,
+    made_by: Mapping[tuple[str, str], str],
     executable: Oldest | None,
-    *,
-    merged: bool,
 ) -> dict[tuple[str, str], Oldest]:
     """
     Return what each artifact of an export needs, by kind and architecture.
@@ -135,12 +139,12 @@ def of_artifacts(
     Args:
         files: The artifacts.
         packed: The code for each architecture, as (kind, arch, name, code).
-        tool: Name and release of what compiled the cubins.
+        made_by: Name and release of what made LTO-IR and cubins, by kind and architecture.
         executable: What the code that a driver loads needs, None without such.
-        merged: Whether a linker has merged link files into the LTO-IR.
     """
     needs = {
-        (kind, arch.sm): of_code(kind, arch, code, tool, merged=merged) for kind, arch, _, code in packed
+        (kind, arch.sm): of_code(kind, arch, code, made_by.get((kind, arch.sm), ""))
+        for kind, arch, _, code in packed
     }
     members = [(kind, need) for (kind, _), need in needs.items()]
     for key, code in files.items():
@@ -238,10 +242,15 @@ class Consumer:
             kinds: The kinds of artifact.
             archs: The architectures.
         """
-        ltoir = max(filter(None, map(ltoir_release, archs)), default=None)
-        machine = unavailable(self.release, Options(relocatable=True))
-        found = [self._unread(ltoir), LeftOut(CUBIN, machine)]
+        found = [LeftOut(CUBIN, unavailable(self.release, Options(relocatable=True)))]
+        newer = any(map(self._is_newer, map(_ltoir_release, archs)))
+        if LTOIR in kinds and newer and nvvm.newest(self.release) is None:
+            found.insert(0, self._without_nvvm())
         return [each for each in found if each.kind in kinds and each.why]
+
+    def toolkit(self, arch: Arch) -> nvvm.Nvvm | None:
+        """Return the libNVVM of a toolkit that is to write LTO-IR, None where that of this environment is."""
+        return nvvm.newest(self.release) if self._is_newer(_ltoir_release(arch)) else None
 
     def check_merged(self, arch: Arch) -> None:
         """
@@ -250,18 +259,34 @@ class Consumer:
         Raises:
             ExportError: The consumer does not read it. Names the cure.
         """
-        if (unread := self._unread(ltoir_release(arch, merged=True))).why:
-            raise ExportError(f"No ltoir for {self.asked}: {unread}.")
+        release = _ltoir_release(arch, merged=True)
+        if self._is_newer(release):
+            raise ExportError(
+                f"No ltoir for {self.asked}: nvJitLink {dotted(release)} merges link files into it, and "
+                "linkers read LTO-IR of their own release or of older ones; leave ltoir out, or export what "
+                "uses link files or half precision from a file of its own: the other functions have LTO-IR."
+            )
 
-    def _unread(self, release: Release | None) -> LeftOut:
-        """Return why the consumer does not read LTO-IR of *release*, with no reason where it does."""
-        if release is None or release <= self.release:
-            return LeftOut(LTOIR, "")
+    def _is_newer(self, release: Release | None) -> bool:
+        """Return whether LTO-IR of *release* is newer than the consumer reads."""
+        return release is not None and release > self.release
+
+    def _without_nvvm(self) -> LeftOut:
+        """Return that no libNVVM is found whose LTO-IR the consumer reads."""
+        if self.release < _IR_SINCE:
+            return LeftOut(
+                LTOIR,
+                f"libNVVM does not read the LLVM IR of functions before CUDA {dotted(_IR_SINCE)}",
+                "leave ltoir out, or link by a later release",
+            )
+        major, minor = self.release
+        # The PTX of CUDA 12.5 has the version of 12.6, as which its libNVVM counts.
+        wheel = find.install_nvvm((major, minor - (release_of(self.isa) != self.release)))
         return LeftOut(
             LTOIR,
-            f"LTO-IR is read by linkers of its own release or later, and that of CUDA {dotted(release)} "
-            "cannot be made older",
-            f"leave ltoir out, or export in an environment with the tools of CUDA {dotted(self.release)}",
+            "linkers read LTO-IR of their own release or of older ones, and there is no libNVVM of CUDA "
+            f"{dotted(self.release)} or older",
+            f"let CUDA_HOME lead to a toolkit that has nvvm/lib64/libnvvm.so, or install one: {wheel}",
         )
 
     def _too_new(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:

@@ -78,8 +78,8 @@ class Artifacts(NamedTuple):
     Args:
         files: The artifacts.
         needs: The oldest toolkit and driver that each artifact is for.
-        compilers: Name and release of what compiled the cubins, the host code of an object, and machine code
-            that a driver loads, by "cubin", "object" and "kernels".
+        compilers: Name and release of what compiled the LTO-IR, the cubins, the host code of an object, and
+            machine code that a driver loads, by "ltoir", "cubin", "object" and "kernels".
         cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
         left_out: What could not be made: the kinds of code that it or what holds several kinds lacks, and
             "kernels".
@@ -159,9 +159,13 @@ def pack(
     text = codes[0].artifacts.get(PTX, b"").decode()
     cooperative = executables.cooperative(text, [each.name for each in signatures if each.kernel])
     files = {(kind, arch.sm): content for kind, arch, _, content in parts if kind in kinds}
+    made_by = {(kind, code.arch.sm): tool for code in codes for kind, tool in code.made_by.items()}
     # The package's own compiler is among the packages.
-    cubin_by = codes[0].cubin_by
-    compilers = {"cubin": "" if cubin_by.startswith("nvPTXCompiler") else cubin_by}
+    others = {key: tool for key, tool in made_by.items() if not tool.startswith("nvPTXCompiler")}
+    compilers = {
+        kind: ", ".join(dict.fromkeys(tool for (made, _), tool in others.items() if made == kind))
+        for kind in (LTOIR, CUBIN)
+    }
     executable = None
     if FATBIN in kinds:
         zstd = consumer is None or consumer.reads_zstd
@@ -176,8 +180,7 @@ def pack(
         files[LAUNCHER, ""] = launches.encode()
     if OBJECT in kinds:
         files[OBJECT, ""], compilers["object"] = _object(codes, request, header, signatures, parts)
-    merged = any(code.merged for code in codes)
-    needs = of_artifacts(files, parts, cubin_by, executable and executable.needs, merged=merged)
+    needs = of_artifacts(files, parts, made_by, executable and executable.needs)
     return Artifacts(files, needs, compilers, cooperative, left_out)
 
 

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._artifacts.consumer import LeftOut
+from numba_ptxlink._artifacts.consumer import LeftOut, ltoir_tool
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._artifacts.consumer import Consumer
     from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._front_end.protocol import IR, CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._tools.nvvm import Nvvm
 
     from .signatures import Unit
 
@@ -108,7 +109,7 @@ class Code:
         arch: The GPU.
         artifacts: Code by kind: "ptx", "ltoir", "cubin".
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
-        cubin_by: Name and release of the tool that compiled the cubin, "" without a cubin.
+        made_by: Name and release of the tools that made the LTO-IR and the cubin, by kind.
         merged: Whether nvJitLink merged link files into the code.
         undefined: The names of *externs* and of undefined variables.
         left_out: The kinds that could not be made.
@@ -117,7 +118,7 @@ class Code:
     arch: Arch
     artifacts: dict[str, bytes]
     externs: dict[str, tuple[Prototype, abi.Signature | None]]
-    cubin_by: str
+    made_by: dict[str, str]
     merged: bool
     undefined: tuple[str, ...]
     left_out: tuple[LeftOut, ...] = ()
@@ -226,18 +227,21 @@ def build(
             externs.callers(functions),
         )
         ltoir, left_out = b"", []
-        if linked or LTOIR in kinds:
-            modules = link_files.renamed(_modules(functions), private)
+        toolkit = consumer.toolkit(arch) if consumer and LTOIR in kinds and not linked else None
+        modules = link_files.renamed(_modules(functions), private)
+        if linked or (LTOIR in kinds and toolkit is None):
             ltoir = compile_ir(front_end, functions, modules, arch, options, lto=True)
         if linked:
             ptx = link_files.merge_ptx(ltoir, linked, arch, program.signatures, options)
             read = parse(ptx.decode())
             missing = externs.undefined(read)
-        if linked and LTOIR in kinds:
+        if LTOIR in kinds and (linked or toolkit):
             try:
-                ltoir = link_files.merge_ltoir(ltoir, linked, arch, functions)
-                if consumer:
-                    consumer.check_merged(arch)
+                ltoir = (
+                    compile_ir(front_end, functions, modules, arch, options, lto=True, toolkit=toolkit)
+                    if toolkit
+                    else _merged(ltoir, linked, arch, functions, consumer)
+                )
             except PtxlinkError as error:
                 if LTOIR not in dispensable:
                     raise
@@ -247,11 +251,13 @@ def build(
         ptx = consumer.lowered(ptx, arch)
         read = parse(ptx.decode())
     _verify(read, program.signatures, arch)
-    artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, ""
+    artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, {}
+    if ltoir and LTOIR in kinds:
+        made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
     if CUBIN in kinds:
         assembled = options.tools._replace(relocatable=True)
         target = Target(arch, consumer.release if consumer else None)
-        artifacts[CUBIN], made_by = compile_ptx(ptx, target, assembled)
+        artifacts[CUBIN], made_by[CUBIN] = compile_ptx(ptx, target, assembled)
     called = externs.with_signatures(missing, functions)
     return Code(
         arch,
@@ -262,6 +268,20 @@ def build(
         (*called, *read.undefined_variables),
         tuple(left_out),
     )
+
+
+def _merged(
+    ltoir: bytes,
+    linked: Sequence[tuple[str, bytes]],
+    arch: Arch,
+    functions: Sequence[IR],
+    consumer: Consumer | None,
+) -> bytes:
+    """Return *ltoir* with the link files in it, which *consumer* has to read."""
+    merged = link_files.merge_ltoir(ltoir, linked, arch, functions)
+    if consumer:
+        consumer.check_merged(arch)
+    return merged
 
 
 def _modules(functions: Iterable[IR]) -> list[str]:
@@ -300,17 +320,23 @@ def compile_ir(
     options: CompileOptions,
     *,
     lto: bool,
+    toolkit: Nvvm | None = None,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define *functions*, to PTX or LTO-IR.
+    Compile the LLVM IR *modules*, which define *functions*, to PTX or LTO-IR, with NVVM or that of *toolkit*.
 
     Raises:
         ExportError: NVVM refused it, or is missing.
     """
     try:
-        return front_end.compile_ir(modules, arch, options, lto=lto)
+        return front_end.compile_ir(modules, arch, options, lto=lto, toolkit=toolkit)
     except Exception as error:
         listed = ", ".join(each.signature.name for each in functions)
+        if toolkit:
+            raise ExportError(
+                f"{toolkit}, {toolkit.path}, could not compile {listed} for {arch.sm}: {error}; leave ltoir "
+                "out, export for a later release of CUDA, or export them one by one to see which it refuses."
+            ) from error
         try:
             nvrtc.version()  # a front end may load it to find libdevice
             known = nvvm.emitted_isa(arch)

@@ -25,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from numba_ptxlink._tools.options import Options
+from numba_ptxlink._tools.options import NVVM, Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.header import Declaration
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
+    from numba_ptxlink._tools.nvvm import Nvvm
 
     from .compiler import Releases
     from .substitution import Substitution
@@ -85,6 +86,11 @@ class CompileOptions:
         options = Options(opt_level=self.level, lineinfo=self.lineinfo, fast_math=self.fastmath or None)
         given: dict[str, Any] = dict(self.arithmetic)
         return options._replace(**given)
+
+    def nvvm_flags(self, arch: Arch, *, lto: bool) -> list[str]:
+        """Return what libNVVM takes to make PTX for *arch*, or LTO-IR."""
+        flags = [f"-arch={arch.compute}", *self.tools.spelled(NVVM)]
+        return [*flags, "-gen-lto"] if lto else flags
 
 
 @dataclass(frozen=True)
@@ -297,11 +303,19 @@ class FrontEnd(Protocol):
                 function needs; with the cure.
         """
 
-    def compile_ir(self, modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+    def compile_ir(
+        self,
+        modules: Sequence[str],
+        arch: Arch,
+        options: CompileOptions,
+        *,
+        lto: bool,
+        toolkit: Nvvm | None = None,
+    ) -> bytes:
         """
         Compile the modules of one or several `IR` to PTX, or to LTO-IR for *lto*, or read it from the cache.
 
-        Needs no driver.
+        Needs no driver. LTO-IR is made by the libNVVM of *toolkit*, where that is given.
 
         Raises:
             Exception: libNVVM refused it, or cannot be loaded. The message becomes the reason in an

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._front_end.protocol import Declare
+    from numba_ptxlink._tools.nvvm import Nvvm
 
 
 _OPTIONS = CompileOptions()
@@ -130,10 +131,19 @@ def compile_function(
         )
 
 
-def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+def compile_ir(
+    modules: Sequence[str],
+    arch: Arch,
+    options: CompileOptions,
+    *,
+    lto: bool,
+    toolkit: Nvvm | None = None,
+) -> bytes:
     """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
     from numba.cuda.cudadrv import nvvm
 
+    if toolkit is not None:
+        return toolkit.compile_ir([*map(nvvm.llvm_replace, modules)], options.nvvm_flags(arch, lto=lto))
     # Those of `fastmath` are among the arguments: numba-cuda would overwrite others with them.
     spelled = (flag.lstrip("-").split("=") for flag in options.tools.spelled(NVVM_OPTIONS))
     flags = {"arch": arch.compute, **{name.replace("-", "_"): int(value) for name, value in spelled}}

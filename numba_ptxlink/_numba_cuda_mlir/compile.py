@@ -10,7 +10,6 @@ from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink._tools import nvvm
-from numba_ptxlink._tools.options import NVVM
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
@@ -176,12 +175,21 @@ def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> t
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
 
 
-def compile_ir(modules: Sequence[str], arch: Arch, options: CompileOptions, *, lto: bool) -> bytes:
+def compile_ir(
+    modules: Sequence[str],
+    arch: Arch,
+    options: CompileOptions,
+    *,
+    lto: bool,
+    toolkit: nvvm.Nvvm | None = None,
+) -> bytes:
     """Compile LLVM IR with libNVVM, or read the result from the cache."""
     from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
 
-    flags = [f"-arch={arch.compute}", *options.tools.spelled(NVVM)]
-    return nvvm.compile_ir(modules, [*flags, "-gen-lto"] if lto else flags, LibDevice().get())
+    flags = options.nvvm_flags(arch, lto=lto)
+    if toolkit is not None:
+        return toolkit.compile_ir(modules, flags)
+    return nvvm.compile_ir(modules, flags, LibDevice().get())
 
 
 def _declared(export: Export) -> Iterable[tuple[str, tuple[Any, ...], Any]]:

@@ -43,6 +43,11 @@ def lay_out(folder: Path, *, installed: bool = False) -> Path:
     home = next(filter(_is_whole, homes), None)
     if home is None or shutil.which("g++") is None:
         pytest.skip("there is no nvcc with libcudart_static.a beside it, or no g++ for it")
+    return completed(home, folder)
+
+
+def completed(home: Path, folder: Path) -> Path:
+    """Return the toolkit *home*, or the same by links below *folder*, with the names that wheels lack."""
     if (home / "nvvm" / "lib64" / "libnvvm.so").exists():
         return home
     root = folder / "cuda"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._arch import PtxVersion
 from numba_ptxlink._artifacts.consumer import Consumer
 from numba_ptxlink._formats.ptx import read_header
+from numba_ptxlink._tools import find, nvvm
 
 TEXT = """\
 .version 9.5
@@ -101,3 +103,28 @@ def test_a_lower_version_changes_no_machine_code():
     text = TEXT.format(target="sm_90", statement="min.u16x2 %r1, %r2, %r3; st.global.u32 [%d1], %r1;")
     low = Consumer.of("12.4", None).lowered(text.encode(), ARCH)
     assert pl.assemble(text, ARCH, relocatable=True).code == pl.assemble(low, ARCH, relocatable=True).code
+
+
+@pytest.mark.parametrize(
+    ("asked", "found", "chosen", "cure"),
+    [
+        ("13.5", [(13, 0)], None, ""),
+        ("13.0", [(12, 4), (13, 0), (13, 2)], (13, 0), ""),
+        ("12.9", [(13, 0), (12, 4)], (12, 4), ""),
+        ("11.8", [], None, "link by a later release"),
+        ("12.3", [(12, 4)], None, "pip install 'nvidia-cuda-nvcc-cu12==12.3.*'"),
+        # It counts as 12.6, whose PTX has the same version.
+        ("12.5", [(12, 6)], None, "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'"),
+        ("13.1", [], None, "--target cuda 'nvidia-nvvm==13.1.*' && export CUDA_HOME=$PWD/cuda/nvidia/cu13"),
+    ],
+)
+def test_the_newest_nvvm_that_is_old_enough_writes_ltoir(monkeypatch, asked, found, chosen, cure):
+    """That is the environment's or a toolkit's; where there is none, what installs one is named."""
+    monkeypatch.setattr(find, "major", lambda: 13)
+    monkeypatch.setattr(nvvm, "emitted_isa", lambda _arch: PtxVersion(9, 5))
+    monkeypatch.setattr(nvvm, "toolkits", lambda: [nvvm.Nvvm("", "", release, ()) for release in found])
+    consumer = Consumer.of(asked, None)
+    toolkit = consumer.toolkit(ARCH)
+    left_out = consumer.impossible(["ltoir"], [ARCH])
+    assert (chosen, bool(cure)) == (toolkit and toolkit.release, bool(left_out))
+    assert all(cure in each.cure for each in left_out)

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import environments
 import pytest
+from cuda_toolkit import completed, linked_functions, shell
 
 import numba_ptxlink as pl
 from numba_ptxlink import linker
+from numba_ptxlink._tools import isolated
 
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).parent
 SOURCES = [HERE / "halves.py", HERE / "plain.py"]
 WHEELS = {
-    "12.4": ["nvidia-cuda-nvcc-cu12==12.4.131"],
+    "12.4": ["nvidia-cuda-nvcc-cu12==12.4.131", "nvidia-nvjitlink-cu12==12.4.127"],
     "13.0": [
         "nvidia-cuda-nvcc==13.0.88",
         "nvidia-cuda-crt==13.0.88",
@@ -30,6 +33,14 @@ WHEELS = {
 CALLER = """
 #include "halves.h"
 extern "C" __global__ void apply(__half *x) { x[threadIdx.x] = fused(x[threadIdx.x], x[0]); }
+"""
+KERNELS = """
+from numba import cuda
+from numba_ptxlink import kernel
+damp = cuda.declare_device("damp", "float32(float32, int8)", abi="c")
+@kernel("void(float32[::1])")
+def apply(values):
+    values[0] = damp(values[1], 3)
 """
 
 
@@ -78,3 +89,31 @@ def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
         wrapped = tmp_path / "wrapped.o"
         nvcc("-dc", artifact, "-o", wrapped)
     nvcc("-dlink", "caller.o", wrapped, "-o", "linked.o")
+
+
+def test_a_toolkit_inlines_what_its_nvvm_compiled(tmp_path):
+    """A toolkit on PATH is all that a CMake build takes beside newer compilers: no call is left."""
+    home = completed(tools("13.0").parent, tmp_path)
+    folder = tmp_path / "example"
+    shutil.copytree(linker.INCLUDE_DIR.parents[1] / "examples" / "cmake", folder)
+    options = f"-DCMAKE_PREFIX_PATH={linker.INCLUDE_DIR / 'cmake'} -DCMAKE_CUDA_ARCHITECTURES=80"
+    said = shell(f"cmake -S . -B build {options} && cmake --build build", folder, home)
+    assert "Left out" not in said
+    assert "damp" not in linked_functions(folder / "build" / "damping_lto")["sm_80"]
+
+
+def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(tmp_path, monkeypatch):
+    """That of CUDA 12.4 links a kernel and functions that were exported for it, line numbers included."""
+    folder = tools("12.4").parent
+    monkeypatch.setenv("CUDA_HOME", str(folder))
+    (tmp_path / "kernels.py").write_text(KERNELS)
+    inputs = []
+    for source in (tmp_path / "kernels.py", HERE / "plain.py"):
+        exported = pl.export(source, arch="sm_80", emit="ltoir", cuda="12.4", lineinfo=True)
+        inputs.append((source.name, exported.read("ltoir", "sm_80"), "LTOIR"))
+    (library,) = folder.parent.glob("nvjitlink/lib/libnvJitLink.so.*")
+    flags = ["-arch=sm_80", "-lto", "-lineinfo"]
+    step, _, given = isolated.call("nvjitlink", str(library), flags, inputs, "Cubin", spoils=True)
+    assert ("", "") == (step, given["log"])
+    (tmp_path / "linked.cubin").write_bytes(given["code"])
+    assert {"apply", "scale"} == linked_functions(tmp_path / "linked.cubin")[""]
