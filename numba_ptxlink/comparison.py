@@ -8,18 +8,18 @@ Each function is called both ways on the corners of its types and on random valu
 from __future__ import annotations
 
 import dis
+import functools
 import json
-import math
 import secrets
 import sys
-from types import CellType, FunctionType
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._export import jobs
 from ._export.load import Source, check_file, load
 from ._launch import arrays, library, results
 from ._launch.samples import Samples
-from .errors import ExportError, LaunchError, shown
+from .errors import DeviceFaultError, ExportError, LaunchError, shown
 from .exporter import Udf, export
 
 if TYPE_CHECKING:
@@ -37,11 +37,12 @@ _LINES, _STEPS = 100_000, 10_000_000
 _APART = 2048
 # The same for halves and bfloat16, relative.
 _COARSE = 2**-5
+_WRITTEN = {"view", "pointer"}
 # What a function that only a GPU can run raises in Python.
 _NOT_PYTHON = (AttributeError, NameError, NotImplementedError, TypeError)
 _SYMBOLS = {
     "BINARY_FLOOR_DIVIDE": "//", "BINARY_MODULO": "%", "BINARY_POWER": "**", "BINARY_LSHIFT": "<<",
-    "UNARY_NEGATIVE": "-x", "UNARY_INVERT": "~x", "UNARY_NOT": "not",
+    "UNARY_NEGATIVE": "-x", "UNARY_INVERT": "~x",
 }  # fmt: skip
 
 
@@ -143,94 +144,81 @@ def compared(
     counts: dict[str, int] = {}
     differences: list[Difference] = []
     for udf, function in zip(udfs, loaded.values(), strict=True):
-        used, names = _operators(udf.function), [ctype for _, ctype, _ in function.parameters]
-        samples = Samples(function.types, [seed, *function.name.encode()], small=bool({"**", "<<"} & used))
-        drawn = samples.calls(names) if calls is None else calls
+        facts = {compiler, *_operators(udf.function)}
+        names = [ctype for _, ctype, _ in function.parameters]
+        compared = [function.result, *(each for each in names if function.types[each]["kind"] in _WRITTEN)]
+        samples = Samples(function.types, [seed, *function.name.encode()], small=bool({"**", "<<"} & facts))
+        python = _as_python(udf.function)
         try:
-            done = [_call(_as_python(udf.function, {}), function, each) for each in drawn]
+            done = [_call(python, function, given) for given in calls or samples.calls(names)]
         except ExportError as error:
             left_out[function.name] = str(error)
             continue
-        kept = [each for each in done if each is not None]
-        outcomes = {repr(python) for _, python, *_ in kept}
-        always = next(iter(outcomes)) if len(outcomes) == 1 and isinstance(kept[0][1], Exception) else ""
-        if not kept or (always and calls is None):
-            left_out[function.name] = f"Python raises {always}" if kept else "no call of it ended in Python"
+        ended = [each for each in done if each is not None]
+        if not ended:
+            left_out[function.name] = "no call of it ended in Python"
             continue
-        counts[function.declaration] = len(kept)
-        for given, python, compiled, agrees in kept:
-            if not agrees:
-                why = _explanation(function, used, given, python, compiler)
-                texts = (_text(given)[1:-1].rstrip(","), _text(python), _text(compiled))
-                differences.append(Difference(function.declaration, *texts, why))
-    return Compared(counts, differences, left_out, seed)
+        counts[function.declaration] = len(ended)
+        for given, wanted, got in ended:
+            if not _agree(function.types, compared, wanted, got):
+                why = _why(facts | _facts(function.types, names, given, wanted))
+                differences.append(
+                    Difference(function.declaration, _text(given), _text(wanted), _text(got), why)
+                )
+    # A corner is drawn more than once.
+    return Compared(counts, [*dict.fromkeys(differences)], left_out, seed)
 
 
 def _call(python: Callable[..., Any], function: CpuFunction, given: tuple[Any, ...]) -> Any:
-    """Return the arguments of a call, both outcomes and whether they agree; None where Python did not end."""
-    ours, theirs = ([_copied(each) for each in given] for _ in range(2))
-    kinds = [function.types[ctype]["kind"] for _, ctype, _ in function.parameters]
-    wanted: Any
+    """Return the arguments of a call and both outcomes; None where Python did not end."""
     try:
-        wanted = _limited(python, ours)
-    except _TooLongError:
+        wanted = _outcome(functools.partial(_limited, python), given)
+    except TimeoutError:
         return None
     except _NOT_PYTHON as error:
         raise ExportError(f"Python raises {type(error).__name__}: {error}") from error
-    except Exception as error:  # noqa: BLE001 - an outcome like any other
-        wanted = error
+    return given, wanted, _outcome(function, given)
+
+
+def _outcome(call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+    """Return what a call returns, and the arrays after it; or the exception."""
+    own = [each.copy() if arrays.is_numpy(each, "ndarray") else each for each in given]
     try:
-        got = function(*theirs)
-    except LaunchError as error:
-        if not hasattr(error, "thread"):
-            raise
-        got = error
-    if isinstance(wanted, Exception) or isinstance(got, Exception):
-        return given, wanted, got, isinstance(wanted, Exception) and isinstance(got, Exception)
-    written = [number for number, kind in enumerate(kinds) if kind in {"view", "pointer"}]
-    arrays_agree = all(_agree(_sized(ours[number]), _sized(theirs[number])) for number in written)
-    agrees = arrays_agree and _agrees(function.types, function.result, wanted, got)
-    if written and not arrays_agree:
-        wanted, got = (wanted, *(ours[each] for each in written)), (got, *(theirs[each] for each in written))
-    return given, wanted, got, agrees
+        return (call(*own), *(each for each in own if arrays.is_numpy(each, "ndarray")))
+    except DeviceFaultError as error:
+        return error
+    except (LaunchError, TimeoutError, *_NOT_PYTHON):
+        raise
+    except Exception as error:  # noqa: BLE001 - an outcome like any other
+        return error
 
 
-def _as_python(function: Any, done: dict[Any, Any]) -> Any:
+def _as_python(function: FunctionType) -> Callable[..., Any]:
     """Return a copy of *function* that calls Python functions in the place of a compiler's dispatchers."""
-    if not isinstance(function, (FunctionType, Udf)) and not hasattr(function, "py_func"):
-        return function
-    function = getattr(function, "py_func", getattr(function, "function", function))
-    if function in done:
-        return done[function]
     scope = dict(function.__globals__)
-    cells = tuple(CellType(each.cell_contents) for each in function.__closure__ or ())
-    made = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
-    done[function] = made
-    for name in {*function.__code__.co_names} & {*scope}:
-        # Dispatchers call no plain functions.
-        if not isinstance(scope[name], FunctionType):
-            scope[name] = _as_python(scope[name], done)
-    for cell in cells:
-        if not isinstance(cell.cell_contents, FunctionType):
-            cell.cell_contents = _as_python(cell.cell_contents, done)
-    return made
+
+    def copied(each: FunctionType) -> FunctionType:
+        own = scope if each.__globals__ is function.__globals__ else each.__globals__
+        return FunctionType(each.__code__, own, each.__name__, each.__defaults__, each.__closure__)
+
+    for name, value in function.__globals__.items():
+        called = getattr(value, "py_func", getattr(value, "function", None))
+        if not isinstance(value, FunctionType) and isinstance(called, FunctionType):
+            scope[name] = copied(called)
+    return copied(function)
 
 
-class _TooLongError(Exception):
-    """A Python function runs on."""
-
-
-def _limited(function: Callable[..., Any], given: Sequence[Any]) -> Any:
+def _limited(function: Callable[..., Any], *given: Any) -> Any:
     """Call *function* for as many lines as a call may take."""
     import numpy as np
 
     left = _LINES
 
-    def trace(_frame: Any, event: str, _argument: Any) -> Any:
+    def trace(*_: Any) -> Any:
         nonlocal left
-        left -= event == "line"
+        left -= 1
         if left < 0:
-            raise _TooLongError
+            raise TimeoutError
         return trace
 
     former = sys.gettrace()
@@ -242,49 +230,42 @@ def _limited(function: Callable[..., Any], given: Sequence[Any]) -> Any:
         sys.settrace(former)
 
 
-def _copied(value: Any) -> Any:
-    return value.copy() if arrays.is_numpy(value, "ndarray") else value
-
-
-def _sized(value: Any) -> Any:
-    return value if value.dtype.names is None else value.tolist()
+def _agree(types: arrays.Types, names: Sequence[str], wanted: Any, got: Any) -> bool:
+    """Return whether two outcomes, or members, of the C types *names* agree."""
+    if isinstance(wanted, Exception) or isinstance(got, Exception):
+        return isinstance(wanted, Exception) and isinstance(got, Exception)
+    return len(wanted) == len(got) and all(map(functools.partial(_agrees, types), names, wanted, got))
 
 
 def _agrees(types: arrays.Types, name: str, wanted: Any, got: Any) -> bool:
     """Return whether Python's result, converted to the C type *name*, is the compiled one."""
     entry = types[name]
-    kind = entry["kind"]
-    if kind == "struct" and not results.is_optional(types, name):
-        parts = list(wanted)
-        return len(parts) == len(entry["members"]) and all(
-            _agrees(types, member["type"], *pair)
-            for member, pair in zip(entry["members"], zip(parts, got, strict=True), strict=True)
-        )
-    if kind == "struct" and wanted is not None and got is not None:
-        return _agrees(types, entry["members"][0]["type"], wanted, got)
+    kind, members = entry["kind"], [member["type"] for member in entry.get("members", ())]
+    if wanted is None or got is None:
+        return wanted is got
+    if results.is_optional(types, name):
+        return _agrees(types, members[0], wanted, got)
+    if kind == "struct":
+        return _agree(types, members, wanted, got)
     if kind in {"int", "uint"} and isinstance(wanted, int):
         return not (wanted - got) % (1 << 8 * entry["size"])
-    if kind in {"float", "float16", "complex"} and isinstance(wanted, (int, float, complex)):
-        import numpy as np
-
-        with np.errstate(all="ignore"):
-            wanted = np.array(wanted).astype(results.dtype(types, name))
-    return _agree(wanted, got, _COARSE if kind == "bfloat16" else 0)
+    return _close(wanted, got, _COARSE if kind == "bfloat16" else 0)
 
 
-def _agree(wanted: Any, got: Any, near: float = 0) -> bool:
+def _close(wanted: Any, got: Any, near: float = 0) -> bool:
     """Return whether values, or all elements of arrays, are equal or floats that are close."""
     import numpy as np
 
-    if wanted is None or got is None:
-        return wanted is got
     left, right = np.asarray(wanted), np.asarray(got)
-    if left.shape != right.shape:
-        return False
-    if left.dtype.kind not in "fc" and right.dtype.kind not in "fc":
-        return bool((left == right).all())
-    floats = [each.dtype for each in (left, right) if each.dtype.kind in "fc"]
-    coarsest = max((np.finfo(each) for each in floats), key=lambda each: each.eps)
+    if right.dtype.names:
+        return all(_close(left[name], right[name]) for name in right.dtype.names)
+    floats = [np.finfo(each.dtype) for each in (left, right) if each.dtype.kind in "fc"]
+    if left.shape != right.shape or not floats:
+        return np.array_equal(left, right)
+    if np.can_cast(left.dtype, right.dtype, "same_kind"):
+        with np.errstate(all="ignore"):
+            left = left.astype(right.dtype)
+    coarsest = max(floats, key=lambda each: each.eps)
     near = max(near, min(_APART * float(coarsest.eps), _COARSE))
     return bool(np.isclose(left, right, rtol=near, atol=float(coarsest.tiny), equal_nan=True).all())
 
@@ -296,80 +277,59 @@ def _operators(function: Any) -> set[str]:
     return symbols | {*code.codeobj.co_names}
 
 
-# Sentences of docs/reference/compilers.md.
-_DIVISION = (
+WHY = {
     "Division by zero raises in Python. Compiled, a float becomes infinite or NaN; an integer is 0 with "
-    "numba-cuda, and undefined with numba-cuda-mlir."
-)
-_DOMAIN = (
+    "numba-cuda, and undefined with numba-cuda-mlir.": ["raises:ZeroDivisionError"],
     "Functions of `math` raise in Python outside of their domain and range. Compiled, they return NaN or an "
-    "infinity."
-)
-_INDEX = (
+    "infinity.": ["math raises:OverflowError", "math raises:ValueError"],
     "An index out of an array raises in Python. Compiled, it is not checked; numba-cuda checks it with "
-    "`checked=True`."
-)
-_RAISED = 'An exception has no channel in C: the function returns zero, or stops with `on_error="trap"`.'
-_INFINITE = "`//` and `%` of a float by an infinity are NaN with numba-cuda."
-_LEFT_OUT = "`min` and `max` leave NaN out."
-_NAN = "numba-cuda-mlir takes NaN for equal to itself, and for false."
-_POWER = (
+    "`checked=True`.": ["raises:LookupError"],
+    'An exception has no channel in C: the function returns zero, or stops with `on_error="trap"`.': [
+        "raises:Exception"
+    ],
+    "`//` and `%` of a float by an infinity are NaN with numba-cuda.": [
+        "numba-cuda given:inf //",
+        "numba-cuda given:inf %",
+    ],
+    "`min` and `max` leave NaN out.": ["given:nan min", "given:nan max"],
+    "numba-cuda-mlir takes NaN for equal to itself, and for false.": ["numba-cuda-mlir given:nan"],
     "A power of integers is an integer, also of a negative exponent, and numba-cuda-mlir keeps the bits of "
-    "the base."
-)
-_UNSIGNED = (
-    "`-x`, and with numba-cuda `~x`, of a narrow unsigned integer has its bits, filled up with zeros to 64."
-)
-_MIXED = "A `uint64` beside a signed integer or a constant is computed as an `int64`."
-_ROUND = "`round` takes halves to the even number in Python and with numba-cuda, and up with numba-cuda-mlir."
-_MATH = "Functions of `math` of integers are computed in `float32` and typed as integers by numba-cuda-mlir."
-WHY = (
-    _DIVISION,
-    _DOMAIN,
-    _INDEX,
-    _RAISED,
-    _INFINITE,
-    _LEFT_OUT,
-    _NAN,
-    _POWER,
-    _UNSIGNED,
-    _MIXED,
-    _ROUND,
-    _MATH,
-)
-"""The sentences that explain differences."""
+    "the base.": ["**"],
+    "`-x`, and with numba-cuda `~x`, of a narrow unsigned integer has its bits, filled up with zeros to "
+    "64.": ["uint -x", "uint ~x"],
+    "A `uint64` beside a signed integer or a constant is computed as an `int64`.": ["uint64_t"],
+    "`round` takes halves to the even number in Python and with numba-cuda, and up with numba-cuda-mlir.": [
+        "numba-cuda-mlir round"
+    ],
+    "Functions of `math` of integers are computed in `float32` and typed as integers by numba-cuda-mlir.": [
+        "numba-cuda-mlir math int",
+        "numba-cuda-mlir math uint",
+    ],
+}
+"""
+What explains a difference: each sentence of docs/reference/compilers.md with the facts that come together.
+
+A fact is an operator or a name in the function, its compiler, the type or the kind of a parameter, `given:` a
+float that is not finite, or what it `raises:` in Python.
+"""
 
 
-def _explanation(
-    function: CpuFunction, used: set[str], given: Sequence[Any], python: Any, compiler: str
-) -> str:
-    """Return the sentence that explains a difference, "" where none does."""
-    is_mlir = compiler == "numba-cuda-mlir"
-    types = [function.types[ctype] for _, ctype, _ in function.parameters]
-    kinds = {(entry["kind"], entry["size"]) for entry in types}
-    has_nan = any(isinstance(each, (float, complex)) and each != each for each in given)  # noqa: PLR0124 - NaN
-    has_infinity = any(abs(each) == math.inf for each in given if isinstance(each, float))
-    rows = (
-        (isinstance(python, ZeroDivisionError), _DIVISION),
-        (isinstance(python, (OverflowError, ValueError)) and "math" in used, _DOMAIN),
-        (isinstance(python, LookupError), _INDEX),
-        (isinstance(python, Exception), _RAISED),
-        (has_infinity and not is_mlir and bool(used & {"//", "%"}), _INFINITE),
-        (has_nan and bool(used & {"min", "max"}), _LEFT_OUT),
-        (has_nan and is_mlir, _NAN),
-        ("**" in used, _POWER),
-        (bool(used & {"-x", "~x"}) and "uint" in dict(kinds), _UNSIGNED),
-        (("uint", 8) in kinds, _MIXED),
-        (is_mlir and "round" in used, _ROUND),
-        (is_mlir and "math" in used and bool({"int", "uint"} & dict(kinds).keys()), _MATH),
-    )
-    return next((sentence for fits, sentence in rows if fits), "")
+def _facts(types: arrays.Types, names: Sequence[str], given: Sequence[Any], wanted: Any) -> set[str]:
+    """Return what is known of a call."""
+    kinds = {*names, *(types[name]["kind"] for name in names)}
+    numbers = {f"given:{each}".replace(":-", ":") for each in given}
+    classes = type(wanted).__mro__ if isinstance(wanted, Exception) else ()
+    return kinds | numbers | {f"raises:{each.__name__}" for each in classes}
 
 
-def _text(value: Any) -> str:
-    """Return a value as a table shows it."""
-    if isinstance(value, Exception):
-        return type(value).__name__
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(map(_text, value))}{',' * (len(value) == 1)})"
-    return " ".join(str(value).split()) if not isinstance(value, (str, bytes)) else repr(value)
+def _why(facts: set[str]) -> str:
+    """Return the first sentence that explains a difference, "" where none does."""
+    fits = (sentence for sentence, rows in WHY.items() if any(facts.issuperset(row.split()) for row in rows))
+    return next(fits, "")
+
+
+def _text(values: Any) -> str:
+    """Return arguments, or an outcome, as a table shows them."""
+    if isinstance(values, Exception):
+        return type(values).__name__
+    return ", ".join(" ".join(str(each).split()) for each in values)
