@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import struct
 import sys
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._tools import driver
+from numba_ptxlink._tools.launching import Launchable
 from numba_ptxlink.errors import LaunchError, shown
 
 from .run import Program, Region
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
+
+    from numba_ptxlink._tools.launching import Configuration
 
 # Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
 _MOST_THREADS, _MOST_SHARED = 1024, 227 << 10
@@ -63,7 +64,7 @@ def address(given: Any) -> int:
 def launch(
     program: Program,
     name: str,
-    how: driver.Configuration,
+    how: Configuration,
     params: Sequence[bytes],
     regions: Sequence[Region],
     steps: int | None = None,
@@ -109,7 +110,7 @@ def launch(
         sys.stdout.write(printed)
 
 
-class Kernel:
+class Kernel(Launchable):
     """
     A kernel of PTX, on the CPU: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
 
@@ -130,38 +131,11 @@ class Kernel:
         if callee is None or not callee.entry:
             known = ", ".join(each for each, found in program.functions.items() if found.entry) or "none"
             raise LaunchError(f"{shown(name)} is not a kernel of what was linked, which has: {known}.")
-        self.name = name
+        super().__init__(name)
         self._program = program
         self._params = callee.params
 
-    def __getitem__(self, config: tuple[Any, ...]) -> Callable[..., None]:
-        """Return what launches the kernel."""
-        return functools.partial(self.launch, **driver.configured(self.name, config))
-
-    def launch(
-        self,
-        *args: Any,
-        grid: Any,
-        block: Any,
-        stream: Any = None,
-        shared: int = 0,
-        cooperative: bool = False,
-    ) -> None:
-        """
-        Launch the kernel; it has ended when this returns.
-
-        Args:
-            args: The arguments.
-            grid: The number of blocks: one to three numbers.
-            block: The number of threads of a block: one to three numbers.
-            stream: None.
-            shared: The dynamic shared memory of a block, in bytes.
-            cooperative: Whether the kernel synchronises its grid.
-
-        Raises:
-            DeviceFaultError: The kernel did something that stops it. Names the place.
-            LaunchError: An argument is not what its parameter takes, or no device could launch it so.
-        """
+    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
         if len(args) != len(self._params):
             raise LaunchError(
                 f"Kernel {self.name} takes {len(self._params)} arguments, and was given {len(args)}."
@@ -176,10 +150,6 @@ class Kernel:
                 raise LaunchError(
                     f"Kernel {self.name}: parameter {number} has {size} bytes: {error}."
                 ) from error
-        sizes = (driver.dim3("grid", grid), driver.dim3("block", block))
-        # No stream of another package is a default one.
-        handle = 0 if stream is None else stream if isinstance(stream, int) else -1
-        how = driver.Configuration(*sizes, handle, shared, cooperative=cooperative)
         launch(self._program, self.name, how, params, regions)
 
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from numba_ptxlink._cabi import numbers
-from numba_ptxlink.errors import LaunchError, shown
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -272,40 +271,3 @@ def _opened(capsule: Any) -> tuple[int, bool]:
 
 def _integers(place: int, count: int) -> tuple[int, ...]:
     return struct.unpack(f"{count}q", ctypes.string_at(place, 8 * count))
-
-
-def stream_handle(stream: Any) -> int:
-    """
-    Return the handle of *stream*.
-
-    Args:
-        stream: None for the default stream, a handle, or a stream of cuda.core, CuPy, PyTorch or Numba: an
-            object with `__cuda_stream__`, or with the attribute that its package has for the handle.
-
-    Raises:
-        LaunchError: It is none of these.
-    """
-    if stream is None:
-        return 0
-    try:
-        # What is no number of 64 bits has no such bytes.
-        return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
-    except Exception as error:
-        raise LaunchError(
-            f"{shown(stream)} is not a stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
-            "handle, or None."
-        ) from error
-
-
-def _stream_number(stream: Any) -> int:
-    protocol = getattr(stream, "__cuda_stream__", None)
-    if protocol is not None:
-        version, number = protocol()
-        if version != 0:
-            raise ValueError(f"it follows version {version} of __cuda_stream__")
-        return int(number)
-    # Numba's is an object of the bindings or of ctypes.
-    if hasattr(stream, "external"):
-        return int(stream)
-    names = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
-    return operator.index(getattr(stream, next(names, ""), stream))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 import os
 from collections.abc import Iterator, Mapping
@@ -16,10 +15,11 @@ from numba_ptxlink._formats.kinds import KERNELS
 from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
+from numba_ptxlink._tools.launching import Configuration, Launchable
 from numba_ptxlink.errors import LaunchError, shown
 
 from . import values
-from .arrays import Launch, RefusedError, Types, stream_handle
+from .arrays import Launch, RefusedError, Types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
 
 __all__ = ["Library", "LoadedKernel", "load"]
-
-_SIZES = range(1 << 63)
 
 
 def load(
@@ -200,7 +198,7 @@ class _NoKernelError(LaunchError, AttributeError, KeyError):
     __str__ = Exception.__str__
 
 
-class LoadedKernel:
+class LoadedKernel(Launchable):
     """
     A kernel of an export: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
 
@@ -213,7 +211,7 @@ class LoadedKernel:
     """
 
     def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: Types) -> None:
-        self.name = str(function["symbol"])
+        super().__init__(str(function["symbol"]))
         self.declaration = str(function["declaration"])
         self._load = load
         self._cooperative = function.get("cooperative") is True
@@ -232,64 +230,7 @@ class LoadedKernel:
     def __repr__(self) -> str:
         return f"<{self.declaration.removesuffix(';')}>"
 
-    def __getitem__(self, config: tuple[Any, ...]) -> Callable[..., None]:
-        """
-        Return what launches the kernel: `kernel[grid, block]`, `[grid, block, stream]`, `[..., shared]`.
-
-        Raises:
-            LaunchError: The configuration is none of these.
-        """
-        return functools.partial(self.launch, **driver.configured(self.name, config))
-
-    def launch(
-        self,
-        *args: Any,
-        grid: Any,
-        block: Any,
-        stream: Any = None,
-        shared: int = 0,
-        cluster: Any = None,
-        cooperative: bool = False,
-        programmatic_dependent: bool = False,
-    ) -> None:
-        """
-        Launch the kernel; returns when it is queued.
-
-        Arrays are anything on the device with `__cuda_array_interface__` or DLPack; the launch waits for the
-        streams that they name. Structs are NumPy records, tuples or bytes. Nothing is copied between host and
-        device. Where the thread has no current context, it gets that of *stream*, or of the first device.
-
-        Args:
-            args: The arguments.
-            grid: The number of blocks: one to three numbers.
-            block: The number of threads of a block: one to three numbers.
-            stream: One of cuda.core, CuPy, PyTorch or Numba, or a handle; by default the default stream.
-            shared: The dynamic shared memory of a block, in bytes.
-            cluster: The number of blocks of a cluster: one to three numbers; None for what the kernel says.
-            cooperative: Whether all blocks have to run at once, as for a kernel that synchronises its grid,
-                which is launched so in any case.
-            programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has
-                ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
-
-        Raises:
-            LaunchError: An argument is not what its parameter takes or is in the memory of a device that the
-                launch cannot access, the kernel cannot be loaded, or the driver refuses the launch.
-        """
-        size = operator.index(shared) if hasattr(shared, "__index__") else -1
-        if size not in _SIZES:
-            raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
-        how = driver.Configuration(
-            driver.dim3("grid", grid),
-            driver.dim3("block", block),
-            stream_handle(stream),
-            size,
-            None if cluster is None else driver.dim3("cluster", cluster),
-            self._cooperative or cooperative,
-            programmatic_dependent,
-        )
-        self._run(args, how)
-
-    def _run(self, args: tuple[Any, ...], how: driver.Configuration) -> None:
+    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
         launch = Launch(how.stream)
         buffer = self._pack(args, launch)
         driver.enter(how.stream)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._cpu.run import Region
     from numba_ptxlink._link import manifests
-    from numba_ptxlink._tools import driver
+    from numba_ptxlink._tools.launching import Configuration
 
 _NUMBERS = {"bool", "int", "uint", "char", "float", "float16", "bfloat16", "complex"}
 
@@ -119,7 +119,7 @@ class CpuKernel(LoadedKernel):
         super().__init__(_no_handle, function, types)
         self._compiled, self._steps = compiled, steps
 
-    def _run(self, args: tuple[Any, ...], how: driver.Configuration) -> None:
+    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
         memory = _Memory()
         buffer = self._pack(args, memory.launch)
         params = [bytes(buffer[place : place + size]) for _, _, place, size, _ in self._parameters]

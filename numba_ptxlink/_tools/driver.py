@@ -10,18 +10,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import operator
 import struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import Arch
-from numba_ptxlink.errors import LaunchError, shown
+from numba_ptxlink.errors import LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Of any grid; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
-_LARGEST = (1 << 31) - 1
+    from .launching import Configuration
+
 # CUlaunchConfig, and CUlaunchAttribute with a value of up to three numbers.
 _CONFIG, _ATTRIBUTE = struct.Struct("7I4xQQI4x"), struct.Struct("i4x3I52x")
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_...
@@ -149,42 +148,6 @@ def wait(stream: int, other: int) -> None:
         _call("cuEventDestroy_v2", event, what="an event could not be destroyed")
 
 
-Dim3 = tuple[int, int, int]
-
-
-def dim3(what: str, extents: Any) -> Dim3:
-    """
-    Return the extents of a grid, a block or a cluster.
-
-    Raises:
-        LaunchError: They are not one to three numbers that a launch can have. Names *what* they are of.
-    """
-    given = extents if isinstance(extents, (tuple, list)) else (extents,)
-    try:
-        numbers = [operator.index(extent) for extent in given]
-    except TypeError:
-        numbers = []
-    if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or max(numbers) > _LARGEST:
-        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three numbers from 1 to {_LARGEST}.")
-    x, y, z = (*numbers, 1, 1)[:3]
-    return x, y, z
-
-
-def configured(name: str, config: Any) -> dict[str, Any]:
-    """
-    Return what the brackets of a launch hold, by name.
-
-    Raises:
-        LaunchError: They hold something else.
-    """
-    if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
-        raise LaunchError(
-            f"Kernel {name} is launched by {name}[grid, block, stream, shared](...), where the last two may "
-            "be left out."
-        )
-    return dict(zip(("grid", "block", "stream", "shared"), config, strict=False))
-
-
 def elsewhere(address: int) -> int | None:
     """
     Return the device that has the memory at *address*, if kernels in the current context cannot access it.
@@ -203,29 +166,6 @@ def elsewhere(address: int) -> int | None:
 @functools.cache
 def _has_peers() -> bool:
     return _ask("cuDeviceGetCount", what="the devices cannot be counted") > 1
-
-
-class Configuration(NamedTuple):
-    """
-    How a kernel is launched.
-
-    Args:
-        grid: The blocks of the grid.
-        block: The threads of a block.
-        stream: The handle of the stream.
-        shared: The dynamic shared memory of a block, in bytes.
-        cluster: The blocks of a cluster, None for what the kernel says itself.
-        cooperative: Whether all blocks have to run at once, to synchronise the grid.
-        programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has ended.
-    """
-
-    grid: Dim3
-    block: Dim3
-    stream: int = 0
-    shared: int = 0
-    cluster: Dim3 | None = None
-    cooperative: bool = False
-    programmatic_dependent: bool = False
 
 
 def launch(handle: int, how: Configuration, buffer: bytearray, offsets: Sequence[int], name: str) -> None:

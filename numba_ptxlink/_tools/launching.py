@@ -1,0 +1,179 @@
+"""How kernels are launched, wherever they run: by a grid, blocks, a stream and what else a launch has."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numba_ptxlink.errors import LaunchError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Of any grid; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
+_LARGEST = (1 << 31) - 1
+_SIZES = range(1 << 63)
+Dim3 = tuple[int, int, int]
+
+
+class Configuration(NamedTuple):
+    """
+    How a kernel is launched.
+
+    Args:
+        grid: The blocks of the grid.
+        block: The threads of a block.
+        stream: The handle of the stream.
+        shared: The dynamic shared memory of a block, in bytes.
+        cluster: The blocks of a cluster, None for what the kernel says itself.
+        cooperative: Whether all blocks have to run at once, to synchronise the grid.
+        programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has ended.
+    """
+
+    grid: Dim3
+    block: Dim3
+    stream: int = 0
+    shared: int = 0
+    cluster: Dim3 | None = None
+    cooperative: bool = False
+    programmatic_dependent: bool = False
+
+
+class Launchable:
+    """
+    A kernel by its name: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
+
+    Args:
+        name: Its symbol.
+    """
+
+    # Whether it synchronises its grid in any case.
+    _cooperative = False
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __getitem__(self, config: tuple[Any, ...]) -> Callable[..., None]:
+        """
+        Return what launches the kernel: `kernel[grid, block]`, `[grid, block, stream]`, `[..., shared]`.
+
+        Raises:
+            LaunchError: The configuration is none of these.
+        """
+        if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
+            raise LaunchError(
+                f"Kernel {self.name} is launched by {self.name}[grid, block, stream, shared](...), where the "
+                "last two may be left out."
+            )
+        return functools.partial(
+            self.launch, **dict(zip(("grid", "block", "stream", "shared"), config, strict=False))
+        )
+
+    def launch(
+        self,
+        *args: Any,
+        grid: Any,
+        block: Any,
+        stream: Any = None,
+        shared: int = 0,
+        cluster: Any = None,
+        cooperative: bool = False,
+        programmatic_dependent: bool = False,
+    ) -> None:
+        """
+        Launch the kernel; returns when it is queued, on the CPU when it has ended.
+
+        Arrays are anything on the device with `__cuda_array_interface__` or DLPack; the launch waits for the
+        streams that they name. On the CPU they are NumPy's. Structs are NumPy records, tuples or bytes.
+        Nothing is copied between host and device. Where the thread has no current context, it gets that of
+        *stream*, or of the first device.
+
+        Args:
+            args: The arguments.
+            grid: The number of blocks: one to three numbers.
+            block: The number of threads of a block: one to three numbers.
+            stream: One of cuda.core, CuPy, PyTorch or Numba, or a handle; by default the default stream.
+            shared: The dynamic shared memory of a block, in bytes.
+            cluster: The number of blocks of a cluster: one to three numbers; None for what the kernel says.
+            cooperative: Whether all blocks have to run at once, as for a kernel that synchronises its grid,
+                which is launched so in any case.
+            programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has
+                ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
+
+        Raises:
+            DeviceFaultError: On the CPU, the kernel did something that stops it. Names the place.
+            LaunchError: An argument is not what its parameter takes or is in the memory of a device that the
+                launch cannot access, the kernel cannot be loaded, or the driver refuses the launch.
+        """
+        size = operator.index(shared) if hasattr(shared, "__index__") else -1
+        if size not in _SIZES:
+            raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
+        how = Configuration(
+            _dim3("grid", grid),
+            _dim3("block", block),
+            stream_handle(stream),
+            size,
+            None if cluster is None else _dim3("cluster", cluster),
+            self._cooperative or cooperative,
+            programmatic_dependent,
+        )
+        self._run(args, how)
+
+    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
+        raise NotImplementedError
+
+
+def _dim3(what: str, extents: Any) -> Dim3:
+    """
+    Return the extents of a grid, a block or a cluster.
+
+    Raises:
+        LaunchError: They are not one to three numbers that a launch can have. Names *what* they are of.
+    """
+    given = extents if isinstance(extents, (tuple, list)) else (extents,)
+    try:
+        numbers = [operator.index(extent) for extent in given]
+    except TypeError:
+        numbers = []
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or max(numbers) > _LARGEST:
+        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three numbers from 1 to {_LARGEST}.")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def stream_handle(stream: Any) -> int:
+    """
+    Return the handle of *stream*.
+
+    Args:
+        stream: None for the default stream, a handle, or a stream of cuda.core, CuPy, PyTorch or Numba: an
+            object with `__cuda_stream__`, or with the attribute that its package has for the handle.
+
+    Raises:
+        LaunchError: It is none of these.
+    """
+    if stream is None:
+        return 0
+    try:
+        # What is no number of 64 bits has no such bytes.
+        return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
+    except Exception as error:
+        raise LaunchError(
+            f"{shown(stream)} is not a stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
+            "handle, or None."
+        ) from error
+
+
+def _stream_number(stream: Any) -> int:
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        version, number = protocol()
+        if version != 0:
+            raise ValueError(f"it follows version {version} of __cuda_stream__")
+        return int(number)
+    # Numba's is an object of the bindings or of ctypes.
+    if hasattr(stream, "external"):
+        return int(stream)
+    names = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
+    return operator.index(getattr(stream, next(names, ""), stream))
