@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._export import jobs
 from ._export.load import Source, check_file, load
-from ._launch import arrays, library, results
+from ._launch import arrays, library
 from ._launch.samples import Samples
 from .errors import DeviceFaultError, ExportError, LaunchError, shown
 from .exporter import Udf, export
@@ -243,7 +243,7 @@ def _agrees(types: arrays.Types, name: str, wanted: Any, got: Any) -> bool:
     kind, members = entry["kind"], [member["type"] for member in entry.get("members", ())]
     if wanted is None or got is None:
         return wanted is got
-    if results.is_optional(types, name):
+    if arrays.is_optional(types, name):
         return _agrees(types, members[0], wanted, got)
     if kind == "struct":
         return _agree(types, members, wanted, got)

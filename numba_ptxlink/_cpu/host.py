@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
 _MOST_THREADS, _MOST_SHARED = 1024, 227 << 10
 _ON_HOST = 1  # kDLCPU in dlpack.h
+_POINTER = struct.calcsize("P")
 # The default streams by their handles; launches on the CPU have ended when they return.
 _STREAMS = (0, 1, 2)
 
@@ -155,16 +156,15 @@ class Kernel(Launchable):
 
 def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
     """Return the bytes of an argument, whose memory comes to *regions*."""
-    if value is None and size == struct.calcsize("P"):
+    if value is None and size == _POINTER:
         return bytes(size)
     given = array(value)
     if given is not None and given.shape:
         regions.append(region(given, name))
-        code = struct.Struct(f"<Q{2 * given.ndim}q")
-        if size == struct.calcsize("P"):
-            return struct.pack("<Q", address(given))
-        if size == code.size:
-            return code.pack(address(given), *given.shape, *given.strides)
+        # An array_view begins with the pointer.
+        view = struct.pack(f"<Q{2 * given.ndim}q", address(given), *given.shape, *given.strides)
+        if size in {_POINTER, len(view)}:
+            return view[:size]
         raise ValueError(
             f"it is an array of {given.ndim} dimensions; pass one for a pointer or an array_view"
         )

@@ -11,9 +11,9 @@ import ctypes
 import operator
 import struct
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from numba_ptxlink._cabi import numbers
 
@@ -46,6 +46,11 @@ def fields(entry: Mapping[str, Any]) -> list[str]:
 def is_tuple(names: list[str]) -> bool:
     """Return whether the members of a struct are a tuple's, which have no names in Python."""
     return names == [f"f{number}" for number, _ in enumerate(names)]
+
+
+def is_optional(types: Types, name: str) -> bool:
+    """Return whether the type *name* is what C has for an Optional."""
+    return name.startswith("optional_") and fields(types[name]) == ["value", "has_value"]
 
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
@@ -106,7 +111,6 @@ class Launch:
         stream: The handle of its stream.
         producers: The streams of arrays, which it has to wait for.
         kept: What has to live until it is queued.
-        host: What reads arrays in the place of `read` where the launch is on the CPU, None on a device.
         parameter: The name of the parameter whose argument is read.
         addresses: The memory that arguments lead to, with the names of their parameters.
     """
@@ -114,16 +118,20 @@ class Launch:
     stream: int
     producers: list[int] = field(default_factory=list)
     kept: list[Any] = field(default_factory=list)
-    host: Callable[[Any], DeviceArray | None] | None = None
     parameter: str = ""
     addresses: list[tuple[str, int]] = field(default_factory=list)
 
-    @property
-    def takes(self) -> str:
-        """What it takes for an array, for messages."""
-        if self.host is not None:
-            return "a NumPy array"
-        return "an array on the device, with __cuda_array_interface__ or DLPack"
+    # What it takes for an array, for messages.
+    takes: ClassVar[str] = "an array on the device, with __cuda_array_interface__ or DLPack"
+
+    def read(self, value: Any) -> DeviceArray | None:
+        """
+        Return the array *value*, None where it is none.
+
+        Raises:
+            RefusedError: It is in other memory, its package refuses, or it is not described by the rules.
+        """
+        return _on_device(value, self)
 
     def leads_to(self, address: int) -> None:
         """Note an address that the kernel gets."""
@@ -149,16 +157,6 @@ class DeviceArray(NamedTuple):
 
 
 _HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
-
-
-def read(value: Any, launch: Launch) -> DeviceArray | None:
-    """
-    Return the array *value*, None where it is none.
-
-    Raises:
-        RefusedError: It is not in device memory, its package refuses, or it is not described by the rules.
-    """
-    return _on_device(value, launch) if launch.host is None else launch.host(value)
 
 
 def _on_device(value: Any, launch: Launch) -> DeviceArray | None:

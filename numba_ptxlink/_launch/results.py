@@ -16,15 +16,13 @@ from .arrays import RefusedError, Types
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .arrays import Launch
+    from .on_cpu import Memory
 
-# Python has integers of any size, and floats of this one.
-_PYTHON = {"float": 8, "complex": 16}
+# Those that Python has, by NumPy's kinds, which has integers of any size.
+_PYTHON = {"f": 8, "c": 16}
 
 
-def unpack(  # noqa: PLR0911 - a list of kinds
-    types: Types, name: str, content: bytes, launch: Launch
-) -> Any:
+def unpack(types: Types, name: str, content: bytes, memory: Memory | None = None) -> Any:
     """
     Return the value of the type *name* that *content* begins with.
 
@@ -33,41 +31,28 @@ def unpack(  # noqa: PLR0911 - a list of kinds
     value, a pointer an address, and an array view NumPy's array of that memory.
 
     Raises:
-        RefusedError: It is an array, and none of those that *launch* was given.
+        RefusedError: It is an array, and in none of those of *memory*.
     """
     import numpy as np
 
     entry = types[name]
-    kind, size = entry["kind"], entry["size"]
+    kind, size, names = entry["kind"], entry["size"], None
     if kind == "void":
         return None
-    if kind == "bool":
-        return bool(content[0])
-    if kind in {"int", "uint", "char", "pointer"}:
-        return int.from_bytes(content[:size], "little", signed=kind == "int")
-    if kind in {"vector", "array"}:
-        if types[entry["element"]]["kind"] == "char":
-            return bytes(content[:size]).rstrip(b"\0")
-        step = size // entry["count"]
-        starts = range(0, size, step)
-        return tuple(unpack(types, entry["element"], content[start:], launch) for start in starts)
-    if kind == "view":
-        return _array(types, entry, content, launch)
+    if kind == "view" and memory:
+        return _array(types, entry, content, memory)
+    element = dtype(types, name)
     if kind == "struct":
-        parts = [
-            unpack(types, member["type"], content[member["offset"] :], launch) for member in entry["members"]
-        ]
-        if is_optional(types, name):
+        names = arrays.fields(entry)
+        parts = [unpack(types, each["type"], content[each["offset"] :], memory) for each in entry["members"]]
+        if arrays.is_optional(types, name):
             return parts[0] if parts[1] else None
-        return structure(types, name, parts)
-    (value,) = numbers_of(types, name, np.frombuffer(content[:size], dtype(types, name)))
-    return value.item() if _PYTHON.get(kind) == size else value
-
-
-def structure(types: Types, name: str, parts: Sequence[Any]) -> Any:
-    """Return the tuple of the members of a struct, a named tuple where they have names."""
-    names = arrays.fields(types[name])
-    return tuple(parts) if arrays.is_tuple(names) else _named(name, tuple(names))(*parts)
+        return tuple(parts) if arrays.is_tuple(names) else _named(name, tuple(names))(*parts)
+    if "element" in entry and element.kind not in "Sc":
+        starts = range(0, size, size // entry["count"])
+        return tuple(unpack(types, entry["element"], content[start:], memory) for start in starts)
+    (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
+    return value if _PYTHON.get(element.kind, size) != size or kind == "bfloat16" else value.item()
 
 
 def numbers_of(types: Types, name: str, elements: Any) -> Any:
@@ -75,11 +60,6 @@ def numbers_of(types: Types, name: str, elements: Any) -> Any:
     if types[name]["kind"] != "bfloat16":
         return elements
     return (elements.view("<u2").astype("<u4") << 16).view("<f4")
-
-
-def is_optional(types: Types, name: str) -> bool:
-    """Return whether the type *name* is what C has for an Optional."""
-    return name.startswith("optional_") and arrays.fields(types[name]) == ["value", "has_value"]
 
 
 def dtype(types: Types, name: str) -> Any:
@@ -109,35 +89,26 @@ def dtype(types: Types, name: str) -> Any:
     return np.dtype(f"<{letter}{size}")
 
 
-def _array(types: Types, entry: Any, content: bytes, launch: Launch) -> Any:
+def _array(types: Types, entry: Any, content: bytes, memory: Memory) -> Any:
     import numpy as np
 
     ndim, element = entry["ndim"], dtype(types, entry["element"])
     address, *rest = np.frombuffer(content[: entry["size"]], "<i8").tolist()
     shape, strides = tuple(rest[:ndim]), tuple(rest[ndim:])
-    interface = {
-        "data": (address, entry["readonly"]),
-        "shape": shape,
-        "strides": strides,
-        "typestr": element.str,
-        "descr": element.descr if element.names else [("", element.str)],
-        "version": 3,
-    }
-    given = [each for each in launch.kept if _holds(each, address)]
-    if not given and 0 not in shape:
+    if 0 not in shape and not any(each.address <= address < each.end for each in memory.regions):
         raise RefusedError(
             "the array that it returns is in none of those that it was given, but in memory that ends with "
             "it; return one that was passed"
         )
+    interface = {
+        "data": (address, entry["readonly"]),
+        "shape": shape,
+        "strides": strides,
+        "typestr": f"|V{element.itemsize}",
+        "version": 3,
+    }
     # It keeps the memory alive.
-    return np.asarray(SimpleNamespace(__array_interface__=interface, kept=given))
-
-
-def _holds(given: Any, address: int) -> bool:
-    from numba_ptxlink._cpu import host
-
-    start, size, *_ = host.region(given, "")
-    return start <= address < start + size
+    return np.asarray(SimpleNamespace(__array_interface__=interface, memory=memory)).view(element)
 
 
 @functools.cache

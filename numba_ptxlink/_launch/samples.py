@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink.errors import ExportError
 
 from . import results
-from .arrays import Launch, Types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from .arrays import Types
 
 _CALLS = 500
 _LENGTH = 6  # of arrays
@@ -53,7 +54,7 @@ class Samples:
         if entry["kind"] in {"view", "pointer"}:
             return [self._array(entry) for _ in range(_CALLS)]
         drawn = self._drawn(results.dtype(self.types, name), _CALLS)
-        return [results.unpack(self.types, name, each.tobytes(), Launch(0)) for each in drawn]
+        return [results.unpack(self.types, name, each.tobytes()) for each in drawn]
 
     def _array(self, entry: Any) -> Any:
         """Return an array for a view or a pointer."""

@@ -163,8 +163,7 @@ def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     def pack_optional(value: Any, launch: Launch) -> bytes:
         return bytes(size) if value is None else pack((value, True), launch)
 
-    is_optional = name.startswith("optional_") and names == ["value", "has_value"]
-    return pack_optional if is_optional else pack
+    return pack_optional if arrays.is_optional(types, name) else pack
 
 
 def _has_view(types: Types, name: str) -> bool:
@@ -201,7 +200,7 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
         number = getattr(value, "handle", value) if hasattr(value, "memory_resource") else value
         address = _address(number)
         if address is None:
-            array = arrays.read(value, launch)
+            array = launch.read(value)
             if array is None:
                 raise RefusedError(f"it is {_shown(value)}; pass {launch.takes}, or an address")
             if target["kind"] not in {"void", "view"}:
@@ -244,7 +243,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     code = struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, launch: Launch) -> bytes:
-        array = arrays.read(value, launch)
+        array = launch.read(value)
         if array is None:
             raise RefusedError(f"it is {_shown(value)}; pass {launch.takes}")
         if len(array.shape) != ndim:
