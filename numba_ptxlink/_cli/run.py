@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import math
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import LaunchError
@@ -15,7 +13,8 @@ from . import output, report
 from .output import Report
 
 if TYPE_CHECKING:
-    from numba_ptxlink._launch.library import Library
+    import argparse
+
     from numba_ptxlink.comparison import Difference
 
 _EXAMPLES = (
@@ -44,16 +43,10 @@ def add(commands: Any) -> None:
         metavar="VALUE",
         help="its arguments: Python literals, nan, inf, or .npy files, which a kernel writes to",
     )
-    run.add_argument("--grid", type=args.text, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
-    run.add_argument("--block", type=args.text, metavar="N[,N[,N]]", help="the threads of a block")
+    run.add_argument("--grid", type=extents, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
+    run.add_argument("--block", type=extents, metavar="N[,N[,N]]", help="the threads of a block")
     run.add_argument(
         "--shared", type=int, default=0, metavar="BYTES", help="the dynamic shared memory of a block"
-    )
-    run.add_argument(
-        "--checks",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="compare each access to memory with the arrays that were given (default: yes)",
     )
     args.add_front_end(run)
     compare = args.add_command(
@@ -75,100 +68,70 @@ def add(commands: Any) -> None:
     args.add_front_end(compare)
 
 
-def _run(arguments: argparse.Namespace) -> Report:
-    found: Any = _loaded(arguments)[arguments.name]
-    # Behind what says how to install it.
-    import numpy as np
+def extents(text: str) -> tuple[int, ...]:
+    """Return the extents of a grid or a block."""
+    return tuple(map(int, text.split(",")))
 
-    given = [_value(each) for each in arguments.values]
-    is_kernel = hasattr(found, "launch")
-    sizes = [each for each in (arguments.grid, arguments.block) if each is not None]
-    if is_kernel and len(sizes) < 2:
-        raise LaunchError(f"{arguments.name} is a kernel; give --grid and --block.")
-    if sizes and not is_kernel:
-        raise LaunchError(f"{arguments.name} is a function, which has no grid; leave --grid and --block out.")
-    if not is_kernel:
-        result = found(*given)
-        return Report({"result": _plain(result)}, _text(result), _text(result))
-    before = [each.copy() if isinstance(each, np.ndarray) else each for each in given]
+
+def _run(arguments: argparse.Namespace) -> Report:
+    from numba_ptxlink._launch.library import load
+    from numba_ptxlink.exporter import export
+
+    source: Any = arguments.source
     # What a kernel prints is not the report, which may be JSON.
     with output.stdout_to_stderr():
-        found.launch(
-            *given, grid=_extents(arguments.grid), block=_extents(arguments.block), shared=arguments.shared
-        )
+        if source.suffix == ".py":
+            source = export(source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
+        found: Any = load(source, device="cpu")[arguments.name]
+        # Behind what says how to install it.
+        import numpy as np
+
+        is_kernel = hasattr(found, "launch")
+        sizes = {name: getattr(arguments, name) for name in ("grid", "block") if getattr(arguments, name)}
+        if len(sizes) != 2 * is_kernel:
+            raise LaunchError(
+                f"{arguments.name} is a {'kernel' if is_kernel else 'function'}: give both --grid and "
+                "--block for a kernel, and neither for a function."
+            )
+        given = [_value(each) for each in arguments.values]
+        if not is_kernel:
+            result = found(*given)
+            # Tuples show numbers without the names of their types.
+            with np.printoptions(legacy="1.21"):
+                return Report({"result": _plain(result)}, str(result), str(result))
+        before = [np.copy(each) for each in given]
+        found.launch(*given, **sizes, shared=arguments.shared)
     lines, content = [], {}
     for text, old, new in zip(arguments.values, before, given, strict=True):
         if isinstance(new, np.ndarray) and old.tobytes() != new.tobytes():
-            _save(Path(text), new)
-            lines.append(f"{text}  {new.dtype} {new.shape}\n{_text(new)}")
+            np.save(text, new)
+            lines.append(f"{text}  {new.dtype} {new.shape}\n{new}")
             content[text] = _plain(new)
     return Report({"written": content}, "\n".join(lines) or "No array was changed.")
-
-
-def _loaded(arguments: argparse.Namespace) -> Library:
-    from numba_ptxlink._launch.library import load
-
-    if arguments.source.suffix != ".py":
-        return load(arguments.source, device="cpu", checks=arguments.checks)
-    from numba_ptxlink.exporter import export
-
-    with output.stdout_to_stderr():
-        exported = export(arguments.source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
-    return load(exported, device="cpu", checks=arguments.checks)
 
 
 def _value(text: str) -> Any:
     """Return the value of an argument."""
     import numpy as np
 
-    if text in _WORDS:
-        return _WORDS[text]
     try:
-        return np.load(text) if text.endswith(".npy") else ast.literal_eval(text)
-    except (OSError, ValueError, SyntaxError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no literal of Python"
+        if text.endswith(".npy"):
+            return np.load(text)
+        return _WORDS[text] if text in _WORDS else ast.literal_eval(text)
+    except (EOFError, SyntaxError, ValueError) as error:
         raise LaunchError(
-            f"{text!r} is no value ({reason}); give a number, a tuple such as '(1, 2.5)', None, or the path "
+            f"{text!r} is no value ({error}); give a number, a tuple such as '(1, 2.5)', None, or the path "
             "of a .npy file."
         ) from error
 
 
-def _extents(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(each) for each in text.split(","))
-    except ValueError as error:
-        raise LaunchError(f"{text!r} is no grid or block; give one to three numbers, such as 8,4.") from error
-
-
-def _save(path: Path, array: Any) -> None:
-    import io
-
-    import numpy as np
-
-    held = io.BytesIO()
-    np.save(held, array)
-    output.write(path, held.getvalue())
-
-
-def _text(value: Any) -> str:
-    """Return a result as a person reads it: numbers without the names of their types."""
-    if isinstance(value, tuple):
-        names = getattr(value, "_fields", [""] * len(value))
-        parts = [f"{name}={_text(part)}".removeprefix("=") for name, part in zip(names, value, strict=True)]
-        return f"({', '.join(parts)}{',' * (len(parts) == 1)})"
-    return str(value)
-
-
 def _plain(value: Any) -> Any:
     """Return a result as JSON has it; numbers that are not in JSON become text."""
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (tuple, list)):
-        return [_plain(part) for part in value]
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    is_plain = (
-        value is None or isinstance(value, (int, str)) or (isinstance(value, float) and math.isfinite(value))
-    )
-    return value if is_plain else str(value)
+        return [*map(_plain, value)]
+    is_text = isinstance(value, (bytes, complex)) or (isinstance(value, float) and not math.isfinite(value))
+    return str(value) if is_text else value
 
 
 def _compare(arguments: argparse.Namespace) -> Report:
