@@ -19,14 +19,13 @@ from ._export import jobs
 from ._export.load import Source, check_file, load
 from ._launch import arrays, library
 from ._launch.samples import Samples
-from .errors import DeviceFaultError, ExportError, LaunchError, shown
+from .errors import DeviceFaultError, ExportError, PtxlinkError, shown
 from .exporter import Udf, export
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from ._launch.on_cpu import CpuFunction
 
 __all__ = ["Difference", "compare"]
 
@@ -98,14 +97,14 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
         The differences; none where both agree: `assert not compare(damp, 2.0, 0.5)`.
 
     Raises:
-        ExportError: It could not be compiled, or could not be called in Python.
-        LaunchError: An argument is not what its parameter takes, or there is no llvmlite.
+        ExportError: It could not be compiled, or could not be called both ways with these arguments.
+        LaunchError: There is no llvmlite.
     """
     if not isinstance(function, Udf) or function.is_kernel:
         raise ExportError(f"compare() takes a function with @udf, not {shown(function)}.")
     found = compared([function], seed, [arguments] if arguments else None)
     for name, reason in found.left_out.items():
-        raise ExportError(f"{name} was not compared: {reason}. Give arguments of your own.")
+        raise ExportError(f"{name} was not compared: {reason}; give other arguments.")
     return found.differences
 
 
@@ -148,36 +147,28 @@ def compared(
         names = [ctype for _, ctype, _ in function.parameters]
         compared = [function.result, *(each for each in names if function.types[each]["kind"] in _WRITTEN)]
         samples = Samples(function.types, [seed, *function.name.encode()], small=bool({"**", "<<"} & facts))
-        python = _as_python(udf.function)
+        python = functools.partial(_limited, _as_python(udf.function))
+        count, apart = 0, []
         try:
-            done = [_call(python, function, given) for given in calls or samples.calls(names)]
-        except ExportError as error:
-            left_out[function.name] = str(error)
+            for given in calls or samples.calls(names):
+                wanted = _outcome(python, given)
+                if isinstance(wanted, TimeoutError):
+                    continue
+                got, count = _outcome(function, given), count + 1
+                if not _agree(function.types, compared, wanted, got):
+                    why = _why(facts | _facts(function.types, names, given, wanted))
+                    texts = (_text(given), _text(wanted), _text(got))
+                    apart.append(Difference(function.declaration, *texts, why))
+        except PtxlinkError as error:
+            left_out[function.name] = str(error).rstrip(".")
             continue
-        ended = [each for each in done if each is not None]
-        if not ended:
+        if count:
+            counts[function.declaration] = count
+        else:
             left_out[function.name] = "no call of it ended in Python"
-            continue
-        counts[function.declaration] = len(ended)
-        for given, wanted, got in ended:
-            if not _agree(function.types, compared, wanted, got):
-                why = _why(facts | _facts(function.types, names, given, wanted))
-                differences.append(
-                    Difference(function.declaration, _text(given), _text(wanted), _text(got), why)
-                )
-    # A corner is drawn more than once.
-    return Compared(counts, [*dict.fromkeys(differences)], left_out, seed)
-
-
-def _call(python: Callable[..., Any], function: CpuFunction, given: tuple[Any, ...]) -> Any:
-    """Return the arguments of a call and both outcomes; None where Python did not end."""
-    try:
-        wanted = _outcome(functools.partial(_limited, python), given)
-    except TimeoutError:
-        return None
-    except _NOT_PYTHON as error:
-        raise ExportError(f"Python raises {type(error).__name__}: {error}") from error
-    return given, wanted, _outcome(function, given)
+        # A corner is drawn more than once.
+        differences += dict.fromkeys(apart)
+    return Compared(counts, differences, left_out, seed)
 
 
 def _outcome(call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
@@ -185,11 +176,11 @@ def _outcome(call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
     own = [each.copy() if arrays.is_numpy(each, "ndarray") else each for each in given]
     try:
         return (call(*own), *(each for each in own if arrays.is_numpy(each, "ndarray")))
-    except DeviceFaultError as error:
-        return error
-    except (LaunchError, TimeoutError, *_NOT_PYTHON):
-        raise
-    except Exception as error:  # noqa: BLE001 - an outcome like any other
+    except _NOT_PYTHON as error:
+        raise ExportError(f"Python raises {type(error).__name__}: {error}") from error
+    except Exception as error:
+        if isinstance(error, PtxlinkError) and not isinstance(error, DeviceFaultError):
+            raise
         return error
 
 

@@ -15,8 +15,6 @@ from .output import Report
 if TYPE_CHECKING:
     import argparse
 
-    from numba_ptxlink.comparison import Difference
-
 _EXAMPLES = (
     "run build/udfs.json damp 2.0 0.5",
     "run udfs.py damp 2.0 times.npy",
@@ -142,23 +140,14 @@ def _compare(arguments: argparse.Namespace) -> Report:
     lines = []
     for declaration, count in found.calls.items():
         differ = [each for each in found.differences if each.function == declaration]
-        lines.append(
-            f"{declaration}  {count} calls, {len(differ) or 'none'} differ{'s' * (len(differ) == 1)}"
-        )
-        lines += _table(differ, _SHOWN if not arguments.verbose else len(differ))
+        lines.append(f"{declaration}  {count} calls, differences: {len(differ) or 'none'}")
+        for why in dict.fromkeys(each.why for each in differ):
+            alike = [each[1:4] for each in differ if each.why == why]
+            shown = len(alike) if arguments.verbose else _SHOWN
+            rows = [("arguments", "Python", "compiled"), *alike[:shown]]
+            lines += [f"  {line}" for line in report.table(rows)]
+            lines += [f"  and {len(alike) - shown} more"] * (len(alike) > shown) + [f"  {why}"] * bool(why)
     lines += [f"not compared: {name}: {reason}" for name, reason in found.left_out.items()]
     lines.append(f"seed {found.seed}")
     content = {**found._asdict(), "differences": [each._asdict() for each in found.differences]}
     return Report(content, "\n".join(lines), status=1 if found.differences else 0)
-
-
-def _table(differences: list[Difference], most: int) -> list[str]:
-    lines: list[str] = []
-    for why in dict.fromkeys(each.why for each in differences):
-        alike = [each for each in differences if each.why == why]
-        rows = [("  arguments", "Python", "compiled")]
-        rows += [(f"  {each.arguments}", each.python, each.compiled) for each in alike[:most]]
-        lines += report.table(rows)
-        more = len(alike) - most
-        lines += [f"  and {more} more"] * (more > 0) + [f"  {why}"] * bool(why)
-    return lines

@@ -56,7 +56,7 @@ def load(
     On the CPU, which needs llvmlite and NumPy, kernels are launched on NumPy arrays, and functions called:
     `library.damp(2.0, 0.5)`. Arguments are compared as for a device. A number may be an array of them, and a
     struct one of records: then the function is called for each element, by NumPy's rules of broadcasting, and
-    returns an array. The machine code is that of the export's PTX, compiled at the first use.
+    returns an array. The export's PTX is compiled to machine code before this returns.
 
     Args:
         source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.

@@ -175,6 +175,9 @@ class CpuFunction:
         if len(args) != len(self.parameters):
             names = ", ".join(name for name, *_ in self.parameters)
             raise LaunchError(f"Function {self.name} takes ({names}), and was given {len(args)} arguments.")
+        result = self.types[self.result]["kind"]
+        if result == "view":
+            raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
         callee, memory = self._program.functions[self.name], Memory(0)
         columns: list[Any] = []
         for (name, ctype, layout), value, (size, _) in zip(self.parameters, args, callee.params, strict=True):
@@ -188,15 +191,9 @@ class CpuFunction:
         try:
             shape = np.broadcast_shapes(*(each.shape for each in columns))
         except ValueError as error:
-            shapes = ", ".join(str(each.shape) for each in columns if each.shape)
             raise LaunchError(
-                f"Function {self.name} was given arrays of the shapes {shapes}; pass shapes that NumPy "
-                "broadcasts together."
+                f"Function {self.name}: {error}; pass shapes that NumPy broadcasts together."
             ) from error
-        if shape and self.types[self.result]["kind"] == "view":
-            raise LaunchError(
-                f"Function {self.name} returns an array; call it for one element after the other."
-            )
         whole = [np.broadcast_to(each, shape).copy() for each in columns]
         count = math.prod(shape)
         made = np.zeros((count, callee.result[0] if callee.result else 0), "u1")
@@ -208,11 +205,10 @@ class CpuFunction:
             memory.regions,
             self._steps,
         )
-        if not shape:
-            with naming(f"Function {self.name}: its result is {self.result}", made):
-                return results.unpack(self.types, self.result, made.tobytes(), memory)
-        if self.types[self.result]["kind"] == "void":
+        if result == "void":
             return None
+        if not shape:
+            return results.unpack(self.types, self.result, made.tobytes())
         dtype = results.dtype(self.types, self.result)
         # The lower bytes of a word are a narrow integer.
         elements = np.ascontiguousarray(made[:, : dtype.itemsize]).view(dtype).reshape(shape)
@@ -230,16 +226,13 @@ class CpuFunction:
         value = host.array(value)
         if arrays.is_like(self.types, ctype, value.dtype):
             return value
-        flat = value.reshape(-1)
-        if dtype.kind not in "iufc" or value.dtype.kind not in "iufc":
-            packed = b"".join([layout.pack(each, memory) for each in flat])
-            return np.frombuffer(packed, dtype).reshape(value.shape)
-        # What does not fit is refused as it would be alone. The type of the first is that of all.
-        for each in flat[:1]:
-            layout.pack(each, memory)
-        with np.errstate(all="ignore"):
-            converted = flat.astype(dtype)
-        lost = np.isinf(converted) != np.isinf(flat) if dtype.kind in "fc" else converted != flat
-        for each in flat[lost][:1]:
-            layout.pack(each, memory)
-        return converted.reshape(value.shape)
+        # What does not fit is refused as it would be alone. Numbers are converted together: the type of the
+        # first is that of all, and what is lost is found by comparison.
+        checked, converted = value.reshape(-1), None
+        if dtype.kind in "iuf" and value.dtype.kind in "iuf":
+            with np.errstate(all="ignore"):
+                converted = checked.astype(dtype)
+            lost = np.isinf(converted) != np.isinf(checked) if dtype.kind == "f" else converted != checked
+            checked = [*checked[:1], *checked[lost][:1]]
+        packed = b"".join([layout.pack(each, memory) for each in checked])
+        return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

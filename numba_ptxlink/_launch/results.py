@@ -5,52 +5,45 @@ from __future__ import annotations
 import functools
 import re
 from collections import namedtuple
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi import numbers
 
 from . import arrays
-from .arrays import RefusedError, Types
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .on_cpu import Memory
+    from .arrays import Types
 
 # Those that Python has, by NumPy's kinds, which has integers of any size.
 _PYTHON = {"f": 8, "c": 16}
 
 
-def unpack(types: Types, name: str, content: bytes, memory: Memory | None = None) -> Any:
+def unpack(types: Types, name: str, content: bytes) -> Any:
     """
     Return the value of the type *name* that *content* begins with.
 
     Numbers that Python has are Python's; those of other precisions are NumPy's, a `bfloat16` as float32. A
     tuple, a vector and an array are tuples, a struct with names is a named tuple, an Optional is None or the
-    value, a pointer an address, and an array view NumPy's array of that memory.
-
-    Raises:
-        RefusedError: It is an array, and in none of those of *memory*.
+    value, and a pointer an address.
     """
     import numpy as np
 
     entry = types[name]
-    kind, size, names = entry["kind"], entry["size"], None
+    kind, size = entry["kind"], entry["size"]
     if kind == "void":
         return None
-    if kind == "view" and memory:
-        return _array(types, entry, content, memory)
     element = dtype(types, name)
     if kind == "struct":
         names = arrays.fields(entry)
-        parts = [unpack(types, each["type"], content[each["offset"] :], memory) for each in entry["members"]]
+        parts = [unpack(types, each["type"], content[each["offset"] :]) for each in entry["members"]]
         if arrays.is_optional(types, name):
             return parts[0] if parts[1] else None
         return tuple(parts) if arrays.is_tuple(names) else _named(name, tuple(names))(*parts)
     if "element" in entry and element.kind not in "Sc":
         starts = range(0, size, size // entry["count"])
-        return tuple(unpack(types, entry["element"], content[start:], memory) for start in starts)
+        return tuple(unpack(types, entry["element"], content[start:]) for start in starts)
     (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
     return value if _PYTHON.get(element.kind, size) != size or kind == "bfloat16" else value.item()
 
@@ -87,28 +80,6 @@ def dtype(types: Types, name: str) -> Any:
     number = numbers.of_kind(kind, size)
     letter = "u" if kind == "pointer" else number.numpy if number else "V"
     return np.dtype(f"<{letter}{size}")
-
-
-def _array(types: Types, entry: Any, content: bytes, memory: Memory) -> Any:
-    import numpy as np
-
-    ndim, element = entry["ndim"], dtype(types, entry["element"])
-    address, *rest = np.frombuffer(content[: entry["size"]], "<i8").tolist()
-    shape, strides = tuple(rest[:ndim]), tuple(rest[ndim:])
-    if 0 not in shape and not any(each.address <= address < each.end for each in memory.regions):
-        raise RefusedError(
-            "the array that it returns is in none of those that it was given, but in memory that ends with "
-            "it; return one that was passed"
-        )
-    interface = {
-        "data": (address, entry["readonly"]),
-        "shape": shape,
-        "strides": strides,
-        "typestr": f"|V{element.itemsize}",
-        "version": 3,
-    }
-    # It keeps the memory alive.
-    return np.asarray(SimpleNamespace(__array_interface__=interface, memory=memory)).view(element)
 
 
 @functools.cache

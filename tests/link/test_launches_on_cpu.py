@@ -13,7 +13,6 @@ import loaded_kernels
 import numpy as np
 import pytest
 from linkcases import CALLEE, CALLER, KERNEL, function
-from numba import cuda
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
@@ -24,14 +23,6 @@ ARCH, SIZE = "sm_90", 1000
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
 body = np.dtype([("id", "i8"), ("place", "f4", 3), ("tag", "S3")], align=True)
 BODY, WHOLE = from_dtype(body), np.array([(-7, (1, 2, 0.5), b"ab"), (8, (0, 0, 1), b"c")], body)
-
-
-@pl.kernel(types.void(types.float64[:, ::1], BODY, types.Tuple((types.int8, types.float64)), types.boolean))
-def members(out, body, pair, flag):
-    """Read members of structs, two dimensions at a time."""
-    i, j = cuda.grid(2)
-    if i < out.shape[0] and j < out.shape[1]:
-        out[i, j] = body.id + body.place[2] + pair[0] * pair[1] + (100 if flag else 0) + 10 * i + j
 
 
 @pl.udf("float32(float32, int8)")
@@ -46,11 +37,17 @@ def third(given):
     return given.id + given.place[2]
 
 
-@pl.udf("float32[::1](float32[::1], int32)")
+@pl.udf("int32(float32[::1], int32)")
 def raised(values, count):
-    """Write to an array, and return it."""
+    """Write to an array."""
     for i in range(count):
         values[i] += 1
+    return values.size
+
+
+@pl.udf("float32[::1](float32[::1])")
+def same_array(values):
+    """Return an array."""
     return values
 
 
@@ -58,7 +55,7 @@ def raised(values, count):
 def udfs(tmp_path_factory):
     """Return the kernels and functions of the tests, loaded for the CPU."""
     kernels = [getattr(loaded_kernels, name) for name in ("scale", "fill", "exchange", "through_shared")]
-    marked = [*kernels, members, scaled, third, raised]
+    marked = [*kernels, scaled, third, raised, same_array]
     folder = tmp_path_factory.mktemp("build")
     return pl.load(pl.export(marked, folder, arch=ARCH, emit=["ptx"], name="udfs").manifest, device="cpu")
 
@@ -88,27 +85,12 @@ def test_shared_memory_and_a_grid_that_meets(udfs):
     assert list(range(64))[::-1] == target.tolist()
 
 
-def test_members_of_structs(udfs):
-    """Records and tuples are passed by value, and an array of two dimensions is written."""
-    out = np.zeros((3, 4))
-    udfs.members[(1, 1), (8, 8)](out, WHOLE[0], (-4, 0.25), True)
-    expected = [[-7 + 0.5 - 1 + 100 + 10 * i + j for j in range(4)] for i in range(3)]
-    assert expected == out.tolist()
-
-
 def test_halves():
-    """Kernels of halves and bfloat16 compute what the device does."""
-    loaded = pl.load(
-        pl.export([loaded_kernels.scale_halves, loaded_kernels.mixed], emit=["ptx"], name="halves"),
-        device="cpu",
-    )
+    """A kernel of halves computes what the device does."""
+    loaded = pl.load(pl.export([loaded_kernels.scale_halves], emit=["ptx"], name="halves"), device="cpu")
     out = np.arange(64, dtype=np.float16)
     loaded.scale_halves[1, 64](out, 2.0)
     assert (2 * np.arange(64)).tolist() == out.tolist()
-    left, right = (out % 8 - 3).astype(np.float16), (np.arange(64) // 8 - 4).astype(np.float16)
-    sums = np.zeros(64, np.float32)
-    loaded.mixed[1, 64](left, right, sums)
-    assert loaded_kernels.expected(left, right).tolist() == sums.tolist()
 
 
 def run(linked: pl.Linked, name: str = "k") -> int:
@@ -183,15 +165,12 @@ extern "C" __global__ void apply(view x, double* sum, int8_t n) {
 VALUES = {
     "bool": (types.boolean, [True, False]),
     "int8": (types.int8, [-128, 127]),
-    "uint16": (types.uint16, [0, 65535]),
-    "int64": (types.int64, [-(2**63), 5]),
     "uint64": (types.uint64, [2**64 - 1]),
     "float64": (types.float64, [0.1, math.inf]),
     "float32": (types.float32, [np.float32(0.1)]),
     "float16": (types.float16, [np.float16(1.5)]),
     "bfloat16": (types.bfloat16, [np.float32(1.5)]),
     "complex64": (types.complex64, [np.complex64(1 - 2j)]),
-    "complex128": (types.complex128, [1 - 2j]),
     "vector": (vector_types["float32x4"], [(1, 2, 3, 4)]),
     "tuple": (types.Tuple((types.int8, types.UniTuple(types.float64, 2))), [(-1, (2.0, 3.0))]),
     "namedtuple": (types.NamedTuple([types.float32, types.int8], Point), [Point(1.5, -1)]),
@@ -236,11 +215,10 @@ def test_a_function_is_called_for_each_element(udfs, same):
 
 
 def test_arrays_of_functions(udfs):
-    """An array is written in place; one that is returned is a view of it."""
+    """An array is written in place, by each element of another too."""
     given = np.zeros(4, np.float32)
-    returned = udfs.raised(given, 2)
-    returned[3] = 9
-    assert [1, 1, 0, 9] == given.tolist()
+    assert [4, 4] == udfs.raised(given, np.array([2, 3])).tolist()
+    assert [2, 2, 1, 0] == given.tolist()
 
 
 READONLY = np.zeros(4, np.float32)
@@ -251,8 +229,6 @@ REFUSED = {
         lambda udfs: udfs.scale[1, 4](READONLY, 1),
         "it is read-only, and the kernel may write to it",
     ),
-    "dtype": (lambda udfs: udfs.scale[1, 4](np.zeros(4), 1), "its elements are <f8; pass an array of float"),
-    "strides": (lambda udfs: udfs.scale[1, 4](FLOATS[::2], 1), "it is not contiguous in C order"),
     "masked": (lambda udfs: udfs.scale[1, 4](np.ma.array(FLOATS), 1), "it is a masked array"),
     "device": (
         lambda udfs: udfs.scale[1, 4](launches.array(4, "<f4"), 1),
@@ -264,10 +240,9 @@ REFUSED = {
     "block": (lambda udfs: udfs.scale[1, 1025](FLOATS, 1), "no device has more than 1024 threads"),
     "handle": (lambda udfs: udfs.scale.handle, "A kernel on the CPU has no handle"),
     "count": (lambda udfs: udfs.scaled(1.0), r"Function scaled takes \(value, factor\), and was given 1"),
-    "range": (lambda udfs: udfs.scaled(1.0, 128), "parameter 'factor' is int8_t: it is 128, a int"),
     "elements": (lambda udfs: udfs.scaled(1.0, np.ones(3)), r"it is .*1\.0.*, a float64, and no int8_t"),
-    "shapes": (lambda udfs: udfs.scaled(np.ones(2), np.ones(3, "i1")), r"of the shapes \(2,\), \(3,\); pass"),
-    "returned": (lambda udfs: udfs.raised(FLOATS, np.arange(2)), "returns an array; call it for one element"),
+    "shapes": (lambda udfs: udfs.scaled(np.ones(2), np.ones(3, "i1")), "shape mismatch: .*; pass shapes"),
+    "returned": (lambda udfs: udfs.same_array(FLOATS), "returns an array; let it write to one"),
     "name": (lambda udfs: udfs.nothing, "'nothing' is not a kernel or a function of the export"),
     "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
 }
@@ -309,7 +284,7 @@ def test_a_loop_may_go_on_for_so_long():
     given = np.zeros(5000, np.float32)
     with pytest.raises(pl.DeviceFaultError, match="loop"):
         pl.load(exported, device="cpu", steps=100).raised(given, 5000)
-    assert 5000 == pl.load(exported, device="cpu", checks=False).raised(given, 5000).size
+    assert 5000 == pl.load(exported, device="cpu", checks=False).raised(given, 5000)
 
 
 def test_llvmlite_is_asked_for_by_the_extra():
