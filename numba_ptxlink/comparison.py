@@ -145,7 +145,7 @@ def compared(
     for udf, function in zip(udfs, loaded.values(), strict=True):
         facts = {compiler, *_operators(udf.function)}
         names = [ctype for _, ctype, _ in function.parameters]
-        compared = [function.result, *(each for each in names if function.types[each]["kind"] in _WRITTEN)]
+        outcome = [function.result, *(each for each in names if function.types[each]["kind"] in _WRITTEN)]
         samples = Samples(function.types, [seed, *function.name.encode()], small=bool({"**", "<<"} & facts))
         python = functools.partial(_limited, _as_python(udf.function))
         count, apart = 0, []
@@ -155,7 +155,7 @@ def compared(
                 if isinstance(wanted, TimeoutError):
                     continue
                 got, count = _outcome(function, given), count + 1
-                if not _agree(function.types, compared, wanted, got):
+                if not _agree(function.types, outcome, wanted, got):
                     why = _why(facts | _facts(function.types, names, given, wanted))
                     texts = (_text(given), _text(wanted), _text(got))
                     apart.append(Difference(function.declaration, *texts, why))

@@ -168,15 +168,13 @@ def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
         raise ValueError(
             f"it is an array of {given.ndim} dimensions; pass one for a pointer or an array_view"
         )
-    if isinstance(value, (bool, int, float, complex)) and not hasattr(value, "dtype"):
-        raise ValueError(
-            f"it is {shown(value)}, and PTX does not tell the type; pass a number of NumPy, such as "
-            "numpy.int32(...)"
-        )
     try:
         content = bytes(value.tobytes() if hasattr(value, "tobytes") else memoryview(value).cast("B"))
     except TypeError as error:
-        raise ValueError(f"it is {shown(value)}; pass an array, or a number or a record of NumPy") from error
+        raise ValueError(
+            f"it is {shown(value)}, and PTX does not tell the type; pass an array, a number of NumPy, such "
+            "as numpy.int32(...), a record of NumPy, or bytes"
+        ) from error
     if len(content) != size:
         raise ValueError(f"it is {shown(value)}, of {len(content)} bytes; pass one of {size}")
     return content

@@ -54,14 +54,9 @@ class CpuLibrary(Library):
         steps: int | None,
     ) -> None:
         super().__init__(manifest, files)
-        archs = [arch for kind, arch in self._artifacts if kind == PTX]
-        if not archs:
-            raise LaunchError(
-                f"{manifest.path} lists no PTX, which the CPU runs; export with emit=ptx among the kinds "
-                "(numba-ptxlink export --emit ptx)."
-            )
         # All of them compute the same; the first is of the oldest architecture.
-        program = Program.of(self.read(PTX, archs[0]), checks=checks)
+        arch = next((arch for kind, arch in self._artifacts if kind == PTX), None)
+        program = Program.of(self.read(PTX, arch), checks=checks)
         made: dict[str, Any] = {
             function["symbol"]: (CpuKernel if function["kind"] == "kernel" else CpuFunction)(
                 program, function, manifest.types, steps

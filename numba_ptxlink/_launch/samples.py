@@ -50,22 +50,17 @@ class Samples:
         return list(zip(*map(self._values, names), strict=True)) if names else [()]
 
     def _values(self, name: str) -> list[Any]:
-        entry = self.types[name]
-        if entry["kind"] in {"view", "pointer"}:
-            return [self._array(entry) for _ in range(_CALLS)]
-        drawn = self._drawn(results.dtype(self.types, name), _CALLS)
-        return [results.unpack(self.types, name, each.tobytes()) for each in drawn]
-
-    def _array(self, entry: Any) -> Any:
-        """Return an array for a view or a pointer."""
         import numpy as np
 
-        shape = (_LENGTH,) * entry.get("ndim", 1)
-        dtype = results.dtype(self.types, entry.get("element", entry.get("target")))
-        made = self._drawn(dtype, math.prod(shape)).reshape(shape)
-        made = np.asfortranarray(made) if entry.get("layout") == "f" else made
-        # Its elements have their members as attributes, as in compiled code.
-        return made.view(np.recarray) if dtype.names else made
+        entry = self.types[name]
+        if entry["kind"] not in {"view", "pointer"}:
+            drawn = self._drawn(results.dtype(self.types, name), _CALLS)
+            return [results.unpack(self.types, name, each.tobytes()) for each in drawn]
+        element = results.dtype(self.types, entry.get("element", entry.get("target")))
+        drawn = self._drawn(np.dtype((element, (_LENGTH,) * entry.get("ndim", 1))), _CALLS)
+        # Elements have their members as attributes, as in compiled code.
+        drawn = drawn.view(np.recarray) if element.names else drawn
+        return [each.copy("F" if entry.get("layout") == "f" else "C") for each in drawn]
 
     def _drawn(self, dtype: Any, count: int) -> Any:
         """Return so many elements of a type of NumPy."""
