@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 # Two kinds of memory that never overlap: what this package keeps for a launch, and what PTX accesses.
 OWN, THEIRS = "!tbaa !1", "!tbaa !2"
@@ -59,6 +59,16 @@ class Kind:
     def ir(self) -> str:
         """The type that LLVM computes with; halves are computed with as floats."""
         return _FLOATS[self.bits] if self.floating else self.raw
+
+    @property
+    def suffix(self) -> str:
+        """What LLVM's functions of floats have at the end of their names."""
+        return "f64" if self.bits == 64 else "f32"
+
+    @property
+    def one(self) -> Kind:
+        """The type of an element."""
+        return Kind(self.letter, self.bits)
 
 
 PRED, U32, U64 = Kind("pred", 1), Kind("u", 32), Kind("u", 64)
@@ -222,6 +232,25 @@ class Builder:
         return self.let(
             f"{'trunc' if before > after else 'sext' if signed else 'zext'} {kind} {value} to {to}"
         )
+
+    def parts(self, value: str, bits: int, count: int) -> list[str]:
+        """Return the parts of an integer of *bits*, the lowest first."""
+        size = bits // count
+        return [
+            self.resize(
+                self.op("lshr", f"i{bits}", value, size * number) if number else value, f"i{bits}", f"i{size}"
+            )
+            for number in range(count)
+        ]
+
+    def joined(self, parts: Sequence[str], size: int) -> str:
+        """Return the integer of parts of *size* bits."""
+        raw = f"i{size * len(parts)}"
+        result = self.resize(parts[0], f"i{size}", raw)
+        for number, part in enumerate(parts[1:], start=1):
+            moved = self.op("shl", raw, self.resize(part, f"i{size}", raw), size * number)
+            result = self.op("or", raw, result, moved)
+        return result
 
     def select(self, condition: str, kind: str, yes: str, no: str) -> str:
         """Return one of two values."""

@@ -1,219 +1,162 @@
 """
-Instructions on floats: halves are computed with as floats, and rounded once by functions of our own.
+How floats are read, rounded, converted and written: halves are computed with as floats, and rounded once.
 
-Approximations are LLVM's and the C library's functions, so the last bits are other than a device's.
+LLVM's own functions for halves are in a library of compilers; where that is absent, the process would end.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from .arithmetic import modified
 from .builder import Kind, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from .builder import Builder, Word
 
-_FUNCTIONS = {"ex2": "exp2", "lg2": "log2"}
-_ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_DIRECTED = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
-_CLASSES = {
-    "finite": 0x1F8,
-    "infinite": 0x204,
-    "number": 0x3FC,
-    "notanumber": 0x003,
-    "normal": 0x108,
-    "subnormal": 0x090,
-}
-_SMALLEST = {
-    Kind("f", 16): "0x3F10000000000000",
-    Kind("f", 32): "0x3810000000000000",
-    Kind("f", 64): "0x0010000000000000",
-}
-
-
-def flushed(b: Builder, kind: Kind, value: str) -> str:
-    """Return zero, with the sign, for a subnormal float."""
-    if kind not in _SMALLEST:
-        return value
-    suffix, ir = kind_suffix(kind), kind.ir
-    size = b.call(f"llvm.fabs.{suffix}", ir, f"{ir} {value}")
-    zero = b.call(f"llvm.copysign.{suffix}", ir, f"{ir} 0.0", f"{ir} {value}")
-    return b.select(b.op("fcmp olt", ir, size, _SMALLEST[kind]), ir, zero, value)
-
-
-def saturated(b: Builder, kind: Kind, value: str) -> str:
-    """Return a float between 0 and 1; 0 for no number."""
-    above = b.select(b.op("fcmp ogt", kind.ir, value, "0.0"), kind.ir, value, "0.0")
-    return b.select(b.op("fcmp olt", kind.ir, above, "1.0"), kind.ir, above, "1.0")
-
-
-def positive(b: Builder, kind: Kind, value: str) -> str:
-    """Return a float that is not below 0, or no number."""
-    return b.select(b.op("fcmp ugt", kind.ir, value, "0.0"), kind.ir, value, "0.0")
-
-
-def kind_suffix(kind: Kind) -> str:
-    """Return what LLVM's functions have at the end of their names."""
-    return "f64" if kind.ir == "double" else "f32"
-
-
-def directed(b: Builder, name: str, kind: str, rounding: str, *arguments: str) -> str:
-    """Return what a function of LLVM with a rounding computes, such as "fadd", in the mode of *rounding*."""
-    own = f"ptxlink.{name}.{rounding}." + ".".join(each.rpartition(" ")[0] for each in arguments) + f".{kind}"
-    if own not in b.defined:
-        kinds = [each.rpartition(" ")[0] for each in arguments]
-        suffix = ".".join(
-            {"float": "f32", "double": "f64"}.get(each, each) for each in dict.fromkeys((kind, *kinds))
-        )
-        called = f"llvm.experimental.constrained.{name}.{suffix}"
-        given = ", ".join(f"{each} %a{number}" for number, each in enumerate(kinds))
-        b.defined[own] = f"""define internal {kind} @{own}({given}) noinline strictfp {{
-  call void @llvm.set.rounding(i32 {_DIRECTED[rounding]}) strictfp
-  %r = call {kind} @{called}({given}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
+_INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
+MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
+"""Roundings, as LLVM numbers them."""
+_DIRECTED = """define internal {result} @{own}({parameters}) noinline strictfp {{
+  call void @llvm.set.rounding(i32 {mode}) strictfp
+  %r = call {result} @llvm.experimental.constrained.{name}.{suffix}(
+    {parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
   call void @llvm.set.rounding(i32 1) strictfp
-  ret {kind} %r
+  ret {result} %r
 }}"""
-    return b.let(f"call {kind} @{own}({', '.join(arguments)})")
+_SATURATED = """
+    above = call i128 @llvm.smax.i128(i128 {wide}, i128 {low})
+    result = call i128 @llvm.smin.i128(i128 {above}, i128 {high})
+"""
+_TO_INTEGER = """
+    whole = call {ir} @llvm.{rounded}.{suffix}({ir} {value})
+    result = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {whole})
+"""
+# No number becomes 0, or half the range in 64 bits.
+_TO_WIDE_INTEGER = """
+    none = fcmp uno {ir} {value}, {value}
+    chosen = select i1 {none}, {raw} {half}, {raw} {result}
+"""
+# What a double drops of a large integer is told by the lowest bit that it keeps.
+_KEPT = """
+    moved = add i64 {value}, 9007199254740992
+    small = icmp ult i64 {moved}, 18014398509481984
+    dropped = and i64 {value}, 2047
+    some = icmp ne i64 {dropped}, 0
+    upper = and i64 {value}, -2048
+    last = select i1 {some}, i64 2048, i64 0
+    kept = or i64 {upper}, {last}
+    result = select i1 {small}, i64 {value}, i64 {kept}
+"""
 
 
-def plain(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return a sum, difference, product or quotient."""
-    kind, opcode = word.kind, _ARITHMETIC[word.opcode]
-    rounding = _rounding(word)
-    if rounding != "rn":
-        if kind.bits == 16:
-            raise Unknown
-        return directed(b, opcode, kind.ir, rounding, *(f"{kind.ir} {each}" for each in values))
-    result = b.op(opcode, kind.ir, *values)
-    if word.opcode == "div" and "approx" in word.flags:
-        # A device multiplies by the reciprocal, which it takes for zero where that is subnormal.
-        reciprocal = flushed(b, kind, b.op("fdiv", kind.ir, "1.0", values[1]))
-        none = b.op("fcmp oeq", kind.ir, reciprocal, "0.0")
-        result = b.select(none, kind.ir, b.op("fmul", kind.ir, values[0], reciprocal), result)
-    return result
-
-
-def fused(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return a product and a sum, rounded once."""
-    kind, rounding = word.kind, _rounding(word)
+def read(b: Builder, kind: Kind, bits: str) -> str:
+    """Return the value that bits are."""
+    if not kind.floating:
+        return bits
     if kind.bits == 16:
-        result = b.call("ptxlink.fused", "float", *(f"float {each}" for each in values))
-    elif rounding != "rn":
-        result = directed(b, "fma", kind.ir, rounding, *(f"{kind.ir} {each}" for each in values))
+        return b.let(f"call float @ptxlink.{kind.letter}16.read(i16 {bits})")
+    return b.let(f"bitcast {kind.raw} {bits} to {kind.ir}")
+
+
+def write(b: Builder, kind: Kind, value: str, rounding: str = "rn") -> str:
+    """Return the bits of a value; of a half, rounded."""
+    if not kind.floating:
+        return value
+    if kind.bits == 16:
+        return b.let(f"call i16 @ptxlink.{kind.letter}16.write(float {value}, i32 {MODES[rounding]})")
+    return b.let(f"bitcast {kind.ir} {value} to {kind.raw}")
+
+
+def directed(b: Builder, name: str, result: str, rounding: str, kind: str, *values: str) -> str:
+    """Return what a function of LLVM such as "fadd" computes of values of a type, rounded in a direction."""
+    own = f"ptxlink.{name}.{rounding}.{kind}.{result}"
+    suffix = ".".join(
+        {"float": "f32", "double": "f64"}.get(each, each) for each in dict.fromkeys((result, kind))
+    )
+    b.defined[own] = _DIRECTED.format(
+        own=own,
+        name=name,
+        suffix=suffix,
+        mode=MODES[rounding],
+        result=result,
+        parameters=", ".join(f"{kind} %a{number}" for number in range(len(values))),
+    )
+    return b.let(f"call {result} @{own}({', '.join(f'{kind} {each}' for each in values)})")
+
+
+def convert(b: Builder, word: Word, target: Kind, source: Kind, value: str) -> str:
+    """Return the bits of *value* in another type."""
+    rounding = [flag for flag in word.flags if flag not in ("ftz", "sat", "relu")]
+    if len(rounding) > 1 or (rounding and rounding[0] not in (*_INTEGRAL, *MODES)):
+        raise Unknown
+    mode = rounding[0] if rounding else ""
+    if source.floating:
+        value = modified(b, source, value, word.flags, ["ftz"])
+    if not target.floating:
+        if source.floating:
+            return _to_integer(b, target, source, value, _INTEGRAL[mode])
+        return _between_integers(b, target, source, value, saturates="sat" in word.flags)
+    if source.floating:
+        if mode in _INTEGRAL:
+            value = b.call(f"llvm.{_INTEGRAL[mode]}.{source.suffix}", source.ir, f"{source.ir} {value}")
+        value = _between_floats(b, target, source, value, mode)
     else:
-        result = b.call(f"llvm.fma.{kind_suffix(kind)}", kind.ir, *(f"{kind.ir} {each}" for each in values))
-    return positive(b, kind, result) if "relu" in word.flags else result
+        value = _from_integer(b, target, source, value, mode or "rn")
+    value = modified(b, target, value, word.flags, ("sat", "relu", "ftz"))
+    return write(b, target, value, mode if mode in MODES else "rn")
 
 
-def _rounding(word: Word) -> str:
-    """Return how results are rounded."""
-    others = set(word.flags) - {"ftz", "sat", "approx", "full", "relu", "noftz"}
-    if others - _DIRECTED.keys() or len(others) > 1:
-        raise Unknown
-    return others.pop() if others else "rn"
+def _to_integer(b: Builder, target: Kind, source: Kind, value: str, rounded: str) -> str:
+    """Return an integer, the nearest that there is."""
+    return b.ir(
+        _TO_INTEGER + (_TO_WIDE_INTEGER if 64 in (source.bits, target.bits) else ""),
+        value=value,
+        ir=source.ir,
+        raw=target.raw,
+        suffix=source.suffix,
+        rounded=rounded,
+        letter="s" if target.signed else "u",
+        half=-(1 << (target.bits - 1)),
+    )
 
 
-# LLVM 20's own functions take the wrong one of two where one is subnormal. Zeros of both signs are equal, and
-# their sign bit tells which is smaller.
-_LEAST = """
-    first = fcmp {order} {ir} {one}, {two}
-    same = fcmp oeq {ir} {one}, {two}
-    none = fcmp uno {ir} {two}, {two}
-    keep = or i1 {first}, {none}
-    bits1 = bitcast {ir} {one} to {raw}
-    bits2 = bitcast {ir} {two} to {raw}
-    both = {join} {raw} {bits1}, {bits2}
-    equal = bitcast {raw} {both} to {ir}
-    other = select i1 {keep}, {ir} {one}, {ir} {two}
-    result = select i1 {same}, {ir} {equal}, {ir} {other}
-"""
-_SPREAD = """
-    unordered = fcmp uno {ir} {one}, {two}
-    sum = fadd {ir} {one}, {two}
-    spread = select i1 {unordered}, {ir} {sum}, {ir} {result}
-"""
+def _between_integers(b: Builder, target: Kind, source: Kind, value: str, *, saturates: bool) -> str:
+    """Return an integer in another width; the nearest that there is for ".sat"."""
+    if not saturates:
+        return b.resize(value, source.raw, target.raw, signed=source.signed)
+    wide = b.resize(value, source.raw, "i128", signed=source.signed)
+    low = -(1 << (target.bits - 1)) if target.signed else 0
+    high = (1 << (target.bits - target.signed)) - 1
+    return b.resize(b.ir(_SATURATED, wide=wide, low=low, high=high), "i128", target.raw)
 
 
-def least(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return the smaller or greater operand; a number rather than none, but for ".NaN"."""
-    ir, suffix = word.kind.ir, kind_suffix(word.kind)
-    if set(word.flags) - {"ftz", "NaN", "xorsign", "abs"}:
-        raise Unknown
-    given, raw = list(values), f"i{suffix[1:]}"
-    if "abs" in word.flags:
-        given = [b.call(f"llvm.fabs.{suffix}", ir, f"{ir} {each}") for each in given]
-    order, join = ("olt", "or") if word.opcode == "min" else ("ogt", "and")
-    result = given[0]
-    for each in given[1:]:
-        text = _LEAST + _SPREAD if "NaN" in word.flags else _LEAST
-        result = b.ir(text, one=result, two=each, ir=ir, raw=raw, order=order, join=join)
-    if "xorsign" in word.flags:
-        one, two = (b.let(f"bitcast {ir} {each} to {raw}") for each in values)
-        sign = b.let(f"bitcast {raw} {b.op('xor', raw, one, two)} to {ir}")
-        result = b.call(f"llvm.copysign.{suffix}", ir, f"{ir} {result}", f"{ir} {sign}")
-    return result
+def _from_integer(b: Builder, target: Kind, source: Kind, value: str, mode: str) -> str:
+    """Return a float; on its way to a half, with a last bit that tells whether there is more."""
+    opcode = "sitofp" if source.signed else "uitofp"
+    if target.bits == 16:
+        value = b.ir(_KEPT, value=value) if source.bits == 64 else value
+        return b.let(f"call float @ptxlink.odd(double {b.let(f'{opcode} {source.raw} {value} to double')})")
+    if mode != "rn":
+        return directed(b, opcode, target.ir, mode, source.raw, value)
+    return b.let(f"{opcode} {source.raw} {value} to {target.ir}")
 
 
-def unary(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return what is computed of one operand."""
-    kind, suffix, (value,) = word.kind, kind_suffix(word.kind), values
-    rounding, argument = _rounding(word), f"{word.kind.ir} {values[0]}"
-    if word.opcode == "neg":
-        return b.op("fneg", argument)
-    if word.opcode in ("sqrt", "rcp") and rounding != "rn":
-        if word.opcode == "sqrt":
-            return directed(b, "sqrt", kind.ir, rounding, argument)
-        return directed(b, "fdiv", kind.ir, rounding, f"{kind.ir} 1.0", argument)
-    if word.opcode in ("rcp", "rsqrt"):
-        below = b.call(f"llvm.sqrt.{suffix}", kind.ir, argument) if word.opcode == "rsqrt" else value
-        result = b.op("fdiv", kind.ir, "1.0", below)
-        if kind.bits == 64 and {"approx", "ftz"} <= set(word.flags):
-            # A device's has only the upper half.
-            bits = b.op("and", "i64", b.let(f"bitcast double {result} to i64"), "-4294967296")
-            result = b.let(f"bitcast i64 {bits} to double")
-        return result
-    name = {"abs": "fabs", **_FUNCTIONS}.get(word.opcode, word.opcode)
-    return b.call(f"llvm.{name}.{suffix}", kind.ir, argument)
-
-
-def copied_sign(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return the second operand with the sign of the first."""
-    ir = word.kind.ir
-    return b.call(f"llvm.copysign.{kind_suffix(word.kind)}", ir, f"{ir} {values[1]}", f"{ir} {values[0]}")
-
-
-def tested(b: Builder, word: Word, values: Sequence[str]) -> str:
-    """Return whether a float is of a class."""
-    ir, suffix = word.kind.ir, kind_suffix(word.kind)
-    return b.call(f"llvm.is.fpclass.{suffix}", "i1", f"{ir} {values[0]}", f"i32 {_CLASSES[word.flags[0]]}")
-
-
-def compare(b: Builder, kind: Kind, how: str, first: str, second: str) -> str:
-    """Return whether two floats are in an order."""
-    order = {"num": "ord", "nan": "uno"}.get(how) or (how if how.endswith("u") and how != "u" else f"o{how}")
-    if how in ("equ", "neu", "ltu", "leu", "gtu", "geu"):
-        order = f"u{how[:2]}"
-    return b.op(f"fcmp {order}", kind.ir, first, second)
-
-
-# As in `integers`.
-FLOATS = {
-    **dict.fromkeys(("add", "sub", "mul", "div"), (plain, "k", "k")),
-    **dict.fromkeys(("fma", "mad"), (fused, "k", "k")),
-    **dict.fromkeys(("min", "max"), (least, "k", "k")),
-    **dict.fromkeys(
-        ("neg", "abs", "sqrt", "rcp", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh"), (unary, "k", "k")
-    ),
-    "copysign": (copied_sign, "k", "k"),
-    "testp": (tested, "k", "p"),
-}
+def _between_floats(b: Builder, target: Kind, source: Kind, value: str, mode: str) -> str:
+    """Return a float in the type that is computed with for *target*."""
+    if source.ir == target.ir:
+        return value
+    if target.ir == "double":
+        return b.let(f"fpext float {value} to double")
+    if target.bits == 16:
+        return b.let(f"call float @ptxlink.odd(double {value})")
+    if mode in ("rz", "rm", "rp"):
+        return directed(b, "fptrunc", "float", mode, "double", value)
+    return b.let(f"fptrunc double {value} to float")
 
 
 # `odd` is the float whose last bit tells whether a double has more, so that a second rounding is as if it
-# were the only one. LLVM's own functions for halves are in a library of compilers; where that is absent, the
-# process would end.
+# were the only one.
 HELPERS = """
 define internal float @ptxlink.odd(double %x) alwaysinline {
   %f = fptrunc double %x to float

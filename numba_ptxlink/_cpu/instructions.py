@@ -1,128 +1,154 @@
-"""Instructions on registers: operands become values, the tables compute, and results are written."""
+"""Instructions on registers: operands become values, the table computes, and results are written."""
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from . import conversions, floats, integers
-from .builder import PRED, U32, Kind, Unknown
+from . import arithmetic, floats
+from .builder import PRED, U32, Kind, Unknown, Word
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .builder import Builder, Word
+    from .builder import Builder
     from .code import Code
 
-_BOOLEAN = {"and": "and", "or": "or", "xor": "xor"}
+_COMPARED = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge", "eq": "eq", "ne": "ne"}
+# What LLVM calls a function that rounds in a direction.
+_DIRECTED = {
+    **{name: f"f{name}" for name in ("add", "sub", "mul", "div")},
+    **dict.fromkeys(("fma", "mad"), "fma"),
+    "sqrt": "sqrt",
+    "rcp": "fdiv",
+}
+_ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 
 
 def _kind(letter: str, word: Word) -> Kind:
-    """Return the type that a letter of the tables stands for."""
-    if letter == "w" and "wide" in word.flags:
+    """Return the type that a letter of the table stands for."""
+    if letter == "w":
         return Kind(word.kind.letter, word.kind.bits * 2)
-    return {"u": U32, "p": PRED}.get(letter, word.kind)
+    return {"u": U32, "n": U32, "p": PRED}.get(letter, word.kind)
 
 
-def arithmetic(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """Execute an instruction of the tables."""
-    table = floats.FLOATS if word.kind.floating else integers.INTEGERS
-    if word.opcode not in table or "cc" in word.flags:
-        raise Unknown
-    _, sources, result = table[word.opcode]
-    kinds = [_kind(sources[min(place, len(sources) - 1)], word) for place in range(len(operands) - 1)]
-    given = [b.bits(each, kind.bits * kind.lanes) for each, kind in zip(operands[1:], kinds, strict=True)]
-    kind = _kind(result, word)
-    value = computed(b, word, given)
-    b.put(operands[0], value, kind if kind.lanes == 1 else Kind("b", kind.bits * kind.lanes))
+def compute(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """Execute an instruction of the table."""
+    if "cc" in word.flags:
+        carried(b, word, operands)
+        return
+    row = arithmetic.row(word)
+    sources = row.sources.ljust(len(operands) - 1, row.sources[-1])
+    kinds = [_kind(letter, word) for letter in sources]
+    given = [b.bits(each, kind.bits * kind.lanes) for each, kind in zip(operands[1:], kinds, strict=False)]
+    kind = _kind(row.result, word)
+    b.put(operands[0], computed(b, word, given), Kind(kind.letter, kind.bits * kind.lanes))
 
 
 def computed(b: Builder, word: Word, given: Sequence[str]) -> str:
-    """Return the bits that an instruction computes of bits; for both halves of packed ones."""
+    """Return the bits that an instruction computes of bits; for each part of packed ones."""
     kind = word.kind
     if kind.lanes == 1:
-        return _one(b, word, given)
-    single = word._replace(kinds=(Kind(kind.letter, kind.bits),))
-    parts = []
-    for number in range(kind.lanes):
-        halves = [b.resize(b.op("lshr", "i32", each, kind.bits * number), "i32", kind.raw) for each in given]
-        part = b.resize(_one(b, single, halves), kind.raw, "i32")
-        parts.append(b.op("shl", "i32", part, kind.bits * number) if number else part)
-    return b.op("or", "i32", *parts)
+        return _floating(b, word, given) if kind.floating else _integral(b, word, given)
+    single = word._replace(kinds=(kind.one,))
+    columns = zip(*(b.parts(each, kind.bits * kind.lanes, kind.lanes) for each in given), strict=True)
+    return b.joined([computed(b, single, each) for each in columns], kind.bits)
 
 
-def _one(b: Builder, word: Word, given: Sequence[str]) -> str:
-    kind = word.kind
-    if not kind.floating:
-        return integers.INTEGERS[word.opcode][0](b, word, given)
-    function, _, result = floats.FLOATS[word.opcode]
-    values = [conversions.read(b, kind, each) for each in given]
-    if "ftz" in word.flags:
-        values = [floats.flushed(b, kind, each) for each in values]
-    value = function(b, word, values)
-    if result != "k":
+def _integral(b: Builder, word: Word, given: Sequence[str]) -> str:
+    row = arithmetic.row(word)
+    result = row.compute(b, word, given)
+    if row.result == "n":
+        return b.resize(result, word.kind.raw, "i32")
+    third = given[2] if word.opcode in ("mad", "mad24") else ""
+    return b.op("add", _kind(row.result, word).raw, result, third) if third else result
+
+
+def _floating(b: Builder, word: Word, given: Sequence[str]) -> str:
+    row, kind, flags = arithmetic.row(word), word.kind, word.flags
+    values = [arithmetic.modified(b, kind, floats.read(b, kind, each), flags, ["ftz"]) for each in given]
+    rounding = next((each for each in flags if each in ("rz", "rp", "rm")), "")
+    if rounding:
+        if kind.bits == 16:
+            raise Unknown
+        values = ["1.0", *values] if word.opcode == "rcp" else values
+        value = floats.directed(b, _DIRECTED[word.opcode], kind.ir, rounding, kind.ir, *values)
+    elif word.opcode in ("min", "max"):
+        value = functools.reduce(lambda one, two: row.compute(b, word, (one, two)), values)
+    else:
+        value = row.compute(b, word, values)
+    if row.result == "p":
         return value
-    if "sat" in word.flags:
-        value = floats.saturated(b, kind, value)
-    if "ftz" in word.flags:
-        value = floats.flushed(b, kind, value)
-    return conversions.write(b, kind, value)
+    return floats.write(b, kind, arithmetic.modified(b, kind, value, flags, ("relu", "sat", "ftz")))
 
 
 def carried(b: Code, word: Word, operands: Sequence[str]) -> None:
     """Execute one that reads the carry, or sets it."""
-    values = [b.bits(each, word.kind.bits) for each in operands[1:]]
-    result, out = integers.carried(b, word, values, b.let(f"load i1, ptr {b.carry}"))
+    kind, wide = word.kind, f"i{word.kind.bits + 1}"
+    values = [b.bits(each, kind.bits) for each in operands[1:]]
+    if word.opcode.startswith("mad"):
+        values = [computed(b, Word("mul", word.flags[:1], word.kinds), values[:2]), values[2]]
+    opcode = "sub" if word.opcode.startswith("sub") else "add"
+    result = b.op(opcode, wide, *(b.resize(each, kind.raw, wide) for each in values))
+    if word.opcode.endswith("c"):
+        result = b.op(opcode, wide, result, b.resize(b.let(f"load i1, ptr {b.carry}"), "i1", wide))
     if "cc" in word.flags:
+        out = b.resize(b.op("lshr", wide, result, kind.bits), wide, "i1")
         b.do(f"store i1 {out}, ptr {b.carry}")
-    b.put(operands[0], result, word.kind)
+    b.put(operands[0], b.resize(result, wide, kind.raw), kind)
+
+
+def looked_up(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`lop3`."""
+    if word.flags:
+        raise Unknown
+    b.put(operands[0], arithmetic.table(b, [b.unsigned(each) for each in operands[1:4]], operands[4]), U32)
 
 
 def move(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`mov`: a value, the address of a variable, or the parts of a register."""
     target, source = operands
     bits = word.kind.bits * word.kind.lanes
-    raw = f"i{bits}"
     if target[:1] == "{":
         parts = ptx.elements(target)
-        value, size = b.bits(source, bits), bits // len(parts)
-        for number, part in enumerate(parts):
-            piece = b.resize(b.op("lshr", raw, value, size * number), raw, f"i{size}")
-            b.put(part, piece, Kind("b", size))
+        for part, piece in zip(parts, b.parts(b.bits(source, bits), bits, len(parts)), strict=True):
+            b.put(part, piece, Kind("b", bits // len(parts)))
     elif source[:1] == "{":
         parts = ptx.elements(source)
-        value, size = "0", bits // len(parts)
-        for number, part in enumerate(parts):
-            piece = b.resize(b.bits(part, size), f"i{size}", raw)
-            value = b.op("or", raw, value, b.op("shl", raw, piece, size * number))
-        b.put(target, value, Kind("b", bits))
+        size = bits // len(parts)
+        b.put(target, b.joined([b.bits(part, size) for part in parts], size), Kind("b", bits))
     else:
-        at = source.partition("+") if source[:1] not in "%-" and "+" in source else (source, "", "")
-        value = b.bits(at[0].strip(), bits)
-        if at[2]:
-            value = b.op("add", raw, value, int(at[2], 0))
+        base, _, offset = source.partition("+") if source[:1] not in "%-" else (source, "", "")
+        value = b.bits(base.strip(), bits)
+        if offset:
+            value = b.op("add", f"i{bits}", value, int(offset, 0))
         b.put(target, value, Kind(word.kind.letter, bits))
 
 
 def compared(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`setp` and `set`: one or two comparisons, combined with a predicate."""
     how, *rest = [flag for flag in word.flags if flag != "ftz"]
-    if [each for each in rest if each not in _BOOLEAN] or len(rest) > 1:
+    if not {*rest} <= {"and", "or", "xor"} or len(rest) > 1:
         raise Unknown
-    kind, targets = word.kind, [each.strip() for each in operands[0].split("|")]
-    given = [b.bits(each, kind.bits * kind.lanes) for each in operands[1:3]]
+    kind, single = word.kind, word.kind.one
+    columns = [
+        b.parts(b.bits(each, kind.bits * kind.lanes), kind.bits * kind.lanes, kind.lanes)
+        for each in operands[1:3]
+    ]
     results = []
-    for number in range(kind.lanes):
-        single = Kind(kind.letter, kind.bits)
-        parts = given
-        if kind.lanes > 1:
-            parts = [b.resize(b.op("lshr", "i32", each, 16 * number), "i32", "i16") for each in given]
-        values = [conversions.read(b, single, each) for each in parts]
-        if "ftz" in word.flags:
-            values = [floats.flushed(b, single, each) for each in values]
-        compare = floats.compare if kind.floating else integers.compare
-        results.append(compare(b, single, how, values[0], values[1]))
+    for pair in zip(*columns, strict=True):
+        values = [floats.read(b, single, each) for each in pair]
+        if kind.floating:
+            values = [arithmetic.modified(b, single, each, word.flags, ["ftz"]) for each in values]
+            unordered = len(how) == 3 and how.endswith("u")
+            order = {"num": "ord", "nan": "uno"}.get(how) or (f"u{how[:2]}" if unordered else f"o{how}")
+            results.append(b.op(f"fcmp {order}", kind.ir, *values))
+        else:
+            order = _COMPARED.get(how) or f"{'s' if kind.signed else 'u'}{how}"
+            results.append(b.op(f"icmp {order}", kind.raw, *values))
+    targets = [each.strip() for each in operands[0].split("|")]
     if kind.lanes == 1 and len(targets) > 1:
         results.append(b.op("xor", "i1", results[0], "true"))
     if rest:
@@ -132,65 +158,37 @@ def compared(b: Code, word: Word, operands: Sequence[str]) -> None:
         for target, result in zip(targets, results, strict=False):
             b.put(target, result, PRED)
         return
-    _set(b, word, operands[0], results)
-
-
-def _set(b: Code, word: Word, target: str, results: Sequence[str]) -> None:
-    """Write ones or 1.0 for what holds."""
+    # Ones or 1.0 for what holds.
     kind = word.kinds[0]
-    if kind.floating:
-        true = {"f": {16: 0x3C00, 32: 0x3F800000, 64: 0x3FF << 52}, "bf": {16: 0x3F80}}[kind.letter][
-            kind.bits
-        ]
-        parts = [b.select(each, kind.raw, str(true), "0") for each in results]
-    else:
-        bits = kind.bits // len(results)
-        parts = [b.resize(each, "i1", f"i{bits}", signed=True) for each in results]
-    value = parts[0]
-    if len(parts) > 1:
-        low, high = (b.resize(each, "i16", "i32") for each in parts)
-        value = b.op("or", "i32", low, b.op("shl", "i32", high, 16))
-    b.put(target, value, Kind("b", kind.bits * kind.lanes))
+    bits = kind.bits * kind.lanes // len(results)
+    ones = str(_ONES[f"{kind.letter}{kind.bits}"]) if kind.floating else "-1"
+    parts = [b.select(each, f"i{bits}", ones, "0") for each in results]
+    b.put(targets[0], b.joined(parts, bits), Kind("b", kind.bits * kind.lanes))
 
 
 def selected(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`selp` and `slct`."""
-    kind = word.kinds[0]
-    bits = kind.bits * kind.lanes
+    """`selp`."""
+    bits = word.kind.bits * word.kind.lanes
     one, two = (b.bits(each, bits) for each in operands[1:3])
-    if word.opcode == "selp":
-        condition = b.bits(operands[3], 1)
-    else:
-        value = b.bits(operands[3], 32)
-        if word.kind.floating:
-            value = conversions.read(b, word.kind, value)
-            if "ftz" in word.flags:
-                value = floats.flushed(b, word.kind, value)
-            condition = b.op("fcmp oge", "float", value, "0.0")
-        else:
-            condition = b.op("icmp sge", "i32", value, 0)
-    b.put(operands[0], b.select(condition, f"i{bits}", one, two), Kind("b", bits))
+    b.put(operands[0], b.select(b.bits(operands[3], 1), f"i{bits}", one, two), Kind("b", bits))
 
 
 def converted(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`cvt`."""
+    """`cvt`; of two operands the first comes above the second."""
     target, source = word.kinds
-    values = [conversions.read(b, source, b.bits(each, source.bits)) for each in operands[1:]]
-    if target.lanes > 1 or len(values) > 1:
-        if source.lanes > 1 or len(values) != 2:
-            raise Unknown
-        b.put(operands[0], conversions.packed(b, word, values), Kind("b", 32))
-        return
-    if source.lanes > 1:
+    if source.lanes > 1 or len(operands) != target.lanes + 1:
         raise Unknown
-    b.put(operands[0], conversions.convert(b, word, target, source, values[0]), target)
+    values = [floats.read(b, source, b.bits(each, source.bits)) for each in operands[:0:-1]]
+    parts = [floats.convert(b, word, target.one, source, each) for each in values]
+    b.put(operands[0], b.joined(parts, target.bits), Kind(target.letter, target.bits * target.lanes))
 
 
 REGISTERS = {
-    **dict.fromkeys((*integers.INTEGERS, *floats.FLOATS), arithmetic),
     **dict.fromkeys(("addc", "subc", "madc"), carried),
     "mov": move,
+    "lop3": looked_up,
     **dict.fromkeys(("setp", "set"), compared),
-    **dict.fromkeys(("selp", "slct"), selected),
+    "selp": selected,
     "cvt": converted,
 }
+"""What is no arithmetic of the table."""

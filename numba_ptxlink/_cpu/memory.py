@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-from . import conversions
+from . import floats
 from .builder import THEIRS, U64, Builder, Kind, Unknown
 from .layout import SHARED_START, Fault
 
@@ -206,7 +206,7 @@ def atomic(b: Code, word: Word, operands: Sequence[str]) -> None:
             raise Unknown
         result = b.let(f"atomicrmw {name[what]} ptr {at}, i{bits} {values[0]} seq_cst")
     elif what == "add" and kind.bits > 16:
-        value = conversions.read(b, kind, values[0])
+        value = floats.read(b, kind, values[0])
         result = b.let(f"atomicrmw fadd ptr {at}, {kind.ir} {value} seq_cst")
         result = b.let(f"bitcast {kind.ir} {result} to {kind.raw}")
     else:

@@ -12,7 +12,7 @@ from .builder import METADATA, Unknown, word_of
 from .code import Code, Storage
 from .control import ARGUMENTS, CONTROL, call, jump
 from .floats import HELPERS
-from .instructions import REGISTERS, carried
+from .instructions import REGISTERS, compute
 from .layout import LEAST_FRAME, SHARED_START, STACK, Fault, State, lane_offset, offset
 from .memory import MEMORY
 from .outline import Outlines
@@ -300,10 +300,8 @@ class Unit:
                 jump(code, instruction)
             elif word.opcode == "call":
                 call(code, instruction)
-            elif "cc" in word.flags:
-                carried(code, word, instruction.operands)
             else:
-                _TABLES[word.opcode](code, word, instruction.operands)
+                _TABLES.get(word.opcode, compute)(code, word, instruction.operands)
         except (Unknown, KeyError, ValueError, IndexError):
             code.rewind(lines, was_open=opened)
             called = f" {ptx.called(instruction).callee}" if word.opcode == "call" else ""
