@@ -17,13 +17,18 @@ if TYPE_CHECKING:
     from .outline import Outline
 
 _NUMBER = re.compile(r"-?\s*(?:0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|\d[\w.]*(?:[eE][+-]?\d+)?|\.\d\S*)")
-_AXES = {"x": 0, "y": 1, "z": 2}
+_AXES = {"": 0, "x": 0, "y": 1, "z": 2}
+# The fields of the context that special registers are, and where in these; without axes 0 is the lower half.
 _FIELDS = {
-    "%ntid": "ntid",
-    "%ctaid": "ctaid",
-    "%nctaid": "nctaid",
-    "%clusterid": "ctaid",
-    "%nclusterid": "nctaid",
+    "%ntid": ("ntid", 0),
+    "%ctaid": ("ctaid", 0),
+    "%nctaid": ("nctaid", 0),
+    "%clusterid": ("ctaid", 0),
+    "%nclusterid": ("nctaid", 0),
+    **dict.fromkeys(("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"), ("dynamic", 0)),
+    # The address of what the barrier of a grid counts in.
+    "%envreg1": ("workspace", 1),
+    "%envreg2": ("workspace", 0),
 }
 # What a device of one multiprocessor, whose clusters are of one block, has in them.
 _CONSTANT = {
@@ -31,7 +36,36 @@ _CONSTANT = {
     **dict.fromkeys(("%nsmid", "%cluster_nctaid", "%cluster_nctarank"), 1),
     "WARP_SZ": 32,
 }
-_MASKS = {"lt": "sub i32 {0}, 1", "le": "or i32 {0}, {1}", "gt": "xor i32 {2}, -1", "ge": "sub i32 0, {0}"}
+# What follows from the number of a lane in its block and in its warp, and from the count of the lanes.
+_OF_LANES = {
+    "%laneid": "result = or i32 {lane}, 0",
+    "%warpid": "result = lshr i32 {linear}, 5",
+    "%nwarpid": """
+        above = add i32 {count}, 31
+        result = lshr i32 {above}, 5
+    """,
+    "%lanemask_eq": "result = shl i32 1, {lane}",
+    "%lanemask_lt": """
+        above = shl i32 -1, {lane}
+        result = xor i32 {above}, -1
+    """,
+    "%lanemask_le": """
+        above = shl i32 -2, {lane}
+        result = xor i32 {above}, -1
+    """,
+    "%lanemask_gt": "result = shl i32 -2, {lane}",
+    "%lanemask_ge": "result = shl i32 -1, {lane}",
+}
+_LINEAR = """
+    plane = mul i32 %tz, {height}
+    row = add i32 {plane}, %ty
+    start = mul i32 {row}, {width}
+    number = add i32 {start}, %tx
+"""
+_CLOCKS = {
+    **dict.fromkeys(("%clock", "%clock64", "%clock_hi"), "llvm.readcyclecounter"),
+    **dict.fromkeys(("%globaltimer", "%globaltimer_lo", "%globaltimer_hi"), "ptxlink.time"),
+}
 
 
 def number(text: str, bits: int) -> int | None:
@@ -111,7 +145,6 @@ class Code(Builder):
         self.place = 0
         self.kernel_params = ""
         self._known: dict[str, str] = {}
-        self.stack = self.variable("ptr")
         self.carry = self.variable("i1")
         self.budget = self.variable("i32")
         self.left = self.variable("i64")
@@ -216,8 +249,7 @@ class Code(Builder):
 
     def linear(self) -> str:
         """Return the number of the lane in its block."""
-        row = self.op("add", "i32", self.op("mul", "i32", "%tz", self.field("ntid", 1)), "%ty")
-        return self.op("add", "i32", self.op("mul", "i32", row, self.field("ntid", 0)), "%tx")
+        return self.ir(_LINEAR, width=self.field("ntid"), height=self.field("ntid", 1))
 
     def field(self, name: str, part: int = 0, kind: str = "i32") -> str:
         """Return a field of the context."""
@@ -234,41 +266,19 @@ class Code(Builder):
         if base == "%tid":
             value = f"%t{axis}"
         elif base in _FIELDS:
-            value = self.field(_FIELDS[base], _AXES[axis])
-        elif base in ("%envreg1", "%envreg2"):
-            # The upper and the lower half of the address of what the barrier of a grid counts in.
-            kind, value = "i64", self.field("workspace", kind="i64")
-            value = self.op("lshr", "i64", value, 32) if base == "%envreg1" else value
+            field, part = _FIELDS[base]
+            value = self.field(field, part + _AXES[axis])
         elif base in _CONSTANT or base.startswith("%envreg"):
-            value = str(_CONSTANT.get(base, 0))
-            return value if bits > 1 else "false"
-        elif base == "%laneid":
-            value = self.lane()
-        elif base == "%warpid":
-            value = self.op("lshr", "i32", self.linear(), 5)
-        elif base == "%nwarpid":
-            value = self.op("lshr", "i32", self.op("add", "i32", self.field("count"), 31), 5)
-        elif base.startswith("%lanemask_"):
-            value = self._mask(base[10:])
-        elif base in ("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"):
-            value = self.field("dynamic")
-        elif base in ("%clock", "%clock64", "%clock_hi"):
-            value, kind = self.call("llvm.readcyclecounter", "i64"), "i64"
-        elif base.startswith("%globaltimer"):
-            value, kind = self.let("call i64 @ptxlink.time()"), "i64"
+            return self.bits(str(_CONSTANT.get(base, 0)), bits)
+        elif base in _OF_LANES:
+            numbers = {"lane": self.lane(), "linear": self.linear(), "count": self.field("count")}
+            value = self.ir(_OF_LANES[base], **numbers)
+        elif base in _CLOCKS:
+            kind, value = "i64", self.call(_CLOCKS[base], "i64")
+            value = self.op("lshr", kind, value, 32) if base.endswith("_hi") else value
         else:
             raise Unknown
-        if base.endswith("_hi"):
-            value = self.op("lshr", "i64", value, 32)
         return self.resize(value, kind, f"i{bits}")
-
-    def _mask(self, which: str) -> str:
-        own = self.op("shl", "i32", 1, self.lane())
-        if which == "eq":
-            return own
-        less = self.op("sub", "i32", own, 1)
-        at_most = self.op("or", "i32", less, own)
-        return self.let(_MASKS[which].format(own, less, at_most))
 
     # Ends
 

@@ -94,10 +94,9 @@ def _call(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> None:
     if b.unit.outlines.waits(function.name):
         _write_out(b, function, passed)
         return
-    local = b.let(f"load ptr, ptr {b.stack}")
     pointers = "".join(f", ptr {each.pointer}" for each in passed)
     name = b.unit.symbol(function.name)
-    ended = b.let(f"call i1 {name}({ARGUMENTS.format(local=local)}{pointers})")
+    ended = b.let(f"call i1 {name}({ARGUMENTS.format(local='%top')}{pointers})")
     after = b.fresh()
     b.fork(ended, "leave", after)
     b.label(after)

@@ -46,8 +46,9 @@ _CURES = {
 _MISSING = {
     ("tex", "tld4", "txq", "suld", "sust", "sured", "suq"): "textures and surfaces",
     ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"): "products of matrices by warps",
-    ("cp.async.bulk", "cp.reduce", "multimem", "tensormap"): "bulk copies of tensors",
-    ("mapa", "getctarank"): "clusters of more than one block",
+    ("cp.", "mbarrier", "multimem", "tensormap"): "copies and barriers that are asynchronous",
+    ("mapa", "getctarank", "barrier.cluster"): "clusters",
+    ("alloca", "stacksave", "stackrestore"): "arrays on the stack whose size is not constant",
 }
 
 

@@ -49,12 +49,7 @@ class Told(IntEnum):
 class Noted(ctypes.Structure):
     """The first fault of a worker; the context tells the block and the lane."""
 
-    _fields_ = (
-        ("kind", ctypes.c_int64),
-        ("site", ctypes.c_int64),
-        ("address", ctypes.c_uint64),
-        ("size", ctypes.c_int64),
-    )
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("kind", "site", "address", "size"))
 
 
 class Context(ctypes.Structure):
@@ -67,36 +62,13 @@ class Context(ctypes.Structure):
     """
 
     _fields_ = (
-        ("ntid", ctypes.c_uint32 * 3),
-        ("ctaid", ctypes.c_uint32 * 3),
-        ("nctaid", ctypes.c_uint32 * 3),
-        ("dynamic", ctypes.c_uint32),
-        ("shared", ctypes.c_uint64),
-        ("shared_size", ctypes.c_uint64),
-        ("regions", ctypes.c_void_p),
-        ("readable", ctypes.c_uint64),
-        ("writable", ctypes.c_uint64),
-        ("accesses", ctypes.c_void_p),
-        ("found", ctypes.c_void_p),
-        ("noted", ctypes.c_void_p),
-        ("steps", ctypes.c_int64),
-        ("stop", ctypes.c_void_p),
-        ("heap", ctypes.c_void_p),
-        ("print", ctypes.c_void_p),
-        ("params", ctypes.c_void_p),
-        ("local", ctypes.c_void_p),
-        ("local_size", ctypes.c_uint64),
-        ("local_total", ctypes.c_uint64),
-        ("frames", ctypes.c_void_p),
-        ("frame_size", ctypes.c_uint64),
-        ("lanes", ctypes.c_void_p),
-        ("count", ctypes.c_uint32),
-        ("current", ctypes.c_uint32),
-        ("workspace", ctypes.c_uint64),
-        ("cooperative", ctypes.c_uint32),
-        ("restore", ctypes.c_void_p),
-        ("check", ctypes.c_void_p),
-        ("save", ctypes.c_void_p),
+        *((axes, ctypes.c_uint32 * 3) for axes in ("ntid", "ctaid", "nctaid")),
+        *((name, ctypes.c_uint32) for name in ("dynamic", "count", "current", "cooperative")),
+        *((size, ctypes.c_uint64) for size in ("shared_size", "local_size", "local_total", "frame_size")),
+        *((name, ctypes.c_uint64) for name in ("shared", "workspace", "readable", "writable", "steps")),
+        *((memory, ctypes.c_void_p) for memory in ("regions", "heap", "params", "local", "frames", "lanes")),
+        *((memory, ctypes.c_void_p) for memory in ("accesses", "found", "noted")),
+        *((function, ctypes.c_void_p) for function in ("print", "restore", "check", "save")),
         ("thread", ctypes.c_void_p),
     )
 
@@ -111,14 +83,8 @@ class Lane(ctypes.Structure):
 
     _fields_ = (
         ("handle", ctypes.c_void_p),
-        ("state", ctypes.c_uint32),
-        ("key", ctypes.c_uint32),
-        ("count", ctypes.c_uint32),
-        ("site", ctypes.c_uint32),
-        ("value", ctypes.c_uint64),
-        ("seen", ctypes.c_uint64),
-        ("together", ctypes.c_uint32),
-        ("number", ctypes.c_uint32),
+        *((name, ctypes.c_uint64) for name in ("value", "seen")),
+        *((name, ctypes.c_uint32) for name in ("state", "key", "count", "site", "together", "number")),
     )
 
 

@@ -18,13 +18,8 @@ _OLDEST = (20, 0, 0)
 
 @functools.cache
 def _binding() -> Any:
-    try:
-        import llvmlite.binding as llvm
-    except ImportError as error:
-        raise LaunchError(
-            "The CPU as a device needs llvmlite, which is not installed; "
-            "run: pip install 'numba-ptxlink[cpu]'"
-        ) from error
+    import llvmlite.binding as llvm
+
     if llvm.llvm_version_info < _OLDEST:
         raise LaunchError(
             "The CPU as a device needs llvmlite 0.45 or newer, with LLVM 20; run: pip install -U llvmlite"
@@ -40,7 +35,7 @@ def target() -> Sequence[str]:
     Return what machine code depends on besides the IR: the release of LLVM, the CPU, and its features.
 
     Raises:
-        LaunchError: llvmlite is missing or too old.
+        LaunchError: llvmlite is too old.
     """
     import llvmlite
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
 from . import floats
-from .builder import THEIRS, U64, Builder, Kind, Unknown
+from .builder import PRED, THEIRS, Builder, Kind, Unknown
 from .layout import SHARED_START, Fault
 
 if TYPE_CHECKING:
@@ -18,28 +19,10 @@ if TYPE_CHECKING:
 
 _SPACES = ("global", "shared", "local", "param", "const")
 _ORDERS = {"acquire": "acquire", "release": "release", "relaxed": "monotonic", "volatile": "monotonic"}
-# Modifiers that change when and how memory is reached, and not what is read or written.
-_HINTS = frozenset(
-    (
-        "weak",
-        "mmio",
-        "sys",
-        "gpu",
-        "cta",
-        "cluster",
-        "nc",
-        "ca",
-        "cg",
-        "cs",
-        "lu",
-        "cv",
-        "wb",
-        "wt",
-        "noftz",
-        "unified",
-        "entry",
-        "func",
-    )
+# Modifiers that are known; most change when and how memory is reached, and not what is read or written.
+_KNOWN = re.compile(
+    r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
+    r"|nc|c[agsv]|lu|w[bt]|noftz|unified|entry|func|v[248]|L[12].*"
 )
 _ATOMIC = {
     "add": "add",
@@ -49,6 +32,30 @@ _ATOMIC = {
     "exch": "xchg",
     "inc": "uinc_wrap",
     "dec": "udec_wrap",
+}
+# Whether an access is in the block's shared memory.
+_WITHIN = """
+    place = sub i64 {value}, {first}
+    begins = icmp ult i64 {place}, {room}
+    end = add i64 {place}, {size}
+    ends = icmp ule i64 {end}, {room}
+    inside = and i1 {begins}, {ends}
+"""
+# Whether an address is in shared or local memory, and which of these `isspacep` asks for.
+_INSIDE = """
+    start = add i64 {shared}, {first}
+    place = sub i64 {value}, {start}
+    is_shared = icmp ult i64 {place}, {shared_size}
+    distance = sub i64 {value}, {local}
+    is_local = icmp ult i64 {distance}, {local_total}
+"""
+_IN_SPACE = {
+    "shared": "result = or i1 {is_shared}, false",
+    "local": "result = or i1 {is_local}, false",
+    "global": """
+        either = or i1 {is_shared}, {is_local}
+        result = xor i1 {either}, true
+    """,
 }
 
 
@@ -108,10 +115,9 @@ def _shared(b: Code, value: str, size: int, aligned: int) -> str:
     """Return a pointer into the block's shared memory."""
     start = b.field("shared", kind="i64")
     if b.unit.checks:
-        place, room = b.op("sub", "i64", value, SHARED_START), b.field("shared_size", kind="i64")
-        inside = b.op("icmp ult", "i64", place, room)
-        ends = b.op("icmp ule", "i64", b.op("add", "i64", place, size), room)
-        b.unless(b.op("and", "i1", inside, ends), Fault.ACCESS, value, size)
+        room = b.field("shared_size", kind="i64")
+        inside = b.ir(_WITHIN, value=value, first=SHARED_START, room=room, size=size)
+        b.unless(inside, Fault.ACCESS, value, size)
         if aligned > 1:
             rest = b.op("and", "i64", value, aligned - 1)
             b.unless(b.op("icmp eq", "i64", rest, 0), Fault.MISALIGNED, value, size)
@@ -138,13 +144,7 @@ def _shape(word: Word) -> tuple[int, str, set[str]]:
     """Return how many elements an access has, its order among others, and the modifiers that nobody knows."""
     lanes = next((int(flag[1:]) for flag in word.flags if flag in ("v2", "v4", "v8")), 1)
     order = next((_ORDERS[flag] for flag in word.flags if flag in _ORDERS), "")
-    known = {*_SPACES, *_ORDERS, *_HINTS, "v2", "v4", "v8"}
-    rest = {
-        flag
-        for flag in word.flags
-        if flag.partition("::")[0] not in known and not flag.startswith(("L1", "L2"))
-    }
-    return lanes, order, rest
+    return lanes, order, {flag for flag in word.flags if not _KNOWN.fullmatch(flag)}
 
 
 def load(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -245,20 +245,9 @@ def convert_address(b: Code, word: Word, operands: Sequence[str]) -> None:
 
 def is_space(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`isspacep`."""
-    value = b.bits(operands[1], 64)
-    first = b.op("add", "i64", b.field("shared", kind="i64"), SHARED_START)
-    shared = b.op("icmp ult", "i64", b.op("sub", "i64", value, first), b.field("shared_size", kind="i64"))
-    size = b.field("local_total", kind="i64")
-    start = b.let(f"ptrtoint ptr {b.field('local', kind='ptr')} to i64")
-    local = b.op("icmp ult", "i64", b.op("sub", "i64", value, start), size)
-    space = space_of(word)
-    if space in ("shared", "local"):
-        result = shared if space == "shared" else local
-    elif space == "global":
-        result = b.op("xor", "i1", b.op("or", "i1", shared, local), "true")
-    else:
-        raise Unknown
-    b.put(operands[0], result, Kind("pred", 1))
+    text = _INSIDE + _IN_SPACE[space_of(word)]
+    fields = {name: b.field(name, kind="i64") for name in ("shared", "shared_size", "local", "local_total")}
+    b.put(operands[0], b.ir(text, value=b.bits(operands[1], 64), first=SHARED_START, **fields), PRED)
 
 
 def fence(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -268,51 +257,6 @@ def fence(b: Code, word: Word, operands: Sequence[str]) -> None:
 
 def hint(b: Code, word: Word, operands: Sequence[str]) -> None:
     """Nothing, for what only makes a device faster."""
-
-
-def copy(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`cp.async`: copies at once, so that there is nothing to wait for."""
-    if "bulk" in word.flags or "tensor" in word.flags or "mbarrier" in word.flags:
-        raise Unknown
-    if "commit_group" in word.flags or "wait_group" in word.flags or "wait_all" in word.flags:
-        return
-    size = int(operands[2])
-    target = pointer(b, operands[0], "shared", size, write=True)
-    if len(operands) > 3 and operands[3] != operands[2]:
-        # Of the source there may be nothing, and then zeros take its place.
-        b.call("llvm.memset.p0.i64", "void", f"ptr {target}", "i8 0", f"i64 {size}", "i1 false")
-        given = b.bits(operands[3], 32)
-        b.unless(
-            b.op("or", "i1", b.op("icmp eq", "i32", given, 0), b.op("icmp eq", "i32", given, size)),
-            Fault.UNKNOWN,
-        )
-        with b.when(b.op("icmp ne", "i32", given, 0)):
-            b.copy(target, pointer(b, operands[1], "global", size), size)
-        return
-    b.copy(target, pointer(b, operands[1], "global", size), size)
-
-
-def allocate(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`alloca`: bytes of the function's local memory, which end with it."""
-    alignment = int(operands[2]) if len(operands) > 2 else 8
-    size = b.resize(b.bits(operands[1], word.kind.bits), word.kind.raw, "i64")
-    top = b.let(f"ptrtoint ptr {b.let(f'load ptr, ptr {b.stack}')} to i64")
-    start = b.op("and", "i64", b.op("add", "i64", top, alignment - 1), -alignment)
-    end = b.op("and", "i64", b.op("add", "i64", b.op("add", "i64", start, size), 63), -64)
-    limit = b.let("ptrtoint ptr %limit to i64")
-    b.unless(b.op("icmp ule", "i64", end, limit), Fault.STACK)
-    b.do(f"store ptr {b.let(f'inttoptr i64 {end} to ptr')}, ptr {b.stack}")
-    b.put(operands[0], start, U64)
-
-
-def stack(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`stacksave` and `stackrestore`."""
-    if word.opcode == "stacksave":
-        top = b.let(f"ptrtoint ptr {b.let(f'load ptr, ptr {b.stack}')} to i64")
-        b.put(operands[0], b.resize(top, "i64", word.kind.raw), word.kind)
-    else:
-        value = b.resize(b.bits(operands[0], word.kind.bits), word.kind.raw, "i64")
-        b.do(f"store ptr {b.let(f'inttoptr i64 {value} to ptr')}, ptr {b.stack}")
 
 
 MEMORY = {
@@ -325,7 +269,4 @@ MEMORY = {
     **dict.fromkeys(
         ("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent", "griddepcontrol"), hint
     ),
-    "cp": copy,
-    "alloca": allocate,
-    **dict.fromkeys(("stacksave", "stackrestore"), stack),
 }

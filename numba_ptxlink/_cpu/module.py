@@ -32,12 +32,10 @@ class Entry(NamedTuple):
     Args:
         waits: Whether its lanes wait for each other.
         local: Bytes of local memory for a lane.
-        ordered: Whether what it does may depend on which block is executed first.
     """
 
     waits: bool
     local: int
-    ordered: bool
 
 
 class Unit:
@@ -172,8 +170,7 @@ class Unit:
                 # Its address is the only thing of it that is needed.
                 parts.append(f"define internal void {self.symbol(each.name)}() {{ ret void }}")
         for each in kernels:
-            waits, ordered = self.outlines.waits(each.name), self.outlines.ordered(each.name)
-            self.kernels[each.name] = Entry(waits, self._need(each.name), ordered)
+            self.kernels[each.name] = Entry(self.outlines.waits(each.name), self._need(each.name))
         for each in functions:
             if not self.outlines.waits(each.name):
                 self.locals[each.name] = self._need(each.name)
@@ -242,7 +239,6 @@ class Unit:
         first = code.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self.chunk(suspends=code.suspends)}")
         code.do(f"store i32 {code.resize(first, 'i64', 'i32')}, ptr {code.budget}")
         code.do(f"store i64 {code.op('sub', 'i64', steps, first)}, ptr {code.left}")
-        code.do(f"store ptr %top, ptr {code.stack}")
         code.do(f"store i1 0, ptr {code.carry}")
         if not self.outlines.bounded(function.name):
             top, limit = (code.let(f"ptrtoint ptr {each} to i64") for each in ("%top", "%limit"))

@@ -11,11 +11,9 @@ from numba_ptxlink._formats import ptx
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# Opcodes at which lanes wait for others, and calls of the device runtime that do.
-_WAITING = frozenset(("bar", "barrier", "shfl", "vote", "match", "redux", "activemask", "elect", "mbarrier"))
-_ORDERED = frozenset(("atom", "red", "membar", "fence"))
-_ORDERS = frozenset(("volatile", "relaxed", "acquire", "release", "acq_rel", "mmio"))
-_WAITING_CALLS = frozenset(("cudaCGSynchronize", "cudaCGSynchronizeGrid"))
+# Opcodes at which lanes wait for others, and the call of the device runtime that does.
+_WAITING = frozenset(("bar", "barrier", "shfl", "vote", "match", "redux", "activemask"))
+_WAITING_CALL = "cudaCGSynchronize"
 
 
 @dataclass(eq=False)
@@ -34,9 +32,6 @@ class Outline:
         callees: The functions that it calls by name.
         indirect: Whether it calls others.
         waits: Whether lanes wait for others in it.
-        ordered: Whether what it does may depend on which block is executed first: it has atomic or volatile
-            accesses, or calls what is not in the module.
-        stacked: Whether it allocates memory on the stack while it runs.
     """
 
     function: ptx.Function
@@ -49,8 +44,6 @@ class Outline:
     callees: set[str] = field(default_factory=set)
     indirect: bool = False
     waits: bool = False
-    ordered: bool = False
-    stacked: bool = False
 
     @classmethod
     def of(cls, function: ptx.Function) -> Outline:
@@ -99,8 +92,6 @@ class Outline:
                 jumps += [(place, name, scope) for name in self.targets[instruction.operands[1]]]
         else:
             self.waits |= opcode in _WAITING
-            self.ordered |= opcode in _ORDERED or not _ORDERS.isdisjoint(instruction.modifiers)
-            self.stacked |= opcode in ("alloca", "stacksave")
             for operand in instruction.operands[1:] if opcode in ("mov", "cvta", "add") else ():
                 self.exposed.add(scope.find(operand) or operand)
 
@@ -140,19 +131,12 @@ class Outlines:
     @functools.cache  # noqa: B019 - likewise
     def waits(self, name: str) -> bool:
         """Return whether lanes wait for others in a function, or in one that it calls."""
-        return any(each.waits or each.callees & _WAITING_CALLS for each in self.reached(name))
-
-    def ordered(self, name: str) -> bool:
-        """Return whether what a kernel does may depend on which of its blocks is executed first."""
-        return any(each.ordered or each.callees - self._functions.keys() for each in self.reached(name))
+        return any(each.waits or _WAITING_CALL in each.callees for each in self.reached(name))
 
     @functools.cache  # noqa: B019 - likewise
     def bounded(self, name: str) -> bool:
         """Return whether it is known how much local memory a function and those that it calls need."""
-        return all(
-            not each.indirect and not each.stacked and not self._recurs(each.function.name)
-            for each in self.reached(name)
-        )
+        return all(not each.indirect and not self._recurs(each.function.name) for each in self.reached(name))
 
     @functools.cache  # noqa: B019 - likewise
     def _recurs(self, name: str) -> bool:

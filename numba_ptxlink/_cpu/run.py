@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import os
-from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import cache
@@ -17,7 +15,7 @@ from . import faults, machine_code, runtime
 from .formatted import formatted
 from .layout import Fault, Told
 from .module import Entry, Unit, places
-from .worker import Buffer, Given, Heap, Needs, Region, Worker, printing
+from .worker import Buffer, Given, Heap, Region, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +24,6 @@ __all__ = ["Callee", "Program", "Region"]
 
 _MOST_LANES = 1024
 _UNLIMITED = 1 << 62
-_WORTH_THREADS = 1 << 16  # lanes; starting threads takes as long as thousands of short ones
 
 
 class Callee(NamedTuple):
@@ -164,46 +161,24 @@ class Program:
         content = Buffer(sum(size + align for size, align in callee.params))
         for each, place in zip(params, places(self._defined[name].params), strict=True):
             content.fill(each, place)
-        entry = self._kernels[name]
-        needs = Needs(
-            self._accesses, self._table, self._shared, entry.local, self._frame(name) if entry.waits else None
+        entry, printed = self._kernels[name], list[str]()
+        given = self._given(
+            entry.local,
+            regions,
+            steps,
+            printed,
+            frame=self._frame(name) if entry.waits else None,
+            params=content,
+            workspace=Buffer(64) if cooperative else None,
         )
+        workers = [Worker(given, grid, block, shared_bytes) for _ in range(blocks if cooperative else 1)]
         address = self._loaded.function(f"block.{name}")
-        given = self._given(regions, steps, content, dynamic=shared_bytes, cooperative=cooperative)
-        printed: list[str] = []
-        count = blocks if cooperative else 1
-        if not cooperative and not entry.ordered and lanes * blocks >= _WORTH_THREADS:
-            count = min(len(os.sched_getaffinity(0)), blocks)
-        workers = [self._worker(needs, given, (grid, block), printed) for _ in range(count)]
         if cooperative:
             self._together(name, workers, address)
         else:
-            self._apart(name, workers, address, blocks)
-        return "".join(printed)
-
-    def _apart(self, name: str, workers: Sequence[Worker], address: int, blocks: int) -> None:
-        """Execute blocks that do not wait for each other, each worker as many."""
-        bounds = [blocks * number // len(workers) for number in range(len(workers) + 1)]
-        jobs = list(zip(workers, bounds, bounds[1:], strict=False))
-        if len(jobs) == 1:
             workers[0].grid(self._grid, address, 0, blocks)
-        else:
-            with ThreadPoolExecutor(len(jobs)) as pool:
-                running = [
-                    pool.submit(worker.grid, self._grid, address, first, end - first)
-                    for worker, first, end in jobs
-                ]
-                try:
-                    wait(running)
-                finally:
-                    # After an interrupt, which comes to this thread alone.
-                    for worker in workers:
-                        worker.stop()
-            for each in running:
-                each.result()
-        # Of several faults that of the first block is told, whichever thread was faster.
-        for worker in workers:
-            self._raise(name, worker)
+            self._raise(name, workers[0])
+        return "".join(printed)
 
     def _together(self, name: str, workers: Sequence[Worker], address: int) -> None:
         """Execute blocks that may wait for each other, each by a worker."""
@@ -274,8 +249,7 @@ class Program:
             raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
         pairs = [*([result] if callee.result else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        needs = Needs(self._accesses, self._table, self._shared, self._locals[name])
-        worker = self._worker(needs, self._given(regions, steps), ((1, 1, 1), (1, 1, 1)), [])
+        worker = Worker(self._given(self._locals[name], regions, steps, []))
         worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
         self._raise(name, worker)
 
@@ -288,30 +262,28 @@ class Program:
 
     def _given(
         self,
+        local: int,
         regions: Sequence[Region],
         steps: int | None,
-        params: Buffer | None = None,
+        printed: list[str],
         *,
-        dynamic: int = 0,
-        cooperative: bool = False,
+        frame: int | None = None,
+        params: Buffer | None = None,
+        workspace: Buffer | None = None,
     ) -> Given:
         every = [*regions, *self.variables.values(), self._heap.region]
         if params:
             every.append(params.region("the parameters", writable=False))
-        workspace = Buffer(64) if cooperative else None
         if workspace:
             every.append(workspace.region("the grid's barrier"))
-        return Given(every, self._heap, params, _UNLIMITED if steps is None else steps, dynamic, workspace)
 
-    @staticmethod
-    def _worker(
-        needs: Needs, given: Given, shape: tuple[Sequence[int], Sequence[int]], printed: list[str]
-    ) -> Worker:
         def take(form: int, values: int) -> int:
             printed.append(formatted(form, values))
             return 0
 
-        return Worker(needs, given, *shape, printing=printing(take))
+        steps = _UNLIMITED if steps is None else steps
+        code = self._accesses, self._table, self._shared
+        return Given(every, self._heap, *code, local, steps, take, frame, params, workspace)
 
     def _frame(self, name: str) -> int:
         """Return how many bytes a lane of a kernel keeps while it waits, which its code tells."""

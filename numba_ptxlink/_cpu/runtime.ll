@@ -100,32 +100,23 @@ bad:
   ret i1 false
 }
 
-; ---- What is done now and then, so that Ctrl-C ends a launch, or another of its threads does: whether it ends.
+; ---- What is done now and then, so that Ctrl-C ends a launch: whether it does.
 
 define internal i1 @attend(ptr %ctx) noinline cold {
   %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
   %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore
   %check.at = getelementptr i8, ptr %ctx, i64 $context.check
   %save.at = getelementptr i8, ptr %ctx, i64 $context.save
-  %stop.at = getelementptr i8, ptr %ctx, i64 $context.stop
   %thread = load ptr, ptr %thread.at
   %restore = load ptr, ptr %restore.at
   %check = load ptr, ptr %check.at
   %save = load ptr, ptr %save.at
-  %stop = load ptr, ptr %stop.at
   call void %restore(ptr %thread)
   %told = call i32 %check()
   %again = call ptr %save()
   store ptr %again, ptr %thread.at
   %interrupted = icmp ne i32 %told, 0
-  br i1 %interrupted, label %end, label %look
-end:
-  store atomic i32 1, ptr %stop monotonic, align 4
-  ret i1 true
-look:
-  %stopped = load atomic i32, ptr %stop monotonic, align 4
-  %stops = icmp ne i32 %stopped, 0
-  ret i1 %stops
+  ret i1 %interrupted
 }
 
 ; A loop asks how many ways back it may take until the next time, 0 to end.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .builder import PRED, U32, U64, Unknown
+from .builder import PRED, U32, Unknown
 from .layout import LANE, State, lane_offset
-from .memory import pointer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,10 +13,6 @@ if TYPE_CHECKING:
     from .builder import Word
     from .code import Code
 
-
-_COUNTING = frozenset(
-    ("shared", "shared::cta", "parity", "acquire", "release", "relaxed", "cta", "cluster", "noComplete")
-)
 
 # What `ptxlink.reduce` calls each, and what it begins with.
 _REDUCED = {
@@ -29,6 +24,49 @@ _REDUCED = {
     "smax": (5, -(1 << 31)),
     "umin": (6, -1),
     "umax": (7, 0),
+}
+
+_VOTES = {
+    "all": "result = icmp eq i32 {found}, {together}",
+    "any": "result = icmp ne i32 {found}, 0",
+    "uni": """
+        none = icmp eq i32 {found}, 0
+        every = icmp eq i32 {found}, {together}
+        result = or i1 {none}, {every}
+    """,
+}
+# The segment of a warp that a lane is in, and the last lane of it that may be read.
+_LAST = """
+    upper = lshr i32 {bounds}, 8
+    segment = and i32 {upper}, 31
+    within = xor i32 {segment}, 31
+    begin = and i32 {lane}, {segment}
+    clamp = and i32 {bounds}, {within}
+    end = and i32 {clamp}, 31
+    last = or i32 {begin}, {end}
+"""
+# The lane that is read.
+_SOURCES = {
+    "idx": """
+        upper = lshr i32 {bounds}, 8
+        segment = and i32 {upper}, 31
+        within = xor i32 {segment}, 31
+        begin = and i32 {lane}, {segment}
+        place = and i32 {number}, {within}
+        source = or i32 {begin}, {place}
+    """,
+    "up": """
+        distance = and i32 {number}, 31
+        source = sub i32 {lane}, {distance}
+    """,
+    "down": """
+        distance = and i32 {number}, 31
+        source = add i32 {lane}, {distance}
+    """,
+    "bfly": """
+        distance = and i32 {number}, 31
+        source = xor i32 {lane}, {distance}
+    """,
 }
 
 
@@ -56,14 +94,10 @@ def vote(b: Code, word: Word, operands: Sequence[str]) -> None:
         raise Unknown
     together, first = exchange(b, b.vote(operands[1]), b.unsigned(operands[-1]))
     found = b.op("xor", "i32", together, ballot(b, together, first, "0"))
-    how = word.flags[-1]
-    if how == "ballot":
+    if word.flags[-1] == "ballot":
         b.put(operands[0], found, U32)
-        return
-    none = b.op("icmp eq", "i32", found, 0)
-    every = b.op("icmp eq", "i32", found, together)
-    result = {"all": every, "any": b.op("xor", "i1", none, "true"), "uni": b.op("or", "i1", none, every)}[how]
-    b.put(operands[0], result, PRED)
+    else:
+        b.put(operands[0], b.ir(_VOTES[word.flags[-1]], found=found, together=together), PRED)
 
 
 def shuffle(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -75,15 +109,8 @@ def shuffle(b: Code, word: Word, operands: Sequence[str]) -> None:
     number, bounds = b.unsigned(operands[2]), b.unsigned(operands[3])
     _, first = exchange(b, value, b.unsigned(operands[4]))
     lane, how = b.lane(), word.flags[-1]
-    number = b.op("and", "i32", number, 31)
-    segment = b.op("and", "i32", b.op("lshr", "i32", bounds, 8), 31)
-    within = b.op("xor", "i32", segment, 31)
-    begin = b.op("and", "i32", lane, segment)
-    last = b.op("or", "i32", begin, b.op("and", "i32", b.op("and", "i32", bounds, 31), within))
-    if how == "idx":
-        source = b.op("or", "i32", begin, b.op("and", "i32", number, within))
-    else:
-        source = b.op({"up": "sub", "down": "add", "bfly": "xor"}[how], "i32", lane, number)
+    last = b.ir(_LAST, lane=lane, bounds=bounds)
+    source = b.ir(_SOURCES[how], lane=lane, number=number, bounds=bounds)
     inside = b.op(f"icmp {'sge' if how == 'up' else 'sle'}", "i32", source, last)
     source = b.select(inside, "i32", source, lane)
     record = b.let(f"getelementptr [{LANE} x i8], ptr {first}, i32 {source}")
@@ -129,25 +156,11 @@ def converged(b: Code, word: Word, operands: Sequence[str]) -> None:
     b.put(operands[0], gathered(b)[0], U32)
 
 
-def elect(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`elect`: the lowest of the lanes."""
-    target, _, told = (each.strip() for each in operands[0].partition("|"))
-    together, _ = exchange(b, "0", b.unsigned(operands[1]))
-    lowest = b.call("llvm.cttz.i32", "i32", f"i32 {together}", "i1 false")
-    b.put(target, lowest, U32)
-    b.put(told, b.op("icmp eq", "i32", lowest, b.lane()), PRED)
-
-
 def barrier(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`bar` and `barrier`, of warps and of blocks, with a reduction or without."""
     flags = [flag for flag in word.flags if flag not in ("cta", "aligned")]
     if flags == ["warp", "sync"]:
         exchange(b, "0", b.unsigned(operands[0]))
-        return
-    if flags[:1] == ["cluster"]:
-        # A cluster is one block.
-        if "arrive" not in flags:
-            b.suspend(State.BARRIER, key=("i32", "16"), count=("i32", "0"), value=("i64", "0"))
         return
     if not flags or flags[0] not in ("sync", "red"):
         raise Unknown
@@ -166,54 +179,11 @@ def barrier(b: Code, word: Word, operands: Sequence[str]) -> None:
     b.put(operands[0], b.op(f"icmp {'eq' if flags[1] == 'and' else 'ne'}", "i32", hits, other), PRED)
 
 
-def counted(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """
-    `mbarrier`: a word of shared memory with how many lanes are expected, how many are missing, and the phase.
-
-    The lanes of a block execute one after the other, so nobody comes between a load and a store.
-    """
-    what, *flags = word.flags
-    if (
-        what not in ("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait")
-        or set(flags) - _COUNTING
-    ):
-        raise Unknown
-    place, *rest = operands if what in ("init", "inval") else operands[1:]
-    at = pointer(b, place, "shared" if {"shared", "shared::cta"} & set(flags) else "", 8, write=True)
-    if what in ("test_wait", "try_wait"):
-        # The lane that asks gives way, so that the others can come.
-        b.suspend(State.YIELDED)
-        given = b.unsigned(rest[0]) if "parity" in flags else b.resize(b.bits(rest[0], 64), "i64", "i32")
-        now = b.resize(b.let(f"load volatile i64, ptr {at}"), "i64", "i32")
-        changed = b.op("and", "i32", b.op("xor", "i32", now, given), 1)
-        b.put(operands[0], b.op("icmp ne", "i32", changed, 0), PRED)
-        return
-    state = b.let(f"load i64, ptr {at}")
-    count = b.resize(b.unsigned(rest[0]) if rest else "1", "i32", "i64")
-    if what in ("init", "inval"):
-        expected = missing = count
-        phase = "0"
-    else:
-        expected = b.op("lshr", "i64", state, 32)
-        if what == "arrive_drop":
-            expected = b.op("sub", "i64", expected, count)
-        missing = b.op("and", "i64", b.op("lshr", "i64", state, 1), (1 << 31) - 1)
-        missing = b.op("sub", "i64", missing, count)
-        ended = b.op("icmp eq", "i64", missing, 0)
-        missing = b.select(ended, "i64", expected, missing)
-        phase = b.op("xor", "i64", b.op("and", "i64", state, 1), b.resize(ended, "i1", "i64"))
-        b.put(operands[0], state, U64)
-    counts = b.op("or", "i64", b.op("shl", "i64", expected, 32), b.op("shl", "i64", missing, 1))
-    b.do(f"store i64 {b.op('or', 'i64', counts, phase)}, ptr {at}")
-
-
 WARPS = {
     "vote": vote,
     "shfl": shuffle,
     "match": match,
     "redux": reduce,
     "activemask": converged,
-    "elect": elect,
-    "mbarrier": counted,
     **dict.fromkeys(("bar", "barrier"), barrier),
 }

@@ -7,7 +7,7 @@ import functools
 import math
 import mmap
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .layout import LANE, SHARED_START, Context, Noted
 
@@ -85,104 +85,95 @@ class Heap:
 
 
 @dataclass(frozen=True)
-class Needs:
-    """
-    What code needs for a launch or a call.
-
-    Args:
-        accesses: How many accesses are checked.
-        table: The address of what is known of each.
-        shared: Bytes of shared memory.
-        local: Bytes of local memory for a lane.
-        frame: Bytes that a lane keeps while it waits, None where none waits.
-    """
-
-    accesses: int
-    table: int
-    shared: int
-    local: int
-    frame: int | None = None
-
-
-@dataclass(frozen=True)
 class Given:
     """
-    What a launch or a call may use.
+    What a launch or a call needs, and may use.
 
     Args:
         regions: The memory that may be accessed.
         heap: What `malloc` gives.
-        params: The parameters of a kernel, None for a call.
+        accesses: How many accesses are checked.
+        table: The address of what is known of each.
+        shared: Bytes of shared memory.
+        local: Bytes of local memory for a lane.
         steps: How often a loop may go on.
-        dynamic: Bytes of dynamic shared memory.
+        take: What takes the addresses of a format and of values that are printed.
+        frame: Bytes that a lane keeps while it waits, None where none waits.
+        params: The parameters of a kernel, None for a call.
         workspace: What the barrier of a grid counts in, None where blocks cannot wait for each other.
     """
 
     regions: Sequence[Region]
     heap: Heap
-    params: Buffer | None
+    accesses: int
+    table: int
+    shared: int
+    local: int
     steps: int
-    dynamic: int = 0
+    take: Callable[[int, int], int]
+    frame: int | None = None
+    params: Buffer | None = None
     workspace: Buffer | None = None
 
 
 class Worker:
     """
-    The memory in which one thread of Python executes blocks, one after the other.
+    The memory in which blocks are executed, one after the other.
 
     Args:
-        needs: What the code needs.
-        given: What it may use.
+        given: What they need.
         grid: How many blocks there are along x, y and z.
         block: How many lanes a block has.
-        printing: What takes the addresses of a format and of values that are printed.
+        dynamic: Bytes of dynamic shared memory.
     """
 
     def __init__(
         self,
-        needs: Needs,
         given: Given,
-        grid: Sequence[int],
-        block: Sequence[int],
-        *,
-        printing: Any,
+        grid: Sequence[int] = (1, 1, 1),
+        block: Sequence[int] = (1, 1, 1),
+        dynamic: int = 0,
     ) -> None:
-        self.context, self.noted = Context(), Noted()
         lanes = math.prod(block)
-        waiting = lanes if needs.frame is not None else 0
-        shared, local = Buffer(needs.shared + given.dynamic), Buffer(needs.local * max(waiting, 1))
-        frames, records = Buffer((needs.frame or 0) * waiting), Buffer(LANE * waiting)
-        found = (ctypes.c_int64 * (2 * needs.accesses + 2))()
+        waiting = lanes if given.frame is not None else 0
+        shared = Buffer(given.shared + dynamic)
+        local = Buffer(given.local * max(waiting, 1))
+        frames, records = Buffer((given.frame or 0) * waiting), Buffer(LANE * waiting)
+        found = (ctypes.c_int64 * (2 * given.accesses + 2))()
         self.regions = [*given.regions, shared.region("shared memory"), local.region("local memory")]
         self.regions.sort(key=lambda each: not each.writable)
         table = (ctypes.c_uint64 * (2 * len(self.regions)))(
             *(part for each in self.regions for part in (each.address, each.end))
         )
+        self.noted, printing = Noted(), _PRINT(given.take)
         self._kept = given, shared, local, frames, records, found, table, printing
-        self._stop = ctypes.c_int32(0)
-        context = self.context
-        context.ntid[:], context.nctaid[:] = block, grid
-        context.dynamic, context.count = given.dynamic, lanes
-        context.workspace = given.workspace.address if given.workspace else 0
-        context.cooperative = given.workspace is not None
-        context.shared, context.shared_size = shared.address - SHARED_START, shared.size
-        context.regions, context.readable = ctypes.addressof(table), len(self.regions)
-        context.writable = sum(each.writable for each in self.regions)
-        context.accesses = needs.table
-        context.found, context.noted = ctypes.addressof(found), ctypes.addressof(self.noted)
-        context.steps, context.stop = given.steps, ctypes.addressof(self._stop)
-        context.heap = given.heap.address
-        context.print = ctypes.cast(printing, ctypes.c_void_p).value
-        context.params = given.params.address if given.params else None
-        context.local, context.local_size, context.local_total = local.address, needs.local, local.size
-        context.frames, context.frame_size = frames.address, needs.frame or 0
-        context.lanes = records.address
-        for name, address in _python():
-            setattr(context, name, address)
-
-    def stop(self) -> None:
-        """Let what is executed end soon."""
-        self._stop.value = 1
+        self.context = Context(
+            ntid=tuple(block),
+            nctaid=tuple(grid),
+            dynamic=dynamic,
+            count=lanes,
+            workspace=given.workspace.address if given.workspace else 0,
+            cooperative=given.workspace is not None,
+            shared=shared.address - SHARED_START,
+            shared_size=shared.size,
+            regions=ctypes.addressof(table),
+            readable=len(self.regions),
+            writable=sum(each.writable for each in self.regions),
+            accesses=given.table,
+            found=ctypes.addressof(found),
+            noted=ctypes.addressof(self.noted),
+            steps=given.steps,
+            heap=given.heap.address,
+            print=ctypes.cast(printing, ctypes.c_void_p).value,
+            params=given.params.address if given.params else None,
+            local=local.address,
+            local_size=given.local,
+            local_total=local.size,
+            frames=frames.address,
+            frame_size=given.frame or 0,
+            lanes=records.address,
+            **_python(),
+        )
 
     def grid(self, entry: int, block: int, first: int, count: int, go: int = 0) -> int:
         """
@@ -210,16 +201,11 @@ class Worker:
         _ELEMENTS(entry)(ctypes.addressof(self.context), many, ctypes.addressof(arrays), count)
 
 
-def printing(take: Callable[[int, int], int]) -> Any:
-    """Return *take*, which has two addresses as arguments, for machine code."""
-    return _PRINT(take)
-
-
 @functools.cache
-def _python() -> tuple[tuple[str, int | None], ...]:
+def _python() -> dict[str, int | None]:
     """Return the addresses of what lets other threads of Python run, and looks for an interrupt."""
     names = {"save": "PyEval_SaveThread", "restore": "PyEval_RestoreThread", "check": "PyErr_CheckSignals"}
-    return tuple(
-        (field, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    return {
+        field: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
         for field, name in names.items()
-    )
+    }

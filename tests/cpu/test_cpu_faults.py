@@ -32,6 +32,7 @@ KERNEL elsewhere(int* x, int n) { if (threadIdx.x == 2) undefined(); }
 KERNEL late(int* x, int n) { if (blockIdx.x > n) x[-1] = 0; }
 extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
+KERNEL missing(int*, int n) { if (threadIdx.x == 2) asm("cp.async.wait_all;"); }
 """
 FAULTS = {
     # kernel: (argument, line, block, thread, part of the message, part of the instruction)
@@ -43,6 +44,7 @@ FAULTS = {
     "endless": (1, 7, 0, 0, "beyond the limit", "st.volatile"),
     "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
     "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
+    "missing": (0, 18, 0, 2, "no copies and barriers that are asynchronous", "cp.async.wait_all"),
     "elsewhere": (0, 14, 0, 2, "not in the module, .*; link what defines it", "undefined"),
     "nested": (9000, 10, 0, 0, "more local memory", "__local_depot"),
 }
@@ -89,7 +91,7 @@ def test_an_assertion_is_told_in_its_own_words(program):
 
 
 def test_the_first_block_is_told(program):
-    """Of many blocks, which are executed by several threads, the first one that has a fault is told."""
+    """Of many blocks the first one that has a fault is told."""
     array = np.zeros(4, np.int32)
     params = [struct.pack("Q", array.ctypes.data), struct.pack("i", 100)]
     with pytest.raises(DeviceFaultError) as caught:

@@ -13,7 +13,7 @@ from numba_ptxlink._cpu.run import Program, Region
 
 LANES = 64
 LANE = np.arange(LANES, dtype=np.int64)
-INCLUDED = ("cooperative_groups.h", "cuda/barrier", "cuda_pipeline.h", "cub/block/block_radix_sort.cuh")
+INCLUDED = ("cooperative_groups.h", "cub/block/block_radix_sort.cuh")
 DECLARED = """
 __device__ int plus(int x) { return x + 1; }
 __device__ int twice(int x) { return x * 2; }
@@ -92,20 +92,6 @@ PROGRAMS = {
             "int v = i; for (int k = 4; k; k /= 2) v += t.shfl_down(v, k); o[i] = t.shfl(v, 0);"
         ),
         LANE // 8 * 64 + 28,
-    ),
-    "a barrier in memory": (
-        (
-            "__shared__ cuda::barrier<cuda::thread_scope_block> b; if (!i) init(&b, 64); __syncthreads(); "
-            "atomicAdd(o, 1); b.arrive_and_wait(); int v = o[0]; b.arrive_and_wait(); o[i] = v;"
-        ),
-        64 + 0 * LANE,
-    ),
-    "copies that are waited for": (
-        (
-            "__shared__ int s[64]; o[i] = i; __syncthreads(); __pipeline_memcpy_async(s + i, o + i, 4); "
-            "__pipeline_commit(); __pipeline_wait_prior(0); __syncthreads(); o[i] = s[63 - i];"
-        ),
-        63 - LANE,
     ),
     "a sort of the block": (
         (
