@@ -48,7 +48,7 @@ _MISSING = {
     ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"): "products of matrices by warps",
     ("cp.", "mbarrier", "multimem", "tensormap"): "copies and barriers that are asynchronous",
     ("mapa", "getctarank", "barrier.cluster"): "clusters",
-    ("alloca", "stacksave", "stackrestore"): "arrays on the stack whose size is not constant",
+    ("alloca",): "arrays on the stack whose size is not constant",
 }
 
 

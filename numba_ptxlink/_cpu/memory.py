@@ -259,6 +259,11 @@ def hint(b: Code, word: Word, operands: Sequence[str]) -> None:
     """Nothing, for what only makes a device faster."""
 
 
+def stack(b: Code, word: Word, operands: Sequence[str]) -> None:
+    """`stacksave`, around which some compilers put calls: nothing is allocated there."""
+    b.put(operands[0], "0", word.kind)
+
+
 MEMORY = {
     **dict.fromkeys(("ld", "ldu"), load),
     "st": store,
@@ -267,6 +272,17 @@ MEMORY = {
     "isspacep": is_space,
     **dict.fromkeys(("membar", "fence"), fence),
     **dict.fromkeys(
-        ("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent", "griddepcontrol"), hint
+        (
+            "prefetch",
+            "prefetchu",
+            "applypriority",
+            "discard",
+            "nanosleep",
+            "pmevent",
+            "griddepcontrol",
+            "stackrestore",
+        ),
+        hint,
     ),
+    "stacksave": stack,
 }
