@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from .outline import Outline
 
 _NUMBER = re.compile(r"-?\s*(?:0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}|\d[\w.]*(?:[eE][+-]?\d+)?|\.\d\S*)")
+CHUNKS = {False: 1 << 20, True: 1 << 12}
+"""After how many ways back a loop looks up, and where lanes wait gives way."""
 _AXES = {"": 0, "x": 0, "y": 1, "z": 2}
 # The fields of the context that special registers are, and where in these; without axes 0 is the lower half.
 _FIELDS = {
@@ -326,7 +328,7 @@ class Code(Builder):
             self.suspend(State.YIELDED)
         more = self.let(
             f"call i32 @ptxlink.pause(ptr %ctx, ptr {self.left}, i64 {self.site()}, "
-            f"i32 {self.unit.chunk(suspends=self.suspends)})"
+            f"i32 {CHUNKS[self.suspends]})"
         )
         self.do(f"store i32 {more}, ptr {self.budget}")
         self.fork(self.op("icmp ne", "i32", more, 0), after, "leave")

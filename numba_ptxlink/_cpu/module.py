@@ -9,7 +9,7 @@ from numba_ptxlink.errors import LaunchError
 
 from . import constants, runtime
 from .builder import METADATA, Unknown, word_of
-from .code import Code, Storage
+from .code import CHUNKS, Code, Storage
 from .control import ARGUMENTS, CONTROL, call, jump
 from .floats import HELPERS
 from .instructions import REGISTERS, compute
@@ -22,12 +22,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _TABLES = {**REGISTERS, **MEMORY, **WARPS, **CONTROL}
-_CHUNK, _WAITING_CHUNK = 1 << 20, 1 << 12
 
 
 class Entry(NamedTuple):
     """
-    A kernel in machine code.
+    A function or kernel in machine code.
 
     Args:
         waits: Whether its lanes wait for each other.
@@ -50,8 +49,7 @@ class Unit:
         defined: Functions of LLVM IR that the code calls, by name.
         sites: The function and the statement of each place that can have a fault, in order.
         unknown: The instructions that are not known, each with how often it is there.
-        kernels: What is known of the kernels.
-        locals: Bytes of local memory for the functions that the host can call: those in which no lane waits.
+        entries: What is known of the functions and kernels, when their text is there.
         shared_size: Bytes of shared memory without the dynamic part.
         written_out: How many statements are those of functions that were written out where they are called.
     """
@@ -61,8 +59,7 @@ class Unit:
         self.defined: dict[str, str] = {}
         self.sites: list[tuple[str, int]] = []
         self.unknown: dict[str, int] = {}
-        self.kernels: dict[str, Entry] = {}
-        self.locals: dict[str, int] = {}
+        self.entries: dict[str, Entry] = {}
         self.written_out = 0
         self.accesses: list[tuple[int, int, int, int]] = []
         self.functions = {each.name: each for each in module.functions if each.defined}
@@ -90,10 +87,6 @@ class Unit:
         self.shared_size = top - SHARED_START
 
     # What the code of functions asks for
-
-    def chunk(self, *, suspends: bool) -> int:
-        """Return after how many ways back a loop looks up."""
-        return _WAITING_CHUNK if suspends else _CHUNK
 
     def access(self, size: int, aligned: int, site: int, *, write: bool) -> int:
         """Return a number for an access that is checked."""
@@ -157,23 +150,8 @@ class Unit:
 
     def text(self) -> str:
         """Return the module in LLVM IR."""
-        functions = [each for each in self.functions.values() if each.kind == "func"]
-        parts = [self._function(each) for each in functions if not self.outlines.waits(each.name)]
-        kernels = [each for each in self.functions.values() if each.kind == "entry"]
-        for each in kernels:
-            parts += self._kernel(each)
-        for each in functions:
-            if not self.outlines.waits(each.name):
-                parts.append(self._many(each))
-        for each in functions:
-            if self.outlines.waits(each.name):
-                # Its address is the only thing of it that is needed.
-                parts.append(f"define internal void {self.symbol(each.name)}() {{ ret void }}")
-        for each in kernels:
-            self.kernels[each.name] = Entry(self.outlines.waits(each.name), self._need(each.name))
-        for each in functions:
-            if not self.outlines.waits(each.name):
-                self.locals[each.name] = self._need(each.name)
+        parts = [text for each in self.functions.values() for text in self._function(each)]
+        self.entries = {name: Entry(self.outlines.waits(name), self._need(name)) for name in self.functions}
         variables = [self._variable(each) for each in self.variables.values()]
         accesses = runtime.accesses(self.accesses)
         shared = (*self.defined.values(), runtime.DECLARATIONS, HELPERS)
@@ -186,35 +164,35 @@ class Unit:
         below = [self._need(each) for each in self.outlines.of(name).callees if each in self.functions]
         return -(-self._frames.get(name, 0) // 64) * 64 + max(below, default=0) + 64
 
-    def _function(self, function: ptx.Function) -> str:
-        code = Code(self, suspends=False)
-        formals, pointers = {}, []
-        for index, each in enumerate((*function.results, *function.params)):
-            formals[each.name] = Storage(f"%p{index}", _size(each))
-            pointers.append(f", ptr %p{index}")
-        self._body(code, function, code.kept(self.outlines.of(function.name), formals))
+    def _function(self, function: ptx.Function) -> list[str]:
+        """Return a function or kernel, and how the host enters it."""
+        name, waits, entry = function.name, self.outlines.waits(function.name), function.kind == "entry"
+        if waits and not entry:
+            # Its address is the only thing of it that is needed.
+            return [f"define internal void {self.symbol(name)}() {{ ret void }}"]
+        code = Code(self, suspends=waits)
+        arguments = ARGUMENTS.format(local="%local")
+        if waits:
+            return [self._coroutine(code, function, arguments), runtime.block(name, waits=True)]
+        if entry:
+            code.kernel_params, arguments = "%params", f"{arguments}, ptr %params"
+            formals, symbol, host = {}, f'@"k.{name}"', runtime.block(name, waits=False)
+        else:
+            every = (*function.results, *function.params)
+            sizes = [_size(each) for each in every]
+            given = {each.name: Storage(f"%p{index}", sizes[index]) for index, each in enumerate(every)}
+            formals, symbol = code.kept(self.outlines.of(name), given), self.symbol(name)
+            arguments += "".join(f", ptr {each.pointer}" for each in given.values())
+            host = runtime.many(name, sizes, len(function.results))
+        self._body(code, function, formals)
         code.label("return")
         code.end("ret i1 false")
         code.label("leave")
         code.end("ret i1 true")
-        return code.text(
-            f"internal i1 {self.symbol(function.name)}({ARGUMENTS.format(local='%local')}{''.join(pointers)})"
-        )
+        return [code.text(f"internal i1 {symbol}({arguments})"), host]
 
-    def _kernel(self, kernel: ptx.Function) -> list[str]:
-        waits = self.outlines.waits(kernel.name)
-        code = Code(self, suspends=waits)
+    def _coroutine(self, code: Code, kernel: ptx.Function, arguments: str) -> str:
         code.kernel_params = "%params"
-        arguments = f"{ARGUMENTS.format(local='%local')}, ptr %params"
-        name = kernel.name
-        if not waits:
-            self._body(code, kernel, {})
-            code.label("return")
-            code.end("ret i1 false")
-            code.label("leave")
-            code.end("ret i1 true")
-            lane = code.text(f'internal i1 @"k.{name}"({arguments})')
-            return [lane, runtime.block(name, waits=False)]
         identity = code.let("call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)")
         size = code.let("call i64 @llvm.coro.size.i64()")
         # Without memory it tells how much it needs.
@@ -228,15 +206,15 @@ class Unit:
         code.label("suspended")
         code.do("call {END} @llvm.coro.end(ptr %handle, i1 false, token none)")
         code.end(f"ret i64 {code.let('ptrtoint ptr %handle to i64')}")
-        ramp = code.text(f'i64 @"ramp.{name}"({arguments}, ptr %lane, ptr %memory) presplitcoroutine')
-        return [ramp, runtime.block(name, waits=True)]
+        own = f'i64 @"ramp.{kernel.name}"({arguments}, ptr %params, ptr %lane, ptr %memory)'
+        return code.text(f"{own} presplitcoroutine")
 
     def _body(self, code: Code, function: ptx.Function, formals: dict[str, Storage]) -> None:
         outline = self.outlines.of(function.name)
         code.activation = code.begin(outline, formals, "return")
         code.place, code.scope = 0, ptx.Scope()
         steps = code.load("i64", "%ctx", offset("steps"))
-        first = code.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self.chunk(suspends=code.suspends)}")
+        first = code.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {CHUNKS[code.suspends]}")
         code.do(f"store i32 {code.resize(first, 'i64', 'i32')}, ptr {code.budget}")
         code.do(f"store i64 {code.op('sub', 'i64', steps, first)}, ptr {code.left}")
         code.do(f"store i1 0, ptr {code.carry}")
@@ -306,10 +284,6 @@ class Unit:
             code.fault(Fault.UNDEFINED if called else Fault.UNKNOWN)
         if after:
             code.label(after)
-
-    def _many(self, function: ptx.Function) -> str:
-        sizes = [_size(each) for each in (*function.results, *function.params)]
-        return runtime.many(function.name, sizes, len(function.results))
 
     def _variable(self, variable: ptx.Variable) -> str:
         if not variable.defined:

@@ -73,8 +73,7 @@ class Program:
         self._sites = meta["sites"]
         self._table = self._loaded.variable("ptxlink.accesses")
         self._accesses, self._shared = int(meta["accesses"]), int(meta["shared"])
-        self._locals: dict[str, int] = meta["locals"]
-        self._kernels = {name: Entry(*each) for name, each in meta["kernels"].items()}
+        self._entries = {name: Entry(*each) for name, each in meta["entries"].items()}
         self._frames: dict[str, int] = {}
         self._heap = Heap()
         self._grid, self._elements = (
@@ -161,7 +160,7 @@ class Program:
         content = Buffer(sum(size + align for size, align in callee.params))
         for each, place in zip(params, places(self._defined[name].params), strict=True):
             content.fill(each, place)
-        entry, printed = self._kernels[name], list[str]()
+        entry, printed = self._entries[name], list[str]()
         given = self._given(
             entry.local,
             regions,
@@ -245,11 +244,12 @@ class Program:
             DeviceFaultError: It did what it must not do; its thread is the number of the element.
         """
         callee = self._callee(name, entry=False)
-        if name not in self._locals:
+        entry = self._entries[name]
+        if entry.waits:
             raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
         pairs = [*([result] if callee.result else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = Worker(self._given(self._locals[name], regions, steps, []))
+        worker = Worker(self._given(entry.local, regions, steps, []))
         worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
         self._raise(name, worker)
 
@@ -318,8 +318,7 @@ def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:
         "sites": unit.sites,
         "accesses": len(unit.accesses),
         "shared": unit.shared_size,
-        "locals": unit.locals,
-        "kernels": unit.kernels,
+        "entries": unit.entries,
         "unknown": unit.unknown,
     }
     return cache.Entry(meta, code)
