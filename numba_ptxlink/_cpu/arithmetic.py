@@ -207,6 +207,24 @@ prmt: u u
     repeats = icmp ne <4 x i32> {flags}, zeroinitializer
     four = select <4 x i1> {repeats}, <4 x i8> {signs}, <4 x i8> {chosen}
     result = bitcast <4 x i8> {four} to i32
+; Of each bit of three operands a number, which is the place of the result's bit in the fourth.
+lop3: u u
+    bits1 = bitcast i32 {a} to <32 x i1>
+    bits2 = bitcast i32 {b} to <32 x i1>
+    bits3 = bitcast i32 {c} to <32 x i1>
+    wide1 = zext <32 x i1> {bits1} to <32 x i8>
+    wide2 = zext <32 x i1> {bits2} to <32 x i8>
+    wide3 = zext <32 x i1> {bits3} to <32 x i8>
+    four = shl <32 x i8> {wide1}, splat (i8 2)
+    two = shl <32 x i8> {wide2}, splat (i8 1)
+    upper = or <32 x i8> {four}, {two}
+    places = or <32 x i8> {upper}, {wide3}
+    table = trunc i32 {d} to i8
+    first = insertelement <32 x i8> poison, i8 {table}, i32 0
+    tables = shufflevector <32 x i8> {first}, <32 x i8> poison, <32 x i32> zeroinitializer
+    moved = lshr <32 x i8> {tables}, {places}
+    found = trunc <32 x i8> {moved} to <32 x i1>
+    result = bitcast <32 x i1> {found} to i32
 add.f sub.f mul.f div.f: k k
     result = f{opcode} {ir} {a}, {b}
 ; A device multiplies by the reciprocal, which it takes for zero where that is subnormal.
@@ -398,15 +416,3 @@ def modified(b: Builder, kind: Kind, value: str, flags: Sequence[str], which: Se
             word = Word("flush" if each == "ftz" else each, (), (kind,))
             value = row(word).compute(b, word, [value])
     return value
-
-
-def table(b: Builder, values: Sequence[str], bits: str) -> str:
-    """Return the bits that a table of eight has for the bits of three operands, for `lop3`."""
-    inverted = [b.op("xor", "i32", each, -1) for each in values]
-    result = "0"
-    for number in range(8):
-        if int(bits, 0) >> number & 1:
-            terms = [values[place] if number >> (2 - place) & 1 else inverted[place] for place in range(3)]
-            term = b.op("and", "i32", b.op("and", "i32", terms[0], terms[1]), terms[2])
-            result = b.op("or", "i32", result, term)
-    return result

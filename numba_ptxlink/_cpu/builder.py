@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 # Two kinds of memory that never overlap: what this package keeps for a launch, and what PTX accesses.
 OWN, THEIRS = "!tbaa !1", "!tbaa !2"
@@ -173,15 +172,6 @@ class Builder:
         """Jump by a condition, which usually holds if it is *likely*."""
         self.end(f"br i1 {condition}, label %{yes}, label %{no}{', !prof !5' if likely else ''}")
 
-    @contextmanager
-    def when(self, condition: str) -> Iterator[None]:
-        """Execute what is added inside if *condition* holds."""
-        yes, after = self.fresh(), self.fresh()
-        self.fork(condition, yes, after)
-        self.label(yes)
-        yield
-        self.label(after)
-
     def ir(self, text: str, **values: object) -> str:
         """
         Add instructions as LLVM spells them, one a line; return what the last computes.
@@ -200,11 +190,7 @@ class Builder:
 
     def call(self, name: str, result: str, *arguments: str) -> str:
         """Call a function of LLVM with arguments such as "i32 %a"; return its value."""
-        text = f"call {result} @{name}({', '.join(arguments)})"
-        if result == "void":
-            self.do(text)
-            return ""
-        return self.let(text)
+        return self.let(f"call {result} @{name}({', '.join(arguments)})")
 
     def at(self, base: str, offset: int | str, kind: str = "i64") -> str:
         """Return a pointer that is *offset* bytes after another."""
@@ -220,9 +206,7 @@ class Builder:
 
     def copy(self, target: str, source: str, size: int) -> None:
         """Copy bytes."""
-        self.call(
-            "llvm.memcpy.p0.p0.i64", "void", f"ptr {target}", f"ptr {source}", f"i64 {size}", "i1 false"
-        )
+        self.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {source}, i64 {size}, i1 false)")
 
     def resize(self, value: str, kind: str, to: str, *, signed: bool = False) -> str:
         """Return an integer in another width."""

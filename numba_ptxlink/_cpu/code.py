@@ -98,12 +98,10 @@ class Storage:
     Args:
         pointer: Where it is.
         size: Its bytes.
-        exposed: Whether its address is taken, so that it is in local memory.
     """
 
     pointer: str
     size: int
-    exposed: bool = False
 
 
 @dataclass(eq=False)
@@ -163,7 +161,7 @@ class Code(Builder):
         kept = dict(formals)
         for name in (each.name for each in outline.function.params if each.name in outline.exposed):
             size = formals[name].size
-            kept[name] = Storage(self.reserve(size, 64), size, exposed=True)
+            kept[name] = Storage(self.reserve(size, 64), size)
             self.copy(kept[name].pointer, formals[name].pointer, size)
         return kept
 
@@ -304,12 +302,12 @@ class Code(Builder):
         self.fault(kind, address, size)
         Builder.label(self, good)
 
-    def suspend(self, state: State, **fields: tuple[str, str]) -> None:
-        """Let the lane wait; *fields* are types and values of its record."""
+    def suspend(self, state: State, **fields: str) -> None:
+        """Let the lane wait; *fields* are those of its record."""
         if not self.suspends:
             raise Unknown
-        for name, (kind, value) in fields.items():
-            self.store(kind, value, "%lane", lane_offset(name))
+        for name, value in fields.items():
+            self.store("i64" if name == "value" else "i32", value, "%lane", lane_offset(name))
         self.store("i32", str(self.site()), "%lane", lane_offset("site"))
         self.store("i32", str(int(state)), "%lane", lane_offset("state"))
         after = self.fresh()

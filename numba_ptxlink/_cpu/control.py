@@ -57,7 +57,7 @@ def leave(b: Code, word: Word, operands: Sequence[str]) -> None:
 
 
 def call(b: Code, instruction: ptx.Instruction) -> None:
-    """`call`, of a function by name or address."""
+    """`call`, of a function by name."""
     made = ptx.called(instruction)
     passed = []
     for name in (*made.results, *made.arguments):
@@ -65,26 +65,11 @@ def call(b: Code, instruction: ptx.Instruction) -> None:
         if storage is None:
             raise Unknown
         passed.append(storage)
-    if not b.scope.find(made.callee):
-        function = b.unit.function(made.callee)
-        if function is not None:
-            _call(b, function, passed)
-        elif made.callee in EXTERNS:
-            EXTERNS[made.callee](b, passed)
-        else:
-            raise Unknown
-        return
-    # Nothing but the functions of the module can be called, and not at an address between.
-    found, after = b.bits(made.callee, 64), b.fresh()
-    for function in b.unit.callable(len(made.results), [each.size for each in passed]):
-        here, other = b.fresh(), b.fresh()
-        b.fork(b.op("icmp eq", "i64", found, b.unit.address(function.name)), here, other)
-        Builder.label(b, here)
+    function = b.unit.function(made.callee)
+    if function is not None:
         _call(b, function, passed)
-        b.end(f"br label %{after}")
-        Builder.label(b, other)
-    b.fault(Fault.CALL, found)
-    b.label(after)
+    else:
+        EXTERNS[made.callee](b, passed)
 
 
 def _call(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> None:

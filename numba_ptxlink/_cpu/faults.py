@@ -18,27 +18,21 @@ if TYPE_CHECKING:
 
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 _LONGEST, _NEAR = 1000, 1 << 20
-_CAUSES = {
-    Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, which is no multiple of their size",
-    Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {inside}, which is read-only",
-    Fault.TRAP: "the code reached a trap, by which compilers end what must not happen",
-    Fault.UNKNOWN: "it is no instruction that the CPU knows",
-    Fault.LOOP: "a loop went on beyond the limit of steps",
-    Fault.WAITING: "it waits for lanes that never reach this barrier, or this operation of a warp",
-    Fault.STACK: "calls or the stack need more local memory than there is",
-    Fault.CALL: "no function of the module is at {address:#x}, or one with other parameters",
-    Fault.INTERRUPTED: "it was interrupted",
-    Fault.UNDEFINED: "the function that is called is not in the module, or has other parameters there",
-}
-_CURES = {
-    Fault.ACCESS: "check the index, or pass the array that it is meant for.",
-    Fault.READ_ONLY: "pass an array that may be written.",
-    Fault.MISALIGNED: "check the type that the pointer is converted to.",
-    Fault.UNKNOWN: "run it on a GPU, or report the instruction.",
-    Fault.LOOP: "correct the loop, or raise the limit.",
-    Fault.WAITING: "let all lanes reach it, or give it the lanes that do.",
-    Fault.STACK: "call less deeply.",
-    Fault.UNDEFINED: "link what defines it.",
+# What went wrong, and what to do about it.
+_SAID = {
+    Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, which is no multiple of their size; "
+    "check the type that the pointer is converted to.",
+    Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {inside}, which is read-only; "
+    "pass an array that may be written.",
+    Fault.TRAP: "the code reached a trap, by which compilers end what must not happen; correct the code.",
+    Fault.UNKNOWN: "{missing}; run it on a GPU, or report the instruction.",
+    Fault.LOOP: "a loop went on beyond the limit of steps; correct the loop, or raise the limit.",
+    Fault.WAITING: "it waits for lanes that never reach this barrier, or this operation of a warp; "
+    "let all lanes reach it, or give it the lanes that do.",
+    Fault.STACK: "calls need more local memory than there is; call less deeply.",
+    Fault.INTERRUPTED: "it was interrupted; correct the code.",
+    Fault.UNDEFINED: "the function that is called is not in the module, or has other parameters there, or is "
+    "called by its address; link what defines it, and call it by its name.",
 }
 
 
@@ -88,17 +82,16 @@ class Place(NamedTuple):
         return text, names.get(file, ""), int(line)
 
 
-def _cause(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
+def _said(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
     kind, address, size = Fault(noted.kind), noted.address, noted.size
     if kind == Fault.ASSERT:
-        return f"the assertion {text_at(address)!r} of {text_at(size)} failed"
-    if kind == Fault.UNKNOWN:
-        word = next((each for each in instruction.split() if each[:1] not in "@{"), "")
-        missing = next((what for begins, what in _MISSING.items() if word.startswith(begins)), "")
-        return f"the CPU has no {missing}" if missing else _CAUSES[kind]
+        return f"the assertion {text_at(address)!r} of {text_at(size)} failed; correct the code."
     if kind != Fault.ACCESS:
         inside = next((each.name for each in regions if each.address <= address < each.end), "")
-        return _CAUSES[kind].format(address=address, size=size, inside=inside)
+        word = next((each for each in instruction.split() if each[:1] not in "@{"), "")
+        found = [f"the CPU has no {what}" for begins, what in _MISSING.items() if word.startswith(begins)]
+        missing = (*found, "it is no instruction that the CPU knows")[0]
+        return _SAID[kind].format(address=address, size=size, inside=inside, missing=missing)
     said = f"{size} bytes at {address:#x} are accessed, which belong to nothing that it may access"
     near = [
         (min(abs(address - each.address), abs(address - each.end)), each) for each in regions if each.size
@@ -108,7 +101,7 @@ def _cause(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
         place = address - region.address
         said += f"; {region.name}, of {region.size} bytes, begins {abs(place)} bytes "
         said += "before" if place >= 0 else "after"
-    return said
+    return f"{said}; check the index, or pass the array that it is meant for."
 
 
 def error(place: Place, worker: Worker) -> DeviceFaultError:
@@ -119,8 +112,7 @@ def error(place: Place, worker: Worker) -> DeviceFaultError:
     thread = (lane % nx, lane // nx % ny, lane // (nx * ny)) if context.params else (lane, 0, 0)
     block = tuple(context.ctaid)
     inside = "" if place.function == place.called else f", in {place.function}"
-    cure = _CURES.get(Fault(noted.kind), "correct the code.")
-    told = f"{_cause(noted, worker.regions, instruction)}; {cure}"
+    told = _said(noted, worker.regions, instruction)
     return DeviceFaultError(
         located(
             f"{file}:{line}" if file else "",

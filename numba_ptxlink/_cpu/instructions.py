@@ -17,13 +17,8 @@ if TYPE_CHECKING:
     from .code import Code
 
 _COMPARED = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge", "eq": "eq", "ne": "ne"}
-# What LLVM calls a function that rounds in a direction.
-_DIRECTED = {
-    **{name: f"f{name}" for name in ("add", "sub", "mul", "div")},
-    **dict.fromkeys(("fma", "mad"), "fma"),
-    "sqrt": "sqrt",
-    "rcp": "fdiv",
-}
+# What LLVM calls a function that rounds in a direction; others begin with an f.
+_DIRECTED = {"fma": "fma", "mad": "fma", "sqrt": "sqrt", "rcp": "fdiv"}
 _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 
 
@@ -74,7 +69,9 @@ def _floating(b: Builder, word: Word, given: Sequence[str]) -> str:
         if kind.bits == 16:
             raise Unknown
         values = ["1.0", *values] if word.opcode == "rcp" else values
-        value = floats.directed(b, _DIRECTED[word.opcode], kind.ir, rounding, kind.ir, *values)
+        value = floats.directed(
+            b, _DIRECTED.get(word.opcode, f"f{word.opcode}"), kind.ir, rounding, kind.ir, *values
+        )
     elif word.opcode in ("min", "max"):
         value = functools.reduce(lambda one, two: row.compute(b, word, (one, two)), values)
     else:
@@ -98,13 +95,6 @@ def carried(b: Code, word: Word, operands: Sequence[str]) -> None:
         out = b.resize(b.op("lshr", wide, result, kind.bits), wide, "i1")
         b.do(f"store i1 {out}, ptr {b.carry}")
     b.put(operands[0], b.resize(result, wide, kind.raw), kind)
-
-
-def looked_up(b: Code, word: Word, operands: Sequence[str]) -> None:
-    """`lop3`."""
-    if word.flags:
-        raise Unknown
-    b.put(operands[0], arithmetic.table(b, [b.unsigned(each) for each in operands[1:4]], operands[4]), U32)
 
 
 def move(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -186,7 +176,6 @@ def converted(b: Code, word: Word, operands: Sequence[str]) -> None:
 REGISTERS = {
     **dict.fromkeys(("addc", "subc", "madc"), carried),
     "mov": move,
-    "lop3": looked_up,
     **dict.fromkeys(("setp", "set"), compared),
     "selp": selected,
     "cvt": converted,

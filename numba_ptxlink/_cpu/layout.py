@@ -19,9 +19,8 @@ class Fault(IntEnum):
     LOOP = 7
     WAITING = 8
     STACK = 9
-    CALL = 10
-    INTERRUPTED = 11
-    UNDEFINED = 12
+    INTERRUPTED = 10
+    UNDEFINED = 11
 
 
 class State(IntEnum):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
@@ -33,6 +33,14 @@ _ATOMIC = {
     "inc": "uinc_wrap",
     "dec": "udec_wrap",
 }
+# Whether an access is where it was last, and aligned.
+_FOUND = """
+    distance = sub i64 {value}, {low}
+    near = icmp ult i64 {distance}, {room}
+    rest = and i64 {value}, {less}
+    straight = icmp eq i64 {rest}, 0
+    fine = and i1 {near}, {straight}
+"""
 # Whether an access is in the block's shared memory.
 _WITHIN = """
     place = sub i64 {value}, {first}
@@ -59,25 +67,15 @@ _IN_SPACE = {
 }
 
 
-class Address(NamedTuple):
-    """A place in memory as an operand spells it: a register, variable or number, and an offset."""
-
-    base: str
-    offset: int
-
-
-def address(operand: str) -> Address:
-    """Return what an operand in brackets is."""
+def address(operand: str) -> tuple[str, int]:
+    """Return the register, variable or number in brackets, and the offset behind it."""
     if operand[:1] != "[" or operand[-1:] != "]":
         raise Unknown
     base, plus, offset = operand[1:-1].replace(" ", "").partition("+")
     if not plus and "-" in base[1:]:
         base, _, offset = base.partition("-")
         offset = f"-{offset}"
-    try:
-        return Address(base, int(offset or "0", 0))
-    except ValueError:
-        raise Unknown from None
+    return base, int(offset or "0", 0)
 
 
 def space_of(word: Word) -> str:
@@ -88,22 +86,21 @@ def space_of(word: Word) -> str:
 
 def pointer(b: Code, operand: str, space: str, size: int, *, write: bool = False, aligned: int = 0) -> str:
     """Return a pointer to *size* bytes, after a check that they may be read or written."""
-    at = address(operand)
-    storage = b.storage(at.base)
+    base, offset = address(operand)
+    storage = b.storage(base)
     if storage:
-        if not 0 <= at.offset <= storage.size - size:
-            b.fault(Fault.ACCESS, str(at.offset % (1 << 64)), size)
+        if not 0 <= offset <= storage.size - size:
+            b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
             b.label(b.fresh())
-        return b.at(storage.pointer, at.offset)
-    if space == "param" and b.kernel_params and b.scope.find(at.base) is None:
-        place = b.unit.parameter(b.activation.outline.function, at.base)
+        return b.at(storage.pointer, offset)
+    if space == "param" and b.kernel_params and b.scope.find(base) is None:
+        place = b.unit.parameter(b.activation.outline.function, base)
         if place is not None:
-            return b.at(b.kernel_params, place + at.offset)
-    found = b.register(at.base)
-    value = b.bits(at.base, found[1] if found else 64)
-    value = b.resize(value, f"i{found[1]}" if found else "i64", "i64")
-    if at.offset:
-        value = b.op("add", "i64", value, at.offset)
+            return b.at(b.kernel_params, place + offset)
+    _, width = b.register(base) or ("", 64)
+    value = b.resize(b.bits(base, width), f"i{width}", "i64")
+    if offset:
+        value = b.op("add", "i64", value, offset)
     if space == "shared":
         return _shared(b, value, size, aligned or size)
     if b.unit.checks:
@@ -127,11 +124,8 @@ def _shared(b: Code, value: str, size: int, aligned: int) -> str:
 def _check(b: Code, value: str, size: int, aligned: int, *, write: bool) -> None:
     """Compare an address with the region that this access was in last, and otherwise with all of them."""
     number = b.unit.access(size, aligned, b.site(), write=write)
-    distance = b.op("sub", "i64", value, b.load("i64", "%found", 16 * number))
-    fine = b.op("icmp ult", "i64", distance, b.load("i64", "%found", 16 * number + 8))
-    if aligned > 1:
-        straight = b.op("icmp eq", "i64", b.op("and", "i64", value, aligned - 1), 0)
-        fine = b.op("and", "i1", fine, straight)
+    low, room = (b.load("i64", "%found", 16 * number + half) for half in (0, 8))
+    fine = b.ir(_FOUND, value=value, low=low, room=room, less=aligned - 1)
     good, search = b.fresh(), b.fresh()
     b.fork(fine, good, search, likely=True)
     Builder.label(b, search)
@@ -186,7 +180,7 @@ def atomic(b: Code, word: Word, operands: Sequence[str]) -> None:
     place, *given = operands[word.opcode == "atom" :]
     lanes, _, rest = _shape(word)
     what, *others = rest - {"acq_rel"}
-    if others or lanes > 1:
+    if others or lanes > 1 or what not in ("cas", "min", "max", *_ATOMIC):
         raise Unknown
     kind = word.kind
     bits = kind.bits * kind.lanes
@@ -197,14 +191,8 @@ def atomic(b: Code, word: Word, operands: Sequence[str]) -> None:
         b.put(target, b.let(f"extractvalue {{i{bits}, i1}} {pair}, 0"), Kind("b", bits))
         return
     if not kind.floating or what == "exch":
-        name = {
-            "min": f"{'' if kind.signed else 'u'}min",
-            "max": f"{'' if kind.signed else 'u'}max",
-            **_ATOMIC,
-        }
-        if what not in name:
-            raise Unknown
-        result = b.let(f"atomicrmw {name[what]} ptr {at}, i{bits} {values[0]} seq_cst")
+        name = _ATOMIC.get(what) or f"{'' if kind.signed else 'u'}{what}"
+        result = b.let(f"atomicrmw {name} ptr {at}, i{bits} {values[0]} seq_cst")
     elif what == "add" and kind.bits > 16:
         value = floats.read(b, kind, values[0])
         result = b.let(f"atomicrmw fadd ptr {at}, {kind.ir} {value} seq_cst")
@@ -233,10 +221,10 @@ def _again(b: Code, word: Word, what: str, at: str, value: str, bits: int) -> st
 
 def convert_address(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`cvta`: addresses in shared memory count from a start of their own, all others are the host's."""
-    at = address(f"[{operands[1]}]")
-    value = b.bits(at.base, word.kind.bits)
-    if at.offset:
-        value = b.op("add", word.kind.raw, value, at.offset)
+    base, offset = address(f"[{operands[1]}]")
+    value = b.bits(base, word.kind.bits)
+    if offset:
+        value = b.op("add", word.kind.raw, value, offset)
     if space_of(word) == "shared":
         start = b.resize(b.field("shared", kind="i64"), "i64", word.kind.raw)
         value = b.op("sub" if "to" in word.flags else "add", word.kind.raw, value, start)

@@ -48,7 +48,6 @@ class Unit:
     Attributes:
         defined: Functions of LLVM IR that the code calls, by name.
         sites: The function and the statement of each place that can have a fault, in order.
-        unknown: The instructions that are not known, each with how often it is there.
         entries: What is known of the functions and kernels, when their text is there.
         shared_size: Bytes of shared memory without the dynamic part.
         written_out: How many statements are those of functions that were written out where they are called.
@@ -58,7 +57,6 @@ class Unit:
         self.checks = checks
         self.defined: dict[str, str] = {}
         self.sites: list[tuple[str, int]] = []
-        self.unknown: dict[str, int] = {}
         self.entries: dict[str, Entry] = {}
         self.written_out = 0
         self.accesses: list[tuple[int, int, int, int]] = []
@@ -107,16 +105,6 @@ class Unit:
     def symbol(self, name: str) -> str:
         """Return the name of a function in LLVM IR."""
         return f'@"f.{self._aliases.get(name, name)}"'
-
-    def callable(self, results: int, sizes: Sequence[int]) -> list[ptx.Function]:
-        """Return the functions that take and return values of these sizes."""
-        return [
-            each
-            for each in self.functions.values()
-            if each.kind == "func"
-            and len(each.results) == results
-            and [_size(formal) for formal in (*each.results, *each.params)] == list(sizes)
-        ]
 
     def address(self, name: str) -> str:
         """
@@ -196,8 +184,10 @@ class Unit:
         identity = code.let("call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)")
         size = code.let("call i64 @llvm.coro.size.i64()")
         # Without memory it tells how much it needs.
-        with code.when(code.op("icmp eq", "ptr", "%memory", "null")):
-            code.end(f"ret i64 {size}")
+        code.fork(code.op("icmp eq", "ptr", "%memory", "null"), "asked", "begun")
+        code.label("asked")
+        code.end(f"ret i64 {size}")
+        code.label("begun")
         code.do(f"%handle = call ptr @llvm.coro.begin(token {identity}, ptr %memory)")
         self._body(code, kernel, {})
         code.label("return")
@@ -251,7 +241,7 @@ class Unit:
             if variable.space == "local" or (
                 variable.space == "param" and key in code.activation.outline.exposed
             ):
-                place = Storage(code.reserve(size, alignment), size, exposed=True)
+                place = Storage(code.reserve(size, alignment), size)
             elif variable.space == "param":
                 place = Storage(code.variable(f"[{max(size, 1)} x i8], align 16"), size)
             else:
@@ -278,10 +268,7 @@ class Unit:
                 _TABLES.get(word.opcode, compute)(code, word, instruction.operands)
         except (Unknown, KeyError, ValueError, IndexError):
             code.rewind(lines, was_open=opened)
-            called = f" {ptx.called(instruction).callee}" if word.opcode == "call" else ""
-            name = f"{instruction.word}{called}"
-            self.unknown[name] = self.unknown.get(name, 0) + 1
-            code.fault(Fault.UNDEFINED if called else Fault.UNKNOWN)
+            code.fault(Fault.UNDEFINED if word.opcode == "call" else Fault.UNKNOWN)
         if after:
             code.label(after)
 

@@ -30,7 +30,6 @@ class Outline:
         exposed: The variables whose address is taken.
         shared: The variables that it declares in memory that lanes share, with their declarations.
         callees: The functions that it calls by name.
-        indirect: Whether it calls others.
         waits: Whether lanes wait for others in it.
     """
 
@@ -42,7 +41,6 @@ class Outline:
     exposed: set[ptx.Register | str] = field(default_factory=set)
     shared: dict[ptx.Register, ptx.Variable] = field(default_factory=dict)
     callees: set[str] = field(default_factory=set)
-    indirect: bool = False
     waits: bool = False
 
     @classmethod
@@ -82,11 +80,7 @@ class Outline:
         if opcode == "bra":
             jumps.append((place, instruction.operands[0], scope))
         elif opcode == "call":
-            call = ptx.called(instruction)
-            if scope.find(call.callee) or call.prototype:
-                self.indirect = True
-            else:
-                self.callees.add(call.callee)
+            self.callees.add(ptx.called(instruction).callee)
         elif opcode == "brx":
             if instruction.operands[1] in self.targets:
                 jumps += [(place, name, scope) for name in self.targets[instruction.operands[1]]]
@@ -121,8 +115,7 @@ class Outlines:
         while waiting:
             outline = self.of(waiting.pop())
             yield outline
-            # A call by address may be one of any function.
-            for callee in self._functions if outline.indirect else sorted(outline.callees):
+            for callee in sorted(outline.callees):
                 function = self._functions.get(callee)
                 if callee not in seen and function and function.kind == "func":
                     seen.add(callee)
@@ -136,7 +129,7 @@ class Outlines:
     @functools.cache  # noqa: B019 - likewise
     def bounded(self, name: str) -> bool:
         """Return whether it is known how much local memory a function and those that it calls need."""
-        return all(not each.indirect and not self._recurs(each.function.name) for each in self.reached(name))
+        return not any(self._recurs(each.function.name) for each in self.reached(name))
 
     @functools.cache  # noqa: B019 - likewise
     def _recurs(self, name: str) -> bool:

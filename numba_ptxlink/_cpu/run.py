@@ -63,8 +63,6 @@ class Program:
     Attributes:
         functions: What can be launched and called, by name.
         variables: Where the variables of the module are, by name.
-        unknown: The instructions in it that are not known, which are faults where they are reached, and how
-            often each is there.
     """
 
     def __init__(self, module: formats.Module, code: cache.Entry) -> None:
@@ -80,7 +78,6 @@ class Program:
             self._loaded.function(f"ptxlink.{entry}") for entry in ("grid", "elements")
         )
         self._defined = {each.name: each for each in module.functions if each.defined}
-        self.unknown: Mapping[str, int] = meta["unknown"]
         self.functions: Mapping[str, Callee] = {
             name: Callee.of(function) for name, function in self._defined.items()
         }
@@ -148,8 +145,7 @@ class Program:
             DeviceFaultError: It did what it must not do.
             LaunchError: There is no such kernel, it has other parameters, or a block has too many lanes.
         """
-        callee = self._callee(name, entry=True)
-        _compare(name, callee, params)
+        callee = self._callee(name, [len(each) for each in params], entry=True)
         grid, block = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
         lanes, blocks = math.prod(block), math.prod(grid)
         if not 0 < lanes <= _MOST_LANES or blocks < 1:
@@ -212,8 +208,7 @@ class Program:
             DeviceFaultError: It did what it must not do.
             LaunchError: There is no such function, or it has other parameters.
         """
-        callee = self._callee(name, entry=False)
-        _compare(name, callee, params)
+        callee = self._callee(name, [len(each) for each in params], entry=False)
         given = [ctypes.create_string_buffer(each, len(each)) for each in params]
         result = ctypes.create_string_buffer(callee.result[0] if callee.result else 1)
         arrays = [(ctypes.addressof(each), 0) for each in given]
@@ -253,11 +248,14 @@ class Program:
         worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
         self._raise(name, worker)
 
-    def _callee(self, name: str, *, entry: bool) -> Callee:
+    def _callee(self, name: str, sizes: list[int] | None = None, *, entry: bool) -> Callee:
         callee = self.functions.get(name)
         if callee is None or callee.entry != entry:
             kind = "kernel" if entry else "function"
             raise LaunchError(f"The PTX defines no {kind} {name}; it has {', '.join(self.functions)}.")
+        wanted = [size for size, _ in callee.params]
+        if sizes not in (None, wanted):
+            raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {sizes}.")
         return callee
 
     def _given(
@@ -298,12 +296,6 @@ class Program:
             raise faults.error(faults.Place(self._module, name, function, place), worker)
 
 
-def _compare(name: str, callee: Callee, params: Sequence[bytes]) -> None:
-    wanted, given = [size for size, _ in callee.params], [len(each) for each in params]
-    if given != wanted:
-        raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {given}.")
-
-
 @functools.cache
 def _runtime() -> bytes:
     text = runtime.text()
@@ -319,6 +311,5 @@ def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:
         "accesses": len(unit.accesses),
         "shared": unit.shared_size,
         "entries": unit.entries,
-        "unknown": unit.unknown,
     }
     return cache.Entry(meta, code)

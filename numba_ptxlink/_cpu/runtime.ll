@@ -203,8 +203,12 @@ done:
   ret i32 %total
 }
 
-define i32 @ptxlink.reduce(ptr %first, i32 %lanes, i32 %start, i32 %how) {
+@starts = internal constant [8 x i32] [i32 0, i32 -1, i32 0, i32 0, i32 2147483647, i32 -2147483648, i32 -1, i32 0]
+
+define i32 @ptxlink.reduce(ptr %first, i32 %lanes, i32 %how) {
 entry:
+  %start.at = getelementptr [8 x i32], ptr @starts, i32 0, i32 %how
+  %start = load i32, ptr %start.at
   br label %test
 test:
   %left = phi i32 [%lanes, %entry], [%rest, %joined]

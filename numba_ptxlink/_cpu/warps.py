@@ -14,18 +14,8 @@ if TYPE_CHECKING:
     from .code import Code
 
 
-# What `ptxlink.reduce` calls each, and what it begins with.
-_REDUCED = {
-    "add": (0, 0),
-    "and": (1, -1),
-    "or": (2, 0),
-    "xor": (3, 0),
-    "smin": (4, (1 << 31) - 1),
-    "smax": (5, -(1 << 31)),
-    "umin": (6, -1),
-    "umax": (7, 0),
-}
-
+# In the order in which `ptxlink.reduce` has them.
+_REDUCED = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 _VOTES = {
     "all": "result = icmp eq i32 {found}, {together}",
     "any": "result = icmp ne i32 {found}, 0",
@@ -72,7 +62,7 @@ _SOURCES = {
 
 def exchange(b: Code, value: str, members: str) -> tuple[str, str]:
     """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
-    b.suspend(State.WARP, key=("i32", members), value=("i64", value))
+    b.suspend(State.WARP, key=members, value=value)
     return gathered(b)
 
 
@@ -142,12 +132,9 @@ def reduce(b: Code, word: Word, operands: Sequence[str]) -> None:
     value = b.resize(b.unsigned(operands[1]), "i32", "i64")
     together, first = exchange(b, value, b.unsigned(operands[2]))
     name = f"{'s' if kind.signed else 'u'}{how}" if how in ("min", "max") else how
-    number, start = _REDUCED[name]
-    b.put(
-        operands[0],
-        b.let(f"call i32 @ptxlink.reduce(ptr {first}, i32 {together}, i32 {start}, i32 {number})"),
-        U32,
-    )
+    number = _REDUCED.index(name)
+    reduced = b.let(f"call i32 @ptxlink.reduce(ptr {first}, i32 {together}, i32 {number})")
+    b.put(operands[0], reduced, U32)
 
 
 def converged(b: Code, word: Word, operands: Sequence[str]) -> None:
@@ -168,7 +155,7 @@ def barrier(b: Code, word: Word, operands: Sequence[str]) -> None:
     given = list(operands[1:] if reduces else operands)
     value = b.vote(given.pop()) if reduces else "0"
     number, count = b.unsigned(given[0]), b.unsigned(given[1]) if len(given) > 1 else "0"
-    b.suspend(State.BARRIER, key=("i32", number), count=("i32", count), value=("i64", value))
+    b.suspend(State.BARRIER, key=number, count=count, value=value)
     if not reduces:
         return
     hits = b.resize(b.load("i64", "%lane", lane_offset("seen")), "i64", "i32")

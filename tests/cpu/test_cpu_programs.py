@@ -15,16 +15,12 @@ LANES = 64
 LANE = np.arange(LANES, dtype=np.int64)
 INCLUDED = ("cooperative_groups.h", "cub/block/block_radix_sort.cuh")
 DECLARED = """
-__device__ int plus(int x) { return x + 1; }
-__device__ int twice(int x) { return x * 2; }
-__device__ int (*chosen[2])(int) = {plus, twice};
 __constant__ int four[4] = {3, 4, 5, 6};
 __device__ int seven = 7;
 __device__ int* pointed = &seven;
 """
 # What a lane i computes into o[i], and what it is.
 PROGRAMS = {
-    "a call by address": ("o[i] = chosen[i & 1](i);", np.where(LANE % 2, 2 * LANE, LANE + 1)),
     "constant memory, and a pointer in a variable": ("o[i] = four[i & 3] + *pointed;", 10 + LANE % 4),
     "shared memory": (
         "extern __shared__ int s[]; s[i] = i; __syncthreads(); o[i] = s[63 - i];",
