@@ -80,17 +80,24 @@ clz: k n
     result = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
 ; The place of the highest bit that is not the sign, or the shift that brings it to the top.
 bfind: k n
-    sign = {shift} {raw} {a}, {most}
-    unlike = xor {raw} {a}, {sign}
-    value = select i1 {is_signed}, {raw} {unlike}, {raw} {a}
+    none = icmp eq {raw} {a}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+    place = sub {raw} {most}, {zeros}
+    result = select i1 {none}, {raw} -1, {raw} {place}
+bfind.s: k n
+    sign = ashr {raw} {a}, {most}
+    value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
     place = sub {raw} {most}, {zeros}
     result = select i1 {none}, {raw} -1, {raw} {place}
 bfind.shiftamt: k n
-    sign = {shift} {raw} {a}, {most}
-    unlike = xor {raw} {a}, {sign}
-    value = select i1 {is_signed}, {raw} {unlike}, {raw} {a}
+    none = icmp eq {raw} {a}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+    result = select i1 {none}, {raw} -1, {raw} {zeros}
+bfind.shiftamt.s: k n
+    sign = ashr {raw} {a}, {most}
+    value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
     result = select i1 {none}, {raw} -1, {raw} {zeros}
@@ -116,14 +123,14 @@ sad: k k
 shl shr: ku k
     beyond = icmp uge i32 {b}, {bits}
     most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
-    wide = zext i32 {most} to i64
-    count = {fit} i64 {wide} to {raw}
+    wide = zext i32 {most} to i65
+    count = trunc i65 {wide} to {raw}
     moved = {shift} {raw} {a}, {count}
     result = select i1 {beyond}, {raw} 0, {raw} {moved}
 shr.s: ku k
     most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
-    wide = zext i32 {most} to i64
-    count = {fit} i64 {wide} to {raw}
+    wide = zext i32 {most} to i65
+    count = trunc i65 {wide} to {raw}
     result = ashr {raw} {a}, {count}
 shf.l.wrap: u u
     result = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
@@ -373,8 +380,6 @@ class Row(NamedTuple):
             extend="sext" if signed else "zext",
             extend0="sext" if word.kinds[0].signed else "zext",
             shift="shl" if word.opcode == "shl" else "ashr" if signed else "lshr",
-            fit="bitcast" if bits == 64 else "trunc",
-            is_signed=str(signed).lower(),
             ir=kind.ir,
             suffix=kind.suffix,
             whole=f"i{kind.suffix[1:]}",

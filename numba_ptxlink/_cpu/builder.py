@@ -65,6 +65,11 @@ class Kind:
         return "f64" if self.bits == 64 else "f32"
 
     @property
+    def width(self) -> int:
+        """The bits of all its elements."""
+        return self.bits * self.lanes
+
+    @property
     def one(self) -> Kind:
         """The type of an element."""
         return Kind(self.letter, self.bits)
@@ -148,12 +153,10 @@ class Builder:
         """Add an instruction without a value."""
         self.lines.append(f"  {text}")
 
-    def variable(self, kind: str, value: str = "") -> str:
-        """Return a variable of the function, which the optimiser makes values of; with a first value."""
+    def variable(self, kind: str) -> str:
+        """Return a variable of the function, which the optimiser makes values of."""
         name = f"%{self.fresh('v')}"
         self.head.append(f"  {name} = alloca {kind}")
-        if value:
-            self.do(f"store {kind} {value}, ptr {name}")
         return name
 
     def label(self, name: str) -> None:

@@ -111,13 +111,13 @@ class Activation:
 
     Args:
         outline: What is known of it.
-        number: Which one this is.
+        prefix: What its labels begin with in LLVM IR.
         formals: Its parameters and results by name.
         end: The block that it returns to.
     """
 
     outline: Outline
-    number: int
+    prefix: str
     formals: dict[str, Storage]
     end: str
     variables: dict[ptx.Register, Storage] = field(default_factory=dict)
@@ -149,12 +149,6 @@ class Code(Builder):
         self.budget = self.variable("i32")
         self.left = self.variable("i64")
         self.around: list[Outline] = []
-        self._activations = 0
-
-    def begin(self, outline: Outline, formals: dict[str, Storage], end: str) -> Activation:
-        """Return an activation of a function."""
-        self._activations += 1
-        return Activation(outline, self._activations, formals, end)
 
     def kept(self, outline: Outline, formals: dict[str, Storage]) -> dict[str, Storage]:
         """Return the formals of a function; parameters whose address is taken are copied to local memory."""
@@ -304,8 +298,6 @@ class Code(Builder):
 
     def suspend(self, state: State, **fields: str) -> None:
         """Let the lane wait; *fields* are those of its record."""
-        if not self.suspends:
-            raise Unknown
         for name, value in fields.items():
             self.store("i64" if name == "value" else "i32", value, "%lane", lane_offset(name))
         self.store("i32", str(self.site()), "%lane", lane_offset("site"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 from .builder import THEIRS, Builder, Unknown
+from .code import Activation
 from .layout import Fault, State
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def label_name(b: Code, name: str) -> str:
     found = b.activation.outline.label(name, b.scope)
     if found is None:
         raise Unknown
-    return f"L{b.activation.number}.{b.activation.outline.labels[found]}"
+    return f"{b.activation.prefix}.{b.activation.outline.labels[found]}"
 
 
 def jump(b: Code, instruction: ptx.Instruction) -> None:
@@ -93,11 +94,12 @@ def _write_out(b: Code, function: ptx.Function, passed: Sequence[Storage]) -> No
     outline, end = b.unit.outlines.of(function.name), b.fresh()
     # A recursion, or functions that call each other by address, would have no end.
     b.unit.written_out += len(outline.statements)
-    if not b.suspends or b.unit.written_out > _MOST_WRITTEN_OUT or outline in b.around:
+    if b.unit.written_out > _MOST_WRITTEN_OUT or outline in b.around:
         raise Unknown
     names = [each.name for each in (*function.results, *function.params)]
     b.around.append(outline)
-    b.activation = b.begin(outline, b.kept(outline, dict(zip(names, passed, strict=True))), end)
+    formals = b.kept(outline, dict(zip(names, passed, strict=True)))
+    b.activation = Activation(outline, b.fresh("L"), formals, end)
     b.unit.translate_body(b)
     b.around.pop()
     if b.open:

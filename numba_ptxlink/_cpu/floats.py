@@ -88,7 +88,7 @@ def directed(b: Builder, name: str, result: str, rounding: str, kind: str, *valu
 def convert(b: Builder, word: Word, target: Kind, source: Kind, value: str) -> str:
     """Return the bits of *value* in another type."""
     rounding = [flag for flag in word.flags if flag not in ("ftz", "sat", "relu")]
-    if len(rounding) > 1 or (rounding and rounding[0] not in (*_INTEGRAL, *MODES)):
+    if len(rounding) > 1 or not {*rounding} <= {*_INTEGRAL, *MODES}:
         raise Unknown
     mode = rounding[0] if rounding else ""
     if source.floating:

@@ -37,9 +37,9 @@ def compute(b: Code, word: Word, operands: Sequence[str]) -> None:
     row = arithmetic.row(word)
     sources = row.sources.ljust(len(operands) - 1, row.sources[-1])
     kinds = [_kind(letter, word) for letter in sources]
-    given = [b.bits(each, kind.bits * kind.lanes) for each, kind in zip(operands[1:], kinds, strict=False)]
+    given = [b.bits(each, kind.width) for each, kind in zip(operands[1:], kinds, strict=False)]
     kind = _kind(row.result, word)
-    b.put(operands[0], computed(b, word, given), Kind(kind.letter, kind.bits * kind.lanes))
+    b.put(operands[0], computed(b, word, given), Kind(kind.letter, kind.width))
 
 
 def computed(b: Builder, word: Word, given: Sequence[str]) -> str:
@@ -48,7 +48,7 @@ def computed(b: Builder, word: Word, given: Sequence[str]) -> str:
     if kind.lanes == 1:
         return _floating(b, word, given) if kind.floating else _integral(b, word, given)
     single = word._replace(kinds=(kind.one,))
-    columns = zip(*(b.parts(each, kind.bits * kind.lanes, kind.lanes) for each in given), strict=True)
+    columns = zip(*(b.parts(each, kind.width, kind.lanes) for each in given), strict=True)
     return b.joined([computed(b, single, each) for each in columns], kind.bits)
 
 
@@ -100,7 +100,7 @@ def carried(b: Code, word: Word, operands: Sequence[str]) -> None:
 def move(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`mov`: a value, the address of a variable, or the parts of a register."""
     target, source = operands
-    bits = word.kind.bits * word.kind.lanes
+    bits = word.kind.width
     if target[:1] == "{":
         parts = ptx.elements(target)
         for part, piece in zip(parts, b.parts(b.bits(source, bits), bits, len(parts)), strict=True):
@@ -123,10 +123,7 @@ def compared(b: Code, word: Word, operands: Sequence[str]) -> None:
     if not {*rest} <= {"and", "or", "xor"} or len(rest) > 1:
         raise Unknown
     kind, single = word.kind, word.kind.one
-    columns = [
-        b.parts(b.bits(each, kind.bits * kind.lanes), kind.bits * kind.lanes, kind.lanes)
-        for each in operands[1:3]
-    ]
+    columns = [b.parts(b.bits(each, kind.width), kind.width, kind.lanes) for each in operands[1:3]]
     results = []
     for pair in zip(*columns, strict=True):
         values = [floats.read(b, single, each) for each in pair]
@@ -150,15 +147,15 @@ def compared(b: Code, word: Word, operands: Sequence[str]) -> None:
         return
     # Ones or 1.0 for what holds.
     kind = word.kinds[0]
-    bits = kind.bits * kind.lanes // len(results)
+    bits = kind.width // len(results)
     ones = str(_ONES[f"{kind.letter}{kind.bits}"]) if kind.floating else "-1"
     parts = [b.select(each, f"i{bits}", ones, "0") for each in results]
-    b.put(targets[0], b.joined(parts, bits), Kind("b", kind.bits * kind.lanes))
+    b.put(targets[0], b.joined(parts, bits), Kind("b", kind.width))
 
 
 def selected(b: Code, word: Word, operands: Sequence[str]) -> None:
     """`selp`."""
-    bits = word.kind.bits * word.kind.lanes
+    bits = word.kind.width
     one, two = (b.bits(each, bits) for each in operands[1:3])
     b.put(operands[0], b.select(b.bits(operands[3], 1), f"i{bits}", one, two), Kind("b", bits))
 
@@ -170,7 +167,7 @@ def converted(b: Code, word: Word, operands: Sequence[str]) -> None:
         raise Unknown
     values = [floats.read(b, source, b.bits(each, source.bits)) for each in operands[:0:-1]]
     parts = [floats.convert(b, word, target.one, source, each) for each in values]
-    b.put(operands[0], b.joined(parts, target.bits), Kind(target.letter, target.bits * target.lanes))
+    b.put(operands[0], b.joined(parts, target.bits), Kind(target.letter, target.width))
 
 
 REGISTERS = {

@@ -67,10 +67,10 @@ def compile_ir(text: str) -> bytes:
 
 
 def frame_size(ramp: int) -> int:
-    """Return what the first part of a coroutine tells that is called without memory."""
+    """Return how many bytes a lane keeps while it waits, which the first part of its coroutine tells."""
     pointers, integers = [ctypes.c_void_p] * 4, [ctypes.c_int32] * 3
     function = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers, *integers, *[ctypes.c_void_p] * 3)(ramp)
-    return int(function(*[None] * 4, 0, 0, 0, *[None] * 3))
+    return -(-int(function(*[None] * 4, 0, 0, 0, *[None] * 3)) // 64) * 64
 
 
 class Loaded:

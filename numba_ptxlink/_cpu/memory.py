@@ -146,8 +146,8 @@ def load(b: Code, word: Word, operands: Sequence[str]) -> None:
     lanes, order, rest = _shape(word)
     if rest:
         raise Unknown
-    kind, size = word.kind, word.kind.bits * word.kind.lanes // 8
-    whole = Kind(kind.letter, kind.bits * kind.lanes)
+    kind, size = word.kind, word.kind.width // 8
+    whole = Kind(kind.letter, kind.width)
     place = pointer(b, operands[1], space_of(word), size * lanes)
     for number, target in enumerate(ptx.elements(operands[0])):
         at = b.at(place, size * number)
@@ -163,7 +163,7 @@ def store(b: Code, word: Word, operands: Sequence[str]) -> None:
     lanes, order, rest = _shape(word)
     if rest:
         raise Unknown
-    size = word.kind.bits * word.kind.lanes // 8
+    size = word.kind.width // 8
     values = [b.bits(each, 8 * size) for each in ptx.elements(operands[1])]
     place = pointer(b, operands[0], space_of(word), size * lanes, write=True)
     for number, value in enumerate(values):
@@ -183,7 +183,7 @@ def atomic(b: Code, word: Word, operands: Sequence[str]) -> None:
     if others or lanes > 1 or what not in ("cas", "min", "max", *_ATOMIC):
         raise Unknown
     kind = word.kind
-    bits = kind.bits * kind.lanes
+    bits = kind.width
     values = [b.bits(each, bits) for each in given]
     at = pointer(b, place, space_of(word), bits // 8, write=True)
     if what == "cas":
@@ -207,7 +207,8 @@ def _again(b: Code, word: Word, what: str, at: str, value: str, bits: int) -> st
     from .instructions import computed  # what computes uses nothing of memory
 
     first = b.let(f"load atomic i{bits}, ptr {at} monotonic, align {bits // 8}")
-    old = b.variable(f"i{bits}", first)
+    old = b.variable(f"i{bits}")
+    b.do(f"store i{bits} {first}, ptr {old}")
     again, after = b.fresh(), b.fresh()
     b.label(again)
     before = b.let(f"load i{bits}, ptr {old}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
-from . import constants, runtime
+from . import runtime
 from .builder import METADATA, Unknown, word_of
-from .code import CHUNKS, Code, Storage
+from .code import CHUNKS, Activation, Code, Storage, number
 from .control import ARGUMENTS, CONTROL, call, jump
 from .floats import HELPERS
 from .instructions import REGISTERS, compute
@@ -21,6 +23,7 @@ from .warps import WARPS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_ADDRESS = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
 _TABLES = {**REGISTERS, **MEMORY, **WARPS, **CONTROL}
 
 
@@ -129,10 +132,8 @@ class Unit:
 
     def parameter(self, function: ptx.Function, name: str) -> int | None:
         """Return where a parameter of a kernel is among all, None for another name."""
-        for each, place in zip(function.params, places(function.params), strict=True):
-            if each.name == name:
-                return place
-        return None
+        found = dict(zip((each.name for each in function.params), places(function.params), strict=True))
+        return found.get(name)
 
     # The text
 
@@ -201,7 +202,7 @@ class Unit:
 
     def _body(self, code: Code, function: ptx.Function, formals: dict[str, Storage]) -> None:
         outline = self.outlines.of(function.name)
-        code.activation = code.begin(outline, formals, "return")
+        code.activation = Activation(outline, code.fresh("L"), formals, "return")
         code.place, code.scope = 0, ptx.Scope()
         steps = code.load("i64", "%ctx", offset("steps"))
         first = code.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {CHUNKS[code.suspends]}")
@@ -226,7 +227,7 @@ class Unit:
         for place, statement, scope in outline.statements:
             code.scope, code.place = scope, place
             if isinstance(statement, ptx.Label):
-                code.label(f"L{activation.number}.{place}")
+                code.label(f"{activation.prefix}.{place}")
                 if (scope.block, statement.name) in outline.headers:
                     code.count_step()
             elif isinstance(statement, ptx.Declaration):
@@ -277,8 +278,43 @@ class Unit:
             raise LaunchError(
                 f"The PTX needs the variable {variable.name}, which other code defines; link them first."
             )
-        content = constants.content(variable, self.address)
+        content = self._content(variable)
         return f'@"v.{variable.name}" = global {content}, align {max(variable.alignment, 16)}'
+
+    def _content(self, variable: ptx.Variable) -> str:
+        """Return the type and the value of what a variable holds at first."""
+        text, bits = variable.initial.strip(), variable.bits // variable.lanes
+        if not text:
+            return f"[{variable.size} x i8] zeroinitializer"
+        leaves = [
+            each.strip() for each in text.replace("{", " ").replace("}", " ").split(",") if each.strip()
+        ]
+        count = math.prod(extent or 0 for extent in variable.extents) * variable.lanes
+        if text.count("{") > 1 and len(leaves) != count:
+            raise LaunchError(
+                f"The variable {variable.name} has rows that are not complete; write out all {count} values."
+            )
+        fields = [(f"i{bits}", self._value(variable, each, bits)) for each in leaves]
+        rest = variable.size - len(fields) * bits // 8
+        if rest > 0:
+            fields.append((f"[{rest} x i8]", "zeroinitializer"))
+        kinds, values = ", ".join(kind for kind, _ in fields), ", ".join(map(" ".join, fields))
+        return f"<{{{kinds}}}> <{{{values}}}>"
+
+    def _value(self, variable: ptx.Variable, spelled: str, bits: int) -> str:
+        """Return one value: a number, or an address with an offset."""
+        value = number(spelled, bits)
+        if value is not None:
+            return str(value)
+        match = _ADDRESS.fullmatch(spelled)
+        try:
+            if match:
+                return f"add (i{bits} {self.address(match[1])}, i{bits} {match[2] or 0})"
+        except Unknown:
+            pass
+        raise LaunchError(
+            f"The variable {variable.name} begins with {spelled}, which nothing here defines; link what does."
+        )
 
 
 def _size(variable: ptx.Variable) -> int:

@@ -72,7 +72,6 @@ class Program:
         self._table = self._loaded.variable("ptxlink.accesses")
         self._accesses, self._shared = int(meta["accesses"]), int(meta["shared"])
         self._entries = {name: Entry(*each) for name, each in meta["entries"].items()}
-        self._frames: dict[str, int] = {}
         self._heap = Heap()
         self._grid, self._elements = (
             self._loaded.function(f"ptxlink.{entry}") for entry in ("grid", "elements")
@@ -155,14 +154,14 @@ class Program:
             )
         content = Buffer(sum(size + align for size, align in callee.params))
         for each, place in zip(params, places(self._defined[name].params), strict=True):
-            content.fill(each, place)
+            ctypes.memmove(content.address + place, each, len(each))
         entry, printed = self._entries[name], list[str]()
         given = self._given(
             entry.local,
             regions,
             steps,
             printed,
-            frame=self._frame(name) if entry.waits else None,
+            frame=machine_code.frame_size(self._loaded.function(f"ramp.{name}")) if entry.waits else None,
             params=content,
             workspace=Buffer(64) if cooperative else None,
         )
@@ -282,13 +281,6 @@ class Program:
         steps = _UNLIMITED if steps is None else steps
         code = self._accesses, self._table, self._shared
         return Given(every, self._heap, *code, local, steps, take, frame, params, workspace)
-
-    def _frame(self, name: str) -> int:
-        """Return how many bytes a lane of a kernel keeps while it waits, which its code tells."""
-        if name not in self._frames:
-            told = machine_code.frame_size(self._loaded.function(f"ramp.{name}"))
-            self._frames[name] = -(-told // 64) * 64
-        return self._frames[name]
 
     def _raise(self, name: str, worker: Worker) -> None:
         if worker.noted.kind != Fault.NONE:

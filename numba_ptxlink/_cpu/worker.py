@@ -65,10 +65,6 @@ class Buffer:
         self.address = -(-start // _ALIGNED) * _ALIGNED
         self.size = size
 
-    def fill(self, content: bytes, at: int) -> None:
-        """Copy bytes into it."""
-        ctypes.memmove(self.address + at, content, len(content))
-
     def region(self, name: str, *, writable: bool = True) -> Region:
         """Return it as a region."""
         return Region(self.address, self.size, writable, name)
