@@ -25,8 +25,6 @@ _FIELDS = {
     "%ntid": ("ntid", 0),
     "%ctaid": ("ctaid", 0),
     "%nctaid": ("nctaid", 0),
-    "%clusterid": ("ctaid", 0),
-    "%nclusterid": ("nctaid", 0),
     **dict.fromkeys(("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"), ("dynamic", 0)),
     # The address of what the barrier of a grid counts in.
     "%envreg1": ("workspace", 1),

@@ -1,0 +1,312 @@
+; What arithmetic computes, as `arithmetic` reads it.
+;
+; Each entry begins with instructions, whose last part may be the type or its letter; the types of their
+; operands, of which the last repeats; and that of the result. k is the last type of the instruction, w the
+; same in twice the width, u a u32, p a predicate, and n a k that becomes a u32. Then comes what is computed
+; of {a}, {b}, {c} and {d}, as `Builder.ir` takes it, with the names of `Row.compute`.
+add sub and or xor: k k
+    result = {opcode} {raw} {a}, {b}
+add.sat.s sub.sat.s: k k
+    result = call {raw} @llvm.s{opcode}.sat.{raw}({raw} {a}, {raw} {b})
+mul.lo mad.lo: k k
+    result = mul {raw} {a}, {b}
+mul.wide mad.wide: kkw w
+    one = {extend} {raw} {a} to {wide}
+    two = {extend} {raw} {b} to {wide}
+    result = mul {wide} {one}, {two}
+mul.hi mad.hi: k k
+    one = {extend} {raw} {a} to {wide}
+    two = {extend} {raw} {b} to {wide}
+    product = mul {wide} {one}, {two}
+    above = lshr {wide} {product}, {bits}
+    result = trunc {wide} {above} to {raw}
+mul24.lo mad24.lo: k k
+    above1 = shl i32 {a}, 8
+    above2 = shl i32 {b}, 8
+    one = {shift} i32 {above1}, 8
+    two = {shift} i32 {above2}, 8
+    result = mul i32 {one}, {two}
+; A division by zero, and of the smallest number by -1, ends a process. On a device all bits are ones after
+; the first.
+div.u rem.u: k k
+    zero = icmp eq {raw} {b}, 0
+    divisor = select i1 {zero}, {raw} 1, {raw} {b}
+    plain = u{opcode} {raw} {a}, {divisor}
+    result = select i1 {zero}, {raw} -1, {raw} {plain}
+div.s: k k
+    zero = icmp eq {raw} {b}, 0
+    minus = icmp eq {raw} {b}, -1
+    special = or i1 {zero}, {minus}
+    divisor = select i1 {special}, {raw} 1, {raw} {b}
+    plain = sdiv {raw} {a}, {divisor}
+    negated = sub {raw} 0, {a}
+    quotient = select i1 {minus}, {raw} {negated}, {raw} {plain}
+    result = select i1 {zero}, {raw} -1, {raw} {quotient}
+rem.s: k k
+    zero = icmp eq {raw} {b}, 0
+    minus = icmp eq {raw} {b}, -1
+    special = or i1 {zero}, {minus}
+    divisor = select i1 {special}, {raw} 1, {raw} {b}
+    plain = srem {raw} {a}, {divisor}
+    result = select i1 {zero}, {raw} -1, {raw} {plain}
+neg: k k
+    result = sub {raw} 0, {a}
+not: k k
+    result = xor {raw} {a}, -1
+cnot: k k
+    zero = icmp eq {raw} {a}, 0
+    result = zext i1 {zero} to {raw}
+abs: k k
+    result = call {raw} @llvm.abs.{raw}({raw} {a}, i1 false)
+brev: k k
+    result = call {raw} @llvm.bitreverse.{raw}({raw} {a})
+popc: k n
+    result = call {raw} @llvm.ctpop.{raw}({raw} {a})
+clz: k n
+    result = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+; The place of the highest bit that is not the sign, or the shift that brings it to the top.
+bfind: k n
+    none = icmp eq {raw} {a}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+    place = sub {raw} {most}, {zeros}
+    result = select i1 {none}, {raw} -1, {raw} {place}
+bfind.s: k n
+    sign = ashr {raw} {a}, {most}
+    value = xor {raw} {a}, {sign}
+    none = icmp eq {raw} {value}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
+    place = sub {raw} {most}, {zeros}
+    result = select i1 {none}, {raw} -1, {raw} {place}
+bfind.shiftamt: k n
+    none = icmp eq {raw} {a}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+    result = select i1 {none}, {raw} -1, {raw} {zeros}
+bfind.shiftamt.s: k n
+    sign = ashr {raw} {a}, {most}
+    value = xor {raw} {a}, {sign}
+    none = icmp eq {raw} {value}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
+    result = select i1 {none}, {raw} -1, {raw} {zeros}
+min max: k k
+    result = call {raw} @llvm.{letter}{opcode}.{raw}({raw} {a}, {raw} {b})
+min.relu.s max.relu.s: k k
+    most = call {raw} @llvm.s{opcode}.{raw}({raw} {a}, {raw} {b})
+    result = call {raw} @llvm.smax.{raw}({raw} {most}, {raw} 0)
+dp4a: u u
+    bytes1 = bitcast i32 {a} to <4 x i8>
+    bytes2 = bitcast i32 {b} to <4 x i8>
+    wide1 = {extend0} <4 x i8> {bytes1} to <4 x i32>
+    wide2 = {extend} <4 x i8> {bytes2} to <4 x i32>
+    products = mul <4 x i32> {wide1}, {wide2}
+    total = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> {products})
+    result = add i32 {total}, {c}
+sad: k k
+    greater = call {raw} @llvm.{letter}max.{raw}({raw} {a}, {raw} {b})
+    smaller = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
+    distance = sub {raw} {greater}, {smaller}
+    result = add {raw} {c}, {distance}
+; A shift by the width or more leaves no bits, or the sign.
+shl shr: ku k
+    beyond = icmp uge i32 {b}, {bits}
+    most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
+    wide = zext i32 {most} to i65
+    count = trunc i65 {wide} to {raw}
+    moved = {shift} {raw} {a}, {count}
+    result = select i1 {beyond}, {raw} 0, {raw} {moved}
+shr.s: ku k
+    most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
+    wide = zext i32 {most} to i65
+    count = trunc i65 {wide} to {raw}
+    result = ashr {raw} {a}, {count}
+shf.l.wrap: u u
+    result = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
+shf.r.wrap: u u
+    result = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
+shf.l.clamp: u u
+    beyond = icmp uge i32 {c}, 32
+    moved = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
+    result = select i1 {beyond}, i32 {a}, i32 {moved}
+shf.r.clamp: u u
+    beyond = icmp uge i32 {c}, 32
+    moved = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
+    result = select i1 {beyond}, i32 {b}, i32 {moved}
+bfe: kuu k
+    place = and i32 {b}, 255
+    length = and i32 {c}, 255
+    FIELD
+    wide = zext {raw} {a} to i128
+    moved = lshr i128 {wide}, {by}
+    found = and i128 {moved}, {ones}
+    result = trunc i128 {found} to {raw}
+; The highest bit of the field, or of the register where the field reaches above it, is repeated.
+bfe.s: kuu k
+    place = and i32 {b}, 255
+    length = and i32 {c}, 255
+    FIELD
+    wide = sext {raw} {a} to i128
+    moved = ashr i128 {wide}, {by}
+    found = and i128 {moved}, {ones}
+    half = lshr i128 {ones}, 1
+    top = xor i128 {half}, {ones}
+    sign = and i128 {moved}, {top}
+    negative = icmp ne i128 {sign}, 0
+    outside = xor i128 {ones}, -1
+    filled = or i128 {found}, {outside}
+    chosen = select i1 {negative}, i128 {filled}, i128 {found}
+    result = trunc i128 {chosen} to {raw}
+bfi: kku k
+    place = and i32 {c}, 255
+    length = and i32 {d}, 255
+    FIELD
+    mask = shl i128 {ones}, {by}
+    wide = zext {raw} {a} to i128
+    moved = shl i128 {wide}, {by}
+    inside = and i128 {moved}, {mask}
+    others = xor i128 {mask}, -1
+    around = zext {raw} {b} to i128
+    kept = and i128 {around}, {others}
+    both = or i128 {inside}, {kept}
+    result = trunc i128 {both} to {raw}
+bmsk.clamp: u u
+    place = or i32 {a}, 0
+    length = or i32 {b}, 0
+    FIELD
+    moved = shl i128 {ones}, {by}
+    result = trunc i128 {moved} to i32
+bmsk.wrap: u u
+    place = and i32 {a}, 31
+    length = and i32 {b}, 31
+    FIELD
+    moved = shl i128 {ones}, {by}
+    result = trunc i128 {moved} to i32
+; Each nibble of the third operand selects one of eight bytes, or the sign of one.
+prmt: u u
+    upper = zext i32 {b} to i64
+    lower = zext i32 {a} to i64
+    top = shl i64 {upper}, 32
+    eight = or i64 {top}, {lower}
+    first = insertelement <4 x i64> poison, i64 {eight}, i32 0
+    bytes = shufflevector <4 x i64> {first}, <4 x i64> poison, <4 x i32> zeroinitializer
+    selector = insertelement <4 x i32> poison, i32 {c}, i32 0
+    selectors = shufflevector <4 x i32> {selector}, <4 x i32> poison, <4 x i32> zeroinitializer
+    nibbles = lshr <4 x i32> {selectors}, <i32 0, i32 4, i32 8, i32 12>
+    which = and <4 x i32> {nibbles}, splat (i32 7)
+    places = shl <4 x i32> {which}, splat (i32 3)
+    by = zext <4 x i32> {places} to <4 x i64>
+    moved = lshr <4 x i64> {bytes}, {by}
+    chosen = trunc <4 x i64> {moved} to <4 x i8>
+    signs = ashr <4 x i8> {chosen}, splat (i8 7)
+    flags = and <4 x i32> {nibbles}, splat (i32 8)
+    repeats = icmp ne <4 x i32> {flags}, zeroinitializer
+    four = select <4 x i1> {repeats}, <4 x i8> {signs}, <4 x i8> {chosen}
+    result = bitcast <4 x i8> {four} to i32
+; Of each bit of three operands a number, which is the place of the result's bit in the fourth.
+lop3: u u
+    bits1 = bitcast i32 {a} to <32 x i1>
+    bits2 = bitcast i32 {b} to <32 x i1>
+    bits3 = bitcast i32 {c} to <32 x i1>
+    wide1 = zext <32 x i1> {bits1} to <32 x i8>
+    wide2 = zext <32 x i1> {bits2} to <32 x i8>
+    wide3 = zext <32 x i1> {bits3} to <32 x i8>
+    four = shl <32 x i8> {wide1}, splat (i8 2)
+    two = shl <32 x i8> {wide2}, splat (i8 1)
+    upper = or <32 x i8> {four}, {two}
+    places = or <32 x i8> {upper}, {wide3}
+    table = trunc i32 {d} to i8
+    first = insertelement <32 x i8> poison, i8 {table}, i32 0
+    tables = shufflevector <32 x i8> {first}, <32 x i8> poison, <32 x i32> zeroinitializer
+    moved = lshr <32 x i8> {tables}, {places}
+    found = trunc <32 x i8> {moved} to <32 x i1>
+    result = bitcast <32 x i1> {found} to i32
+add.f sub.f mul.f div.f: k k
+    result = f{opcode} {ir} {a}, {b}
+; A device multiplies by the reciprocal, which it takes for zero where that is subnormal.
+div.approx.f: k k
+    reciprocal = fdiv float 1.0, {b}
+    size = call float @llvm.fabs.f32(float {reciprocal})
+    none = fcmp olt float {size}, 0x3810000000000000
+    signed = call float @llvm.copysign.f32(float 0.0, float {reciprocal})
+    zero = fmul float {a}, {signed}
+    plain = fdiv float {a}, {b}
+    result = select i1 {none}, float {zero}, float {plain}
+fma.f mad.f: k k
+    result = call {ir} @llvm.fma.{suffix}({ir} {a}, {ir} {b}, {ir} {c})
+fma.f16: k k
+    result = call float @ptxlink.fused(float {a}, float {b}, float {c})
+; LLVM 20's own functions take the wrong one of two where one is subnormal. Zeros of both signs are equal, and
+; their sign bit tells which is smaller.
+min.f: k k
+    first = fcmp olt {ir} {a}, {b}
+    LEAST or
+max.f: k k
+    first = fcmp ogt {ir} {a}, {b}
+    LEAST and
+min.NaN.f: k k
+    first = fcmp olt {ir} {a}, {b}
+    LEAST or
+    unordered = fcmp uno {ir} {a}, {b}
+    sum = fadd {ir} {a}, {b}
+    spread = select i1 {unordered}, {ir} {sum}, {ir} {result}
+max.NaN.f: k k
+    first = fcmp ogt {ir} {a}, {b}
+    LEAST and
+    unordered = fcmp uno {ir} {a}, {b}
+    sum = fadd {ir} {a}, {b}
+    spread = select i1 {unordered}, {ir} {sum}, {ir} {result}
+neg.f: k k
+    result = fneg {ir} {a}
+abs.f: k k
+    result = call {ir} @llvm.fabs.{suffix}({ir} {a})
+copysign.f: k k
+    result = call {ir} @llvm.copysign.{suffix}({ir} {b}, {ir} {a})
+; Approximations are LLVM's and the C library's functions, so the last bits are other than a device's.
+sqrt.f sqrt.approx.f sin.approx.f cos.approx.f tanh.approx.f: k k
+    result = call {ir} @llvm.{opcode}.{suffix}({ir} {a})
+ex2.approx.f: k k
+    result = call {ir} @llvm.exp2.{suffix}({ir} {a})
+lg2.approx.f: k k
+    result = call {ir} @llvm.log2.{suffix}({ir} {a})
+rcp.f rcp.approx.f: k k
+    result = fdiv {ir} 1.0, {a}
+rsqrt.approx.f: k k
+    root = call {ir} @llvm.sqrt.{suffix}({ir} {a})
+    result = fdiv {ir} 1.0, {root}
+; Of these a device's results have only the upper half.
+rcp.approx.ftz.f64: k k
+    whole = fdiv double 1.0, {a}
+    bits = bitcast double {whole} to i64
+    upper = and i64 {bits}, -4294967296
+    result = bitcast i64 {upper} to double
+rsqrt.approx.ftz.f64: k k
+    root = call double @llvm.sqrt.f64(double {a})
+    whole = fdiv double 1.0, {root}
+    bits = bitcast double {whole} to i64
+    upper = and i64 {bits}, -4294967296
+    result = bitcast i64 {upper} to double
+testp.finite.f: k p
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 504)
+testp.infinite.f: k p
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 516)
+testp.number.f: k p
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 1020)
+testp.notanumber.f: k p
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 3)
+testp.normal.f: k p
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 264)
+testp.subnormal.f: k p
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 144)
+; What the modifiers of floats do: a subnormal becomes a zero of its sign, a float is between 0 and 1, or not
+; below 0.
+flush.f: k k
+    size = call {ir} @llvm.fabs.{suffix}({ir} {a})
+    zero = call {ir} @llvm.copysign.{suffix}({ir} 0.0, {ir} {a})
+    small = fcmp olt {ir} {size}, {smallest}
+    result = select i1 {small}, {ir} {zero}, {ir} {a}
+sat.f: k k
+    above = fcmp ogt {ir} {a}, 0.0
+    positive = select i1 {above}, {ir} {a}, {ir} 0.0
+    below = fcmp olt {ir} {positive}, 1.0
+    result = select i1 {below}, {ir} {positive}, {ir} 1.0
+relu.f: k k
+    above = fcmp ugt {ir} {a}, 0.0
+    result = select i1 {above}, {ir} {a}, {ir} 0.0
