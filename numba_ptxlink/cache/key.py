@@ -95,9 +95,9 @@ def package_version() -> str:
 
 
 def source_digest(package: Path) -> str:
-    """Return the start of a digest of all Python files below *package*."""
+    """Return the start of a digest of all files of Python (.py) and of LLVM IR (.ll) below *package*."""
     whole = hashlib.sha256()
-    for path in sorted(map(str, package.rglob("*.py"))):
+    for path in sorted(map(str, package.rglob("*.[pl][yl]"))):
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - it takes a third of the time
             _feed(whole, path.removeprefix(str(package)).encode(), file.read())
     return whole.hexdigest()[:32]
