@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LaunchError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_LOCK = threading.RLock()
+_lock = Lock()
 _OLDEST = (20, 0, 0)
 
 
@@ -54,7 +54,7 @@ def _machine() -> Any:
 
 def compile_ir(text: str) -> bytes:
     """Return the object code of a module in LLVM IR."""
-    with _LOCK:
+    with _lock.held:
         llvm = _binding()
         # `coro.end` returned a value before LLVM 22.
         text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
@@ -82,7 +82,7 @@ class Loaded:
     """
 
     def __init__(self, *codes: bytes) -> None:
-        with _LOCK:
+        with _lock.held:
             llvm = _binding()
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
             for code in codes:
