@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import traceback
@@ -54,7 +55,10 @@ def _ufunc(error: Exception) -> str:
 
 
 def _field(error: Exception, frames: list[FrameType]) -> str:
-    fields = getattr(frames[-1].f_locals.get("self"), "fields", None)
+    fields = None
+    # Statements of a compiler raise a KeyError for an attribute that they have not.
+    with contextlib.suppress(KeyError):
+        fields = getattr(frames[-1].f_locals.get("self"), "fields", None)
     if not isinstance(error, KeyError) or not isinstance(fields, dict):
         return ""
     return f"a record has no field {error.args[0]!r}; it has {', '.join(map(repr, fields))}"
