@@ -1,10 +1,8 @@
-"""Random functions that take pointers, and calls that give them memory of every kind."""
+"""Functions that take pointers, and calls that give them memory of every kind."""
 
 from __future__ import annotations
 
-import random
-
-WORDS = 16
+THREADS, WORDS = 64, 16
 STRUCT = "struct Words { unsigned long long* a; unsigned long long* b; long long mask; };"
 # What a kernel passes: an expression, how many words there are less one, and whether all of it is writable.
 # A kernel's parameter, variables in each kind of memory, and what only the running program knows.
@@ -54,81 +52,53 @@ STRUCTS = {
     "by_address": ("Words* w", "w->b = w->a; w->b[h & w->mask] ^= h; return mix(h, w->a[h & w->mask]);"),
 }
 
-
-class Pointers:
-    """
-    Functions with pointers, and their calls.
-
-    Args:
-        seed: The seed of the program.
-        functions: The functions, None for random ones.
-        places: The names of the memory that is passed to all of them, None for random memory.
-
-    Attributes:
-        types: What both units declare.
-        definitions: The functions, for the callee.
-        variables: The memory that calls pass, for the caller.
-        start: The first statements of a kernel with `out` and `h`.
-        calls: Statements that change `h`.
-    """
-
-    def __init__(
-        self, seed: int, functions: list[str] | None = None, places: tuple[str, str] | None = None
-    ) -> None:
-        self._random = random.Random(f"pointers {seed}")  # noqa: S311 - no secrets
-        choose = self._random
-        names = functions or [
-            *choose.sample(sorted(FUNCTIONS), choose.randint(1, 4)),
-            *choose.sample(sorted(STRUCTS), choose.randint(0, 1)),
-            "give",
-        ]
-        declared = {name: _declared(name) for name in names}
-        self.types = "\n".join((STRUCT, *(f'extern "C" __device__ {text};' for text in declared.values())))
-        self.definitions = "\n".join(
-            f'extern "C" __device__ {text} {{\n  {_body(name)}\n}}' for name, text in declared.items()
-        )
-        self.variables = f"""namespace {{
-__device__ __align__(16) unsigned long long scratch[{64 * WORDS}];
+VARIABLES = f"""namespace {{
+__device__ __align__(16) unsigned long long scratch[{THREADS * WORDS}];
 __constant__ __align__(16) unsigned long long limits[{WORDS}] = {{2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9}};
 }}"""
-        self.start = f"""__shared__ __align__(16) unsigned long long tile[{64 * WORDS}];
+START = f"""__shared__ __align__(16) unsigned long long tile[{THREADS * WORDS}];
   alignas(16) unsigned long long words[{WORDS}];
   unsigned long long* pointers[3] = {{words, tile + threadIdx.x * {WORDS}, scratch + threadIdx.x * {WORDS}}};
   for (int i = 0; i < {WORDS}; ++i) {{
     words[i] = h + i; pointers[1][i] = h * 3 + i; pointers[2][i] = h * 5 + i;
   }}
   out[threadIdx.x] = h;"""
-        called = names if functions else choose.choices(sorted(declared), k=choose.randint(2, 5))
-        self.calls = [self._call(name, places) for name in called]
 
-    def _call(self, name: str, places: tuple[str, str] | None) -> str:
-        atomic = name == "atomic"
-        one, two = (self._place(place, atomic=atomic) for place in places or ("", ""))
-        while not two[2]:
-            two = self._place("", atomic=atomic)
-        mask = min(one[1], two[1])
-        writable = one[0] if one[2] else two[0]
-        if name == "give":
-            given = f"unsigned long long* r = w_give({writable}, {two[0]}, h);"
-            return f"{{ {given} r[h & {mask}] += h; h = mix(h, *r); }}"
-        if name in STRUCTS:
-            first = writable if name == "by_address" else f"(unsigned long long*){one[0]}"
-            address = "&" if name == "by_address" else ""
-            return f"{{ Words w{{{first}, {two[0]}, {mask}}}; h = w_{name}({address}w, h); }}"
-        return f"h = w_{name}({one[0]}, {two[0]}, {mask}, h);"
 
-    def _place(self, name: str, *, atomic: bool) -> tuple[str, int, bool]:
-        """Return the memory *name*, or random memory, or a choice of two."""
-        names = [name for name in PLACES if not (atomic and name in WITHOUT_ATOMICS)]
-        if name in names:
-            return PLACES[name]
-        expression, mask, writable = PLACES[self._random.choice(names)]
-        if self._random.random() < 0.3:
-            other, limit, also = PLACES[self._random.choice(names)]
-            # Both have one type then.
-            if writable == also:
-                return f"((h >> 3) & 1 ? {expression} : {other})", min(mask, limit), writable
-        return expression, mask, writable
+def units(one: str, two: str) -> tuple[str, str]:
+    """Return a kernel that gives the memory *one* and *two* to every function, and the functions."""
+    declared = {name: _declared(name) for name in (*FUNCTIONS, *STRUCTS, "give")}
+    declarations = "\n".join(f'extern "C" __device__ {text};' for text in declared.values())
+    head = f"namespace {{ {MIX} }}\n{STRUCT}\n{declarations}\n"
+    definitions = "\n".join(
+        f'extern "C" __device__ {text} {{\n  {_body(name)}\n}}' for name, text in declared.items()
+    )
+    calls = "\n  ".join(_call(name, one, two) for name in declared)
+    kernel = (
+        f'{VARIABLES}\nextern "C" __global__ void k(unsigned long long* out, int n)\n{{\n'
+        f"  unsigned long long h = threadIdx.x * 2654435761u + 1;\n  {START}\n  {calls}\n"
+        "  out[threadIdx.x] = h;\n}\n"
+    )
+    return f"{head}{kernel}", f"{head}{definitions}\n"
+
+
+def _call(name: str, *places: str) -> str:
+    """Return a statement that changes `h` by a call with two places in memory, one of them writable."""
+    # What cannot be reached by the function is the array in global memory.
+    one, two = (
+        PLACES["global" if name == "atomic" and place in WITHOUT_ATOMICS else place] for place in places
+    )
+    two = two if two[2] else PLACES["global"]
+    mask = min(one[1], two[1])
+    writable = one[0] if one[2] else two[0]
+    if name == "give":
+        given = f"unsigned long long* r = w_give({writable}, {two[0]}, h);"
+        return f"{{ {given} r[h & {mask}] += h; h = mix(h, *r); }}"
+    if name in STRUCTS:
+        first = writable if name == "by_address" else f"(unsigned long long*){one[0]}"
+        address = "&" if name == "by_address" else ""
+        return f"{{ Words w{{{first}, {two[0]}, {mask}}}; h = w_{name}({address}w, h); }}"
+    return f"h = w_{name}({one[0]}, {two[0]}, {mask}, h);"
 
 
 def _declared(name: str) -> str:
@@ -142,19 +112,3 @@ def _declared(name: str) -> str:
 
 def _body(name: str) -> str:
     return "return h & 2 ? q : p;" if name == "give" else FUNCTIONS.get(name) or STRUCTS[name][1]
-
-
-def units(one: str, two: str) -> tuple[str, str]:
-    """Return a kernel that gives the memory *one* and *two* to every function, and the functions."""
-    pointers = Pointers(0, [*FUNCTIONS, *STRUCTS, "give"], (one, two))
-    head = f"namespace {{ {MIX} }}\n{pointers.types}\n"
-    return f"{head}{kernel_of(pointers)}\n", f"{head}{pointers.definitions}\n"
-
-
-def kernel_of(pointers: Pointers) -> str:
-    """Return a kernel with the calls of *pointers*, and the memory that they get."""
-    body = "\n  ".join((pointers.start, *pointers.calls))
-    return (
-        f'{pointers.variables}\nextern "C" __global__ void k(unsigned long long* out, int n)\n{{\n'
-        f"  unsigned long long h = threadIdx.x * 2654435761u + 1;\n  {body}\n  out[threadIdx.x] = h;\n}}"
-    )

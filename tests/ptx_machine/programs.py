@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from comparison import Launch, compiled
-from cxx_pairs import THREADS
+from cxx_pointers import THREADS
 from random_ptx import LANES, ROOM, SLOTS
 
 RANDOM = Launch(LANES, ROOM * LANES, variables=(("trace", 8 * SLOTS * LANES),))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from comparison import ARCH, compiled, difference, fused
-from cxx_pairs import Program as Pair
 from cxx_pointers import PLACES
 from cxx_pointers import units as pointer_units
 from programs import CALLS, CXX, RANDOM, units
@@ -39,22 +38,6 @@ def test_random_ptx_does_the_same(seeds):
         poison = seed < 300
         texts = Program(seed).texts
         assert "" == difference(RANDOM, texts, fused(texts, everything=seed % 2 == 1), poison=poison), seed
-
-
-@pytest.mark.parametrize(
-    "seeds",
-    [
-        *batches(0, 4, 4),
-        *batches(4, 16, 4, pytest.mark.slow),
-        *batches(16, 220, 12, pytest.mark.slow, pytest.mark.long),
-    ],
-)
-def test_random_cxx_does_the_same(seeds):
-    """What NVRTC makes of two units, with structs, pointers and loops."""
-    for seed in seeds:
-        pair = Pair(seed)
-        texts = [compiled(pair.caller), compiled(pair.callee)]
-        assert "" == difference(CXX, texts, fused(texts, everything=True)), seed
 
 
 @pytest.mark.parametrize("everything", [False, True])
