@@ -371,7 +371,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "_numba_cuda_mlir/codegen/convert.py",
             'strides[::-1] if ty.layout == "C" else strides',
             "strides[:]",
-            "numba_cuda_mlir/test_mlir_values.py",
+            "ptx_machine/test_signatures.py",
         ),
         (
             "_numba_cuda_mlir/codegen/dialect.py",

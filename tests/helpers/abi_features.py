@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import enum
 import functools
-import types as python_types
 from collections import namedtuple
 
 import front_ends
 import numpy as np
+from front_ends import with_names
 
 import numba_ptxlink as pl
 
@@ -86,13 +86,6 @@ def scale(out, factor):
     out[cuda.grid(1)] *= factor  # noqa: F821 - each front end has its own
 
 
-def of(function, **names):
-    """Return *function* with more global names."""
-    copy = python_types.FunctionType(function.__code__, {**globals(), **names}, function.__name__)
-    copy.__doc__ = function.__doc__
-    return copy
-
-
 @functools.cache
 def features(front_end):
     """Return the UDFs of each feature, with the types of the front end *front_end*."""
@@ -139,13 +132,15 @@ def features(front_end):
             )(distance)
         ],
         "kernels": [
-            pl.kernel("void(float32[::1], float32)", name="scale", launch_bounds=128)(of(scale, cuda=cuda))
+            pl.kernel("void(float32[::1], float32)", name="scale", launch_bounds=128)(
+                with_names(scale, cuda=cuda)
+            )
         ],
         "errors": [
             pl.udf("int32(int32)")(checked),
             pl.udf("int64(int64)", name="trapped", on_error="trap")(checked),
         ],
-        "externs": [pl.udf("float32(float32)")(of(calls, supplied=supplied, reported=reported))],
+        "externs": [pl.udf("float32(float32)")(with_names(calls, supplied=supplied, reported=reported))],
         "overloads": [
             pl.udf("float64(float64)", name="same_f64")(pl.udf("float32(float32)", name="same_f32")(same)),
         ],
@@ -161,7 +156,9 @@ def features(front_end):
                 restrict=("source", "target"),
             )(copied),
             pl.udf("void(float32[::1], float32[:])", namespace="app", const="source")(copied),
-            pl.kernel("void(float32[::1], float32)", name="scale_all", namespace="app")(of(scale, cuda=cuda)),
+            pl.kernel("void(float32[::1], float32)", name="scale_all", namespace="app")(
+                with_names(scale, cuda=cuda)
+            ),
         ],
     }
 

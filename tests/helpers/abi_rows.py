@@ -67,6 +67,7 @@ ROWS = {
     **{name: ("vector", name) for name in ("float32x2", "float32x3", "float32x4", "uint8x4", "float64x4")},
     "array1": ("array", "float32", 1, "C"),
     "array2": ("array", "complex64", 2, "A"),
+    "array_rows": ("array", "int16", 2, "C"),
     "array_f": ("array", "float32", 2, "F"),
     "array0": ("array", "int8", 0, "C"),
     "optional": ("optional", "int32"),

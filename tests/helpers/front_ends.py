@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+import types
 
 import pytest
 
+import numba_ptxlink as pl
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end import registry
 
@@ -29,3 +31,17 @@ def get(name):
 def cuda(name):
     """Return the module `cuda` of the front end *name*."""
     return importlib.import_module(f"{get(name).package.removesuffix('.cuda')}.cuda")
+
+
+def with_names(function, **names):
+    """Return the Python function *function* with more global names."""
+    scope = {**function.__globals__, **names}
+    copy = types.FunctionType(function.__code__, scope, function.__name__, None, function.__closure__)
+    copy.__doc__ = function.__doc__
+    return copy
+
+
+def on_cpu(udf, name, **options):
+    """Return the function of *udf*, compiled by the front end *name* for the newest dialect, on this CPU."""
+    exported = pl.export([udf], arch="sm_100", emit=["ptx"], front_end=name)
+    return pl.load(exported, device="cpu", **options)[udf.name]

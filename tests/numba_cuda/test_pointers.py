@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu_host import host
+from front_ends import on_cpu
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 
@@ -21,7 +21,7 @@ RECORDS = {
 def run(function, element, values, result):
     """Return what *function* returns for a pointer to *values*, of the Numba type *element*."""
     udf = pl.udf(result(types.CPointer(element)), name="f")(function)
-    return host(udf, "numba-cuda")(values.ctypes.data)
+    return on_cpu(udf, "numba-cuda")(values)
 
 
 @pytest.mark.parametrize("name", RECORDS)

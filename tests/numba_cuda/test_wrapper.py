@@ -1,16 +1,18 @@
-"""The C function around Numba's: what it does, executed on this machine's CPU, and its attributes."""
+"""The C function around Numba's: what it does, executed, and its attributes."""
 
 from __future__ import annotations
 
 import re
-import struct
 
 import abi_rows as rows
+import numpy as np
 import pytest
-from cpu_host import host, lowered
+from emulator import Machine
+from front_ends import on_cpu
 from numba.cuda import types
 
 import numba_ptxlink as pl
+from numba_ptxlink._front_end.protocol import CompileOptions
 
 NAME = "numba-cuda"
 
@@ -18,19 +20,22 @@ NAME = "numba-cuda"
 def text_of(ty, *, opt=True) -> str:
     """Return the LLVM IR of a function `f` that returns its argument of the Numba type *ty*."""
     udf = pl.udf(ty(ty), name="f")(lambda value: value)
-    return "\n".join(lowered(udf, front_end=NAME, opt=opt).functions[0].modules)
+    compiled = rows.program([udf], NAME, pl.Arch.of("sm_100"), CompileOptions(opt=opt))
+    return "\n".join(compiled.functions[0].modules)
 
 
 def test_any_byte_but_zero_is_true():
     """A boolean that C filled with another number than 0 and 1 is true, and comes back as 1."""
-    call = host(pl.udf("boolean(boolean)", name="f")(lambda value: value), NAME)
-    assert [0, 1, 1] == [call(byte) for byte in (0, 2, -1)]
+    udf = pl.udf("boolean(boolean)", name="f")(lambda value: value)
+    machine = Machine(pl.export([udf], arch="sm_90", emit=["ptx"]).read("ptx").decode())
+    ((values, _),) = machine.call("f", np.array([0, 2, 255], np.int32))
+    assert [0, 1, 1] == values[:, 0].tolist()
 
 
 def test_none_is_a_flag():
     """An optional result is a struct of the value and whether there is one; the value of None is zero."""
-    call = host(pl.udf((types.int32,), name="f")(lambda value: value if value > 0 else None), NAME)
-    assert [(7, 1), (0, 0)] == [struct.unpack("<iB3x", call(value)) for value in (7, -7)]
+    call = on_cpu(pl.udf((types.int32,), name="f")(lambda value: value if value > 0 else None), NAME)
+    assert [(7, True), (0, False)] == call(np.array([7, -7])).tolist()
 
 
 @pytest.mark.parametrize(

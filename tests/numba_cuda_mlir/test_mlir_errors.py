@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import struct
-
 import errors_module as errors
 import front_ends
 import numpy as np
 import pytest
-from cpu_host import copied, host, lowered
 from error_lines import line_of, sites, traps_of
+from front_ends import on_cpu, with_names
 
 import numba_ptxlink as pl
 
-cuda, types = front_ends.cuda("numba-cuda-mlir"), front_ends.get("numba-cuda-mlir").types
+NAME = "numba-cuda-mlir"
+cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
 
 INTS = types.int32(types.int32, types.int32)
 
@@ -64,14 +63,13 @@ def refused(x, y):
 )
 def test_an_error_returns_zero(function, bad, good):
     """`raise` and `assert` return zero, also before what is computed for the result alone."""
-    call = host(pl.udf(INTS)(function))
+    call = on_cpu(pl.udf(INTS)(function), NAME)
     assert (0, good[1]) == (call(*bad), call(*good[0]))
 
 
 def test_an_error_of_a_callee_ends_the_function():
     """Whether a callee is inlined or not, what follows its error does not happen."""
     seen = np.zeros(3, np.int32)
-    view = struct.pack("<qqq", seen.ctypes.data, 3, 4)
 
     for callee in (positive, apart):
 
@@ -83,11 +81,11 @@ def test_an_error_of_a_callee_ends_the_function():
                 out[2] += callee(x)  # noqa: B023
             return value + 5
 
-        call = host(pl.udf(types.int64(types.int32[::1], types.int32))(calling))
+        call = on_cpu(pl.udf(types.int64(types.int32[::1], types.int32))(calling), NAME)
         seen[:] = 0
-        assert (0, [1, 0, 0]) == (call(view, -4), seen.tolist())
+        assert (0, [1, 0, 0]) == (call(seen, -4), seen.tolist())
         value = 4 if callee is positive else 8
-        assert (value + 5, [1, value, 3 * value]) == (call(view, 4), seen.tolist())
+        assert (value + 5, [1, value, 3 * value]) == (call(seen, 4), seen.tolist())
 
 
 def test_an_error_leaves_a_recursion():
@@ -96,7 +94,7 @@ def test_an_error_leaves_a_recursion():
     def of(n):
         return factorial(n) + 7
 
-    call = host(pl.udf("int64(int64)")(of))
+    call = on_cpu(pl.udf("int64(int64)")(of), NAME)
     assert (127, 0) == (call(5), call(-1))
 
 
@@ -104,15 +102,15 @@ def test_an_error_leaves_a_recursion():
 def test_an_error_traps_where_it_is_to(arch, tmp_path):
     """The PTX traps with on_error="trap", and not without."""
     udfs = [pl.udf(INTS, name=on_error, on_error=on_error)(errors.asserted) for on_error in ("zero", "trap")]
-    assert {"zero": False, "trap": True} == traps_of(udfs, tmp_path, arch, front_end="numba-cuda-mlir")
+    assert {"zero": False, "trap": True} == traps_of(udfs, tmp_path, arch, front_end=NAME)
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):
     """The manifest lists the lines left in the code, of the function and its callees; the header has none."""
     signature = "int64(int32[::1], int32)"
-    summed = copied(errors.summed, positive=positive, never=positive)
+    summed = with_names(errors.summed, positive=positive, never=positive)
     own, callee = line_of(errors.summed, "assert"), line_of(positive, "raise")
-    lines, said = sites(pl.udf(signature)(summed), tmp_path, "numba-cuda-mlir")
+    lines, said = sites(pl.udf(signature)(summed), tmp_path, NAME)
     assert [own, callee] == lines
     assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
 
@@ -124,6 +122,6 @@ def test_its_own_launches_keep_their_errors():
         return positive(x) + 1
 
     overloads = dict(positive.overloads)
-    lowered(pl.udf(types.int64(types.int32))(calls))
+    pl.export([pl.udf(types.int64(types.int32))(calls)], arch="sm_100", emit=["ptx"], front_end=NAME)
     assert overloads == dict(positive.overloads)
     assert "chip" not in positive.targetoptions or not positive.targetoptions["chip"]

@@ -147,3 +147,12 @@ def test_what_a_program_prints_is_not_edited(arch):
     udf = pl.udf("void(int32)", name="f", front_end=NAME)(says)
     ptx = pl.export([udf], arch=arch, emit="ptx").read("ptx", arch).decode()
     assert ", ".join(str(byte) for byte in text.encode()) in ptx
+
+
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_a_missing_value_is_zero_without_a_branch(arch):
+    """NVVM compiles the choice between a value and zeros in both of its dialects."""
+    echoes = [rows.Echo((("optional", spec),)) for spec in ("boolean", "float16", ("vector", "float32x3"))]
+    ptx = rows.build(rows.lower(echoes, arch, NAME), arch, "ptx").artifacts["ptx"].decode()
+    bodies = ptx.split(".visible .func")[1:]
+    assert [True] * 3 == [("selp" in body or "and" in body) and "bra" not in body for body in bodies]

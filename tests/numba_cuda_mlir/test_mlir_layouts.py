@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import struct
 
 import front_ends
 import numpy as np
 import pytest
-from cpu_host import host
+from front_ends import on_cpu
 from mlir_replaced import no_device, replaced  # noqa: F401 - fixtures
 
 import numba_ptxlink as pl
@@ -85,10 +84,9 @@ def test_what_is_read_as_c_lays_it_out_is_not(ty, tmp_path):
 def test_an_array_of_a_tuple_is_chosen_at_run_time():
     """The element is that of the array at the place, and a place out of the tuple is an error."""
     signature = types.float32(types.UniTuple(types.float32[::1], 2), types.int32)
-    arrays = np.array([[1, 2], [3, 4]], np.float32)
-    views = b"".join(struct.pack("<qqq", row.ctypes.data, 2, 4) for row in arrays)
-    call = host(pl.udf(signature, name="f", front_end=NAME)(chosen))
-    assert [2, 4, 0] == [call(views, place) for place in (0, 1, 2)]
+    arrays = tuple(np.array([[1, 2], [3, 4]], np.float32))
+    call = on_cpu(pl.udf(signature, name="f", front_end=NAME)(chosen), NAME)
+    assert [2, 4, 0] == [call(arrays, place) for place in (0, 1, 2)]
     # What becomes of the tuple has another form below sm_100.
     ptx, _ = cuda.compile(chosen, signature, cc=(9, 0), abi_info={"abi_name": "f"})
     assert ".visible .func  (.param .b32 func_retval0) f(" in ptx

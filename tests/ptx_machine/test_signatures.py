@@ -20,6 +20,12 @@ from emulator import Machine
 from numba_ptxlink._tools import nvjitlink
 
 LANES = 8
+# Alone, as an Optional, and with a boolean and an optional beside it.
+AROUND = (
+    lambda spec: spec,
+    lambda spec: spec if spec[0] == "optional" else ("optional", spec),
+    lambda spec: ("tuple", ("boolean", spec, ("optional", "boolean"))),
+)
 
 
 def called(layouts: list[Layout], compiled: object, folder: object, output: str = "ptx") -> bytes:
@@ -82,6 +88,6 @@ def check(echoes: list[rows.Echo], seed: int, front_end: str, folder: object) ->
 def test_arguments_come_back(tmp_path, front_end, seed):
     """Each byte that belongs to a value, whatever the types and however it is linked."""
     front_ends.get(front_end)
-    each = [echo for spec in rows.ROWS.values() if (echo := rows.Echo((spec,))).compiles(front_end)]
-    echoes = rows.draw(25, seed, front_end) if seed else each
+    each = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
+    echoes = rows.draw(25, seed, front_end) if seed else [e for e in each if e.compiles(front_end)]
     assert len(echoes) // 2 < check(echoes, seed, front_end, tmp_path)
