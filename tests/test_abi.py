@@ -20,36 +20,12 @@ def members(struct):
     return [(each.name, each.type.name, each.offset) for each in struct.members]
 
 
-def test_a_tuple_is_laid_out_as_c_does():
-    """Members of a tuple are aligned, and its size is a multiple of its alignment."""
-    struct = abi.c_type(types.Tuple((types.int8, types.complex64, types.int16)))
-    assert [("f0", "int8_t", 0), ("f1", "cuFloatComplex", 8), ("f2", "int16_t", 16)] == members(struct)
-    assert (24, 8) == (struct.size, struct.align)
-
-
 def test_a_struct_is_named_after_the_named_tuple():
     """Class name and fields are those of the Python class, but for words that C keeps for itself."""
     cls = namedtuple("Point", "x short y")  # noqa: PYI024 - Numba's type of it is given below
     struct = abi.c_type(types.NamedTuple([types.int8, types.int8, types.float32], cls))
     assert "Point" == struct.name
     assert [("x", "int8_t", 0), ("short_", "int8_t", 1), ("y", "float", 4)] == members(struct)
-
-
-@pytest.mark.parametrize(
-    ("fields", "aligned", "size", "align", "packed"),
-    [
-        ([("a", "i1"), ("b", "f8")], True, 16, 8, False),
-        ([("a", "i1"), ("b", "f8")], False, 9, 1, True),
-        ([("a", "f4"), ("b", "f4")], False, 8, 4, False),
-        ([("a", "f8"), ("z", "c16")], True, 24, 8, True),
-    ],
-)
-def test_a_record_keeps_its_offsets(fields, aligned, size, align, packed):
-    """A record is a plain struct where C chooses the same offsets, else a packed one."""
-    dtype = np.dtype(fields, align=aligned)
-    struct = abi.c_type(from_dtype(dtype))
-    assert (size, align, packed) == (struct.size, struct.align, struct.packed)
-    assert [dtype.fields[name][1] for name in dtype.names] == [offset for _, _, offset in members(struct)]
 
 
 def test_records_that_differ_in_offsets_alone_have_names_of_their_own():

@@ -64,16 +64,6 @@ def test_the_page_about_loading_is_right(tmp_path):
     ]
 
 
-def test_an_export_in_memory_is_linked_by_cuda_core(tmp_path, monkeypatch):
-    """The bytes of an export go to NVIDIA's linker, which makes a cubin with the kernel of them."""
-    (tmp_path / "damp.py").write_text(blocks("load.md", "python")[2])
-    monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {}
-    exec(blocks("load.md", "python")[3], scope)  # noqa: S102 - the page's own code
-    assert b".text.apply" in scope["linked"].code
-    assert [tmp_path / "damp.py"] == [path for path in tmp_path.iterdir() if path.is_file()]
-
-
 @pytest.mark.slow
 def test_the_page_about_launchers_is_right(tmp_path):
     """The C++ that is shown compiles and launches."""

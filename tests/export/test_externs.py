@@ -79,21 +79,6 @@ def test_the_same_export_has_the_same_bytes_whatever_came_before(tmp_path):
     }
 
 
-def test_linked_cxx_is_part_of_the_artifacts(tmp_path):
-    """What `link=` brings is resolved in, and is no extern."""
-    exported = export(tmp_path, pl.udf("float32(float32)")(quadruple))
-    assert [] == undefined(exported)
-    assert [] == json.loads(exported.manifest.read_text())["externs"]
-    source = """
-        #include "mine.h"
-        extern "C" __global__ void caller(float* p) { *p = quadruple(*p); }
-    """
-    for kind in ("ptx", "ltoir", "cubin"):
-        artifact = exported.artifacts[kind, "sm_90"]
-        linked = pl.link(source, artifact, arch="sm_90", lto=kind == "ltoir", include_dirs=[tmp_path])
-        assert b"caller" in linked.cubin
-
-
 def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
     """An extern without code is declared in the header as C++ defines it, and listed in the manifest."""
     exported = export(tmp_path, pl.udf("float64(float64)")(asks))
@@ -113,20 +98,6 @@ def test_what_cxx_supplies_is_declared_and_listed(tmp_path):
         source, exported.artifacts["ptx", "sm_90"], arch="sm_90", lto=False, include_dirs=[tmp_path]
     )
     assert b"caller" in linked.cubin
-
-
-def test_cxx_that_does_not_compile_is_an_error_with_nvrtcs_log(tmp_path):
-    """Broken CUDA C++ in `link=` stops the export, with what NVRTC says."""
-    broken = cuda.declare_device(
-        "broken", "float32(float32)", abi="c", link=[cuda.CUSource("__device__ float broken(;")]
-    )
-
-    def uses(value):
-        return broken(value)
-
-    with pytest.raises(pl.ExportError, match="NVRTC could not compile") as caught:
-        export(tmp_path, pl.udf("float32(float32)")(uses))
-    assert "expected" in caught.value.log
 
 
 ALLOCATES = """

@@ -14,6 +14,7 @@ DEFINED = """
 extern "C" __device__ int numbas(float* r, float a) { *r = a; return 0; }
 extern "C" __device__ float added(float a, float b) { return a + b; }
 """
+DOUBLED = 'extern "C" __device__ float doubled(float x) { return x + x; }\n'
 CALLER = """
 extern "C" __device__ float calls(float);
 extern "C" __global__ void caller(float* x) { *x = calls(*x); }
@@ -89,12 +90,12 @@ def test_two_declarations_of_one_function_are_refused(name, symbol):
     assert "calls_1 (test_linkable.py:" in str(caught.value)
 
 
-@pytest.mark.parametrize("in_memory", [False, True], ids=["file", "memory"])
-def test_ltoir_is_part_of_every_artifact(name, in_memory, tmp_path):
-    """A link file that is LTO-IR leaves nothing undefined, wherever it is."""
-    path = tmp_path / "doubled.ltoir"
-    path.write_bytes(compiled("ltoir"))
-    link = front_ends.cuda(name).LTOIR(path.read_bytes()) if in_memory else str(path)
+@pytest.mark.parametrize("form", ["doubled.ltoir", "doubled.cu", "memory"])
+def test_what_is_compiled_of_a_link_file_is_part_of_every_artifact(name, form, tmp_path):
+    """A link file that is CUDA C++ or LTO-IR leaves nothing undefined, wherever it is."""
+    path = tmp_path / form
+    path.write_bytes(DOUBLED.encode() if path.suffix == ".cu" else compiled("ltoir"))
+    link = front_ends.cuda(name).LTOIR(path.read_bytes()) if form == "memory" else str(path)
     made = export(calling(name, "doubled", "float32(float32)", link=link), "ptx", "ltoir", "cubin")
     assert [] == undefined(made)
     assert "doubled" not in made.contents["calls.h"].decode()

@@ -250,11 +250,6 @@ def test_flags_include_headers_too(two_exports, flags):
         pl.link(source, two_exports / "new" / "udfs.sm_90.ptx", arch="sm_90", nvrtc_flags=flags)
 
 
-def test_without_checks_nothing_is_compared(exported):
-    """`checks="none"` links what contradicts the manifest."""
-    assert pl.link(WRONG[0], exported.artifacts["ptx", "sm_90"], arch="sm_90", checks="none").cubin
-
-
 DECLARED = {
     ("float32(float32, int32)", "float damp(float, int)"): True,
     ("int32(float32, int32)", "int damp(float, int)"): False,

@@ -14,7 +14,6 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._tools import nvjitlink
 
 NAME = "numba-cuda-mlir"
 cuda, types = front_ends.cuda(NAME), front_ends.get(NAME).types
@@ -69,29 +68,6 @@ def test_the_code_is_what_the_functions_say(exported, arch):
     assert not re.search(r"\d{12}", " ".join(each.name for each in module.functions))
 
 
-@pytest.mark.slow
-def test_the_artifacts_can_be_linked(exported, tmp_path):
-    """C++ that supplies what is missing links with PTX, and with LTO-IR into one kernel without a call."""
-    header = (exported / "mlir_udfs.h").read_text()
-    assert "float supplied(float arg0, int32_t arg1);" in header
-    (tmp_path / "mlir_udfs.h").write_text(header)
-    source = """
-        #include "mlir_udfs.h"
-        extern "C" __device__ float supplied(float x, int n) { return x * n; }
-        extern "C" __global__ void all(float* out) {
-            *out = weighted(3, *out) + called(__float2half(*out), make_cuFloatComplex(*out, 1)).x;
-        }
-    """
-    for kind, flags in (("ptx", []), ("ltoir", ["-lto"])):
-        caller = rows.nvrtc(source, "sm_80", tmp_path, kind)
-        code = (exported / f"mlir_udfs.sm_80.{kind}").read_bytes()
-        inputs = [(kind, "caller", caller), (kind, "udfs", code)]
-        assert nvjitlink.link(inputs, ["-arch=sm_80", *flags], output="cubin").code
-    linked = nvjitlink.link(inputs, ["-arch=sm_80", "-lto", "-ptx"], output="ptx").code.decode()
-    body = linked[linked.index(".entry all") :].partition("\n}")[0]
-    assert ["factorial"] != re.findall(r"call.*?\b(supplied|weighted|called)\b", body, re.DOTALL) == []
-
-
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
     """A kernel is in the code that is made of LTO-IR alone, though no code refers to it."""
@@ -109,23 +85,6 @@ def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
     (tmp_path / "linked.cubin").write_bytes(pl.link(made.artifacts["ltoir", arch], arch=arch, lto=True).cubin)
     symbols = pl.inspect(tmp_path / "linked.cubin").symbols
     assert {("clear", "entry"), ("fill", "entry")} == {(each.name, each.kind) for each in symbols}
-
-
-@pytest.mark.parametrize("arch", ["sm_80", "sm_100"])
-def test_link_files_are_merged_in(arch, tmp_path):
-    """CUDA C++ that `declare_device(link=)` names is part of every artifact, under a private name."""
-    file = tmp_path / "twice.cu"
-    file.write_text('extern "C" __device__ float twice(float x) { return x + x; }\n')
-    twice = cuda.declare_device("twice", "float32(float32)", link=str(file), abi="c")
-
-    def four_times(x):
-        return twice(twice(x))
-
-    udf = pl.udf("float32(float32)")(four_times)
-    made = pl.export([udf], tmp_path, arch=[arch], emit=["ptx", "ltoir", "cubin"], front_end=NAME)
-    module = parse(made.artifacts["ptx", arch].read_text())
-    assert ["four_times"] == [each.name for each in module.functions if each.linkage == "visible"]
-    assert [] == [each.name for each in module.functions if not each.defined]
 
 
 def test_narrow_arguments_of_what_cxx_defines_are_refused(tmp_path):
