@@ -39,27 +39,6 @@ RIGHT = {
     "array": ("array", FLOAT64_LAST, 1, "C"),
     "aligned_in_a_tuple": ("tuple", ("int8", ("record", True, FLOAT64_LAST[2]))),
 }
-_HEAD = re.compile(r"\.(?:entry|func)\b[^{;]*?\b(check|probe|f|k)(\d+)\s*\([^{;]*\)[^{;]*\{")
-_PARAM = re.compile(
-    r"\.param \.align (\d+) \.b8 (\w+)\["
-    r"|\b(?:ld|st)\.param(?:\.v(\d))?\.[busf](\d+)\s.*?\[(\w+?)(?:\+(\d+))?\]"
-)
-
-
-def moved_wrongly(ptx: str) -> set[int]:
-    """Return the functions of *ptx* that move a part of an aggregate by more bytes than it is aligned to."""
-    found = set()
-    heads = [*_HEAD.finditer(ptx)]
-    for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(ptx)], strict=True):
-        aligns: dict[str, int] = {}
-        for align, declared, lanes, bits, name, offset in _PARAM.findall(ptx[head.start() : end]):
-            if declared:
-                aligns[declared] = int(align)
-                continue
-            size = int(bits) // 8 * int(lanes or 1)
-            if name in aligns and (int(offset or 0) % size or size > aligns[name]):
-                found.add(int(head[2]))
-    return found
 
 
 def refused(signature: abi.Signature) -> bool:
@@ -90,12 +69,12 @@ def test_all_that_is_passed_wrongly_is_refused(tmp_path, arch):
         abi_bytes.Layout.of(echo, signature)
         for echo, signature in zip(echoes, compiled.signatures, strict=True)
     ]
-    wrong = moved_wrongly(rows.build(compiled, arch, "ptx").artifacts["ptx"].decode())
+    wrong = abi_bytes.moved_wrongly(rows.build(compiled, arch, "ptx").artifacts["ptx"].decode())
     for source in (
         "".join(layout.kernel() for layout in layouts),
         "".join(map(abi_bytes.Layout.in_cxx, layouts)),
     ):
-        wrong |= moved_wrongly(rows.nvrtc(f'#include "echo.h"\n{source}', arch, tmp_path).decode())
+        wrong |= abi_bytes.moved_wrongly(rows.nvrtc(f'#include "echo.h"\n{source}', arch, tmp_path).decode())
     asked = {number for number, signature in enumerate(compiled.signatures) if refused(signature)}
     # NVVM's newer LLVM, which begins with sm_100, moves all of it rightly; a caller may be for an older one.
     assert (arch == "sm_80") == (len(wrong) > 10)

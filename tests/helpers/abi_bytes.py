@@ -29,24 +29,30 @@ extern "C" __global__ void check{number}(const char* in, char* out) {{
 
 # What nvcc makes of a function with the same result: it shares the way a result leaves with the function.
 PROBE = 'extern "C" __device__ {result} probe{number}({result} const* p) {{ return *p; }}\n'
-_FUNCTION = re.compile(r"\.(?:entry|func)\b[^{;]*?\b(?:check|probe)(\d+)\s*\([^{;]*\)\s*\{")
-_ACCESS = re.compile(
-    r"\b(?:ld|st)\.param(?:\.v(\d))?\.[busf](\d+)\s.*?\[(?:param\d+|retval\d+|func_retval\d+)\+(\d+)\]"
+_HEAD = re.compile(r"\.(?:entry|func)\b[^{;]*?\b(check|probe|f|k)(\d+)\s*\([^{;]*\)[^{;]*\{")
+_PARAM = re.compile(
+    r"\.param \.align (\d+) \.b8 (\w+)\["
+    r"|\b(?:ld|st)\.param(?:\.v(\d))?\.[busf](\d+)\s.*?\[(\w+?)(?:\+(\d+))?\]"
 )
 
 
-def passed_wrongly(ptx: str) -> set[int]:
+def moved_wrongly(ptx: str) -> set[int]:
     """
-    Return the functions whose arguments or results nvcc itself moves by instructions that trap.
+    Return the functions of *ptx* that move a part of an aggregate by more bytes than it is aligned to.
 
-    nvcc 13 takes some members of packed structs inside of structs for aligned.
+    nvcc 13 takes some members of packed structs inside of structs for aligned; such accesses trap.
     """
     found = set()
-    starts = [*_FUNCTION.finditer(ptx)]
-    for start, end in zip(starts, [*(each.start() for each in starts[1:]), len(ptx)], strict=True):
-        for lanes, bits, offset in _ACCESS.findall(ptx[start.end() : end]):
-            if int(offset) % (int(bits) // 8 * int(lanes or 1)):
-                found.add(int(start[1]))
+    heads = [*_HEAD.finditer(ptx)]
+    for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(ptx)], strict=True):
+        aligns: dict[str, int] = {}
+        for align, declared, lanes, bits, name, offset in _PARAM.findall(ptx[head.start() : end]):
+            if declared:
+                aligns[declared] = int(align)
+                continue
+            size = int(bits) // 8 * int(lanes or 1)
+            if name in aligns and (int(offset or 0) % size or size > aligns[name]):
+                found.add(int(head[2]))
     return found
 
 

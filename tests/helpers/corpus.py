@@ -6,24 +6,17 @@ Expressions and kernels that a compiler compiles to the same code with the plugi
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import itertools
 import json
 import math
 import re
 import sys
 import warnings
-from importlib.util import find_spec
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import fakedevice
 import front_ends
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Each expression on the left with each of the types on the right.
 _TABLE = """
@@ -57,11 +50,6 @@ EXPRESSIONS = [
 ]
 """Expressions of `a` and `b`, each with their types."""
 
-RECORD = np.dtype([("key", np.int8), ("value", np.float32), ("place", np.int64, (3,))], align=True)
-PACKED = np.dtype([("key", np.int8), ("rest", np.int16), ("value", np.float64)])
-
-# Modules of numba-cuda's tests that have kernels with their signatures.
-_UPSTREAM = ("atomics", "constmem", "intrinsics", "localmem", "sync", "warp_ops")
 _OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"debug": True, "opt": False},
@@ -71,15 +59,8 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 )
 
 
-def kernels(cuda: Any, record: Any, packed: Any) -> dict[str, tuple[Any, Any]]:
-    """
-    Return kernels by name, each with its signature.
-
-    Args:
-        cuda: The compiler's module.
-        record: Its type of `RECORD`.
-        packed: Its type of `PACKED`.
-    """
+def kernels(cuda: Any) -> dict[str, tuple[Any, Any]]:
+    """Return kernels of the compiler's module *cuda* by name, each with its signature."""
     found: dict[str, tuple[Any, Any]] = {}
 
     def kernel(signature: Any) -> Any:
@@ -87,7 +68,6 @@ def kernels(cuda: Any, record: Any, packed: Any) -> dict[str, tuple[Any, Any]]:
 
     _alone(cuda, kernel)
     _helpers(cuda, kernel)
-    _records(cuda, kernel, record, packed)
     return found
 
 
@@ -172,41 +152,6 @@ def _helpers(cuda: Any, kernel: Any) -> None:
         x[0] = count_down(x[1])
 
 
-def _records(cuda: Any, kernel: Any, record: Any, packed: Any) -> None:
-    @kernel((record[::1],))
-    def record_fields(records):
-        i = cuda.grid(1)
-        records[i].value = records[i].key * 0.5
-        records[i].place[1] = i
-
-    @kernel((packed[::1], packed[::1]))
-    def packed_fields(source, target):
-        i = cuda.grid(1)
-        target[i] = source[i]
-        target[i].rest += source[i]["key"]
-
-
-def upstream(cuda: Any) -> Iterator[tuple[str, Any, str]]:
-    """Yield label, function and signature of kernels of numba-cuda's own tests, in terms of *cuda*."""
-    if find_spec("numba_cuda") is None:
-        return
-    fakedevice.install(cc=(9, 0))
-    for name in _UPSTREAM:
-        module = importlib.import_module(f"numba.cuda.tests.cudapy.test_{name}")
-        scope: dict[str, Any] = {}
-        for label, value in vars(module).items():
-            if function := getattr(value, "py_func", None):
-                scope[label] = cuda.jit(device=True)(FunctionType(function.__code__, scope))
-            else:
-                scope[label] = getattr(cuda.types, label, value)
-        scope["cuda"] = cuda
-        calls = re.findall(r'cuda\.jit\(\s*"([^"]+)"\s*\)\(\s*(\w+)', inspect.getsource(module))
-        assert calls
-        for signature, label in calls:
-            if label in scope:
-                yield f"{label} {signature}", FunctionType(scope[label].__code__, scope), signature
-
-
 _BLOCK = re.compile(r"^(?=\.(?:visible|extern|weak|common|func|entry|global|const|shared)\b)", re.MULTILINE)
 # Comments, and digits in the strings of debug information, where names hold addresses.
 _FREE = re.compile(r"//.*|\b(?:4[89]|5[0-7])(?=[,\n])")
@@ -240,7 +185,7 @@ def compiled(cuda: Any, function: Any, signature: Any, **options: Any) -> Any:
 
 def outcomes(name: str) -> dict[str, Any]:
     """Return what came of each entry of the corpus with the front end *name*."""
-    cuda, front_end = front_ends.cuda(name), front_ends.get(name)
+    cuda = front_ends.cuda(name)
     found = {}
     for text, types in EXPRESSIONS:
         scope: dict[str, Any] = {"math": math, "np": np}
@@ -249,12 +194,9 @@ def outcomes(name: str) -> dict[str, Any]:
         for abi in ("numba", "c"):
             found[f"{text} ({types}) {abi}"] = compiled(cuda, scope["f"], f"({types},)", abi=abi)
     how = {"abi": "numba", "device": False}
-    records = map(front_end.from_dtype, (RECORD, PACKED))
-    for label, (function, signature) in kernels(cuda, *records).items():
+    for label, (function, signature) in kernels(cuda).items():
         for options in _OPTIONS:
             found[f"{label} {options}"] = compiled(cuda, function, signature, **how, **options)
-    for label, function, signature in upstream(cuda):
-        found[label] = compiled(cuda, function, signature, **how)
     return found
 
 
