@@ -13,6 +13,12 @@ import numba_ptxlink as pl
 from numba_ptxlink import abi
 
 RECORD = from_dtype(np.dtype([("m", "f4")], align=True))
+OVERLAPPING = from_dtype(np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]}))
+
+
+def record(*fields):
+    """Return the type of a record."""
+    return from_dtype(np.dtype([*fields]))
 
 
 def members(struct):
@@ -52,6 +58,10 @@ def test_records_that_differ_in_offsets_alone_have_names_of_their_own():
         (types.Array(types.unicode_type, 1, "C"), "Its element, of Numba type unicode_type"),
         (types.Tuple((types.int8, types.pyobject)), "Its member f1, of Numba type pyobject"),
         (types.none, "Leave the parameter out"),
+        (record(("m", "f4"), ("none", "i4", (0,))), "no members without size; leave them out"),
+        (record(("m", "f4"), ("none", "S0")), "no members without size; leave them out"),
+        (record(("m", "f4"), ("none", [])), "no members without size; leave them out"),
+        (OVERLAPPING, r"field 'b' overlaps its field 'a', .* leave one of them out"),
     ],
     ids=str,
 )
@@ -59,20 +69,6 @@ def test_a_refusal_names_function_parameter_and_type(ty, message):
     """A type without a counterpart is refused with the function, the parameter, the type and the cure."""
     with pytest.raises(pl.AbiError, match=f"Function f: parameter 'p', of Numba type .*{message}"):
         abi.c_signature("f", types.void, [("p", ty)])
-
-
-@pytest.mark.parametrize("inner", [("i4", (0,)), ("S0",), (np.dtype([]),)])
-def test_fields_without_size_are_refused(inner):
-    """C has no such members."""
-    with pytest.raises(pl.AbiError, match="no members without size; leave them out"):
-        abi.c_type(from_dtype(np.dtype([("m", "f4"), ("none", *inner)])))
-
-
-def test_overlapping_fields_are_refused():
-    """A record that would be a union in C++ is refused."""
-    overlap = np.dtype({"names": ["a", "b"], "formats": ["i4", "i2"], "offsets": [0, 2]})
-    with pytest.raises(pl.AbiError, match=r"field 'b' overlaps its field 'a', .* leave one of them out"):
-        abi.c_type(from_dtype(overlap))
 
 
 @pytest.mark.parametrize(

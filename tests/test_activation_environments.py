@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+import processes
 import pytest
 from ptx_kernels import make_kernel
 
@@ -57,15 +57,15 @@ def run(directory, program, *options, **environ):
     env = {key: value for key, value in os.environ.items() if not key.startswith(("NUMBA", "PYTHON"))}
     paths = {str(directory), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
     paths = sorted(paths, key=lambda path: path != str(directory))
-    done = subprocess.run(
-        [sys.executable, "-S", *options, "-c", program],
-        capture_output=True,
-        text=True,
+    done = processes.run(
+        sys.executable,
+        "-S",
+        *options,
+        "-c",
+        program,
         env={**env, "PYTHONPATH": os.pathsep.join(paths), **environ},
         cwd=directory,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines(), done.stderr
 
 

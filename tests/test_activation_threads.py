@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import fakedevice
+import processes
 import pytest
 
 # Each is a process of its own or several.
@@ -53,16 +53,14 @@ def nothing(x):
 
 def run(program, **environ):
     """Run *program* in a fresh interpreter without a cache, and return its lines."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        env={**env, "NUMBA_PTXLINK_CACHE": "0", **environ},
-        check=False,
+    done = processes.run(
+        sys.executable,
+        "-c",
+        HEAD + textwrap.dedent(program),
+        env=processes.environ(NUMBA_PTXLINK_CACHE="0", **environ),
         timeout=300,
+        quiet=True,
     )
-    assert (0, "") == (done.returncode, done.stderr), done.stdout + done.stderr
     return done.stdout.splitlines()
 
 
@@ -209,14 +207,13 @@ importing.start()
 
 def run_first(program):
     """Run *program*, whose thread `importing` imports numba.cuda; return its lines."""
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTS + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        env={key: value for key, value in os.environ.items() if not key.startswith("NUMBA")},
-        check=False,
+    done = processes.run(
+        sys.executable,
+        "-c",
+        IMPORTS + textwrap.dedent(program),
+        env=processes.environ(),
+        quiet=True,
     )
-    assert (0, "") == (done.returncode, done.stderr), done.stdout + done.stderr
     return done.stdout.splitlines()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -53,58 +54,38 @@ def shown(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 EXPORT = ["export", "udfs.py", "--emit", "ptx", "-o"]
 LINK = ["--arch", "sm_90"]
+WRONG_PATHS = {
+    "export missing.py -o out": "missing.py is not a file; give the path of a Python file.",
+    "link missing.ptx --arch sm_90 -o out": "missing.ptx not found; check the path.",
+    "export udfs.py --emit ptx -o file": "file is not a folder; give the path of a folder.",
+    "export udfs.py --emit ptx -o file/below": "file",
+    "export folder.py -o out": "folder.py is a folder; give the path of a Python file.",
+    "export empty.py -o out": "empty defines no UDF; mark functions with @udf(signature).",
+    "export kernel.cu -o out": "cannot be imported as Python; give the path of a .py file.",
+    f"export {'x' * 300}.py -o out": "could not be read: File name too long",
+    "export -m no.such -o out": "no.such failed while it was imported: ModuleNotFoundError",
+    "export -m ../x -o out": "'../x' is not the name of a module; write it like package.module.",
+    "export -m empty -o out": "empty defines no UDF",
+    "export udfs.py --arch , -o out": "'' is not a GPU architecture",
+    "export udfs.py --emit elf -o out": "Cannot emit elf; the kinds are ptx, ",
+    "link folder.py --arch sm_90 -o out": "folder.py is a folder; give the path of a Python file.",
+    "link empty.py --arch sm_90 -o out": "empty defines no UDF",
+    "link empty.ptx --arch sm_90 -o out": "empty.ptx: its extension says ptx and its content is empty",
+    "link . --arch sm_90 -o out": "could not be read: Is a directory",
+    **{
+        f"link kernel.ptx --arch sm_90 -o {out}": f"{out} could not be written; give the path of a file in"
+        for out in ("folder.py", "no/out", "dangling", "file/out")
+    },
+    "link kernel.cu --arch sm_90 -o ./kernel.cu": "kernel.cu is an input too; give another output.",
+    "inspect udfs.py": "its content is Python; give a file of ptx",
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["export", "missing.py", "-o", "out"], "missing.py is not a file; give the path of a Python file."),
-        (["link", "missing.ptx", *LINK, "-o", "out"], "missing.ptx not found; check the path."),
-        ([*EXPORT, "file"], "file is not a folder; give the path of a folder."),
-        ([*EXPORT, "file/below"], "file"),
-        (["export", "folder.py", "-o", "out"], "folder.py is a folder; give the path of a Python file."),
-        (["export", "empty.py", "-o", "out"], "empty defines no UDF; mark functions with @udf(signature)."),
-        (["export", "kernel.cu", "-o", "out"], "cannot be imported as Python; give the path of a .py file."),
-        (["export", "x" * 300 + ".py", "-o", "out"], "could not be read: File name too long"),
-        (
-            ["export", "-m", "no.such", "-o", "out"],
-            "no.such failed while it was imported: ModuleNotFoundError",
-        ),
-        (
-            ["export", "-m", "../x", "-o", "out"],
-            "'../x' is not the name of a module; write it like package.module.",
-        ),
-        (["export", "-m", "empty", "-o", "out"], "empty defines no UDF"),
-        (["export", "udfs.py", "--arch", ",", "-o", "out"], "'' is not a GPU architecture"),
-        (["export", "udfs.py", "--emit", "elf", "-o", "out"], "Cannot emit elf; the kinds are ptx, "),
-        (["link", "folder.py", *LINK, "-o", "out"], "folder.py is a folder; give the path of a Python file."),
-        (["link", "empty.py", *LINK, "-o", "out"], "empty defines no UDF"),
-        (
-            ["link", "empty.ptx", *LINK, "-o", "out"],
-            "empty.ptx: its extension says ptx and its content is empty",
-        ),
-        (["link", ".", *LINK, "-o", "out"], "could not be read: Is a directory"),
-        *(
-            (
-                ["link", "kernel.ptx", *LINK, "-o", out],
-                f"{out} could not be written; give the path of a file in",
-            )
-            for out in ("folder.py", "no/out", "dangling", "file/out")
-        ),
-        (
-            ["link", "kernel.cu", *LINK, "-o", "./kernel.cu"],
-            "kernel.cu is an input too; give another output.",
-        ),
-        (
-            ["inspect", "udfs.py"],
-            "its content is Python; give a file of ptx",
-        ),
-    ],
-)
-def test_wrong_paths(folder, capsys, arguments, message):
+@pytest.mark.parametrize("command", WRONG_PATHS)
+def test_wrong_paths(folder, capsys, command):
     """A path of a wrong kind is said in one line, and nothing is written."""
     before = state(folder)
-    assert message in shown(arguments, capsys)
+    assert WRONG_PATHS[command] in shown(command.split(), capsys)
     assert before == state(folder)
 
 
@@ -116,34 +97,39 @@ def test_an_error_in_a_file_begins_with_its_place(folder, capsys):
     assert capsys.readouterr().err.startswith(f"{folder / 'udfs.py'}:3: error: numba-cuda could not compile")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["export", "udfs.py"],
-        ["export", "-o", "out"],
-        ["export", "udfs.py", "-m", "udfs", "-o", "out"],
-        ["export", "", "-o", "out"],
-        ["export", "udfs.py", "-o", ""],
-        ["export", "udfs.py", "-o", "out", "--emit", ""],
-        ["link", "kernel.ptx", "--arch", "sm_90", "-o", "out", "--checks", "many"],
-        ["link", "kernel.ptx", "--arch", "sm_90", "-o", "out", "--max-registers", "few"],
-        ["link", "kernel.ptx", "--arch", "sm_90"],
-        ["link", "", "--arch", "sm_90", "-o", "out"],
-        ["link", "kernel.ptx", "--arch", "sm_90", "-o", ""],
-        *(
-            ["link", "kernel.cu", "--arch", "sm_90", "-o", "out", option, ""]
-            for option in ("-I", "-D", "--std", "--name-expression", "--inline", "--emit", "--backend")
-        ),
-        *(["export", "udfs.py", "-o", "out", option, ""] for option in ("--arch", "--cuda", "--ptx-isa")),
-        ["link", "kernel.ptx", "--arch", "", "-o", "out"],
-        ["inspect", "kernel.ptx", "--arch", ""],
-    ],
-)
-def test_wrong_usage(folder, arguments):
+WRONG_USAGE = """
+export udfs.py
+export -o out
+export udfs.py -m udfs -o out
+export '' -o out
+export udfs.py -o ''
+export udfs.py -o out --emit ''
+export udfs.py -o out --arch ''
+export udfs.py -o out --cuda ''
+export udfs.py -o out --ptx-isa ''
+link kernel.ptx --arch sm_90 -o out --checks many
+link kernel.ptx --arch sm_90 -o out --max-registers few
+link kernel.ptx --arch sm_90
+link '' --arch sm_90 -o out
+link kernel.ptx --arch sm_90 -o ''
+link kernel.cu --arch sm_90 -o out -I ''
+link kernel.cu --arch sm_90 -o out -D ''
+link kernel.cu --arch sm_90 -o out --std ''
+link kernel.cu --arch sm_90 -o out --name-expression ''
+link kernel.cu --arch sm_90 -o out --inline ''
+link kernel.cu --arch sm_90 -o out --emit ''
+link kernel.cu --arch sm_90 -o out --backend ''
+link kernel.ptx --arch '' -o out
+inspect kernel.ptx --arch ''
+"""
+
+
+@pytest.mark.parametrize("command", WRONG_USAGE.strip().splitlines())
+def test_wrong_usage(folder, command):
     """A missing or an empty value, and one outside of a fixed list, is wrong usage."""
     before = state(folder)
     with pytest.raises(SystemExit) as left:
-        cli.main(arguments)
+        cli.main(shlex.split(command))
     assert left.value.code == 2
     assert before == state(folder)
 

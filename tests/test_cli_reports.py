@@ -34,20 +34,18 @@ def said(capsys, *arguments, status=0):
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("arguments", "keys"),
+    ("command", "keys"),
     [
+        ("export udfs.py -o out --emit ptx", {"functions", "files", "host compiler", "left out"}),
         (
-            ("export", "udfs.py", "-o", "out", "--emit", "ptx"),
-            {"functions", "files", "host compiler", "left out"},
-        ),
-        (
-            ("link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"),
+            "link kernel.ptx --arch sm_90 -o a.cubin",
             {"file", "size", "backend", "reason", "log", "inlined", "names"},
         ),
     ],
 )
-def test_what_was_written_is_told_in_each_form(capsys, arguments, keys):
+def test_what_was_written_is_told_in_each_form(capsys, command, keys):
     """JSON has names and bytes, text a size in units, and --quiet nothing."""
+    arguments = command.split()
     found = json.loads(said(capsys, *arguments, "--json").out)
     assert keys == set(found)
     (path, size), *_ = found.get("files", {found.get("file"): found.get("size")}).items()
@@ -61,14 +59,7 @@ def test_verbosity_shows_the_log():
     """-v shows decisions and -vv each step, whatever NUMBA_PTXLINK_LOG is; without them there is silence."""
     command = [
         sys.executable,
-        "-m",
-        "numba_ptxlink",
-        "link",
-        "kernel.ptx",
-        "--arch",
-        "sm_90",
-        "-o",
-        "a.cubin",
+        *["-m", "numba_ptxlink", "link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"],
     ]
     errors = [
         subprocess.run([*command, *more], check=True, capture_output=True, text=True).stderr
@@ -83,18 +74,18 @@ def test_verbosity_shows_the_log():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "answer"),
+    ("command", "answer"),
     [
-        (["xport", "udfs.py"], "invalid choice: 'xport'"),
-        (["doctor", "--stri"], "unrecognized arguments: --stri\n"),
-        (["link", "a", "--arch", "sm_90", "-o", "b", "--inline", "atuo"], "invalid choice: 'atuo'"),
-        (["link", "a", "--arch", "sm_90", "b", "-o", "c", "--ich"], "unrecognized arguments: b --ich\n"),
+        ("xport udfs.py", "invalid choice: 'xport'"),
+        ("doctor --stri", "unrecognized arguments: --stri\n"),
+        ("link a --arch sm_90 -o b --inline atuo", "invalid choice: 'atuo'"),
+        ("link a --arch sm_90 b -o c --ich", "unrecognized arguments: b --ich\n"),
     ],
 )
-def test_what_is_mistyped_is_told_in_one_line(capsys, arguments, answer):
+def test_what_is_mistyped_is_told_in_one_line(capsys, command, answer):
     """Commands, options and values that there are not are wrong usage, with where to look."""
     with pytest.raises(SystemExit) as left:
-        cli.main(arguments)
+        cli.main(command.split())
     assert 2 == left.value.code
     error = capsys.readouterr().err
     assert answer in error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
+import processes
 import pytest
 from ptx_kernels import make_kernel
 
@@ -26,10 +26,7 @@ def show(tmp_path):
             # So that no import of numba.cuda sets up logging first.
             "NUMBA_PTXLINK": "1",
         }
-        done = subprocess.run(
-            [sys.executable, *command], env=environ, cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert 0 == done.returncode, done.stderr
+        done = processes.run(sys.executable, *command, env=environ, cwd=tmp_path)
         return done.stderr
 
     return run

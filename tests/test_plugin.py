@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import textwrap
 from pathlib import Path
 
 import fakedevice
+import processes
 import pytest
 
 from numba_ptxlink._front_end import registry
@@ -45,20 +45,14 @@ warned = lambda: [str(w.message) for w in _messages if w.category is RuntimeWarn
 
 def run(*program: str, **environ: str) -> list[str]:
     """Run the parts of *program* in a fresh interpreter, with nothing on stderr; return what it prints."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "\n".join(map(textwrap.dedent, ("import numba_ptxlink as pl", *program))),
-        ],
-        capture_output=True,
-        text=True,
-        env={**env, **environ},
+    done = processes.run(
+        sys.executable,
+        "-c",
+        "\n".join(map(textwrap.dedent, ("import numba_ptxlink as pl", *program))),
+        env=processes.environ(**environ),
         cwd=Path(__file__).parent,
-        check=False,
+        quiet=True,
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout.splitlines()
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import processes
 import pytest
 from front_ends import NAMES, get
 
@@ -26,8 +26,7 @@ def both(request):
         # The order in which Numba joins values in debug code is that of a set.
         environ = {**os.environ, "NUMBA_PTXLINK": mode, "PYTHONHASHSEED": "0"}
         command = [sys.executable, str(WORKER), request.param]
-        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr[-2000:]
+        done = processes.run(*command, env=environ)
         return json.loads(done.stdout.splitlines()[-1])
 
     with ThreadPoolExecutor(2) as pool:

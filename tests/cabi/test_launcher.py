@@ -8,6 +8,7 @@ from pathlib import Path
 
 import launches
 import numpy as np
+import processes
 import pytest
 from cuda_toolkit import host_includes
 from numba import cuda
@@ -55,8 +56,7 @@ def build(folder: Path, source: str, *flags: str, name: str = "program") -> Path
     includes = [f"-I{folder}", *host_includes()]
     program = folder / name
     command = ["g++", *STRICT, *includes, str(folder / f"{name}.cpp"), "-o", str(program), "-ldl", *flags]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (0, "") == (done.returncode, done.stderr)
+    processes.run(*command, quiet=True)
     return program
 
 

@@ -57,27 +57,8 @@ def test_nvrtc(arch, flags):
     text = by_nvrtc(arch, *flags)
     check(text)
     module = ptx.parse(text)
-    defined = {each.name: each for each in module.functions if each.defined}
-    declared = {each.name: each.linkage for each in module.functions if not each.defined}
-    kernel = defined["kernel"].prototype
-    assert ".entry kernel(.b64, .b64, .b32, .align 4 .b8[48])" == str(kernel)
-    assert "extern" == declared["elsewhere"]
-    variables = {each.name: each for each in module.variables}
-    assert ("coefficients",) == variables["pointer"].symbols
-    assert ("visible", "const", (16,)) == (
-        variables["coefficients"].linkage,
-        variables["coefficients"].space,
-        variables["coefficients"].extents,
-    )
-    assert ("managed",) == variables["managed"].attributes
     assert ("debug" in module.header.target) is ("-G" in flags)
     assert ptx.has_line_numbers(text) is bool(flags)
-    sections = [each for each in module.items if getattr(each, "keyword", "") == "section"]
-    assert bool(sections) is ("-G" in flags)
-    instructions = (each for each in defined["kernel"].body if isinstance(each, ptx.Instruction))
-    calls = [ptx.called(each) for each in instructions if each.opcode == "call"]
-    assert "elsewhere" in {call.callee for call in calls}
-    assert any(call.prototype for call in calls)
 
 
 def pendulum(angle, steps, values):

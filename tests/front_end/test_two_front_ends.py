@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import textwrap
 
+import processes
 import pytest
 
 from numba_ptxlink._front_end import registry
@@ -57,16 +56,9 @@ def run(tmp_path):
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: numba-cuda-mlir\nVersion: {version}\n")
         start = START.format(folder=str(tmp_path), attribute=attribute)
         program = "\n".join(map(textwrap.dedent, (start, *parts)))
-        env = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA")}
-        done = subprocess.run(
-            [sys.executable, "-c", program],
-            capture_output=True,
-            text=True,
-            env={**env, **environ},
-            cwd=tmp_path,
-            check=False,
+        done = processes.run(
+            sys.executable, "-c", program, env=processes.environ(**environ), cwd=tmp_path, quiet=True
         )
-        assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
         return done.stdout.splitlines()
 
     return run

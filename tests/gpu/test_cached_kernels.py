@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
+import processes
 import pytest
 
 PROGRAM = textwrap.dedent(
@@ -76,8 +76,7 @@ def run(tmp_path, order):
     environ = {**os.environ, "NUMBA_PTXLINK": "1", "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
     (tmp_path / "program.py").write_text(PROGRAM)
     command = [sys.executable, str(tmp_path / "program.py"), json.dumps(order)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+    done = processes.run(*command, env=environ)
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 
+import processes
 import pytest
 
 pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
@@ -90,8 +90,7 @@ def run(tmp_path, mode: str, cache: str) -> dict[str, object]:
     program.write_text(PROGRAM)
     environ = {**os.environ, "NUMBA_PTXLINK": mode, "NUMBA_PTXLINK_CACHE": cache}
     command = [sys.executable, "-W", "ignore", str(program)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    done = processes.run(*command, env=environ)
     return json.loads(done.stdout.splitlines()[-1])
 
 

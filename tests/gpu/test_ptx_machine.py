@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
+
+import processes
 
 SCRIPT = Path(__file__).parents[1] / "ptx_machine" / "device.py"
 
@@ -12,6 +13,5 @@ SCRIPT = Path(__file__).parents[1] / "ptx_machine" / "device.py"
 def test_the_device_and_the_machine_agree():
     """Bit for bit: instructions with random operands, and random programs, as modules and as one."""
     command = [sys.executable, SCRIPT, "--programs", "60"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    done = processes.run(*command)
     assert ": 0 differences" in done.stdout

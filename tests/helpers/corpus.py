@@ -66,57 +66,8 @@ def kernels(cuda: Any) -> dict[str, tuple[Any, Any]]:
     def kernel(signature: Any) -> Any:
         return lambda function: found.setdefault(function.__name__, (function, signature))
 
-    _alone(cuda, kernel)
     _helpers(cuda, kernel)
     return found
-
-
-def _alone(cuda: Any, kernel: Any) -> None:
-    @kernel("void(float32[:, ::1], float32[::1])")
-    def row_sums(x, out):
-        i = cuda.grid(1)
-        total = 0.0
-        for j in range(x.shape[1] - 1, -1, -2):
-            if x[i, j] < 0:
-                continue
-            total += x[i, j]
-        out[i] = total
-
-    @kernel("void(int32[::1], int32)")
-    def raising(x, limit):
-        i = cuda.grid(1)
-        if i >= limit:
-            raise ValueError("out of range")
-        x[i] = i
-
-    @kernel("void(float32[::1], int32)")
-    def optional(x, n):
-        value = None
-        if n > 3:
-            value = x[n]
-        if value is not None:
-            x[0] = value
-
-    @kernel("void(float32[::1], float32[::1])")
-    def block_sum(x, out):
-        shared = cuda.shared.array(128, "float32")
-        t = cuda.threadIdx.x
-        shared[t] = x[cuda.grid(1)]
-        cuda.syncthreads()
-        half = 64
-        while half:
-            if t < half:
-                shared[t] += shared[t + half]
-            cuda.syncthreads()
-            half //= 2
-        if t == 0:
-            out[cuda.blockIdx.x] = shared[0]
-
-    @kernel("void(float32[:, ::1])")
-    def views(x):
-        row = x[cuda.threadIdx.x]
-        column = x[:, 1]
-        row[0] = column[2]
 
 
 def _helpers(cuda: Any, kernel: Any) -> None:

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import processes
 import pytest
 
 from numba_ptxlink._formats import elf
@@ -95,15 +96,7 @@ def environment(toolkit: Path) -> Mapping[str, str]:
 
 def shell(command: str, folder: Path, toolkit: Path) -> str:
     """Run *command* in *folder*, and return what it says."""
-    done = subprocess.run(
-        ["/bin/bash", "-euo", "pipefail", "-c", command],
-        cwd=folder,
-        env=environment(toolkit),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    done = processes.run("/bin/bash", "-euo", "pipefail", "-c", command, cwd=folder, env=environment(toolkit))
     return done.stdout + done.stderr
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 import threading
 
+import processes
 from cache_worker import code, key
 from ptx_kernels import make_kernel
 
@@ -22,8 +22,7 @@ SOURCE = 'extern "C" __global__ void k(int* out) { *out = 1; }\n'
 def fork(what: str, *arguments: object) -> str:
     """Run one function of this module in a process of its own, for a bounded time; return what it prints."""
     command = [sys.executable, __file__, what, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BOUND_SECONDS, check=False)
-    assert 0 == done.returncode, done.stderr
+    done = processes.run(*command, timeout=BOUND_SECONDS)
     return done.stdout
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import cuda_toolkit
+import processes
 import pytest
 from cuda.pathfinder import load_nvidia_dynamic_lib
 
@@ -157,13 +157,10 @@ def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
     if libraries:
         own = os.environ.get("LD_LIBRARY_PATH", "")
         fixed["LD_LIBRARY_PATH"] = os.pathsep.join([*(str(each.parent) for each in libraries), own])
-    done = subprocess.run(
-        [*command, *(each.format(**known) for each in program.arguments)],
+    done = processes.run(
+        *command,
+        *(each.format(**known) for each in program.arguments),
         env={**os.environ, **fixed, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
         cwd=scratch,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import processes
 import pytest
 
 MODULE = Path(__file__).parents[1] / "helpers" / "jit_cache_module.py"
@@ -38,8 +38,7 @@ def run(folder: Path, *options: object, seed: str = "0") -> list[dict[str, objec
         "NUMBA_CACHE_DIR": str(folder / "index"),
     }
     command = [sys.executable, str(folder / "module.py"), str(folder / "twice.cu"), str(list(options))]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+    done = processes.run(*command, env=environ)
     return json.loads(done.stdout)
 
 

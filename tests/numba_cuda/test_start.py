@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -58,8 +58,7 @@ def run(program: str, *arguments: str, **environ: str) -> object:
     pytest.importorskip("numba.cuda")
     environ = {**os.environ, "NUMBA_PTXLINK": "1", **environ}
     command = [sys.executable, "-W", "ignore", program, *arguments]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+    done = processes.run(*command, env=environ)
     return json.loads(done.stdout)
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import abi_rows as rows
 import front_ends
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -35,8 +35,7 @@ def export_elsewhere(folder, seed):
     """Export the module to *folder* in a process with this hash seed, the cache off."""
     environ = {**os.environ, "PYTHONHASHSEED": seed, "NUMBA_PTXLINK_CACHE": "0"}
     command = [sys.executable, "-c", WORKER, str(MODULE), str(folder)]
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    processes.run(*command, env=environ)
     return folder
 
 

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import environments
+import processes
 import pytest
 from linkcases import CALLER, KERNEL, find_nvcc
 
@@ -30,14 +31,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
             variables = {"TRITON_CACHE_DIR": str(folder / "triton"), "NUMBA_PTXLINK_CACHE": "0"}
             script = HERE / "programs" / "foreign.py"
             for arguments in ([str(script), str(folder)], [str(EXAMPLE), "--out-dir", str(folder)]):
-                done = subprocess.run(
-                    [str(python), "-W", "ignore", *arguments],
-                    env=kept | variables,
-                    check=False,
-                    capture_output=True,
-                    text=True,
-                )
-                assert not done.returncode, done.stderr[-4000:]
+                done = processes.run(python, "-W", "ignore", *arguments, env=kept | variables)
     except environments.Unavailable as reason:
         pytest.skip(f"no environment with Triton and Warp: {reason}")
     return folder, done.stdout

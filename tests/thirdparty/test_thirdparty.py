@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import cubins
 import environments
+import processes
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -64,14 +64,7 @@ def execute(python: Path, shared: Path, active: str, *arguments: str) -> None:
         "STANDIN_SHARED": str(shared),
     }
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))}
-    done = subprocess.run(
-        [str(python), str(HERE / "standin.py"), *arguments],
-        env=kept | variables,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr[-4000:]
+    processes.run(python, str(HERE / "standin.py"), *arguments, env=kept | variables)
 
 
 @pytest.fixture(scope="module", params=SUITES)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 
 import environments
+import processes
 import pytest
 
 PROJECT = (environments.ROOT / "pyproject.toml").read_text()
@@ -57,10 +57,7 @@ def test_the_lower_bounds_work(major, tmp_path):
 
             def run(*arguments: str) -> str:
                 command = [python, "-m", "numba_ptxlink", *arguments]
-                done = subprocess.run(
-                    command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-                )
-                assert not done.returncode, done.stderr[-4000:]
+                done = processes.run(*command, cwd=tmp_path, env=env)
                 return done.stdout
 
             run("export", "udfs.py", "-o", "out", "--arch", "sm_80")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import environments
+import processes
 import pytest
 from cuda_toolkit import completed, linked_functions, shell
 
@@ -65,8 +65,7 @@ def test_ptxas_reads_the_ptx(release, source, tmp_path):
         text = tmp_path / path.name
         text.write_bytes(exported.contents[path.name])
         command = [str(tools(release) / "ptxas"), f"-arch={arch}", "-c", str(text), "-o", str(tmp_path / "o")]
-        run = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (0, "") == (run.returncode, run.stderr)
+        processes.run(*command, quiet=True)
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin"])
@@ -80,8 +79,7 @@ def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
 
     def nvcc(*options):
         command = [str(folder / "nvcc"), "-arch=sm_80", f"-I{linker.INCLUDE_DIR}", *map(str, options)]
-        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert not run.returncode, run.stdout + run.stderr
+        processes.run(*command, cwd=tmp_path)
 
     nvcc("-dc", "caller.cu", "-o", "caller.o")
     wrapped = artifact
