@@ -175,55 +175,58 @@ def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "said", "cure"),
+    ("ptx", "flags", "said", "cure"),
     [
-        (["--nope"], "Unknown option '-nope'", "Correct or remove that flag in extra_flags."),
-        (
-            ["nope"],
-            "Input file 'nope' could not be opened",
-            "Each string in extra_flags is one flag or its value; remove what is neither.",
-        ),
-        (["-e"], "argument expected after '-e'", "Add the value that flag needs to extra_flags."),
-        (
-            ["--position-independent-code=x"],
-            "'x': expected true or false",
-            "Correct the value of that option.",
-        ),
-        (["--sanitize=x"], "Value 'x' is not defined for option", "Correct the value of that option."),
-    ],
-)
-def test_bad_flag(kernel: str, flags: list[str], said: str, cure: str) -> None:
-    """A flag the compiler does not take is refused in its words, with the cure."""
-    error = refusal(kernel, extra_flags=flags)
-    assert said in error.log
-    assert said in str(error)
-    assert str(error).endswith(f"\n{cure}")
-
-
-@pytest.mark.parametrize(
-    ("ptx", "said", "cure"),
-    [
-        (CALLER, "Unresolved extern function 'helper'", "relocatable=True and link later."),
+        (CALLER, (), "Unresolved extern function 'helper'", "relocatable=True and link later."),
         (
             make_kernel().replace("sm_75", "sm_90a"),
+            (),
             "PTX with .target 'sm_90a' cannot be compiled",
             "or generate the PTX for this one.",
         ),
         (
             make_kernel().replace("sm_75", "sm_100"),
+            (),
             "PTX .version 8.0 does not support .target sm_100",
             "Generate the PTX with a newer toolkit, or raise its .version.",
         ),
         (
             make_kernel().replace("8.0", "6.3").replace("ret;", "elect.sync _|%p1, -1;\nret;"),
+            (),
             "requires PTX ISA .version 8.0 or later",
             "Generate the PTX with a newer toolkit, or raise its .version.",
         ),
+        (make_kernel(), ("--nope",), "Unknown option '-nope'", "Correct or remove that flag in extra_flags."),
+        (
+            make_kernel(),
+            ("nope",),
+            "Input file 'nope' could not be opened",
+            "Each string in extra_flags is one flag or its value; remove what is neither.",
+        ),
+        (
+            make_kernel(),
+            ("-e",),
+            "argument expected after '-e'",
+            "Add the value that flag needs to extra_flags.",
+        ),
+        (
+            make_kernel(),
+            ("--position-independent-code=x",),
+            "'x': expected true or false",
+            "Correct the value of that option.",
+        ),
+        (
+            make_kernel(),
+            ("--sanitize=x",),
+            "Value 'x' is not defined for option",
+            "Correct the value of that option.",
+        ),
     ],
 )
-def test_common_refusals_have_their_own_cure(ptx: str, said: str, cure: str) -> None:
-    """A refusal with a known cause ends in what helps against it."""
-    error = refusal(ptx)
+def test_common_refusals_have_their_own_cure(ptx: str, flags: tuple[str, ...], said: str, cure: str) -> None:
+    """A refusal of PTX or of a flag, in the compiler's words, ends in what helps where the cause is known."""
+    error = refusal(ptx, extra_flags=flags)
+    assert said in error.log
     assert said in str(error)
     assert str(error).endswith(cure)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -81,7 +82,7 @@ def test_help_has_examples(capsys, command):
 def test_the_installed_command_runs(capsys):
     """The installed script is the command; --version and --include-dir print what they say."""
     script = Path(sys.executable).with_name("numba-ptxlink")
-    run = subprocess.run([str(script), "--version"], capture_output=True, text=True, check=True)
+    run = processes.run(script, "--version")
     assert run.stdout.strip() == f"numba-ptxlink {pl.__version__}"
     assert cli.main(["--include-dir"]) == 0
     assert Path(capsys.readouterr().out.strip()).is_dir()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import processes
 import pytest
 from ptx_kernels import make_kernel
 
@@ -61,10 +61,7 @@ def test_verbosity_shows_the_log():
         sys.executable,
         *["-m", "numba_ptxlink", "link", "kernel.ptx", "--arch", "sm_90", "-o", "a.cubin"],
     ]
-    errors = [
-        subprocess.run([*command, *more], check=True, capture_output=True, text=True).stderr
-        for more in ((), ("-v",), ("-vv",))
-    ]
+    errors = [processes.run(*command, *more).stderr for more in ((), ("-v",), ("-vv",))]
     assert "" == errors[0]
     # The plan of the link.
     assert (

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
 
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -121,7 +121,7 @@ def test_the_table_imports_no_compiler(name):
     )
     command = [sys.executable, "-c", program]
     # numba-cuda's own .pth file imports its redirector, which is no import of numba.
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = processes.run(*command)
     assert done.stdout.strip() == "[]"
 
 

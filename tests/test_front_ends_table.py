@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import front_ends
+import outcome_tables
 import pytest
 from abi_features import NAMES as FEATURES
 from abi_features import features
@@ -15,23 +16,8 @@ import numba_ptxlink as pl
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "front_ends.md"
-BEGIN, END = "<!-- outcomes -->\n", "<!-- /outcomes -->"
 ARCHS = ("sm_90", "sm_100")
 _LONGEST = 150
-
-
-def read_table(text):
-    """Return the outcomes in the documentation, by row and front end."""
-    lines = text.partition(BEGIN)[2].partition(END)[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    return {row[0]: dict(zip(rows[0][1:], row[1:], strict=True)) for row in rows[2:]} if rows else {}
-
-
-def write_table(outcomes):
-    """Return the table of *outcomes*."""
-    lines = [["", *front_ends.NAMES], ["---"] * (len(front_ends.NAMES) + 1)]
-    lines += [[row, *(cells.get(name, "") for name in front_ends.NAMES)] for row, cells in outcomes.items()]
-    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
 
 
 def raising(x):
@@ -116,12 +102,5 @@ def test_the_table_tells_what_each_front_end_does(name, request, tmp_path):
         f"the golden header of {each}": outcome(tmp_path, features(name)[each], name) for each in FEATURES
     }
     outcomes |= {row: outcome(tmp_path, [udf], name) for row, udf in programs(name)}
-    text = PAGE.read_text()
-    table = read_table(text)
-    if request.config.getoption("--update-golden"):
-        for row, cell in outcomes.items():
-            table.setdefault(row, {})[name] = cell
-        table = {row: cells for row, cells in table.items() if row in outcomes}
-        before, after = text.partition(BEGIN)[0], text.partition(END)[2]
-        PAGE.write_text(f"{before}{BEGIN}{write_table(table)}{END}{after}")
-    assert outcomes == {row: cells.get(name) for row, cells in table.items()}
+    update = request.config.getoption("--update-golden")
+    assert outcomes == outcome_tables.held(PAGE, name, outcomes, update=update)

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 
+import processes
 import pytest
 from linkcases import CALLEE, find_nvcc
 from ptx_kernels import make_kernel, make_large_kernel
@@ -149,7 +150,7 @@ def listed_by_cuobjdump(path):
     if tool is None:
         pytest.skip("there is no cuobjdump")
     command = [tool, "-lelf", "-lptx", str(path)]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = processes.run(*command).stdout
     found = re.findall(r"(?m)^(ELF|PTX) file +\d+: .*\.(sm_\d+)\.(?:cubin|ptx)$", text)
     return sorted(({"ELF": "cubin", "PTX": "ptx"}[kind], arch) for kind, arch in found)
 

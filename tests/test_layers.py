@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -133,7 +133,7 @@ def test_importing_the_package_imports_neither_numba_nor_cuda():
         "costly = {'numba', 'cuda', 'numpy', 'cffi', 'llvmlite'};"
         "print(sorted(costly & {name.split('.')[0] for name in sys.modules}))"
     )
-    run = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    run = processes.run(sys.executable, "-I", "-c", program)
     assert run.stdout.strip() == "[]"
 
 

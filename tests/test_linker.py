@@ -43,18 +43,6 @@ def test_several_inputs_are_linked(kinds):
     assert b"caller" in linked.cubin
 
 
-def test_a_udf_is_an_input():
-    """A UDF is compiled and linked with the kernel that calls it."""
-
-    @pl.udf("int32(int32)")
-    def triple(x):
-        return 3 * x
-
-    linked = pl.link(CALLER, triple, arch="sm_90")
-    assert linked.lto is True
-    assert linked.inputs[-1] == "<udfs>"
-
-
 def test_cuda_sources_are_optimised_together():
     """CUDA C++ sources alone are linked with LTO, unless that is declined."""
     assert pl.link(CALLER, CALLEE, arch="sm_90").reason == "link-time optimisation"

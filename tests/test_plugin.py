@@ -448,7 +448,7 @@ def test_a_convenience_that_moved_leaves_the_linker_active(tmp_path):
     """Rows that only save something switch off by themselves, together, and `status()` says so."""
     pytest.importorskip("numba.cuda")
     command = [sys.executable, "-c", CONVENIENCE]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    done = processes.run(*command, cwd=tmp_path)
     first, *reasons = done.stdout.splitlines()
     assert "True numba_ptxlink._numba_cuda.linker numba.cuda.codegen" == first
     off = "the rows for the cache are off: numba.cuda.dispatcher has no CUDACache._index_key"

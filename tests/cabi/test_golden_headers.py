@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import shutil
 from pathlib import Path
 
 import front_ends
-import processes
 import pytest
 from abi_features import LACKING, NAMES, features
-from cuda_toolkit import host_includes
+from cuda_toolkit import check_header
 
 import numba_ptxlink as pl
 
@@ -56,26 +54,11 @@ def test_a_header_is_the_golden_one(exported, request):
     assert diff == "", f"{diff}\nIf that is meant: python -m pytest --update-golden, and commit tests/golden."
 
 
+@pytest.mark.parametrize(("compiler", "standard"), [("g++", "-std=c++17"), ("gcc", "-std=c11")])
 @pytest.mark.parametrize("feature", NAMES)
-def test_a_golden_header_compiles(feature, tmp_path):
+def test_a_golden_header_compiles(feature, compiler, standard, tmp_path):
     """Each header compiles as C++17 without a warning, and as C11 with what C can say."""
-    header = GOLDEN / f"{feature}.h"
-    for compiler, standard, suffix in (("g++", "-std=c++17", ".cpp"), ("gcc", "-std=c11", ".c")):
-        if shutil.which(compiler) is None:
-            pytest.skip(f"{compiler} is not installed")
-        source = tmp_path / f"includes{suffix}"
-        source.write_text(f'#include "{header}"\n#include "{header}"\nint main(void) {{ return 0; }}\n')
-        command = [
-            compiler,
-            standard,
-            "-Wall",
-            "-Wextra",
-            "-Werror",
-            "-pedantic",
-            "-fsyntax-only",
-            *host_includes(),
-        ]
-        processes.run(*command, source, quiet=True)
+    check_header(tmp_path, GOLDEN / f"{feature}.h", compiler, standard)
 
 
 def test_two_headers_that_define_one_struct(tmp_path):

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections import namedtuple
-from typing import TYPE_CHECKING
 
 import linkcases
 import numpy as np
-import processes
 import pytest
-from cuda_toolkit import host_includes
+from cuda_toolkit import check_header
 from numba.cuda import types
 from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 F32 = types.float32
 # Keywords, types, functions and variables, of CUDA, C and the generated headers.
@@ -35,21 +30,6 @@ def nvcc():
     if found is None or shutil.which("gcc") is None:
         pytest.skip("there is no nvcc, or no gcc")
     return found
-
-
-def compile_everywhere(folder: Path, nvcc: str, text: str) -> None:
-    """Compile the header *text* with nvcc, and as C++ and C without a warning."""
-    (folder / "udfs.h").write_text(text)
-    strict = ["-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only"]
-    for command, suffix in (
-        ([str(nvcc), "-arch=sm_90", "-rdc=true", "-c", "-o", str(folder / "out.o")], ".cu"),
-        (["g++", "-std=c++17", *strict], ".cpp"),
-        (["gcc", "-std=gnu11", *strict], ".c"),
-        (["gcc", "-std=c11", *strict], ".c"),
-    ):
-        source = folder / f"source{suffix}"
-        source.write_text('#include "udfs.h"\nint main(void) { return 0; }\n')
-        processes.run(*command, *host_includes(), source, quiet=True)
 
 
 @pytest.mark.parametrize("name", ["fdivide", "powi", "printf", "size_t", "param0", "func_retval0"])
@@ -76,9 +56,14 @@ def test_a_header_hides_no_other(tmp_path, stem):
 def export_and_compile(tmp_path, nvcc, marked) -> str:
     """Export functions, which proves their header with NVRTC, and compile it everywhere else."""
     exported = pl.export(marked, tmp_path / "out", arch="sm_90", emit="ptx", name="udfs")
-    text = exported.header.read_text()
-    compile_everywhere(tmp_path, nvcc, text)
-    return text
+    for compiler, standard in (
+        (nvcc, "-std=c++17"),
+        ("g++", "-std=c++17"),
+        ("gcc", "-std=gnu11"),
+        ("gcc", "-std=c11"),
+    ):
+        check_header(tmp_path, exported.header, compiler, standard)
+    return exported.header.read_text()
 
 
 def made(source: str, **scope):

@@ -117,24 +117,6 @@ def test_overloads_by_the_result_are_refused():
         pl.export(both, emit=["ptx"])
 
 
-TWO = """from numba_ptxlink import udf
-@udf("float32(float32)")
-def halved(x):
-    return x / 2
-@udf("float64(float64)")
-def halved(x):
-    return x / 4
-"""
-
-
-def test_two_functions_of_one_symbol_are_refused_by_their_lines(tmp_path):
-    """None of them is left out without a word."""
-    path = tmp_path / "two.py"
-    path.write_text(TWO)
-    with pytest.raises(pl.AbiError, match=r"two.py:5: error: 'halved', .* is taken by .*\(two.py:2\)"):
-        pl.export(path, emit=["ptx"])
-
-
 @pytest.mark.parametrize(
     ("namespace", "reason"),
     [

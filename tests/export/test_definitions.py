@@ -36,13 +36,6 @@ def test_functions_without_a_name_in_the_module_are_exported(tmp_path):
     assert ["a0", "a1", "one", "lost"] == [signature.name for signature in exported.signatures]
 
 
-def test_functions_of_one_name_clash(tmp_path):
-    """Two marked functions with one C name are an error that proposes another, wherever they are."""
-    text = FACTORY + "listed = [made(i, 'add') for i in range(2)]\n"
-    with pytest.raises(pl.AbiError, match=r"'add', the C name of function .*is taken.*use name="):
-        pl.export(written(tmp_path, text), emit=["ptx"])
-
-
 def test_static_methods_are_exported(tmp_path):
     """A static method is exported by its own name, in the order of definition."""
     text = MARK + FUNCTION.format(2).replace("f(", "first(") + STATIC

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 
+import processes
 import pytest
 from numba import cuda
 from numba.cuda import types
@@ -122,7 +122,7 @@ def test_memory_management_is_refused():
     """A function that allocates by Numba's memory manager is an error that says what helps."""
     environment = {**os.environ, "NUMBA_CUDA_ENABLE_NRT": "1"}
     command = [sys.executable, "-c", ALLOCATES]
-    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    done = processes.run(*command, env=environment)
     assert "manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT" in done.stdout
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -138,7 +139,7 @@ def test_a_dask_cluster_leaves_the_same_bytes(program):
     """A cluster that loses a worker in the middle exports what this process does."""
     pytest.importorskip("distributed", reason="Dask is not installed")
     script = Path(__file__).parents[1] / "helpers" / "dask_export.py"
-    done = subprocess.run([sys.executable, script, program], capture_output=True, text=True, check=True)
+    done = processes.run(sys.executable, script, program)
     assert json.loads(done.stdout.splitlines()[-1]) == {"equal": True, "killed": 1}
 
 

@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import _numba_ptxlink_hook as hook
+import processes
 import pytest
 from numba import cuda, float32, njit, types
 
@@ -40,8 +41,6 @@ def test_a_value_tells_whose_it_is(value, name):
 
 def test_importing_a_front_end_imports_nothing_of_its_compiler():
     """All that the choice, the hook and status() read is there without a compiler."""
-    import subprocess
-
     program = (
         "import sys; from numba_ptxlink._front_end import registry\n"
         "for each in registry.front_ends():\n"
@@ -50,7 +49,7 @@ def test_importing_a_front_end_imports_nothing_of_its_compiler():
         "there = {name.split('.')[0] for name in sys.modules}\n"
         "print(sorted(there & {'numba', 'numba_cuda_mlir', 'llvmlite', 'numpy', 'cuda'}))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = processes.run(sys.executable, "-c", program)
     assert done.stdout.strip() == "[]"
 
 

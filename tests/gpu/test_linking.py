@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import textwrap
-
 import numpy as np
 import pytest
 from linkcases import CALLEE, CALLER, KERNEL, function
@@ -46,40 +42,3 @@ def test_a_kernel_is_found_by_its_cpp_name(device, arch):
     source = "namespace ns { template <int N> __global__ void write(int* p) { *p = N; } }\n"
     linked = pl.link(source, arch=arch, name_expressions=("ns::write<9>",))
     assert 9 == run(device, linked, "ns::write<9>")
-
-
-@pytest.mark.parametrize("linked", [False, True])
-def test_exceptions_of_a_debugged_kernel_are_raised(linked, tmp_path):
-    """With debug=True an exception in a kernel reaches Python, alone and with linked CUDA C++."""
-    path = tmp_path / "program.py"
-    path.write_text(
-        textwrap.dedent(
-            f"""
-            import numpy as np
-            import numba_ptxlink as pl
-            from numba import cuda
-            pl.enable()
-            source = 'extern "C" __device__ int helper(int a) {{ return a * 2; }}\\n'
-            link = cuda.CUSource(source) if {linked} else None
-            helper = cuda.declare_device("helper", "int32(int32)", abi="c", link=link)
-            if {linked}:
-                @cuda.jit(debug=True, opt=False)
-                def kernel(x):
-                    if helper(x[0]) > 10:
-                        raise ValueError("too much")
-            else:
-                @cuda.jit(debug=True, opt=False)
-                def kernel(x):
-                    if x[0] > 5:
-                        raise ValueError("too much")
-            kernel[1, 1](np.array([1], dtype=np.int32))
-            try:
-                kernel[1, 1](np.array([9], dtype=np.int32))
-                cuda.synchronize()
-            except ValueError as error:
-                print("caught:", "too much" in str(error))
-            """
-        )
-    )
-    made = subprocess.run([sys.executable, path], capture_output=True, text=True, check=False)
-    assert "caught: True" == made.stdout.strip(), made.stderr[-2000:]

@@ -168,21 +168,6 @@ def test_a_kernel_of_cuda_core(device, udfs):
     assert np.array_equal(np.arange(SIZE, dtype=np.float32) / 2, out.copy_to_host())
 
 
-def test_cuda_compute_takes_a_function(arch):
-    """A function in LTO-IR is an operator of cuda.compute."""
-    compute = pytest.importorskip("cuda.compute", reason="cuda-cccl is not installed")
-
-    @pl.udf("void(CPointer(int32), CPointer(int32), CPointer(int32))", name="larger")
-    def larger(first, second, result):
-        result[0] = max(first[0], second[0])
-
-    function = pl.export([larger], arch=[arch], emit=["ltoir"])
-    operator = compute.op.RawOp(ltoir=function.read("ltoir"), name="larger")
-    values, out = cuda.to_device(np.array([3, 9, 4], np.int32)), cuda.to_device(np.zeros(1, np.int32))
-    compute.reduce_into(d_in=values, d_out=out, num_items=3, op=operator, h_init=np.array([0], np.int32))
-    assert out.copy_to_host()[0] == 9
-
-
 PROGRAM = """
 import sys
 import numba_ptxlink

@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 import cuda_cxx
+import processes
 import pytest
 from artifact_page import CALLS, command_of, possible, write_sources
 from cuda_toolkit import environment, lay_out, release, shell
@@ -89,9 +90,7 @@ def run(program: Path) -> tuple[str, list[float]]:
     """Run *program* without Python on its paths; return what it says of errors, and its elements."""
     kept = {"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"} & os.environ.keys()
     environment = {name: os.environ[name] for name in kept}
-    done = subprocess.run(
-        [program], capture_output=True, text=True, check=True, env={**environment, "PATH": "/usr/bin:/bin"}
-    )
+    done = processes.run(program, env={**environment, "PATH": "/usr/bin:/bin"})
     name, *numbers = done.stdout.split()
     return name, [float(number) for number in numbers]
 

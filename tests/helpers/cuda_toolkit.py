@@ -21,11 +21,25 @@ from numba_ptxlink.linker import INCLUDE_DIR
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+SUFFIXES = {"g++": ".cpp", "gcc": ".c"}
+STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only")
+
 
 def host_includes() -> list[str]:
     """Return the options by which a compiler finds this package's headers, and CUDA's without warnings."""
     folders = nvrtc.toolkit_include_dirs()
     return [f"-I{INCLUDE_DIR}", *(flag for path in folders for flag in ("-isystem", str(path)))]
+
+
+def check_header(folder: Path, header: object, compiler: str, *options: str) -> None:
+    """Check that *compiler* takes *header*, included twice by a source in *folder*, without a word."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    source = folder / f"includes{SUFFIXES.get(compiler, '.cu')}"
+    include = f'#include "{header}"\n'
+    source.write_text(f"{include}{include}int main(void) {{ return 0; }}\n")
+    taken = STRICT if compiler in SUFFIXES else ("-arch=sm_90", "-rdc=true", "-c", "-o", "/dev/null")
+    processes.run(compiler, *options, *taken, *host_includes(), source, quiet=True)
 
 
 def lay_out(folder: Path, *, installed: bool = False) -> Path:

@@ -14,9 +14,12 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
+from numba_ptxlink._launch.arrays import Launch
 from numba_ptxlink._tools import driver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pytest
 
 HERE = Path(__file__).parent
@@ -90,6 +93,17 @@ def loaded(*signature: Any) -> pl.LoadedKernel:
     return pl.load(exported).taking
 
 
+def packer(types_of: dict[str, Any]) -> Callable[..., bytes]:
+    """Return what packs a value for the parameter of a name, as a launch on a stream does."""
+    kernels = [kernel_of(ty, name=f"takes_{name}") for name, ty in types_of.items()]
+    library = pl.load(pl.export(kernels, arch="sm_90", emit=["kernels"], name="made"))
+
+    def pack(name: str, value: Any, stream: int = 0) -> bytes:
+        return bytes(library[f"takes_{name}"]._pack((value,), Launch(stream)))
+
+    return pack
+
+
 __all__ = [
     "array",
     "cuda",
@@ -98,6 +112,7 @@ __all__ = [
     "kernel_of",
     "loaded",
     "log_of",
+    "packer",
     "stand_in",
     "vector_types",
 ]

@@ -55,21 +55,14 @@ RETURN = ".reg .b32 %r<9>; ld.param.b32 %r1, [a]; add.s32 %r2, %r1, 1; st.param.
 
 
 def test_a_call_between_inputs_is_inlined():
-    """The call is gone, the function with it, and what was in it is in the kernel."""
-    result = inlined(PLAIN, callee(RETURN), everything=False)
-    assert (1, ()) == (result.count, result.left)
-    assert ".func" not in result.text
-    assert 0 == calls(result.text)
-    assert "add.s32 %r2, %r1, 1" in result.text
-    assert ".func" not in result.text
-
-
-def test_the_cubin_has_no_call_and_says_what_was_done():
-    """link() assembles PTX inputs in process, and its result counts the calls that are inlined."""
+    """The call is gone, the function with it, what was in it is in the kernel, and the result counts it."""
     linked = pl.link(PLAIN, callee(RETURN), arch="sm_80")
     assert ("nvptxcompiler", 1, "") == (linked.backend, linked.inlined, linked.log)
     assert "2 PTX as one, 1 call inlined" == linked.reason
     assert ("<ptx 1>", "<ptx 2>") == linked.inputs
+    assert ".func" not in linked.ptx
+    assert 0 == calls(linked.ptx)
+    assert "add.s32 %r2, %r1, 1" in linked.ptx
 
 
 SHARED = (

@@ -14,7 +14,6 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._launch.arrays import Launch
 
 part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
 swapped = np.dtype([("y", "f4"), ("x", "f4")], align=True)
@@ -52,15 +51,9 @@ class Raising:
 
 
 @pytest.fixture(scope="module")
-def kernels():
-    """Return a loaded kernel for each parameter."""
-    made = [launches.kernel_of(ty, name=f"takes_{name}") for name, ty in PARAMETERS.items()]
-    return pl.load(pl.export(made, arch="sm_90", emit=["kernels"], name="made"))
-
-
-def pack(kernels, parameter, value):
-    """Return the bytes of *value*."""
-    return bytes(kernels[f"takes_{parameter}"]._pack((value,), Launch(0)))
+def pack():
+    """Return what packs a value for a parameter."""
+    return launches.packer(PARAMETERS)
 
 
 def device(dtype, **more):
@@ -88,43 +81,43 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_it_is_refused_by_name(kernels, case):
+def test_it_is_refused_by_name(pack, case):
     """The error names kernel and parameter, and what to pass."""
     parameter, value = REFUSED[case]
     with pytest.raises(pl.LaunchError, match=rf"(?s)^Kernel takes_{parameter}: parameter 'p0' is .*; ?.*\w+"):
-        pack(kernels, parameter, value)
+        pack(parameter, value)
 
 
-def test_records_are_taken_by_their_members_names(kernels):
+def test_records_are_taken_by_their_members_names(pack):
     """Members may be in another order in NumPy's type, where they lie as in C; renamed words of C fit."""
     record = np.zeros((), unordered)
     record["x"], record["y"] = 1, 2
     expected = struct.pack("<2f", 1, 2)
     for value in (record, record[()], Point(1, 2), (1, 2), [1, 2], {"y": 2, "x": 1}, expected):
-        assert expected == pack(kernels, "part", value)
-    assert expected == pack(kernels, "vector", np.array([1, 2], "f4"))
-    assert len(pack(kernels, "parts", device(part))) == 24
-    assert len(pack(kernels, "target", device(part))) == 8
+        assert expected == pack("part", value)
+    assert expected == pack("vector", np.array([1, 2], "f4"))
+    assert len(pack("parts", device(part))) == 24
+    assert len(pack("target", device(part))) == 8
     whole = np.array(([(1, 2), (3, 4)], 5), outer)
-    assert whole.tobytes() == pack(kernels, "outer", whole)
+    assert whole.tobytes() == pack("outer", whole)
     # NumPy's own array of integers is a sequence of them.
-    assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", np.array([1, 2], dtype=object))
-    assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", np.array([1, 2], dtype="i1"))
+    assert struct.pack("<2q", 1, 2) == pack("pair", np.array([1, 2], dtype=object))
+    assert struct.pack("<2q", 1, 2) == pack("pair", np.array([1, 2], dtype="i1"))
     # A tuple has no names.
-    assert struct.pack("<2q", 1, 2) == pack(kernels, "pair", Turned(1, 2))
+    assert struct.pack("<2q", 1, 2) == pack("pair", Turned(1, 2))
 
 
-def test_arrays_of_records_tell_their_members_or_their_size(kernels):
+def test_arrays_of_records_tell_their_members_or_their_size(pack):
     """By NumPy's dtype beside the interface, as Numba's own arrays, or the size alone."""
     from numba.cuda.cudadrv.devicearray import DeviceNDArray
 
     memory = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=0x7000))
     arrays = {dtype: DeviceNDArray((3,), (8,), dtype, gpu_data=memory) for dtype in (part, swapped)}
     assert "descr" not in arrays[part].__cuda_array_interface__
-    expected = pack(kernels, "parts", device(part))
+    expected = pack("parts", device(part))
     for value in (arrays[part], launches.array(3, "|V8", dtype=unordered), launches.array(3, "|V8")):
-        assert expected == pack(kernels, "parts", value)
+        assert expected == pack("parts", value)
     with pytest.raises(pl.LaunchError, match=r"its elements are .*'y', 'x'.*; pass an array of"):
-        pack(kernels, "parts", arrays[swapped])
+        pack("parts", arrays[swapped])
     # A number that NumPy has not may be as large.
-    assert 24 == len(pack(kernels, "bytes", launches.array(3, "|V2", dtype=pair_of_bytes)))
+    assert 24 == len(pack("bytes", launches.array(3, "|V2", dtype=pair_of_bytes)))

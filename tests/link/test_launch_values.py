@@ -15,9 +15,6 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
-from numba_ptxlink._launch import values
-from numba_ptxlink._launch.arrays import Launch, RefusedError
-from numba_ptxlink._link import manifests
 from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
@@ -152,53 +149,42 @@ class Tensor:
 
 
 @pytest.fixture(scope="module")
-def types_of():
-    """Return the types of a manifest by the names of the cases."""
-    kernel = launches.kernel_of(*(ty for ty, _, _ in CASES.values()))
-    exported = pl.export([kernel], arch="sm_90", emit=["ptx"], name="made")
-    manifest = manifests.parse(exported.contents["made.json"], exported.manifest)
-    (function,) = manifest.functions
-    names = [parameter["type"] for parameter in function["parameters"]]
-    return manifest.types, dict(zip(CASES, names, strict=True))
-
-
-def pack(types_of, case, value, stream=0):
-    """Return the bytes of *value* for the parameter of *case*."""
-    described, names = types_of
-    return values.layout(described, names[case]).pack(value, Launch(stream))
+def pack():
+    """Return what packs a value for the parameter of a case."""
+    return launches.packer({name: ty for name, (ty, _, _) in CASES.items()})
 
 
 @pytest.mark.parametrize("versioned", [True, False])
-def test_dlpack_describes_an_array(types_of, versioned):
+def test_dlpack_describes_an_array(pack, versioned):
     """A tensor is read from its capsule, of either form, and asked for the stream of the launch."""
     content = np.arange(6, dtype="i2").reshape(2, 3)[:, ::2]
     tensor = Tensor(content, versioned=versioned)
     expected = struct.pack("<Q4q", content.ctypes.data, *content.shape, *content.strides)
-    assert expected == pack(types_of, "strided", tensor)
-    assert expected == pack(types_of, "strided", tensor, stream=77)
+    assert expected == pack("strided", tensor)
+    assert expected == pack("strided", tensor, stream=77)
     assert set(tensor.streams) == {1, 77}
 
 
-def test_a_readonly_tensor_is_told_by_its_flags(types_of):
+def test_a_readonly_tensor_is_told_by_its_flags(pack):
     """DLPack says that a tensor is not to be written, which a parameter of constants accepts."""
     content = np.arange(3, dtype="i1")
     content.flags.writeable = False
-    assert len(pack(types_of, "readonly", Tensor(content))) == 24
+    assert len(pack("readonly", Tensor(content))) == 24
     floats = np.arange(3, dtype="f4")
     floats.flags.writeable = False
-    with pytest.raises(RefusedError, match="read-only"):
-        pack(types_of, "array", Tensor(floats))
+    with pytest.raises(pl.LaunchError, match="read-only"):
+        pack("array", Tensor(floats))
 
 
 @pytest.mark.parametrize(
     "bits", [0x7FC00000, 0x7FFFFFFF, 0x7FFF8000, 0x7F800001, 0xFF80FFFF, 0xFFFFFFFF], ids=hex
 )
 @pytest.mark.parametrize(("case", "mantissa"), [("bfloat16", 7), ("float16", 10), ("float32", 23)])
-def test_a_nan_stays_one(types_of, case, mantissa, bits):
+def test_a_nan_stays_one(pack, case, mantissa, bits):
     """Whatever NaN is given, such as the one that GPUs make, no bit pattern becomes infinite or a number."""
     (value,) = np.array([bits], "u4").view("f4")
-    packed = int.from_bytes(pack(types_of, case, value), "little")
-    size = len(pack(types_of, case, value)) * 8
+    packed = int.from_bytes(pack(case, value), "little")
+    size = len(pack(case, value)) * 8
     assert packed & (1 << mantissa) - 1
     assert (1 << size - 1 - mantissa) - 1 == packed >> mantissa & (1 << size - 1 - mantissa) - 1
 
@@ -228,8 +214,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_does_not_fit_is_refused(types_of, case):
+def test_what_does_not_fit_is_refused(pack, case):
     """Each value that is not what the parameter takes is refused with the reason and a cure."""
     parameter, value, reason = REFUSED[case]
-    with pytest.raises(RefusedError, match=reason):
-        pack(types_of, parameter, value)
+    with pytest.raises(pl.LaunchError, match=reason):
+        pack(parameter, value)

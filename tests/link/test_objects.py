@@ -7,6 +7,7 @@ import struct
 import subprocess
 from pathlib import Path
 
+import processes
 import pytest
 from numba import cuda
 
@@ -61,7 +62,7 @@ def run(folder: Path, source: str, *objects: Path | str) -> list[str]:
     ]
     sources = [folder / "main.cpp", HELPERS / "fake_runtime.cpp"]
     assert not gcc(f"-I{folder}", *flags, *sources, *objects, "-o", "main", cwd=folder).returncode
-    return subprocess.run([folder / "main"], check=True, capture_output=True, text=True).stdout.splitlines()
+    return processes.run(folder / "main").stdout.splitlines()
 
 
 def test_a_kernel_is_registered_and_launched(tmp_path, exported):

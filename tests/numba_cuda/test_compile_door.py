@@ -1,18 +1,16 @@
-"""`numba.cuda.compile` takes with the plugin what it takes without: names, keys of abi_info, and types."""
+"""`cuda.compile` of each front end takes what it takes without the plugin: names and keys of abi_info."""
 
 from __future__ import annotations
 
 import warnings
 
-import numba.cuda.compiler
+import front_ends
 import pytest
-from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
+from numba_ptxlink._front_end.substitution import applied
 
-CC = (9, 0)
-INT = types.int32(types.int32)
 # OptiX calls programs by their prefixes, device libraries use __nv_, mangled and dotless module names.
 NAMES = [
     "__raygen__f",
@@ -34,24 +32,19 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _active():
-    active = pl.status().active
+@pytest.fixture(params=front_ends.NAMES)
+def compiled(request):
+    """Return what compiles for an architecture by `cuda.compile` of a front end."""
+    cuda, table = front_ends.cuda(request.param), front_ends.get(request.param).table()
     pl.enable()
-    yield
-    if not active:
-        pl.disable()
+    # The second front end's replacements are there for a test alone.
+    with applied(table if request.param != "numba-cuda" else ()):
+        yield lambda function, **options: cuda.compile(function, "int32(int32)", cc=(9, 0), **options)[0]
 
 
 def increment(value):
     """Add one."""
     return value + 1
-
-
-def compiled(function, signature, **options):
-    """Return what `numba.cuda.compile` makes of *function*."""
-    code, _ = numba.cuda.compiler.compile(function, signature, **{"cc": CC, **options})
-    return code
 
 
 def defined(ptx):
@@ -60,28 +53,26 @@ def defined(ptx):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_that_numba_takes_is_kept(name):
+def test_a_name_that_numba_takes_is_kept(compiled, name):
     """An identifier of PTX is the symbol, whether C++ has it or not, without a warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ptx = compiled(increment, INT, abi_info={"abi_name": name})
+        ptx = compiled(increment, abi_info={"abi_name": name})
     assert [name] == defined(ptx)
     assert name.encode() in pl.assemble(ptx, "sm_90", relocatable=True).code
 
 
-def test_a_marked_function_is_compiled_as_its_function():
+def test_a_marked_function_is_compiled_as_its_function(compiled):
     """`compile` of what `udf` has marked is that of the Python function."""
     marked = pl.udf("int64(int64)")(increment)
-    texts = [
-        compiled(each, INT, abi_info={"abi_name": "f", "on_error": "zero"}) for each in (marked, increment)
-    ]
+    texts = [compiled(each, abi_info={"abi_name": "f", "on_error": "zero"}) for each in (marked, increment)]
     assert texts[0] == texts[1]
-    assert compiled(marked, INT, abi="numba", device=True)
+    assert compiled(marked, abi="numba", device=True)
 
 
 @pytest.mark.parametrize("key", ["on_error", "checked", "aggregates"])
-def test_what_the_numba_abi_has_not_is_refused(key):
+def test_what_the_numba_abi_has_not_is_refused(compiled, key):
     """Options of the C ABI are not ignored where another one is asked for."""
     value = {"on_error": "trap", "checked": True, "aggregates": "value"}[key]
     with pytest.raises(pl.AbiError, match=f'^{key} in abi_info is for functions with abi="c"'):
-        compiled(increment, INT, abi="numba", device=True, abi_info={key: value})
+        compiled(increment, abi="numba", device=True, abi_info={key: value})

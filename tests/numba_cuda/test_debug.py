@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import fakedevice
+import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -52,7 +52,7 @@ def lines_of(cubin: bytes, folder: Path) -> set[str]:
         pytest.skip("there is no nvdisasm")
     path = folder / "kernel.cubin"
     path.write_bytes(cubin)
-    text = subprocess.run([tool, "-g", "-c", path], capture_output=True, text=True, check=True).stdout
+    text = processes.run(tool, "-g", "-c", path).stdout
     return {Path(name).name for name in re.findall(r'//## File "([^"]*)", line \d+', text)}
 
 

@@ -47,15 +47,11 @@ def defined(ptx):
     return {each.name: each for each in parse(ptx).functions if each.defined and each.linkage == "visible"}
 
 
-@pytest.mark.parametrize("name", ["__raygen__f", "__nv_f", "mod$f", "max", "main", "for", "_ZN3mod1fEi"])
-def test_a_name_is_kept(name):
-    """An identifier of PTX is the symbol, in PTX and LTO-IR; without one it is the function's own name."""
-    ptx, result = cuda.compile(increment, INT, cc=CC, abi_info={"abi_name": name})
-    assert ([name], types.int32) == (list(defined(ptx)), result)
-    assert name.encode() in pl.assemble(ptx, "sm_90", relocatable=True).code
+def test_without_a_name_it_is_the_functions_own():
+    """So it is by each of the functions that compile."""
     assert ["increment"] == list(defined(cuda.compile(increment, INT, cc=CC, abi_info={})[0]))
-    ptx, _ = cuda.compile_ptx(increment, INT, cc=CC, device=True, abi="c", abi_info={})
-    assert ["increment"] == list(defined(ptx))
+    ptx, result = cuda.compile_ptx(increment, INT, cc=CC, device=True, abi="c", abi_info={})
+    assert (["increment"], types.int32) == (list(defined(ptx)), result)
 
 
 def test_a_narrow_result_is_widened():
@@ -138,12 +134,3 @@ def test_options_of_a_dispatcher_count(declared, given):
     assert plain != cuda.compile(share, signature, **{**options, "cc": CC})
     if "debug" not in declared:
         assert told == dispatcher.targetoptions
-
-
-def test_a_marked_function_is_compiled_as_its_function():
-    """`compile` of what `udf` has marked is that of the Python function."""
-    marked = pl.udf("int64(int64)")(increment)
-    codes = [cuda.compile(each, INT, cc=CC, abi_info={"abi_name": "f"})[0] for each in (marked, increment)]
-    assert codes[0] == codes[1]
-    with pytest.raises(pl.AbiError, match=r'^on_error in abi_info is for .* abi="c"'):
-        cuda.compile(marked, INT, cc=CC, abi="numba", abi_info={"on_error": "trap"})

@@ -53,24 +53,6 @@ def test_without_device_and_architecture_the_error_names_the_cure():
     assert isinstance(caught.value, PtxlinkError)
 
 
-@pytest.mark.usefixtures("no_device")
-def test_a_device_function_and_what_it_calls_need_no_device():
-    """Helpers of a function are compiled for its architecture."""
-    from numba_cuda_mlir import cuda, types
-    from numba_cuda_mlir.compiler import compile as compile_function
-
-    @cuda.jit(device=True)
-    def twice(x):
-        return x + x
-
-    def four_times(x):
-        return twice(twice(x))
-
-    code, result = compile_function(four_times, (types.float32,), cc=(8, 6))
-    assert ".target sm_86" in code
-    assert result == types.float32
-
-
 def test_a_kernel_that_may_be_launched_is_linked():
     """A kernel's own dispatcher has its cubin, whatever else was made of it."""
     from numba_cuda_mlir import cuda

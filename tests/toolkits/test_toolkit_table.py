@@ -13,33 +13,15 @@ import subprocess
 from pathlib import Path
 
 import environments
+import outcome_tables
 import pytest
 
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
 PAGE = environments.ROOT / "docs" / "reference" / "toolkits.md"
-BEGIN, END = "<!-- outcomes -->\n", "<!-- /outcomes -->"
 # Of the older major version, with a linker older than nvPTXCompiler; the others take minutes more.
 SHORT = ("12.9",)
-
-
-def read_table(text: str) -> dict[str, dict[str, str]]:
-    """Return the outcomes in the documentation, by release and step."""
-    lines = text.partition(BEGIN)[2].partition(END)[0].splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    releases = rows[0][1:]
-    return {
-        release: {row[0]: row[number] for row in rows[2:]} for number, release in enumerate(releases, start=1)
-    }
-
-
-def write_table(outcomes: dict[str, dict[str, str]]) -> str:
-    """Return the table of *outcomes*."""
-    steps = dict.fromkeys(step for column in outcomes.values() for step in column)
-    rows = [["", *outcomes], ["---"] * (len(outcomes) + 1)]
-    rows += [[step, *(column.get(step, "") for column in outcomes.values())] for step in steps]
-    return "".join(f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in rows)
 
 
 def cell(text: str) -> str:
@@ -74,16 +56,5 @@ def seen(request, tmp_path):
 def test_the_table_tells_what_happens(seen, request):
     """Each artifact is made and linked in each toolkit, or refused, as the documentation says."""
     release, outcomes = seen
-    text = PAGE.read_text()
-    table = read_table(text)
-    if request.config.getoption("--update-golden"):
-        table[release] = outcomes
-        before, _, rest = text.partition(BEGIN)
-        PAGE.write_text(f"{before}{BEGIN}{write_table(table)}{END}{rest.partition(END)[2]}")
-    assert outcomes == table[release]
-
-
-def test_reading_is_the_inverse_of_writing():
-    """A table that is read is written as it was."""
-    text = PAGE.read_text()
-    assert text.partition(BEGIN)[2].partition(END)[0] == write_table(read_table(text))
+    update = request.config.getoption("--update-golden")
+    assert outcomes == outcome_tables.held(PAGE, release, outcomes, update=update)

@@ -48,16 +48,6 @@ def test_every_way_to_include_is_seen(tmp_path, directive):
     assert before != lines(directive, Path("nowhere"), [tmp_path])
 
 
-def test_headers_of_headers_count(tmp_path):
-    """Headers are followed, from beside the header that includes them too, and in circles."""
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub" / "a.h").write_text('#include "b.h"\n#include "../sub/a.h"\n')
-    (tmp_path / "sub" / "b.h").write_text("1")
-    before = lines("#include <sub/a.h>", Path("nowhere"), [tmp_path])
-    (tmp_path / "sub" / "b.h").write_text("22")
-    assert before != lines("#include <sub/a.h>", Path("nowhere"), [tmp_path])
-
-
 def test_a_header_that_comes_first_counts(tmp_path):
     """A header of the same name in an earlier directory is another key."""
     first, second = tmp_path / "first", tmp_path / "second"
