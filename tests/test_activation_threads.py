@@ -51,13 +51,13 @@ def nothing(x):
 """
 
 
-def run(program, **environ):
-    """Run *program* in a fresh interpreter without a cache, and return its lines."""
+def run(program, head=HEAD):
+    """Run *program* after *head* in a fresh interpreter without a cache, and return its lines."""
     done = processes.run(
         sys.executable,
         "-c",
-        HEAD + textwrap.dedent(program),
-        env=processes.environ(NUMBA_PTXLINK_CACHE="0", **environ),
+        head + textwrap.dedent(program),
+        env=processes.environ(NUMBA_PTXLINK_CACHE="0"),
         timeout=300,
         quiet=True,
     )
@@ -205,29 +205,20 @@ importing.start()
 """
 
 
-def run_first(program):
-    """Run *program*, whose thread `importing` imports numba.cuda; return its lines."""
-    done = processes.run(
-        sys.executable,
-        "-c",
-        IMPORTS + textwrap.dedent(program),
-        env=processes.environ(),
-        quiet=True,
-    )
-    return done.stdout.splitlines()
-
-
 @pytest.mark.parametrize(
     "switches", [pytest.param("pl.enable()", marks=pytest.mark.slow), "pl.disable(); pl.enable()"]
 )
 def test_switching_while_another_thread_imports_numba_cuda(switches):
     """A thread may switch again and again while another imports numba.cuda for the first time."""
-    lines = run_first(f"""
+    lines = run(
+        f"""
         while importing.is_alive():
             {switches}
             importing.join(0.001)
         from numba_ptxlink._numba_cuda.patches import TABLE
         print(failed, pl.enable().active, sum(row.module in sys.modules for row in TABLE) == len(
             pl._plugin._activations["numba-cuda"].applied))
-        """)
+        """,
+        IMPORTS,
+    )
     assert ["[] True True"] == lines

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -19,7 +18,6 @@ from numba_ptxlink.assembler import (
 )
 from numba_ptxlink.errors import AssembleError, ConfigError
 
-ET_REL, ET_EXEC = 1, 2
 VERSION = ".".join(map(str, compiler_version()))
 CALLER = """\
 .version 8.0
@@ -28,11 +26,6 @@ CALLER = """\
 .extern .func helper();
 .visible .entry kernel() { call helper; ret; }
 """
-
-
-def elf_type(code: bytes) -> int:
-    """Return e_type of an ELF image."""
-    return int(struct.unpack_from("<H", code, 16)[0])
 
 
 def refusal(ptx: Any, arch: Any = "sm_90", **options: Any) -> AssembleError:
@@ -49,12 +42,6 @@ def test_returns_a_cubin(kernel: str, encode: Any) -> None:
     assert b"\x7fELF" == cubin.code[:4]
     assert b"kernel" in cubin.code
     assert (Arch(9, 0), False, "") == (cubin.arch, cubin.relocatable, cubin.info_log)
-
-
-def test_relocatable_is_an_object_to_link(kernel: str) -> None:
-    """A relocatable cubin is of type ET_REL, another one of type ET_EXEC."""
-    assert ET_REL == elf_type(assemble(kernel, "sm_90", relocatable=True).code)
-    assert ET_EXEC == elf_type(assemble(kernel, "sm_90").code)
 
 
 def test_debug_and_lineinfo_leave_sections(kernel: str) -> None:

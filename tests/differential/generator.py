@@ -58,7 +58,6 @@ OPTIONS = (
 
 # How often each kind of piece is drawn, where not once; compiling CUDA C++ takes long.
 WEIGHTS = {
-    "factory": 2,
     "shared_helpers": 2,
     "nested_inline": 2,
     "prints": 2,

@@ -85,18 +85,6 @@ def helpers(rng: random.Random, n: str) -> Piece:
     return Piece("\n".join(lines), f"acc += h{n}_{depth}(x)")
 
 
-def factory(rng: random.Random, n: str) -> Piece:
-    """Return closures out of a factory, some with equal constants."""
-    constants = [rng.randrange(4) for _ in range(3)]
-    wrap = rng.choice(DEVICE)
-    made = "\n".join(f"c{n}_{i} = make{n}({k})" for i, k in enumerate(constants))
-    return Piece(
-        f"def make{n}(k):\n    {wrap}\n    def made(v):\n"
-        f"        return ({whole(rng)}) + k\n    return made\n\n\n" + made,
-        "\n".join(f"acc += c{n}_{i}(x)" for i in range(len(constants))),
-    )
-
-
 def arguments(rng: random.Random, n: str) -> Piece:
     """Return a helper that gets functions as arguments."""
     return Piece(
@@ -149,37 +137,6 @@ def shared_helpers(rng: random.Random, n: str) -> Piece:
         first, second = f"by_{first}", f"by_{second}"
     body = f"acc += {first}(t, x) * 3 - {second}(t, x ^ 7)\ncuda.syncthreads()"
     return Piece("\n".join(lines), body)
-
-
-def reductions(rng: random.Random, n: str) -> Piece:
-    """Return block reductions of one factory, called one after the other and twice."""
-    operation = rng.choice(("a + b", "max(a, b)", "a ^ b"))
-    return Piece(
-        f"""
-def make_reduce{n}(combine):
-    @cuda.jit(device=True)
-    def reduce(t, v):
-        work = cuda.shared.array({THREADS}, types.int64)
-        work[t] = v
-        cuda.syncthreads()
-        half = {THREADS // 2}
-        while half > 0:
-            if t < half:
-                work[t] = combine(work[t], work[t + half])
-            cuda.syncthreads()
-            half //= 2
-        total = work[0]
-        cuda.syncthreads()
-        return total
-    return reduce
-
-
-combine{n} = cuda.jit(device=True)(lambda a, b: {operation})
-ra{n} = make_reduce{n}(combine{n})
-rb{n} = make_reduce{n}({rng.choice((f"combine{n}", f"cuda.jit(device=True)(lambda a, b: {operation})"))})
-""",
-        f"acc += ra{n}(t, x) + rb{n}(t, x + {rng.randrange(9)})",
-    )
 
 
 def dynamic_shared(rng: random.Random, n: str) -> Piece:

@@ -85,18 +85,6 @@ def test_complete_returns_what_numba_cuda_loads(linker):
     assert (linker.info_log, linker.error_log) == ("", "")
 
 
-@pytest.mark.parametrize("lto", [False, True])
-def test_cuda_source_is_compiled_and_linked(lto, tmp_path):
-    """CUDA C++ from text and from a file is compiled as the linker's LTO setting says, and linked."""
-    path = tmp_path / "callee.cu"
-    path.write_text(CALLEE)
-    linker = PtxLinker(cc=(9, 0), lto=lto)
-    linker.add_cu(CALLER, "caller.cu")
-    linker.add_file_guess_ext(path)
-    assert b"caller" in linker.complete().code
-    assert linker.linker.lto is lto
-
-
 @pytest.mark.parametrize(
     ("options", "backends"),
     [

@@ -113,18 +113,6 @@ def test_new_names_differ_whatever_the_old_ones_are():
     assert len(names) == len(set(rename({0: text}).names.values()))
 
 
-def test_callers_come_first_and_otherwise_first_use_counts():
-    """Roots lead, callees follow in the order they are used, and what nobody uses is last."""
-    texts = {**modules(1, 2), 3: CALLEE.format(2, 9, 1, 0), 4: CALLEE.format(2, 5, 1, 7)}
-    texts[1] = texts[1].replace("  ret", '  call i32 @"_ZN1m1gB2v5B5flagsEf"(float %"x")\n  ret')
-    made = rename(texts)
-    shuffled = rename({1: texts[1], 4: texts[4], 3: texts[3], 2: texts[2]})
-    assert made == shuffled
-    assert ["1k", "ret i32 0", "ret i32 7", "ret i32 0"] == [
-        next(mark for mark in ("1k", "ret i32 0", "ret i32 7") if mark in text) for text in made.texts
-    ]
-
-
 def test_type_codes_and_addresses_do_not_show():
     """Types whose names have a counter or an address of the process are left out of names."""
     for types in ("6RecordILi{}EEf", "17at_200x7f{:06}_3eLi7E"):

@@ -72,16 +72,6 @@ def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
         assert includes.of(b"", tmp_path, flags=["--define-macro=STAMP", f"-DNOW={text}"]).key is None
 
 
-def test_headers_in_memory_count(tmp_path):
-    """Headers given as text count, with what they include."""
-    (tmp_path / "b.h").write_text("1")
-    held = {"a.h": '#include "b.h"\n'}
-    before = lines('#include "a.h"', tmp_path, headers=held)
-    (tmp_path / "b.h").write_text("22")
-    assert before != lines('#include "a.h"', tmp_path, headers=held)
-    assert before != lines('#include "a.h"', tmp_path, headers={"a.h": ""})
-
-
 def test_source_from_nowhere_does_not_search_the_working_directory(tmp_path, monkeypatch):
     """Nor in quotes; errors and warnings name the source alone."""
     (tmp_path / "headers").mkdir()

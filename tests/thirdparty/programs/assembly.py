@@ -67,7 +67,7 @@ def alone(name: str) -> Ptx:
     return Ptx(FOLDER / f"{name}.ptx", ARCH)
 
 
-FILES = ("triton_add", "triton_multiply", "warp_kernels")
+FILES = ("triton_multiply", "warp_kernels")
 CASES = {
     **{f"{name} alone": partial(alone, name) for name in FILES},
     **{f"{name} linked": partial(linked, name) for name in FILES},
