@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = {"numba_ptxlink": 150_000, "tests": 175_000}
-MODULES = {"numba_ptxlink": 165, "tests": 235}
+BUDGET = {"numba_ptxlink": 177_500, "tests": 179_500}
+MODULES = {"numba_ptxlink": 178, "tests": 231}
 FREE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
