@@ -58,7 +58,10 @@ OPTIONS = (
 
 # How often each kind of piece is drawn, where not once; compiling CUDA C++ takes long.
 WEIGHTS = {
+    "equal_wrapped": 2,
+    "factory": 2,
     "shared_helpers": 2,
+    "records": 2,
     "nested_inline": 2,
     "prints": 2,
     "linked_source": 0.5,

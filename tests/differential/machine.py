@@ -1,18 +1,61 @@
-"""What a cubin holds: kernels by their Python names, and digests of the machine code."""
+"""What a cubin holds, read without this project's own readers: kernels, and digests of the machine code."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+import struct
+from typing import NamedTuple
 
-from numba_ptxlink._formats import elf
-
+_NO_BYTES = (8, 0x70000007, 0x7000000A)
+_SYMTAB = 2
+_FUNCTION = 2
+_ENTRY = 0x10
 _PART = re.compile(r"\.(text|nv\.constant\d+|nv\.global\.init|nv\.global|nv\.shared|nv\.local)(?=\.|$)")
 
 
+class Section(NamedTuple):
+    """One section: its name, type, size and bytes."""
+
+    name: str
+    kind: int
+    size: int
+    code: bytes
+    link: int
+
+
+def sections(cubin: bytes) -> list[Section]:
+    """Return the sections of the 64-bit little-endian ELF file *cubin* (System V ABI, chapter 4)."""
+    start, count, names = *struct.unpack_from("<Q", cubin, 0x28), *struct.unpack_from("<HH", cubin, 0x3C)
+    headers = [struct.unpack_from("<IIQQQQIIQQ", cubin, start + 64 * i) for i in range(count)]
+    strings = headers[names][4]
+
+    def text(offset: int) -> str:
+        return cubin[strings + offset : cubin.index(b"\0", strings + offset)].decode()
+
+    return [
+        Section(text(name), kind, size, b"" if kind in _NO_BYTES else cubin[at : at + size], link)
+        for name, kind, _, _, at, size, link, *_ in headers
+    ]
+
+
 def kernels(cubin: bytes) -> list[str]:
-    """Return the names of the kernels."""
-    return sorted(symbol.name for symbol in elf.read(cubin).symbols if symbol.kind == "entry")
+    """Return the names of the kernels, which are the functions that NVIDIA's tools mark as entries."""
+    return functions(cubin, mark=_ENTRY)
+
+
+def functions(cubin: bytes, mark: int = 0) -> list[str]:
+    """Return the names of all functions that are defined, or of those with *mark* in their symbols."""
+    found = sections(cubin)
+    names = []
+    for table in found:
+        if table.kind != _SYMTAB:
+            continue
+        strings = found[table.link].code
+        for name, info, other, section, *_ in struct.iter_unpack("<IBBHQQ", table.code):
+            if info & 15 == _FUNCTION and section and other & mark == mark:
+                names.append(strings[name : strings.index(b"\0", name)].decode())
+    return sorted(names)
 
 
 def code(cubin: bytes) -> dict[str, str]:
@@ -22,9 +65,10 @@ def code(cubin: bytes) -> dict[str, str]:
     Text, constants, initialised globals; of what occupies no bytes in the file, the size.
     """
     parts: dict[str, list[str]] = {}
-    for section in elf.read(cubin).sections:
-        if match := _PART.match(section.name):
-            digest = hashlib.sha256(section.content).hexdigest()[:12]
+    for section in sections(cubin):
+        match = _PART.match(section.name)
+        if match:
+            digest = hashlib.sha256(section.code).hexdigest()[:12] if section.code else ""
             parts.setdefault(match[1], []).append(f"{section.size}:{digest}")
     return {name: " ".join(sorted(found)) for name, found in sorted(parts.items())}
 

@@ -85,6 +85,31 @@ def helpers(rng: random.Random, n: str) -> Piece:
     return Piece("\n".join(lines), f"acc += h{n}_{depth}(x)")
 
 
+def equal_wrapped(rng: random.Random, n: str) -> Piece:
+    """Return one function that is wrapped several times."""
+    count = rng.randrange(2, 4)
+    wraps = [f"w{n}_{i} = {rng.choice(WRAP)}(plain{n})" for i in range(count)]
+    body = "\n".join(f"acc += w{n}_{i}(x + {i})" for i in range(count))
+    if rng.random() < 0.5:
+        body = "\n".join(
+            [f"if x > 3:\n    acc += w{n}_0(x)\nelse:\n    acc -= w{n}_1(x)"]
+            + [f"acc += w{n}_{i}(x)" for i in range(2, count)]
+        )
+    return Piece(f"def plain{n}(v):\n    return {whole(rng)}\n\n\n" + "\n".join(wraps), body)
+
+
+def factory(rng: random.Random, n: str) -> Piece:
+    """Return closures out of a factory, some with equal constants."""
+    constants = [rng.randrange(4) for _ in range(3)]
+    wrap = rng.choice(DEVICE)
+    made = "\n".join(f"c{n}_{i} = make{n}({k})" for i, k in enumerate(constants))
+    return Piece(
+        f"def make{n}(k):\n    {wrap}\n    def made(v):\n"
+        f"        return ({whole(rng)}) + k\n    return made\n\n\n" + made,
+        "\n".join(f"acc += c{n}_{i}(x)" for i in range(len(constants))),
+    )
+
+
 def arguments(rng: random.Random, n: str) -> Piece:
     """Return a helper that gets functions as arguments."""
     return Piece(
@@ -139,6 +164,37 @@ def shared_helpers(rng: random.Random, n: str) -> Piece:
     return Piece("\n".join(lines), body)
 
 
+def reductions(rng: random.Random, n: str) -> Piece:
+    """Return block reductions of one factory, called one after the other and twice."""
+    operation = rng.choice(("a + b", "max(a, b)", "a ^ b"))
+    return Piece(
+        f"""
+def make_reduce{n}(combine):
+    @cuda.jit(device=True)
+    def reduce(t, v):
+        work = cuda.shared.array({THREADS}, types.int64)
+        work[t] = v
+        cuda.syncthreads()
+        half = {THREADS // 2}
+        while half > 0:
+            if t < half:
+                work[t] = combine(work[t], work[t + half])
+            cuda.syncthreads()
+            half //= 2
+        total = work[0]
+        cuda.syncthreads()
+        return total
+    return reduce
+
+
+combine{n} = cuda.jit(device=True)(lambda a, b: {operation})
+ra{n} = make_reduce{n}(combine{n})
+rb{n} = make_reduce{n}({rng.choice((f"combine{n}", f"cuda.jit(device=True)(lambda a, b: {operation})"))})
+""",
+        f"acc += ra{n}(t, x) + rb{n}(t, x + {rng.randrange(9)})",
+    )
+
+
 def dynamic_shared(rng: random.Random, n: str) -> Piece:
     """Return dynamic shared memory, in the kernel or in a helper."""
     del rng
@@ -155,6 +211,58 @@ def turn{n}(t, v):
 """,
         f"acc += turn{n}(t, x)",
         shared=8 * THREADS,
+    )
+
+
+def constant_records(rng: random.Random, n: str) -> Piece:
+    """Return a constant array of records, with padding or without."""
+    align = rng.random() < 0.85
+    rows = [(rng.randrange(100), rng.randrange(100) / 4) for _ in range(4)]
+    made = rng.choice(
+        (f"np.array({rows}, ROW{n})", f"np.zeros(4, ROW{n})", f"np.array([tuple(r) for r in {rows}], ROW{n})")
+    )
+    return Piece(
+        f"""
+ROW{n} = np.dtype([("key", "i1"), ("weight", "f8")], align={align})
+ROWS{n} = {made}
+
+
+@cuda.jit(device=True)
+def row{n}(v):
+    rows = cuda.const.array_like(ROWS{n})
+    return rows[v & 3].key
+""",
+        f"acc += row{n}(x)\nval += cuda.const.array_like(ROWS{n})[i & 3].weight",
+    )
+
+
+def records(rng: random.Random, n: str) -> Piece:
+    """Return two record types of one layout that go through one helper."""
+    fields = rng.choice(
+        (
+            '[("a", "i4"), ("b", "f8")]',
+            '[("a", "i2"), ("b", "f4"), ("c", "i8")]',
+            '[("a", "f8"), ("b", "i8")]',
+        )
+    )
+    second = rng.choice((fields, fields.replace('"c"', '"d"')))
+    align = "" if rng.random() < 0.15 else ", align=True"
+    wrap = rng.choice(DEVICE[:3])
+    return Piece(
+        f"""
+ONE{n} = np.dtype({fields}{align})
+TWO{n} = np.dtype({second}{align})
+
+
+{wrap}
+def weigh{n}(r):
+    return r.a * 2 + r.b
+""",
+        f"val += weigh{n}(one{n}[i]) - weigh{n}(two{n}[i])\none{n}[i].a = x",
+        params={
+            f"one{n}": f"filled(ONE{n})",
+            f"two{n}": f"filled({rng.choice(('TWO', 'TWO', 'ONE'))}{n})",
+        },
     )
 
 

@@ -93,7 +93,7 @@ def test_a_toolkit_inlines_what_its_nvvm_compiled(tmp_path):
     """A toolkit on PATH is all that a CMake build takes beside newer compilers: no call is left."""
     home = completed(tools("13.0").parent, tmp_path)
     folder = tmp_path / "example"
-    shutil.copytree(linker.INCLUDE_DIR.parents[1] / "examples" / "cmake", folder)
+    shutil.copytree(HERE.parents[1] / "examples" / "cmake", folder)
     options = f"-DCMAKE_PREFIX_PATH={linker.INCLUDE_DIR / 'cmake'} -DCMAKE_CUDA_ARCHITECTURES=80"
     said = shell(f"cmake -S . -B build {options} && cmake --build build", folder, home)
     assert "Left out" not in said
