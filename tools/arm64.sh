@@ -43,7 +43,7 @@ END
   APT_CONFIG=apt/conf apt-get install -qq -y --download-only "${@:2}"
 }
 
-arm() { # arm COMMAND...: runs a command in the root, which has FOLDER as /work and the checkout as /checkout
+arm() { # arm COMMAND...: runs a command in the root, which has FOLDER as /folder and the checkout as /checkout
   unshare --user --map-root-user --mount --pid --fork --mount-proc bash -euc '
     folder=$1 checkout=$2 root=$1/root
     mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
@@ -51,10 +51,10 @@ arm() { # arm COMMAND...: runs a command in the root, which has FOLDER as /work 
     magic="\\x7fELF\\x02\\x01\\x01\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x02\\x00\\xb7\\x00"
     mask="\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\x00\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xff\\xfe\\xff\\xff\\xff"
     echo ":arm64:M::$magic:$mask:$folder/qemu/usr/bin/qemu-aarch64:OCF" >/proc/sys/fs/binfmt_misc/register
-    mkdir -p "$root"/{proc,dev,work,checkout,tmp}
+    mkdir -p "$root"/{proc,dev,folder,checkout,tmp}
     mount --rbind /proc "$root/proc"
     mount --rbind /dev "$root/dev"
-    mount --bind "$folder" "$root/work"
+    mount --bind "$folder" "$root/folder"
     mount --bind "$checkout" "$root/checkout"
     exec chroot "$root" /usr/bin/env -i PATH=/venv/bin:/usr/bin:/bin HOME=/root LANG=C.UTF-8 \
       PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 NUMBA_PTXLINK_CACHE=0 "${@:3}"' arm "$folder" "$checkout" "$@"
@@ -98,7 +98,7 @@ mapfile -t build_requirements <<<"$build_requirements"
 rm -f wheels/*.whl
 arm env PYTHONPATH=/build bash -c 'cd /checkout && python -c "
 from scikit_build_core.build import build_wheel
-print(build_wheel(\"/work/wheels\", {\"build-dir\": \"/tmp/build\"}))"'
+print(build_wheel(\"/folder/wheels\", {\"build-dir\": \"/tmp/build\"}))"'
 wheel=$(echo wheels/*.whl)
 
 step "what the tests need"
@@ -115,7 +115,7 @@ first_example() { # first_example FOLDER CHECKOUT COMMAND...: exports and links 
   "$@" link "$example/apply_transform.cu" "$into/user_transform.sm_90.ptx" -I "$into" -o "$into/ptx.cubin" --arch sm_90
 }
 rm -rf example
-first_example /work/example/arm /checkout arm python -P -m numba_ptxlink
+first_example /folder/example/arm /checkout arm python -P -m numba_ptxlink
 NUMBA_PTXLINK_CACHE=0 first_example example/x86 "$checkout" "$PYTHON" -P -m numba_ptxlink
 diff -r example/arm example/x86
 echo "The $(find example/arm -type f | wc -l) files are the same."
