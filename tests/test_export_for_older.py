@@ -154,6 +154,6 @@ def test_what_the_nvvm_of_a_toolkit_refuses_is_left_out(tmp_path, monkeypatch):
     older(monkeypatch, tmp_path / "libnvvm.so")
     exported = pl.export([scale], arch="sm_80", cuda="13.0")
     cause = f"NVVM 13.0, {tmp_path / 'libnvvm.so'}, could not compile scale for sm_80"
-    assert [("ltoir", True)] == [(each.kind, cause in each.why) for each in exported.left_out]
+    assert [True] == [cause in each.why for each in exported.left_out if each.kind == "ltoir"]
     with pytest.raises(pl.ExportError, match=re.escape(cause)):
         pl.export([scale], arch="sm_80", cuda="13.0", emit="ltoir")

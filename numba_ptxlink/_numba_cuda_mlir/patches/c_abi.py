@@ -95,8 +95,10 @@ def _check_records(lower: Any) -> None:
 
     def is_misread(array: Any, index: Any) -> bool:
         ty = lower.get_numba_type(array)
-        # The address of what is in a nested array is right.
-        if isinstance(ty, types.NestedArray) or not isinstance(getattr(ty, "dtype", None), types.Record):
+        # The address of what is in a nested array is right; pointers to records are refused by their type.
+        if not isinstance(ty, types.Array) or isinstance(ty, types.NestedArray):
+            return False
+        if not isinstance(ty.dtype, types.Record):
             return False
         if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
             return True
