@@ -1,10 +1,9 @@
 """
-Run the benchmarks that this machine can run, side by side with the peers: `python -m benchmarks`.
+Measure this package beside what else does the same: `python -m benchmarks`.
 
-Each part is a process of its own and has its share of the time; what the time does not suffice for is left
-out with the reason. The results go to build/benchmarks as JSON, whenever a row is measured. A run of other
-parts with the same versions adds to the file, and a part that measures nothing leaves what is there. SIGINT
-and SIGTERM end a run early, and what it has measured is kept.
+Every sample is a process of its own. The results go to build/benchmarks as JSON after each turn; those of
+other parts stay in the file if machine, versions and commit are the same. What needs a device is left out
+without one.
 
 parts:
 """
@@ -12,51 +11,57 @@ parts:
 from __future__ import annotations
 
 import argparse
-import contextlib
+import dataclasses
 import json
-import os
 import signal
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from . import _page, _parts, _results
+from . import page, protocol, results, rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-MINUTES = {False: 9.0, True: 2.0}
-# To end a part that is late.
-RESERVE = 15
-# A part begins nothing after this share of its time; the rest is for what has begun.
-BEGIN = 0.85
-# How much longer than its share a part may take before it is ended.
-GRACE = 1.5
-NAMED = "; by --only alone"
+    from .protocol import Measure
+
+TURNS = 10
+MINUTES = 9.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Do what the arguments say; return 1 where a part failed."""
+    """Do what the arguments say; return 1 where a process failed."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description=(__doc__ or "")
-        + "\n".join(f"  {part.name:12} {part.title}{NAMED * part.alone}" for part in _parts.present()),
+        description=(__doc__ or "") + "\n".join(f"  {part:10} {rows.PARTS[part][0]}" for part in rows.PARTS),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = [part.name for part in _parts.present()]
-    parser.add_argument("--quick", action="store_true", help="within two minutes: fewer and smaller samples")
-    parser.add_argument("--minutes", type=float, help="the time of the run, 9, or 2 with --quick")
-    parser.add_argument("--only", nargs="+", choices=names, metavar="PART", help=", ".join(names))
-    parser.add_argument("--out", type=Path, default=_results.FOLDER, help="the folder, %(default)s")
+    add = parser.add_argument
+    add("--only", nargs="+", choices=[*rows.PARTS], metavar="PART", help="these parts")
+    add("--turns", type=int, default=TURNS, help="processes of each contender, %(default)s")
+    add("--minutes", type=float, default=MINUTES, help="begin no turn that would end later, %(default)s")
+    add("--quick", action="store_true", help="one turn of a few rows, which only shows that they work")
+    add(
+        "--beside",
+        metavar="PYTHON",
+        help="an interpreter with another version of this package, to compare with",
+    )
+    add("--toolkit", default="", metavar="RELEASE", help="the release of another toolkit, in CUDA_HOME")
+    add("--commit", default="", help="what is measured, where this is no checkout")
+    add("--out", type=Path, default=results.FOLDER, help="the folder of the results, %(default)s")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    page = commands.add_parser("page", help="write what docs/ shows, from the results of some machines")
-    page.add_argument("files", nargs="+", type=Path)
+    written = commands.add_parser(
+        "page", help="write what README and docs/ show, of the results of one machine"
+    )
+    written.add_argument(
+        "files", nargs="*", type=Path, help="the files of its parts; none: a page without results"
+    )
+    written.add_argument("--root", type=Path, default=results.ROOT, help="the checkout, %(default)s")
     options = parser.parse_args(argv)
     if options.command == "page":
-        _page.write([json.loads(file.read_text(encoding="utf-8")) for file in options.files])
+        contents = [json.loads(file.read_text(encoding="utf-8")) for file in options.files]
+        page.write(results.merge(contents), options.root)
         return 0
     return run(options)
 
@@ -66,86 +71,47 @@ def run(options: argparse.Namespace) -> int:
     begun = time.monotonic()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
-    described = _results.describe()
-    for title, cells in described.items():
-        print(f"{title}: {', '.join(f'{key} {cell}' for key, cell in cells.items())}")
-    file = options.out / f"{_results.name(described['machine'], quick=options.quick)}.json"
-    results = _results.Results(file, described, quick=options.quick)
-    end = begun + 60 * (options.minutes or MINUTES[options.quick]) - RESERVE
+    head = results.describe(options.commit)
+    for title, cells in head.items():
+        print(f"{title}: {cells if isinstance(cells, str) else results.in_words(cells)}")
+    kind = "-quick" * options.quick + "-beside" * bool(options.beside)
+    kept = results.Results(options.out / f"{results.name(head['machine'])}{kind}.json", head)
+    place = rows.Place(head["machine"].get("arch", ""), options.quick, options.toolkit)
+    missing: dict[str, str] = {}
     status = 0
     try:
-        parts = _parts.chosen(options.only or ())
-        for index, part in enumerate(parts):
-            shares = [each.weight(quick=options.quick) for each in parts[index:]]
-            left = end - time.monotonic()
-            seconds = left * shares[0] / sum(shares)
-            print(f"\n=== {part.name}: {part.title} (at most {max(seconds, 0):.0f} s)", flush=True)
-            status |= measure(part, results, seconds, min(GRACE * seconds, left), quick=options.quick)
+        for part in options.only or rows.PARTS:
+            print(f"\n=== {part}: {rows.PARTS[part][0]}", flush=True)
+            measures = choose(part, place, options)
+            missing |= {measure.key: measure.missing for measure in measures if measure.missing}
+            failed = protocol.run(
+                [measure for measure in measures if not measure.missing],
+                1 if options.quick else options.turns,
+                end=begun + 60 * options.minutes,
+                warm=not options.quick,
+                keep=kept.put,
+            )
+            missing |= failed
+            status |= bool(failed)
+            print(page.table(kept.content, part), flush=True)
     except SystemExit as stopped:
         status = stopped.code
-        print("stopped; what was measured is kept", flush=True)
-    if results.content["parts"]:
-        print(f"\n{_page.goals([results.content])}")
-    print(f"\n{time.monotonic() - begun:.0f} s; {file}", flush=True)
+        print("stopped; the turns that have ended are kept", flush=True)
+    for key, reason in missing.items():
+        print(f"not measured: {key}: {reason}")
+    if not options.beside:
+        print(f"\n{page.goal_table(kept.content)}")
+    print(f"\n{time.monotonic() - begun:.0f} s; {kept.file}", flush=True)
     return status
 
 
-def measure(part: _parts.Part, results: _results.Results, seconds: float, most: float, *, quick: bool) -> int:
-    """Run *part* for *seconds*, end it after *most*, and keep what it measured; return 1 if it failed."""
-    entry: dict[str, Any] = {"date": _results.now(), "load": os.getloadavg()[0], "rows": [], "left out": []}
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        file = Path(scratch, "rows.json")
-        command = [str(_parts.HERE / f"{part.script}.py"), *part.arguments, "--json", str(file)]
-        command += ["--seconds", f"{BEGIN * seconds:.0f}", *(["--quick"] if quick else part.full)]
-        # Elsewhere, lest a checkout be imported in place of what is installed.
-        process = subprocess.Popen([sys.executable, *command], cwd=scratch, start_new_session=True)
-        reason = "it was stopped"
-        try:
-            with _ending(process):
-                while process.poll() is None and time.monotonic() < begun + most:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(1)
-                    _keep(part, results, entry, file)
-                reason = f"its time was over after {time.monotonic() - begun:.0f} s"
-        finally:
-            _keep(part, results, entry, file)
-            complete = entry.pop("complete", False)
-            # The status of one that is complete only says that something is slow.
-            failed = not complete and process.returncode > 0 and process.returncode < 128
-            if failed:
-                reason = f"it failed with {process.returncode}"
-            if not complete:
-                entry["left out"].append({"section": "", "subject": "what follows", "reason": reason})
-                print(f"  left out: what follows: {reason}", flush=True)
-            if not results.put(part.name, **entry, seconds=round(time.monotonic() - begun, 1)):
-                print("  what an earlier run has measured is kept", flush=True)
-    return int(failed)
-
-
-def _keep(part: _parts.Part, results: _results.Results, entry: dict[str, Any], file: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        report = json.loads(file.read_text(encoding="utf-8"))
-        fresh = {"rows": report["rows"], "left out": report["left out"], "complete": report["complete"]}
-        if fresh != {key: entry.get(key) for key in fresh}:
-            entry.update(fresh)
-            results.put(part.name, **entry)
-
-
-@contextlib.contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End *process* and what it has started: politely, then not."""
-    try:
-        yield
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-        # Its children may have outlived it; the group is its own.
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+def choose(part: str, place: rows.Place, options: argparse.Namespace) -> list[Measure]:
+    """Return the measures of *part* that the options ask for."""
+    measures = [*rows.PARTS[part][1](place)]
+    if options.quick:
+        # The noise of one turn would say nothing.
+        measures = [dataclasses.replace(measure, again="") for measure in measures]
+    return protocol.beside(measures, options.beside) if options.beside else measures
 
 
 def _stop(number: int, _: object) -> None:

@@ -71,7 +71,7 @@ def test_the_source_distribution_has_what_it_is_built_of(tmp_path):
     with tarfile.open(archive) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
     wanted = {"CMakeLists.txt", "NOTICE", "docs/licence.md", "hook/numba_ptxlink.pth", "tests/conftest.py"}
-    assert {*wanted, "benchmarks/_harness.py"} <= names
+    assert {*wanted, "benchmarks/programs/timing.py"} <= names
     assert [] == [name for name in names if re.search(r"\.(so|pyc|o|whl)$|(^|/)\.|^(build|dist)/", name)]
     there = {*names, *(str(folder) for name in names for folder in Path(name).parents)}
     for page in (name for name in names if name.endswith(".md") and name.startswith("docs/")):

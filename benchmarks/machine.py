@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
@@ -40,12 +41,17 @@ def find_gpu() -> dict[str, str]:
         from cuda.bindings import driver
         from cuda.core import Device
 
-        name = Device(0).name
+        device = Device(0)
         _, cuda = driver.cuDriverGetVersion()
     except Exception:  # noqa: BLE001 - which one it is depends on what is missing
         return {}
     release = answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
-    return {"GPU": name, "driver": release, "driver's CUDA": f"{cuda // 1000}.{cuda % 1000 // 10}"}
+    return {
+        "GPU": device.name,
+        "arch": "sm_{}{}".format(*device.compute_capability),
+        "driver": release,
+        "driver's CUDA": f"{cuda // 1000}.{cuda % 1000 // 10}",
+    }
 
 
 def find_cpu() -> str:
@@ -61,18 +67,19 @@ def find_versions() -> dict[str, str]:
     versions = {"Python": platform.python_version()}
     for name in PACKAGES:
         try:
-            versions[name] = metadata.version(name)
+            package = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
+        # One that is read from a checkout is imported by another way, which takes longer.
+        editable = '"editable": true' in (package.read_text("direct_url.json") or "")
+        versions[name] = package.version + " (editable)" * editable
     try:
-        from numba_ptxlink._tools import find
         from numba_ptxlink.assembler import compiler_version
     except ImportError:
         return versions
     versions["nvPTXCompiler"] = "{}.{}".format(*compiler_version())
-    for nvcc in find.programs("nvcc"):
+    if nvcc := shutil.which("nvcc"):
         versions["nvcc"] = answer(nvcc, "--version").partition("/")[0].rpartition("r")[2]
-        break
     return versions
 
 

@@ -1,0 +1,179 @@
+"""What this package promises in figures, and what results say about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import protocol
+from .protocol import AGAIN, WHOLE, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    Entry = Mapping[str, Any]
+
+# Fewer processes than these say nothing.
+ENOUGH = 10
+EQUAL = 1.02
+
+
+@dataclass(frozen=True)
+class Goal:
+    """
+    A bound of ratios.
+
+    Args:
+        text: What is promised.
+        parts: The parts that measure it, with spaces between them.
+        figure: Which of their figures are meant, as a pattern.
+        most: What the median may not exceed.
+        rows: Which of their measures are meant, as a pattern.
+        pairs: Which contenders and peers, as a pattern of "contender/peer".
+        because: Why it is missed where it is, as far as that is known.
+    """
+
+    text: str
+    parts: str
+    figure: str
+    most: float = EQUAL
+    rows: str = ""
+    pairs: str = ""
+    because: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """
+    One comparison: of a figure of a measure, between a contender and its peer.
+
+    Args:
+        entry: The results of the measure.
+        figure: Its figure.
+        contender: Who is compared.
+        peer: With whom.
+        wall: How their times compare, None where they were not measured.
+        cpu: How their processor times compare.
+        noise: How two equal contenders compare.
+    """
+
+    entry: Entry
+    figure: str
+    contender: str
+    peer: str
+    wall: Spread | None
+    cpu: Spread | None
+    noise: Spread | None
+
+    @property
+    def n(self) -> int:
+        """How many processes of each were compared."""
+        return self.wall.n if self.wall else 0
+
+    @property
+    def told(self) -> str:
+        """What the ratio says: equal, less, more, or nothing where there are too few processes."""
+        if self.wall is None or self.noise is None or min(self.n, self.noise.n) < ENOUGH:
+            return ""
+        if self.noise.low <= self.wall.median <= self.noise.high:
+            return "equal"
+        return "less" if self.wall.median < 1 else "more"
+
+    def verdict(self, most: float) -> str:
+        """Return whether a goal is met: with too few processes it is not measured."""
+        if self.wall is None or self.n < ENOUGH:
+            return "not measured"
+        if self.told == "equal" and most >= 1:
+            return "equal"
+        return "met" if self.wall.median <= most else "missed"
+
+
+def lines(content: Entry, part: str) -> Iterator[Line]:
+    """Yield each comparison of *part* in results."""
+    for entry in content["measures"].values():
+        if entry["part"] != part:
+            continue
+        for contender, peer in entry["pairs"]:
+            for figure in _figures(entry, contender):
+                wall, cpu = (
+                    protocol.ratio(entry, figure, contender, peer, quantity) for quantity in ("wall", "cpu")
+                )
+                if wall:
+                    yield Line(entry, figure, contender, peer, wall, cpu, noise(content, entry, figure))
+
+
+def noise(content: Entry, entry: Entry, figure: str) -> Spread | None:
+    """Return how far equal contenders are apart, either way, None if that was not measured."""
+    if not entry["again"]:
+        entry = content["measures"].get(f"{entry['part']}: {entry['noise']}", entry)
+    found = protocol.ratio(entry, figure, AGAIN, entry["again"])
+    if found is None:
+        return None
+    # Neither of the two is the first.
+    far = max(found.high, 1 / found.low)
+    return Spread(1.0, 1 / far, far, found.n)
+
+
+def _figures(entry: Entry, contender: str) -> list[str]:
+    """Return the figures of *contender*, that of the whole process first."""
+    found = [*entry["samples"].get(contender, {})]
+    return sorted(found, key=lambda figure: figure != WHOLE)
+
+
+def lines_of(goal: Goal, content: Entry) -> list[Line]:
+    """Return the comparisons that *goal* is about."""
+    return [
+        line
+        for part in goal.parts.split()
+        for line in lines(content, part)
+        if re.fullmatch(goal.figure, line.figure)
+        and re.search(goal.rows, line.entry["name"])
+        and re.search(goal.pairs, f"{line.contender}/{line.peer}")
+    ]
+
+
+ALL = (
+    Goal("From the start of Python to the end of the first kernel", "start mlir", "start to first kernel"),
+    Goal("The first kernel by itself", "start mlir", "the first kernel"),
+    Goal("A later kernel", "start mlir", "later kernels"),
+    Goal("Python to PTX by numba-cuda", "start", "Python to PTX"),
+    Goal("Python to PTX by numba-cuda-mlir", "mlir", "Python to PTX", 0.7),
+    Goal(
+        "`link()` beside nvJitLink",
+        "link",
+        f"(?!{WHOLE}).*",
+        because="assembling the text with its calls inlined takes about as long as all of nvJitLink's link, "
+        "which inlines nothing",
+    ),
+    Goal("100 functions to all artifacts", "export", WHOLE, rows="100", pairs="export/cuda.compile"),
+    Goal("The same after an edit of one", "export", WHOLE, 0.9, rows="100", pairs="one edit/export"),
+    Goal(
+        "The same by two jobs",
+        "export",
+        WHOLE,
+        0.7,
+        rows="100",
+        pairs="-j 2/export",
+        because="Numba and the front end are imported before the jobs begin; and nvJitLink 13.0 joins no "
+        "machine code, so that one process makes all of it where that is installed",
+    ),
+    Goal("The first kernel by `load()`", "load", "start to first kernel", 0.4, pairs="cache=True"),
+    Goal(
+        "A call from C++, linked as LTO-IR",
+        "call",
+        f"(?!{WHOLE}).*",
+        pairs="LTO/one source",
+        because="Numba's `range` counts in 64 bits, so that NVVM cannot tell that a loop has at most three "
+        "turns, and unrolls it otherwise than the one of C++",
+    ),
+    Goal(
+        "A call from C++, inlined as PTX",
+        "call",
+        f"(?!{WHOLE}).*",
+        1.03,
+        pairs="inlined/LTO",
+        because="where NVVM sees the function's body it makes the conversion of a loop's counter to a double "
+        "into a running sum; text that is inlined after NVVM keeps the conversion in each turn",
+    ),
+)

@@ -1,0 +1,237 @@
+"""
+Writes what the documentation shows of the results of one machine: `python -m benchmarks page FILE.json...`.
+
+That is `docs/benchmarks.md` with its pictures and the raw file, and what README and the home page have
+between two comments. Without a file it is a page without results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from . import goals, plots, results, rows
+from .protocol import AGAIN, WHOLE, Spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from .goals import Line
+
+BEGIN, END = "<!-- benchmarks -->\n", "\n<!-- /benchmarks -->"
+HEAD = "<!-- Written by `python -m benchmarks page`. -->\n# Benchmarks"
+NONE = "No run has been made of this version; `python -m benchmarks` makes one."
+WAYS = {
+    "LTO": "linked as LTO-IR",
+    "PTX inlined": "linked as PTX, inlined by this package",
+    "PTX": "linked as PTX by NVIDIA's linker",
+}
+METHOD = f"""\
+## Method
+
+The peers are numba-cuda and numba-cuda-mlir without this package, nvJitLink called directly, a process of
+ptxas, the driver's compiler, and nvcc and NVRTC on one C++ source. **A ratio below 1 means that this package
+needs less.**
+
+Every sample is a process of its own, with caches of its own: those of this package, of the driver and of the
+front ends are off, emptied before each process, or full of what the process before has left there. The
+contenders take turns, in the other order every second turn, so that what slows the machine down slows all of
+them down. The ratio is taken turn by turn; the tables have its median and quartiles, by the clock and by the
+processor, and n, the number of processes of each contender.
+
+The noise is measured the same way: one contender runs twice in each turn, and its two processes are compared.
+A median within the noise is *equal*. A goal with fewer than {goals.ENOUGH} processes is *not measured*.
+
+## Run them
+
+```console
+$ pip install "numba-ptxlink[bench,mlir]"
+$ python -m benchmarks --only start link  # in a checkout; other parts are added to the same file
+$ python -m benchmarks --quick            # a minute, which only shows that all of it works
+$ python -m benchmarks --only link --beside old/bin/python  # beside another version of this package
+$ python -m benchmarks page FILE.json     # this page and its pictures
+```
+
+| part | measures |
+| --- | --- |
+"""
+
+
+def write(content: Mapping[str, Any] | None, root: Path) -> None:
+    """Write the page, its pictures and what is copied from them below *root*."""
+    docs = root / "docs"
+    pictures = docs / "_static" / "benchmarks"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for former in (*pictures.glob("*.svg"), *pictures.glob("*.json")):
+        former.unlink()
+    parts = "\n".join(f"| `{part}` | {rows.PARTS[part][0]} |" for part in rows.PARTS)
+    about = [*_results(content, pictures)] if content else [NONE]
+    page = "\n\n".join([HEAD, *about, METHOD + parts]) + "\n"
+    (docs / "benchmarks.md").write_text(page, encoding="utf-8")
+    for file, text in (
+        (root / "README.md", _for_readme(content, pictures)),
+        (docs / "index.md", _for_home(content)),
+    ):
+        before, rest = file.read_text(encoding="utf-8").split(BEGIN)
+        file.write_text(f"{before}{BEGIN}{text}{rest[rest.index(END) :]}", encoding="utf-8")
+
+
+def _results(content: Mapping[str, Any], pictures: Path) -> Iterator[str]:
+    """Yield the paragraphs about *content*."""
+    text = results.as_text(content)
+    raw = pictures / "results.json"
+    raw.write_text(text, encoding="utf-8")
+    drawn = plots.draw(pictures, content)
+    machine = content["machine"]
+    dates = sorted(entry["date"] for entry in content["measures"].values())
+    if "summary" in drawn:
+        yield f"![{drawn['summary']}](_static/benchmarks/summary.svg)"
+    yield (
+        f"{machine_of(content)}: {results.in_words(machine)}. {results.in_words(content['versions'])}. "
+        f"Commit {content['commit']}. Measured {dates[0]} to {dates[-1]} UTC. All samples are in [one file]"
+        f"(_static/benchmarks/results.json), SHA-256 `{hashlib.sha256(text.encode()).hexdigest()}`."
+    )
+    yield f"## Goals\n\n{goal_table(content)}"
+    yield from _causes(content)
+    if "goals" in drawn:
+        yield f"![{drawn['goals']}](_static/benchmarks/goals.svg)"
+    yield "## Results"
+    for part in rows.PARTS:
+        if found := table(content, part):
+            yield f"### {rows.PARTS[part][0]}\n\n{found}"
+    yield f"## Noise\n\n{_noise(content)}"
+    yield f"## Main memory\n\n{_memory(content)}"
+
+
+def goal_table(content: Mapping[str, Any]) -> str:
+    """Return a table with a line for each comparison of each goal."""
+    lines = []
+    for goal in goals.ALL:
+        found = goals.lines_of(goal, content)
+        most = f"{goal.most:g}"
+        if not found:
+            lines.append([goal.text, "", most, "", "", "0", "not measured"])
+        lines += [
+            [goal.text, _subject(line), most, *_ratios(line), line.verdict(goal.most)] for line in found
+        ]
+    return _table(["goal", "measured", "at most", "ratio (quartiles)", "processor", "n", ""], lines)
+
+
+def _causes(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why goals are missed, as far as that is known."""
+    missed = [
+        f"- {goal.text}: {goal.because}."
+        for goal in goals.ALL
+        if goal.because and any(line.verdict(goal.most) == "missed" for line in goals.lines_of(goal, content))
+    ]
+    if missed:
+        yield "Why some are missed:\n\n" + "\n".join(missed)
+
+
+def table(content: Mapping[str, Any], part: str) -> str:
+    """Return a table of all comparisons of a part, "" without any."""
+    lines = [
+        [
+            f"{line.entry['name']}: {line.figure}",
+            line.contender,
+            _median(line, line.contender),
+            line.peer,
+            _median(line, line.peer),
+            *_ratios(line),
+            line.told,
+        ]
+        for line in goals.lines(content, part)
+    ]
+    header = ["measured", "", "time", "beside", "time", "ratio (quartiles)", "processor", "n", ""]
+    return _table(header, lines) if lines else ""
+
+
+def _noise(content: Mapping[str, Any]) -> str:
+    """Return a table of how far two processes of one contender are apart."""
+    lines = [
+        [entry["part"], f"{entry['name']}: {figure}", entry["again"], _spread(found), str(found.n)]
+        for entry in content["measures"].values()
+        for figure in entry["samples"].get(AGAIN, {})
+        if entry["again"] and (found := goals.noise(content, entry, figure))
+    ]
+    return _table(["part", "measured", "twice", "half of the ratios were", "n"], lines)
+
+
+def _memory(content: Mapping[str, Any]) -> str:
+    """Return a table of the most memory that processes had."""
+    lines = []
+    for entry in content["measures"].values():
+        for pair in entry["pairs"]:
+            used = [statistics.median(entry["samples"][name][WHOLE]["memory"]) for name in pair]
+            cells = (f"{name}: {size / 1e6:.0f} MB" for name, size in zip(pair, used, strict=True))
+            lines.append([entry["part"], entry["name"], *cells, f"{used[0] / used[1]:.2f}"])
+    return _table(["part", "measured", "", "beside", "ratio"], lines)
+
+
+def _for_readme(content: Mapping[str, Any] | None, pictures: Path) -> str:
+    """Return what README says of the results."""
+    if content is None or not (pictures / "summary.svg").exists():
+        return "What it costs and saves is [measured](docs/benchmarks.md) beside NVIDIA's tools."
+    return (
+        f"![{plots.SUMMARY}](docs/_static/benchmarks/summary.svg)\n\nMedians on an {machine_of(content)}; "
+        "[benchmarks](docs/benchmarks.md) has all of them, with the method and what is slower."
+    )
+
+
+def _for_home(content: Mapping[str, Any] | None) -> str:
+    """Return what the home page says of the results: calls from C++."""
+    calls = plots.ratios_of_calls(content) if content else {}
+    link = "[Benchmarks](benchmarks.md) has all measurements and the method."
+    if content is None or not calls:
+        return link
+    count = len(calls["LTO"])
+    header = [
+        f"called from a C++ kernel, on an {machine_of(content)}",
+        f"time against the same function in C++: median of {count} programs, least, most",
+    ]
+    spans = [
+        [title, f"{statistics.median(calls[way]):.2f} ({min(calls[way]):.2f} to {max(calls[way]):.3g})"]
+        for way, title in WAYS.items()
+    ]
+    return f"{_table(header, spans)}\n\n{link}"
+
+
+def machine_of(content: Mapping[str, Any]) -> str:
+    """Return the name of the device, or that there is none."""
+    return str(content["machine"].get("GPU", "machine without a GPU"))
+
+
+def _subject(line: Line) -> str:
+    """Return what is compared: where a figure's name says it, without the measure's."""
+    place = "" if line.figure == WHOLE else f": {line.figure}"
+    return f"{line.entry['part']}, {line.entry['name']}{place}"
+
+
+def _ratios(line: Line) -> list[str]:
+    """Return the ratios by the clock and by the processor, and the number of samples."""
+    wall, cpu = (_spread(each) if each else "" for each in (line.wall, line.cpu))
+    return [wall, cpu, str(line.n)]
+
+
+def _spread(found: Spread) -> str:
+    """Return a ratio with its quartiles, with three digits at least where it is small."""
+    numbers = (found.median, found.low, found.high)
+    ratio, low, high = (f"{number:.{2 if number >= 0.095 else 4}f}" for number in numbers)
+    return f"{ratio} ({low} to {high})" if found.n > 1 else ratio
+
+
+def _median(line: Line, name: str) -> str:
+    """Return the median time of a contender."""
+    seconds = statistics.median(line.entry["samples"][name][line.figure]["wall"])
+    unit, factor = next(
+        (each for each in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if seconds * each[1] >= 1), ("ns", 1e9)
+    )
+    return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:.0f} {unit}"
+
+
+def _table(header: Sequence[str], body: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *body]
+    return "\n".join("| " + " | ".join(re.sub(r"\|", r"\\|", cell) for cell in line) + " |" for line in lines)

@@ -1,0 +1,116 @@
+"""Results as pictures: the two that matter most to README, and each goal beside its bound."""
+
+from __future__ import annotations
+
+import statistics
+from typing import TYPE_CHECKING, Any
+
+from . import goals
+from .rows import CACHED, LOAD, PLUGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+LESS, MORE, EVEN = "#0a7d4f", "#c2410c", "#6b7280"
+COLORS = {"met": LESS, "equal": EVEN, "missed": MORE, "not measured": "#d1d5db"}
+WAYS = {"LTO": "as LTO-IR", "PTX inlined": "as PTX, inlined here", "PTX": "as PTX by nvJitLink"}
+STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "none", "svg.hashsalt": "ptxlink"}
+SUMMARY = "Calls from C++ beside one C++ source; the first kernel of a process"
+GOALS = "Each goal: the median and quartiles of its ratio, and its bound"
+START = "start to first kernel"
+
+
+def draw(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
+    """Write the pictures of *content* as SVG into *folder*; return what each shows, by its name."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    drawn = {}
+    with plt.rc_context(STYLE):
+        for name, (plot, title) in {"summary": (_summary, SUMMARY), "goals": (_goals, GOALS)}.items():
+            figure = plot(content)
+            if figure is not None:
+                path = folder / f"{name}.svg"
+                figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
+                plt.close(figure)
+                drawn[name] = title
+    return drawn
+
+
+def ratios_of_calls(content: Mapping[str, Any]) -> dict[str, list[float]]:
+    """Return the medians of the calls from C++ by the way that they are linked, nothing without a device."""
+    found: dict[str, list[float]] = {}
+    for line in goals.lines(content, "call"):
+        if line.peer == "one source" and line.figure != goals.WHOLE and line.wall:
+            found.setdefault(line.contender, []).append(line.wall.median)
+    return found
+
+
+def _summary(content: Mapping[str, Any]) -> Any:
+    """Return a plot of two figures: calls from C++ by the way they are linked, and first kernels."""
+    import matplotlib.pyplot as plt
+
+    calls = ratios_of_calls(content)
+    kernels = {
+        {PLUGIN.format("numba-cuda"): "with this package", LOAD: "load(), without Numba"}[
+            line.contender
+        ]: line
+        for part in ("start", "load")
+        for line in goals.lines(content, part)
+        if line.figure == START and "cache=True" in f"{line.entry['name']}, {line.peer}"
+    }
+    firsts = {title: line.wall.median for title, line in kernels.items() if line.wall}
+    if not calls or not firsts:
+        return None
+    bars = (
+        {"one C++ source": 1.0, **{title: statistics.median(calls[way]) for way, title in WAYS.items()}},
+        {CACHED: 1.0, **firsts},
+    )
+    figure, both = plt.subplots(1, 2, figsize=(9.6, 1.75))
+    titles = "time of a call from C++, one C++ source = 1", "time to a process's first kernel, numba-cuda = 1"
+    for axes, title, ratios in zip(both, titles, bars, strict=True):
+        for y, ratio in enumerate(ratios.values()):
+            axes.barh(y, ratio, height=0.7, color=LESS if y and ratio < 1.05 else MORE if y else EVEN)
+            axes.text(ratio, y, f" {ratio:.2f}", va="center", weight="bold")
+        axes.set_yticks(range(len(ratios)), ratios)
+        axes.invert_yaxis()
+        axes.set_xticks([])
+        axes.set_title(title, fontsize=9)
+        axes.spines[["right", "top", "bottom"]].set_visible(False)
+    figure.subplots_adjust(wspace=0.75)
+    return figure
+
+
+def _goals(content: Mapping[str, Any]) -> Any:
+    """Return a plot of the goals: a point for the ratio, a bar for its quartiles, a mark for the bound."""
+    import matplotlib.pyplot as plt
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    found = [(goal, line) for goal in goals.ALL for line in goals.lines_of(goal, content) if line.wall]
+    if not found:
+        return None
+    figure, axes = plt.subplots(figsize=(5, 0.8 + 0.2 * len(found)))
+    labels = []
+    for y, (goal, line) in enumerate(found):
+        wall, color = line.wall, COLORS[line.verdict(goal.most)]
+        bar = [[max(wall.median - wall.low, 0)], [max(wall.high - wall.median, 0)]]
+        axes.errorbar(wall.median, y, xerr=bar, fmt="o", color=color, ms=4, elinewidth=3)
+        axes.plot([goal.most] * 2, [y - 0.4, y + 0.4], color="black", lw=1)
+        labels.append(f"{goal.text} ({line.entry['part']}, {line.entry['name']}, {line.figure})")
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(labels)), labels, fontsize=7)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="x", color="#d1d5db", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["left", "right", "top"]].set_visible(False)
+    axes.set_xlabel("ratio to the peer: left of 1 needs less; the line is the bound")
+    for verdict, color in COLORS.items():
+        axes.plot([], [], "o", color=color, label=verdict)
+    axes.legend(ncols=len(COLORS), loc="lower center", bbox_to_anchor=(0.0, 1.0), frameon=False)
+    return figure

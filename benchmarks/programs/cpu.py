@@ -1,0 +1,170 @@
+"""
+Kernels and functions without a GPU: `device="cpu"`, NumPy, a loop of CPython, and numba's simulator.
+
+Times of kernels are for one element, since a loop of CPython and the simulator get fewer of them. `prepare`
+exports the kernels.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import timing
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KERNELS = """
+from numba import cuda, float32
+
+def saxpy(x, y, n):
+    i = cuda.grid(1)
+    if i < n:
+        y[i] = 2 * x[i] + y[i]
+
+def block_sum(x, y, n):
+    shared = cuda.shared.array(256, float32)
+    i, t = cuda.grid(1), cuda.threadIdx.x
+    shared[t] = x[i] if i < n else 0
+    cuda.syncthreads()
+    step = 128
+    while step:
+        if t < step:
+            shared[t] += shared[t + step]
+        cuda.syncthreads()
+        step //= 2
+    if t == 0:
+        y[cuda.blockIdx.x] = shared[0]
+
+def product(x, y, n):
+    a, b = cuda.shared.array((16, 16), float32), cuda.shared.array((16, 16), float32)
+    column, row, total = cuda.threadIdx.x, cuda.threadIdx.y, float32(0)
+    down, right = cuda.blockIdx.y * 16 + row, cuda.blockIdx.x * 16 + column
+    for start in range(0, n, 16):
+        a[row, column] = x[down * n + start + column]
+        b[row, column] = x[(start + row) * n + right]
+        cuda.syncthreads()
+        for k in range(16):
+            total += a[row, k] * b[k, column]
+        cuda.syncthreads()
+    y[down * n + right] = total
+"""
+EXPORT = """
+import numba_ptxlink
+for function in (saxpy, block_sum, product):
+    function = numba_ptxlink.kernel("void(CPointer(float32), CPointer(float32), int32)")(function)
+
+@numba_ptxlink.udf("float32(float32, float32)")
+def damp(x, k):
+    return x / (1 + k * x * x)
+"""
+LOOPS = {
+    "saxpy": "for i in range(n): y[i] = 2 * x[i] + y[i]",
+    "block_sum": "for i in range(n): y[i // 256] += x[i]",
+    "product": (
+        "for i in range(n):\n for j in range(n):\n"
+        "  y[i * n + j] = sum(x[i * n + k] * x[k * n + j] for k in range(n))"
+    ),
+}
+# The size of each kernel, by who runs it.
+SIZES = {
+    "compiled": {"saxpy": 1_000_000, "block_sum": 102_400, "product": 256},
+    "CPython": {"saxpy": 100_000, "block_sum": 102_400, "product": 64},
+    "simulator": {"saxpy": 512, "block_sum": 256, "product": 16},
+}
+CALLS = 100
+
+
+def grid_of(name: str, n: int) -> Any:
+    """Return the blocks and the threads of a kernel for the size *n*."""
+    return ((n // 16, n // 16), (16, 16)) if name == "product" else (-(-n // 256), 256)
+
+
+def arrays(name: str, n: int) -> list[np.ndarray]:
+    """Return what a kernel reads and writes."""
+    size = n * n if name == "product" else n
+    return [np.ones(size, np.float32), np.zeros(size, np.float32)]
+
+
+def compiled(*, checks: bool) -> dict[str, timing.Seconds]:
+    """Run the compiled code by this package."""
+    import numba_ptxlink
+
+    library = numba_ptxlink.load("udfs.json", device="cpu", checks=checks)
+    library.damp(0.5, 2.0)
+    figures = {"start to first call": timing.since_start()}
+    calls = timing.timed(lambda: [library.damp(0.5, 2.0) for _ in range(CALLS)])
+    figures["a function's later calls"] = calls[0] / CALLS, calls[1] / CALLS
+
+    def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
+        getattr(library, name)[grid_of(name, n)](x, y, n)
+
+    return figures | of_kernels(launch, SIZES["compiled"])
+
+
+def by_numpy() -> dict[str, timing.Seconds]:
+    """Do what the kernels do by NumPy."""
+    ways: dict[str, Callable[[np.ndarray, np.ndarray, int], object]] = {
+        "saxpy": lambda x, y, _: np.add(2 * x, y, out=y),
+        "block_sum": lambda x, _, __: x.reshape(-1, 256).sum(1),
+        "product": lambda x, _, n: x.reshape(n, n) @ x.reshape(n, n),
+    }
+    return of_kernels(lambda name, *rest: ways[name](*rest), SIZES["compiled"])
+
+
+def by_python() -> dict[str, timing.Seconds]:
+    """Do it by loops over lists."""
+
+    def loop(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
+        exec(LOOPS[name], {"x": x, "y": y, "n": n})  # noqa: S102 - this program's own text
+
+    return of_kernels(loop, SIZES["CPython"], lists=True)
+
+
+def simulated() -> dict[str, timing.Seconds]:
+    """Run the kernels by numba's simulator, which NUMBA_ENABLE_CUDASIM turns on."""
+    names: dict[str, Any] = {}
+    exec(KERNELS, names)  # noqa: S102 - this program's own text
+
+    def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
+        names["cuda"].jit(names[name])[grid_of(name, n)](x, y, n)
+
+    return of_kernels(launch, SIZES["simulator"])
+
+
+def of_kernels(
+    launch: Callable[..., object], sizes: dict[str, int], *, lists: bool = False
+) -> dict[str, timing.Seconds]:
+    """Return the seconds that each element takes, after a launch of each kernel that does not count."""
+    figures = {}
+    for name, n in sizes.items():
+        for _ in range(2):
+            both = arrays(name, n)
+            given = [each.tolist() for each in both] if lists else both
+            wall, cpu = timing.timed(lambda name=name, given=given, n=n: launch(name, *given, n))
+        count = n**3 if name == "product" else n
+        figures[f"{name}, an element"] = wall / count, cpu / count
+    return figures
+
+
+def prepare() -> None:
+    """Export the kernels and the function."""
+    Path("udfs.py").write_text(KERNELS + EXPORT)
+    command = ["-m", "numba_ptxlink", "export", "udfs.py", "-o", ".", "--arch", "sm_80", "--quiet"]
+    subprocess.run([sys.executable, *command], check=True)
+
+
+WAYS: dict[str, Callable[[], dict[str, timing.Seconds]]] = {
+    "checked": lambda: compiled(checks=True),
+    "unchecked": lambda: compiled(checks=False),
+    "NumPy": by_numpy,
+    "CPython": by_python,
+    "simulator": simulated,
+}
+
+if __name__ == "__main__":
+    prepare() if sys.argv[1] == "prepare" else timing.tell(WAYS[sys.argv[1]]())

@@ -1,0 +1,85 @@
+"""
+Many Python functions to artifacts: `numba-ptxlink export`, and a loop of stock `cuda.compile` and ptxas.
+
+An export by stock makes PTX and LTO-IR of each function, and machine code of the PTX.
+"""
+
+from __future__ import annotations
+
+import json
+import runpy
+import sys
+import time
+from pathlib import Path
+
+import tools
+
+ARCH = "sm_90"
+HEAD = "import math\nfrom numba_ptxlink import udf\n"
+FUNCTION = """
+
+@udf("float32(float32, float32)")
+def f{0}(x, y):
+    r = x
+    for step in range({1}):
+        r = r * y + math.sin(r) * {2}
+    if r > 100.0:
+        r = math.sqrt(r) - math.exp(-y * {2})
+    return r
+"""
+
+
+def main(how: str, files: int, functions: int, options: list[str], *, edit: bool) -> None:
+    """Write *files* of *functions* each, the first with an *edit* of this process, and export them."""
+    edited = time.time_ns() % 10**9 / 1e9 if edit else 0.5
+    names = [f"udfs{number}.py" for number in range(files)]
+    for file, name in enumerate(names):
+        text = "".join(
+            FUNCTION.format(n, n % 7 + 3, n + (edited if n == functions // 2 and not file else 0.5))
+            for n in range(functions)
+        )
+        # A file that was not edited stays as old as it is.
+        if not Path(name).exists() or Path(name).read_text() != HEAD + text:
+            Path(name).write_text(HEAD + text)
+    if how == "stock":
+        compile_all(names)
+        return
+    sys.argv = ["numba-ptxlink", "export", *names, "-o", "out", "--quiet", *options]
+    if "--arch" not in options:
+        sys.argv += ["--arch", ARCH]
+    runpy.run_module("numba_ptxlink", run_name="__main__")
+
+
+def compile_all(names: list[str]) -> None:
+    """Compile each function to PTX, LTO-IR and machine code."""
+    import _numba_ptxlink_hook
+
+    _numba_ptxlink_hook.remove()
+    from numba import cuda
+    from numba.cuda import types
+
+    cc = divmod(int(ARCH[3:]), 10)
+    for name in names:
+        text = Path(name).read_text().replace("from numba_ptxlink import udf", "udf = lambda _: lambda f: f")
+        scope: dict[str, object] = {}
+        exec(compile(text, name, "exec"), scope)  # noqa: S102 - this program's file
+        for symbol, function in scope.items():
+            if not symbol[1:].isdigit():
+                continue
+            codes = [
+                cuda.compile(
+                    function,
+                    types.float32(types.float32, types.float32),
+                    device=True,
+                    cc=cc,
+                    abi="c",
+                    abi_info={"abi_name": symbol},
+                    output=output,
+                )[0]
+                for output in ("ltoir", "ptx")
+            ]
+            tools.compile_by_ptxas(codes[1].encode(), ARCH, "-c")
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

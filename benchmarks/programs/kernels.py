@@ -1,0 +1,146 @@
+"""
+Python to kernels that have run, by a front end: its first kernel, the later ones, and PTX alone.
+
+NUMBA_PTXLINK says whether this package links. Without a device a stand-in takes its place: everything is
+compiled and linked, nothing is loaded or launched.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import timing
+
+WITH_PLUGIN = os.environ["NUMBA_PTXLINK"] == "1"
+KERNELS = 4
+TEXTS = 3
+SOURCE = """\
+extern "C" __device__ float blend(float a, float b) {
+  float r = a;
+  for (int i = 0; i < 8; ++i) r = r * b + a;
+  return r;
+}
+"""
+HEADS = {
+    "numba-cuda": "from numba import cuda\nfrom numba.cuda.cudadrv.linkable_code import CUSource\n",
+    "numba-cuda-mlir": (
+        "from numba_cuda_mlir import cuda\n"
+        "from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import CUSource\n"
+    ),
+}
+DECLARED = """
+SOURCE = {source!r}
+blend = cuda.declare_device(
+    "blend", "float32(float32, float32)", abi="c", link=CUSource(SOURCE, name="blend.cu")
+)
+"""
+KERNEL = """
+@cuda.jit(cache={cache})
+def kernel{number}(x, y):
+    i = cuda.grid(1)
+    if i < x.size:
+        value = x[i]
+        for step in range({number} % 7 + 3):
+            value = value * y[i] + math.sin(value) * {number}.5
+        y[i] = {call}
+"""
+
+
+def main(front_end: str, *, linked: bool, cache: bool, device: bool, texts: bool) -> None:
+    """Measure kernels by *front_end*, with a link file or on disk, and Python to PTX after them."""
+    if not WITH_PLUGIN:
+        import _numba_ptxlink_hook
+
+        # As if this package was not installed.
+        _numba_ptxlink_hook.remove()
+    cuda, types = import_front_end(front_end, device=device)
+    module = Path("kernels_of_this_folder.py")
+    if not module.exists():
+        call = "blend(value, y[i])" if linked else "value"
+        text = HEADS[front_end] + "import math\n" + DECLARED.format(source=SOURCE) * linked
+        numbers = range(KERNELS + TEXTS)
+        module.write_text(text + "".join(KERNEL.format(number=n, call=call, cache=cache) for n in numbers))
+    sys.path.insert(0, str(Path.cwd()))
+    kernels = vars(importlib.import_module(module.stem))
+    ready = make_launches(cuda, types, device=device)
+    figures = {"the first kernel": timing.timed(lambda: ready(kernels["kernel0"]))}
+    figures["start to first kernel"] = timing.since_start()
+    later = [timing.timed(lambda n=n: ready(kernels[f"kernel{n}"])) for n in range(1, KERNELS)]
+    figures["later kernels"] = timing.median(later)
+    check_linker(front_end)
+    if texts:
+        signature = types.void(types.float32[::1], types.float32[::1])
+        functions = [kernels[f"kernel{number}"].py_func for number in range(KERNELS, KERNELS + TEXTS)]
+        to_ptx = [
+            timing.timed(lambda f=f: cuda.compile(f, signature, cc=(9, 0), device=False, abi="numba"))
+            for f in functions
+        ]
+        figures["Python to PTX"] = timing.median(to_ptx)
+    timing.tell(figures)
+
+
+def import_front_end(front_end: str, *, device: bool) -> tuple[Any, Any]:
+    """Return the modules `cuda` and `types` of *front_end*, with a stand-in where there is no *device*."""
+    if front_end == "numba-cuda":
+        from numba import cuda, types
+
+        if not device:
+            stand_in()
+    else:
+        from numba_cuda_mlir import cuda, tools, types
+
+        if not device:
+            tools._cached_cc = (9, 0)  # noqa: SLF001 - what it asks the device for
+    return cuda, types
+
+
+def make_launches(cuda: Any, types: Any, *, device: bool) -> Any:
+    """Return what makes a kernel run, or without a *device* what makes it ready to."""
+    if not device:
+        return lambda kernel: kernel.compile((types.float32[::1], types.float32[::1]))
+    import numpy as np
+
+    arrays = [cuda.to_device(np.ones(1024, np.float32)) for _ in range(2)]
+
+    def launch(kernel: Any) -> None:
+        kernel[8, 128](*arrays)
+        cuda.synchronize()
+
+    return launch
+
+
+def check_linker(front_end: str) -> None:
+    """End the process where another linker was used than the one that was asked for."""
+    active = False
+    if "numba_ptxlink" in sys.modules:
+        import numba_ptxlink
+
+        active = numba_ptxlink.status().active
+    if active is not WITH_PLUGIN:
+        sys.exit(f"NUMBA_PTXLINK={os.environ['NUMBA_PTXLINK']}, and active with {front_end}: {active}")
+
+
+def stand_in() -> None:
+    """Give numba-cuda a device that loads nothing."""
+    import numba.cuda.api
+    import numba.cuda.cudadrv.devices
+    import numba.cuda.dispatcher
+    from numba import cuda
+
+    device = SimpleNamespace(compute_capability=(9, 0), id=0)
+    module = SimpleNamespace(initialized=True, setup=lambda: None)
+    module.get_function = lambda _: SimpleNamespace(module=module, read_func_attr_all=lambda: None)
+    context = SimpleNamespace(device=device, create_module_image=lambda *_: module)
+    for owner in (numba.cuda.api, numba.cuda.dispatcher, cuda):
+        owner.get_current_device = lambda: device
+    numba.cuda.cudadrv.devices.get_context = lambda *_: context
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

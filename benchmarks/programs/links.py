@@ -1,0 +1,51 @@
+"""
+Two PTX, or two LTO-IR, to a cubin: `link()`, and nvJitLink alone.
+
+Each is linked once in a process, after a link that loads the tool. `prepare` makes the inputs.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import texts
+import timing
+
+import tools
+
+ARCH = "sm_90"
+LTO = "LTO-IR, 10 functions"
+
+
+def main(tool: str) -> None:
+    """Link all pairs by *tool*."""
+    inputs = {
+        name: tuple(Path(f"{number}.{side}").read_bytes() for side in "ab")
+        for number, name in enumerate((*texts.PAIRS, LTO))
+    }
+
+    def link(name: str) -> object:
+        lto = name == LTO
+        if tool == "nvJitLink":
+            return tools.link_by_nvjitlink(inputs[name], ARCH, lto=lto)
+        import numba_ptxlink
+
+        return numba_ptxlink.link(*inputs[name], arch=ARCH, lto=lto).cubin
+
+    names = [*inputs]
+    first = timing.timed(lambda: link(names[0]))
+    figures = {name: timing.timed(lambda name=name: link(name)) for name in names[1:]}
+    timing.tell({"1 function, the tool's first link": first, **figures})
+
+
+def prepare() -> None:
+    """Write the inputs."""
+    for number, name in enumerate((*texts.PAIRS, LTO)):
+        pair = texts.make_pair("10 functions" if name == LTO else name, ARCH, lto=name == LTO)
+        for side, code in zip("ab", pair, strict=True):
+            Path(f"{number}.{side}").write_bytes(code)
+
+
+if __name__ == "__main__":
+    prepare() if sys.argv[1] == "prepare" else main(sys.argv[1])

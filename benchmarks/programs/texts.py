@@ -1,0 +1,97 @@
+"""The PTX and LTO-IR that is linked, assembled and read: generated, or made by NVRTC without this package."""
+
+from __future__ import annotations
+
+SOURCE = """\
+template <class T> __device__ __noinline__ T recurse(T x, int n) { return n ? recurse(x * x, n - 1) + x : x; }
+__constant__ int table[256] = {1, 2, 3, 4};
+extern "C" __global__ void kernel(float* p, double* q, int n) {
+    int i = threadIdx.x + blockIdx.x * blockDim.x;
+    switch (n) {
+        case 0: p[i] = sinf(p[i]); break;
+        case 1: p[i] = recurse(p[i], 3); break;
+        case 2: q[i] = sin(q[i]) / pow(q[i], 3.3); break;
+        default: atomicAdd(p, table[i & 255]);
+    }
+}
+"""
+FUNCTION = """\
+extern "C" __device__ float f{number}(float a, int n, const float* table) {{
+  float r = a;
+  for (int i = 0; i < n; ++i) {{
+    r = r * a + table[i + {number}];
+    if (r > 100.f) r = sqrtf(r) - expf(-a * {number});
+  }}
+  return r;
+}}
+"""
+KERNEL = 'extern "C" __global__ void k(float* x, const float* y, int n) {{ {body} }}'
+CALL = "x[{number}] = f{number}(x[{number} + 1], n, y);\n"
+OTHER = "x[{number} + 9] = expf(x[{number}]) * y[{number} + n] + x[{number} + 1] / y[{number}];\n"
+# Which functions a kernel calls, how many there are, and how many statements it has besides.
+PAIRS = {
+    "1 function": (range(1), 1, 0),
+    "a kernel of 30 kB, 1 function": (range(1), 1, 60),
+    "10 functions": (range(10), 10, 0),
+    "30 functions": (range(30), 30, 0),
+    "1 of 100 functions": (range(50, 51), 100, 0),
+}
+
+
+def generate_ptx(size: int) -> str:
+    """Return one kernel of about *size* characters: loads, fused multiply-adds, stores."""
+    head = (
+        ".version 8.0\n.target sm_75\n.address_size 64\n\n.visible .entry kernel(.param .u64 out)\n{\n"
+        ".reg .b64 %rd<2>;\n.reg .f32 %f<17>;\nld.param.u64 %rd1, [out];\n"
+    )
+    lanes = 4 if size < 1000 else 16
+    loads = "".join(f"ld.global.f32 %f{i}, [%rd1+{4 * i}];\n" for i in range(lanes))
+    stores = "".join(f"st.global.f32 [%rd1+{4 * i}], %f{i};\n" for i in range(lanes))
+    body: list[str] = []
+    length = len(head) + len(loads) + len(stores) + 8
+    while length < size:
+        i = len(body)
+        body.append(f"fma.rn.f32 %f{i % lanes}, %f{(i + 3) % lanes}, %f{(i + 5) % lanes}, %f{i % lanes};\n")
+        length += len(body[-1])
+    return f"{head}{loads}{''.join(body)}{stores}ret;\n}}\n"
+
+
+def declare(count: int) -> str:
+    """Return a module of little code and *count* functions and tables."""
+    functions = "".join(
+        f".extern .func (.param .b32 r) f{i}\n(\n\t.param .b64 f{i}_p0,\n\t.param .b32 f{i}_p1\n)\n;\n"
+        for i in range(count)
+    )
+    values = ", ".join(str(i % 256) for i in range(400))
+    tables = "".join(f".global .align 8 .b8 t{i}[400] = {{{values}}};\n" for i in range(count))
+    head = ".version 8.0\n.target sm_90\n.address_size 64\n"
+    return f"{head}{functions}{tables}.visible .entry kernel()\n{{\nret;\n}}\n"
+
+
+def compile_cxx(source: str, arch: str, *flags: str, lto: bool = False) -> bytes:
+    """Return the relocatable PTX that NVRTC makes of CUDA C++, or the LTO-IR."""
+    from cuda.bindings import nvrtc
+
+    options = [f"--gpu-architecture={arch.replace('sm', 'compute')}", "-rdc=true", *flags, *["-dlto"] * lto]
+    _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"source.cu", 0, [], [])
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options])
+    if int(status):
+        raise SystemExit(f"NVRTC failed: {status.name}")
+    get_size, get = (getattr(nvrtc, f"nvrtcGet{'LTOIR' if lto else 'PTX'}{word}") for word in ("Size", ""))
+    _, size = get_size(program)
+    code = b"\0" * size
+    get(program, code)
+    return code if lto else code.rstrip(b"\0")
+
+
+def make_pair(name: str, arch: str, *, lto: bool = False) -> tuple[bytes, bytes]:
+    """Return a kernel, and the functions of which it calls some."""
+    called, functions, other = PAIRS[name]
+    declared = "".join(
+        f'extern "C" __device__ float f{number}(float, int, const float*);\n' for number in called
+    )
+    body = "".join(OTHER.format(number=number) for number in range(other))
+    body += "".join(CALL.format(number=number) for number in called)
+    callees = "".join(FUNCTION.format(number=number) for number in range(functions))
+    kernel = declared + KERNEL.format(body=body)
+    return compile_cxx(kernel, arch, lto=lto), compile_cxx(callees, arch, lto=lto)

@@ -1,0 +1,47 @@
+"""What the programs share: clocks, and what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Seconds = tuple[float, float]
+
+
+def now() -> Seconds:
+    """Return the seconds by the clock and by this process's processor."""
+    return time.perf_counter(), time.process_time()
+
+
+def since(begun: Seconds) -> Seconds:
+    """Return the seconds since *begun*."""
+    return time.perf_counter() - begun[0], time.process_time() - begun[1]
+
+
+def since_start() -> Seconds:
+    """Return the seconds since this process was started, the start of the interpreter included."""
+    return since((float(os.environ["BENCHMARK_BEGUN"]), 0.0))
+
+
+def timed(call: Callable[[], object]) -> Seconds:
+    """Return the seconds that *call* takes."""
+    begun = now()
+    call()
+    return since(begun)
+
+
+def median(samples: Sequence[Seconds]) -> Seconds:
+    """Return the median of each clock."""
+    walls, cpus = zip(*samples, strict=True)
+    return statistics.median(walls), statistics.median(cpus)
+
+
+def tell(figures: dict[str, Seconds]) -> None:
+    """Print *figures* for the process that measures."""
+    print(json.dumps(figures), flush=True)

@@ -1,0 +1,108 @@
+"""The file of a machine's results: every sample of every measure, and what they were taken on."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .protocol import Measure
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
+FOLDER = ROOT / "build" / "benchmarks"
+
+
+def describe(commit: str) -> dict[str, Any]:
+    """Return the machine and the versions that a process of this interpreter finds, and the commit."""
+    command = [sys.executable, str(HERE / "machine.py")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return {**json.loads(done.stdout.splitlines()[-1]), "commit": commit or find_commit()}
+
+
+def find_commit() -> str:
+    """Return the commit of the checkout, with a mark where files have changed since."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def name(machine: Mapping[str, Any]) -> str:
+    """Return the name of a machine's files: its GPU's, else its processor's with the number of cores."""
+    words = machine.get("GPU") or f"no-GPU {machine['CPU']} {machine['cores']} cores"
+    words = re.sub(r"\([^)]*\)|@.*?Hz", " ", words)
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def in_words(cells: Mapping[str, Any]) -> str:
+    """Return names and values in a line."""
+    return ", ".join(f"{key} {cell}" for key, cell in cells.items())
+
+
+class Results:
+    """The results of one machine; all of them are in the file whenever a method has returned."""
+
+    def __init__(self, file: Path, head: Mapping[str, Any]) -> None:
+        self.file = file
+        self.content: dict[str, Any] = {**head, "measures": {}}
+        if file.exists():
+            earlier = json.loads(file.read_text(encoding="utf-8"))
+            if comparable(earlier) == comparable(head):
+                self.content = earlier
+            else:
+                print(f"{file.name} is of another machine, commit or versions; it is written anew.")
+
+    def put(self, measure: Measure, samples: Any) -> None:
+        """Replace what is known of *measure*."""
+        self.content["measures"][measure.key] = {
+            "part": measure.part,
+            "name": measure.name,
+            "pairs": [*map(list, measure.compared)],
+            "again": measure.again,
+            "noise": measure.noise,
+            "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+            "load": round(os.getloadavg()[0], 2),
+            "samples": samples,
+        }
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.file.with_name(f".{self.file.name}.{os.getpid()}")
+        partial.write_text(as_text(self.content), encoding="utf-8")
+        partial.replace(self.file)
+
+
+def as_text(content: Mapping[str, Any]) -> str:
+    """Return *content* as JSON with a line for each measure."""
+    head = {key: cell for key, cell in content.items() if key != "measures"}
+    measures = ",\n".join(
+        f"{json.dumps(key)}: {json.dumps(entry)}" for key, entry in content["measures"].items()
+    )
+    return f'{json.dumps(head, indent=1)[:-2]},\n "measures": {{\n{measures}\n}}}}\n'
+
+
+def comparable(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what has to be equal of two runs whose figures stand in one file."""
+    machine = {key: value for key, value in content["machine"].items() if key != "system"}
+    return {"machine": machine, "versions": content["versions"], "commit": content["commit"]}
+
+
+def merge(contents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the results of one machine out of files that have some of its parts each, None without any."""
+    if not contents:
+        return None
+    merged = {**contents[0], "measures": {}}
+    for content in contents:
+        if comparable(content) != comparable(merged):
+            raise SystemExit("The files are of several machines, commits or versions; a page is of one.")
+        merged["measures"] |= content["measures"]
+    return merged

@@ -1,0 +1,255 @@
+"""What is measured: the rows of each part, as contenders whose processes `protocol` runs."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .protocol import PROGRAMS, Contender, Measure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    Rows = Callable[["Place"], Iterator[Measure]]
+
+PLUGIN = "{} + ptxlink"
+FRONT_ENDS = {"start": "numba-cuda", "mlir": "numba-cuda-mlir"}
+LOAD, CACHED = "load()", "numba-cuda, cache=True"
+ON_CPU = 'device="cpu"'
+NO_DEVICE = "there is no device"
+# What kernels have, and the state of the caches; those without a link file, off and full, have the noise.
+KERNELS: tuple[tuple[str, Any], ...] = (
+    ("no link file", "off"),
+    ("a link file", "full"),
+    ("a link file", "empty"),
+    ("no link file", "full"),
+    ("no link file", "empty"),
+    ("cache=True", "full"),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """
+    What the rows depend on.
+
+    Args:
+        arch: The device's, "" without one.
+        quick: Few functions and files.
+        toolkit: The release of another toolkit, which CUDA_HOME leads to.
+    """
+
+    arch: str = ""
+    quick: bool = False
+    toolkit: str = ""
+
+    @property
+    def missing(self) -> str:
+        """Why what needs a device is not measured."""
+        return "" if self.arch else NO_DEVICE
+
+
+def program(name: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command of one of the programs."""
+    return (str(PROGRAMS / f"{name}.py"), *arguments)
+
+
+def kernels(place: Place, front_end: str, caches: Any, what: str, *, texts: bool = False) -> Contender:
+    """Return the process of a front end without this package."""
+    task = {
+        "front_end": front_end,
+        "linked": what == "a link file",
+        "cache": what == "cache=True",
+        "device": bool(place.arch),
+        "texts": texts,
+    }
+    command = program("kernels", json.dumps(task))
+    return Contender(front_end, command, caches, {"NUMBA_PTXLINK": "0"})
+
+
+def with_plugin(stock: Contender) -> Contender:
+    """Return the same process with this package."""
+    return Contender(
+        PLUGIN.format(stock.name), stock.command, stock.caches, {"NUMBA_PTXLINK": "1"}, ours=True
+    )
+
+
+def first_and_later(part: str, place: Place) -> Iterator[Measure]:
+    """Yield processes of a front end, from the start of Python to kernels that have run."""
+    front_end = FRONT_ENDS[part]
+    missing = "" if importlib.util.find_spec(front_end.replace("-", "_")) else f"{front_end} is not installed"
+    off, full = (f"no link file, caches {state}" for state in ("off", "full"))
+    for what, state in KERNELS[:2] if place.quick else KERNELS:
+        stock = kernels(place, front_end, state, what, texts=state == "off")
+        name = f"{what}, caches {state}"
+        # numba-cuda-mlir compiles C++ with a driver alone.
+        needs_device = front_end == "numba-cuda-mlir" and what == "a link file"
+        yield Measure(
+            part,
+            name,
+            (stock, with_plugin(stock)),
+            again=stock.name * (name in {off, full}),
+            noise=full if state == "full" else off,
+            missing=missing or place.missing * needs_device,
+        )
+
+
+def links(tool: str, caches: Any) -> Contender:
+    """Return a process that links pairs of PTX."""
+    prepare = program("links", "prepare")
+    return Contender(tool, program("links", tool), caches, prepare=prepare, ours=tool == "link()")
+
+
+def link(place: Place) -> Iterator[Measure]:
+    """Yield links of two inputs."""
+    for state in ("off",) if place.quick else ("off", "full"):
+        contenders = links("nvJitLink", state), links("link()", state)
+        yield Measure("link", f"two inputs, caches {state}", contenders, again="nvJitLink")
+
+
+def export(
+    place: Place,
+    name: str,
+    caches: Any = "off",
+    *options: str,
+    functions: int = 100,
+    files: int = 1,
+    edit: bool = False,
+) -> Contender:
+    """Return a process that exports functions, or compiles them by stock."""
+    how = "stock" if name == "cuda.compile" else "export"
+    task = {"how": how, "files": files, "functions": functions, "options": options, "edit": edit}
+    if place.quick:
+        task |= {"files": min(files, 2), "functions": min(functions, 3)}
+    return Contender(name, program("exports", json.dumps(task)), caches, ours=how == "export")
+
+
+def exports(place: Place) -> Iterator[Measure]:
+    """Yield exports of many functions."""
+    contenders = (
+        export(place, "cuda.compile", "empty"),
+        export(place, "export", "empty"),
+        export(place, "export, one edit", "full", edit=True),
+        export(place, "export -j 2", "empty", "-j", "2"),
+    )
+    pairs = tuple((name, "export") for name in ("export, one edit", "export -j 2"))
+    name = "3 functions" if place.quick else "100 functions"
+    yield Measure("export", name, contenders, (("export", "cuda.compile"), *pairs), again="export")
+
+
+def files(place: Place) -> Iterator[Measure]:
+    """Yield exports of many files, and of another toolkit's LTO-IR."""
+    of_files = functools.partial(export, place, functions=1, files=40)
+    contenders = of_files("export", "empty"), of_files("export -j 2", "empty", "-j", "2")
+    name = f"{2 if place.quick else 40} files in one command"
+    yield Measure("files", name, contenders, again="export")
+    here = export(place, "of this environment", "empty", "--emit", "ltoir", functions=10)
+    other = export(
+        place, "of another toolkit", "empty", "--emit", "ltoir", "--cuda", place.toolkit, functions=10
+    )
+    missing = "" if place.toolkit else "--toolkit names none"
+    yield Measure("files", "LTO-IR of 10 functions", (here, other), noise=name, missing=missing)
+
+
+def load(place: Place) -> Iterator[Measure]:
+    """Yield a kernel that is loaded."""
+    prepare = program("first_kernel", "prepare", place.arch)
+    contenders = [
+        Contender(
+            name,
+            program("first_kernel", name),
+            "full",
+            {"NUMBA_PTXLINK": "0"},
+            () if name == CACHED else prepare,
+            ours=name == LOAD,
+        )
+        for name in (CACHED, LOAD, "cuda.core")
+    ]
+    pairs = ((LOAD, CACHED), (LOAD, "cuda.core"))
+    yield Measure("load", "the first kernel", tuple(contenders), pairs, again=CACHED, missing=place.missing)
+
+
+def call(place: Place) -> Iterator[Measure]:
+    """Yield the ways to call a function from C++."""
+    names = ["one source", "LTO", "PTX inlined", "PTX", *["nvcc"] * bool(shutil.which("nvcc"))]
+    contenders = tuple(
+        Contender(
+            name, program("calls"), prepare=program("calls", "prepare", name, place.arch), ours=name != "nvcc"
+        )
+        for name in names
+    )
+    pairs = [(name, "one source") for name in names[1:]] + [("PTX inlined", "LTO")]
+    yield Measure("call", "a call in a loop", contenders, tuple(pairs), "one source", missing=place.missing)
+
+
+def cpu(place: Place) -> Iterator[Measure]:
+    """Yield what runs without a GPU."""
+    prepare = program("cpu", "prepare")
+    unchecked = f"{ON_CPU}, checks=False"
+    contenders = (
+        Contender(ON_CPU, program("cpu", "checked"), "full", prepare=prepare, ours=True),
+        Contender(unchecked, program("cpu", "unchecked"), "full", prepare=prepare, ours=True),
+        Contender("NumPy", program("cpu", "NumPy")),
+        Contender("CPython", program("cpu", "CPython")),
+        Contender("numba's simulator", program("cpu", "simulator"), environ={"NUMBA_ENABLE_CUDASIM": "1"}),
+    )
+    pairs = [(ON_CPU, peer) for peer in ("NumPy", "CPython", "numba's simulator")] + [(unchecked, ON_CPU)]
+    yield Measure("cpu", "kernels and functions", contenders, tuple(pairs), again=ON_CPU)
+    if place.quick:
+        return
+    states = tuple(
+        Contender(f"caches {state}", program("cpu", "checked"), state, prepare=prepare, ours=True)
+        for state in ("empty", "full")
+    )
+    yield Measure("cpu", "compiled and kept", states, noise="kernels and functions")
+
+
+def assemble(place: Place) -> Iterator[Measure]:
+    """Yield compilers of PTX."""
+    names = ["nvJitLink", "assemble()", "ptxas", *["the driver"] * bool(place.arch)]
+    contenders = tuple(
+        Contender(name, program("ptx", "compile", name), ours=name == "assemble()") for name in names
+    )
+    pairs = tuple(("assemble()", name) for name in names if name != "assemble()")
+    yield Measure("assemble", "one PTX", contenders, pairs, again="nvJitLink")
+
+
+def read(_: Place) -> Iterator[Measure]:
+    """Yield what reads PTX."""
+    contenders = tuple(
+        Contender(name, program("ptx", "read", name), ours=True) for name in ("assemble()", "reading")
+    )
+    yield Measure("read", "one PTX", contenders, again="reading")
+
+
+def python(_: Place) -> Iterator[Measure]:
+    """Yield starts of Python."""
+    prepare = program("starts", "prepare")
+    contenders = tuple(
+        Contender(f"{name} the hook", program("starts", name), prepare=prepare, ours=name == "with")
+        for name in ("without", "with")
+    )
+    yield Measure("python", "an interpreter", contenders, again="without the hook")
+
+
+# What each part is called, and its rows.
+PARTS: dict[str, tuple[str, Rows]] = {
+    "start": (
+        "Start of Python to kernels that have run: numba-cuda",
+        functools.partial(first_and_later, "start"),
+    ),
+    "mlir": ("The same: numba-cuda-mlir", functools.partial(first_and_later, "mlir")),
+    "link": ("Two PTX, or two LTO-IR, to a cubin", link),
+    "export": ("Many functions to artifacts", exports),
+    "files": ("Many files in one command, and another toolkit's LTO-IR", files),
+    "load": ("An exported kernel, without Numba", load),
+    "call": ("A Python function that C++ calls", call),
+    "cpu": ("Kernels and functions without a GPU", cpu),
+    "assemble": ("PTX to a cubin", assemble),
+    "read": ("Reading PTX, beside assembling it", read),
+    "python": ("The start of Python, with the import hook", python),
+}
