@@ -147,10 +147,10 @@ ALL = (
         "which inlines nothing",
     ),
     Goal("100 functions to all artifacts", "export", WHOLE, rows="100", pairs="export/cuda.compile"),
-    Goal("The same after an edit of one", "export", WHOLE, 0.9, rows="100", pairs="one edit/export"),
+    Goal("The same after an edit of one", "edits", WHOLE, 0.9, rows="100", pairs="one edit/export"),
     Goal(
         "The same by two jobs",
-        "export",
+        "edits",
         WHOLE,
         0.7,
         rows="100",

@@ -40,7 +40,8 @@ Every sample is a process of its own, with caches of its own: those of this pack
 front ends are off, emptied before each process, or full of what the process before has left there. The
 contenders take turns, in the other order every second turn, so that what slows the machine down slows all of
 them down. The ratio is taken turn by turn; the tables have its median and quartiles, by the clock and by the
-processor, and n, the number of processes of each contender.
+processor, and n, the number of processes of each contender. An export compiles in children that nobody waits
+for: their processor time and memory are not told.
 
 The noise is measured the same way: one contender runs twice in each turn, and its two processes are compared.
 A median within the noise is *equal*. A goal with fewer than {goals.ENOUGH} processes is *not measured*.
@@ -165,7 +166,10 @@ def _memory(content: Mapping[str, Any]) -> str:
     lines = []
     for entry in content["measures"].values():
         for pair in entry["pairs"]:
-            used = [statistics.median(entry["samples"][name][WHOLE]["memory"]) for name in pair]
+            wholes = [entry["samples"][name][WHOLE] for name in pair]
+            if any("memory" not in whole for whole in wholes):
+                continue
+            used = [statistics.median(whole["memory"]) for whole in wholes]
             cells = (f"{name}: {size / 1e6:.0f} MB" for name, size in zip(pair, used, strict=True))
             lines.append([entry["part"], entry["name"], *cells, f"{used[0] / used[1]:.2f}"])
     return _table(["part", "measured", "", "beside", "ratio"], lines)

@@ -51,6 +51,8 @@ class Contender:
         environ: What its environment has besides.
         prepare: A command that follows the interpreter and runs once, in the contender's folder.
         ours: Whether it uses this package.
+        detached: Whether it starts processes that it does not wait for, so that nobody can tell the processor
+            time and the memory of all of them.
         python: The interpreter.
     """
 
@@ -60,6 +62,7 @@ class Contender:
     environ: Mapping[str, str] = field(default_factory=dict)
     prepare: tuple[str, ...] = ()
     ours: bool = False
+    detached: bool = False
     python: str = sys.executable
 
 
@@ -209,7 +212,10 @@ def sample(contender: Contender, place: Path) -> dict[str, dict[str, float]]:
     environ = environment(contender, place, caches)
     if new and contender.prepare:
         _process([contender.python, *contender.prepare], place, environ, contender.name)
-    return _process([contender.python, *contender.command], place, environ, contender.name)
+    figures = _process([contender.python, *contender.command], place, environ, contender.name)
+    if contender.detached:
+        figures[WHOLE] = {"wall": figures[WHOLE]["wall"]}
+    return figures
 
 
 def environment(contender: Contender, place: Path, caches: Path) -> dict[str, str]:

@@ -124,28 +124,40 @@ def export(
     how = "stock" if name == "cuda.compile" else "export"
     task = {"how": how, "files": files, "functions": functions, "options": options, "edit": edit}
     if place.quick:
-        task |= {"files": min(files, 2), "functions": min(functions, 3)}
-    return Contender(name, program("exports", json.dumps(task)), caches, ours=how == "export")
+        task["functions"] = min(functions, 3)
+    command = program("exports", json.dumps(task))
+    # An export compiles in children of a process that ends by itself.
+    return Contender(name, command, caches, ours=how == "export", detached=how == "export")
 
 
 def exports(place: Place) -> Iterator[Measure]:
-    """Yield exports of many functions."""
+    """Yield an export of many functions, and what stock takes for them."""
+    contenders = export(place, "cuda.compile", "empty"), export(place, "export", "empty")
+    yield Measure("export", of_functions(place), contenders, again="export")
+
+
+def edits(place: Place) -> Iterator[Measure]:
+    """Yield further exports of as many functions: after an edit of one, and by two jobs."""
     contenders = (
-        export(place, "cuda.compile", "empty"),
         export(place, "export", "empty"),
         export(place, "export, one edit", "full", edit=True),
         export(place, "export -j 2", "empty", "-j", "2"),
     )
-    pairs = tuple((name, "export") for name in ("export, one edit", "export -j 2"))
-    name = "3 functions" if place.quick else "100 functions"
-    yield Measure("export", name, contenders, (("export", "cuda.compile"), *pairs), again="export")
+    yield Measure("edits", of_functions(place), contenders, again="export")
+
+
+def of_functions(place: Place) -> str:
+    """Return the name of exports of many functions."""
+    return "3 functions" if place.quick else "100 functions"
 
 
 def files(place: Place) -> Iterator[Measure]:
     """Yield exports of many files, and of another toolkit's LTO-IR."""
+    if place.quick:
+        return
     of_files = functools.partial(export, place, functions=1, files=40)
     contenders = of_files("export", "empty"), of_files("export -j 2", "empty", "-j", "2")
-    name = f"{2 if place.quick else 40} files in one command"
+    name = "40 files in one command"
     yield Measure("files", name, contenders, again="export")
     here = export(place, "of this environment", "empty", "--emit", "ltoir", functions=10)
     other = export(
@@ -178,7 +190,10 @@ def call(place: Place) -> Iterator[Measure]:
     names = ["one source", "LTO", "PTX inlined", "PTX", *["nvcc"] * bool(shutil.which("nvcc"))]
     contenders = tuple(
         Contender(
-            name, program("calls"), prepare=program("calls", "prepare", name, place.arch), ours=name != "nvcc"
+            name,
+            program("calls", "run"),
+            prepare=program("calls", "prepare", name, place.arch),
+            ours=name != "nvcc",
         )
         for name in names
     )
@@ -245,6 +260,7 @@ PARTS: dict[str, tuple[str, Rows]] = {
     "mlir": ("The same: numba-cuda-mlir", functools.partial(first_and_later, "mlir")),
     "link": ("Two PTX, or two LTO-IR, to a cubin", link),
     "export": ("Many functions to artifacts", exports),
+    "edits": ("The same after an edit of one, and by two jobs", edits),
     "files": ("Many files in one command, and another toolkit's LTO-IR", files),
     "load": ("An exported kernel, without Numba", load),
     "call": ("A Python function that C++ calls", call),
