@@ -99,7 +99,8 @@ def _goals(content: Mapping[str, Any]) -> Any:
         bar = [[max(wall.median - wall.low, 0)], [max(wall.high - wall.median, 0)]]
         axes.errorbar(wall.median, y, xerr=bar, fmt="o", color=color, ms=4, elinewidth=3)
         axes.plot([goal.most] * 2, [y - 0.4, y + 0.4], color="black", lw=1)
-        labels.append(f"{goal.text} ({line.entry['part']}, {line.entry['name']}, {line.figure})")
+        label = f"{goal.text} ({line.entry['part']}, {line.entry['name']}, {line.figure})"
+        labels.append(label.replace("`", ""))
     axes.set_xscale("log")
     axes.set_yticks(range(len(labels)), labels, fontsize=7)
     axes.set_ylim(len(labels) - 0.4, -0.6)
