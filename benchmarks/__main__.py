@@ -84,8 +84,11 @@ def run(options: argparse.Namespace) -> int:
             print(f"\n=== {part}: {rows.PARTS[part][0]}", flush=True)
             measures = choose(part, place, options)
             missing |= {measure.key: measure.missing for measure in measures if measure.missing}
+            here = [measure for measure in measures if not measure.missing]
+            if not here:
+                continue
             failed = protocol.run(
-                [measure for measure in measures if not measure.missing],
+                here,
                 1 if options.quick else options.turns,
                 end=begun + 60 * options.minutes,
                 warm=not options.quick,
