@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 import signal
 import sys
 import time
@@ -39,6 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--only", nargs="+", choices=[*rows.PARTS], metavar="PART", help="these parts")
+    add(
+        "--rows",
+        default="",
+        metavar="PATTERN",
+        help="of these parts what is named like it, such as cache=True",
+    )
     add("--turns", type=int, default=TURNS, help="processes of each contender, %(default)s")
     add("--minutes", type=float, default=MINUTES, help="begin no turn that would end later, %(default)s")
     add("--quick", action="store_true", help="one turn of a few rows, which only shows that they work")
@@ -110,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
 
 def choose(part: str, place: rows.Place, options: argparse.Namespace) -> list[Measure]:
     """Return the measures of *part* that the options ask for."""
-    measures = [*rows.PARTS[part][1](place)]
+    measures = [each for each in rows.PARTS[part][1](place) if re.search(options.rows, each.name)]
     if options.quick:
         # The noise of one turn would say nothing.
         measures = [dataclasses.replace(measure, again="") for measure in measures]

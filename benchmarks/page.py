@@ -178,7 +178,7 @@ def _memory(content: Mapping[str, Any]) -> str:
 def _for_readme(content: Mapping[str, Any] | None, pictures: Path) -> str:
     """Return what README says of the results."""
     if content is None or not (pictures / "summary.svg").exists():
-        return "What it costs and saves is [measured](docs/benchmarks.md) beside NVIDIA's tools."
+        return "[Benchmarks](docs/benchmarks.md) has how it is measured beside NVIDIA's tools."
     return (
         f"![{plots.SUMMARY}](docs/_static/benchmarks/summary.svg)\n\nMedians on an {machine_of(content)}; "
         "[benchmarks](docs/benchmarks.md) has all of them, with the method and what is slower."
@@ -188,9 +188,8 @@ def _for_readme(content: Mapping[str, Any] | None, pictures: Path) -> str:
 def _for_home(content: Mapping[str, Any] | None) -> str:
     """Return what the home page says of the results: calls from C++."""
     calls = plots.ratios_of_calls(content) if content else {}
-    link = "[Benchmarks](benchmarks.md) has all measurements and the method."
     if content is None or not calls:
-        return link
+        return "[Benchmarks](benchmarks.md) has how it is measured beside NVIDIA's tools."
     count = len(calls["LTO"])
     header = [
         f"called from a C++ kernel, on an {machine_of(content)}",
@@ -200,6 +199,7 @@ def _for_home(content: Mapping[str, Any] | None) -> str:
         [title, f"{statistics.median(calls[way]):.2f} ({min(calls[way]):.2f} to {max(calls[way]):.3g})"]
         for way, title in WAYS.items()
     ]
+    link = "[Benchmarks](benchmarks.md) has all measurements and the method."
     return f"{_table(header, spans)}\n\n{link}"
 
 
