@@ -8,7 +8,7 @@ from importlib import metadata
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import find, nvrtc
+from numba_ptxlink._tools import find
 
 
 @pytest.fixture
@@ -38,11 +38,14 @@ def test_a_link_without_pathfinder_says_so(monkeypatch):
 
 def test_what_needs_nvrtc_names_it(monkeypatch):
     """Without NVRTC no front end compiles, a problem; a link fails in one line, with the cure."""
+    library = find.library
 
-    def missing():
-        raise find.missing("nvrtc", 'Failure finding "libnvrtc.so.13": No such file,\nNo such file')
+    def missing(name):
+        if name == "nvrtc":
+            raise find.missing(name, 'Failure finding "libnvrtc.so.13": No such file,\nNo such file')
+        return library(name)
 
-    monkeypatch.setattr(nvrtc, "_binding", missing)
+    monkeypatch.setattr(find, "library", missing)
     (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("NVRTC")]
     assert ("tool-missing", True) == (problem.code, "nor a Python function" in problem.what)
     with pytest.raises(pl.LinkError, match=r"^NVRTC could not be loaded \(Failure .*`pip install '.*'`\.$"):

@@ -153,7 +153,12 @@ def _ptxas(reader: Reader | None) -> Release:
 
 
 def _linker(name: str) -> Callable[[Reader | None], Release]:
-    return lambda _: linker(name).version()
+    def version(_: Reader | None) -> Release:
+        from numba_ptxlink._tools import nvjitlink
+
+        return nvjitlink.version(linker(name).library())
+
+    return version
 
 
 def _toolkits_ptx(release: Release) -> PtxVersion | None:
@@ -166,10 +171,7 @@ def _toolkits_archs(release: Release) -> Collection[Arch]:
     """Return what NVRTC of *release* knows, which tells where nvJitLink does not."""
     from numba_ptxlink._tools import nvrtc
 
-    try:
-        return nvrtc.supported_archs() if nvrtc.version() == release else ()
-    except LinkError:
-        return ()
+    return nvrtc.archs_of(release)
 
 
 def _untold(_: Release) -> Collection[Arch]:
@@ -239,7 +241,7 @@ HERE = Environment()
 
 
 def linker(name: str) -> Any:
-    """Return the module of the backend *name*, which has `link`, `key`, `version` and `package`."""
+    """Return the module of the backend *name*, which has `library` and `package`."""
     # Imported when they are asked: one PTX needs none of them.
     return importlib.import_module(f"numba_ptxlink._tools.{name}")
 

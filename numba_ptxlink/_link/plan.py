@@ -156,7 +156,7 @@ def _linker(reason: str, environment: Environment) -> _Choice:
         return _Choice(first, first.version(None), reason)
     tool, release = found
     if tool != first:
-        reason += f", and {first.label} is not there through cuda.bindings"
+        reason += ", and libnvJitLink is not found"
     return _Choice(tool, release, reason)
 
 

@@ -299,11 +299,13 @@ def _by_ptxas(made: Plan) -> cache.Entry:
 
 
 def _by_linker(made: Plan) -> cache.Entry:
-    tool = backends.linker(made.tool.name)
+    from numba_ptxlink._tools import nvjitlink
+
+    path = backends.linker(made.tool.name).library()
     contents = [(source.kind, source.name, source.code) for source in made.inputs]
 
     def make() -> cache.Entry:
-        product = tool.link(contents, made.flags)
+        product = nvjitlink.link(contents, made.flags, path=path)
         said = "\n".join(filter(None, (product.info_log, product.error_log)))
         wrong = [line for line in product.error_log.splitlines() if line.startswith("error")]
         if made.options.compares and wrong:
@@ -316,8 +318,8 @@ def _by_linker(made: Plan) -> cache.Entry:
         return cache.Entry({"log": said}, product.code)
 
     # What nvJitLink links wrongly answers for no link that compares.
-    unread = () if made.options.compares else ("all",)
-    return cache.cached(tool.key(contents, made.flags, unread=unread), make)
+    key = nvjitlink.key(contents, made.flags, path=path, unread=not made.options.compares)
+    return cache.cached(key, make)
 
 
 def _holds(cubin: bytes, name: str) -> bool:

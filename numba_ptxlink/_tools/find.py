@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import hashlib
 import importlib
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._arch import dotted
 from numba_ptxlink.errors import LinkError
+
+from . import isolated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -41,23 +44,31 @@ _PAGES = 1 << 16
 _FAILURES = (ImportError, OSError, RuntimeError)
 
 
-def binding(library: str, version: str = "version") -> Any:
+def loaded(name: str, path: str = "") -> ctypes.CDLL:
     """
-    Return the module of cuda.bindings for *library*, with the library loaded.
+    Return the CUDA library *name*, one of `LIBRARIES`, loaded into this process.
 
     Args:
-        library: One of `LIBRARIES`.
-        version: A function of it that tells the library's version.
+        name: The library.
+        path: Its file, "" for the one of this environment.
 
     Raises:
-        LinkError: It cannot be loaded. Names the package.
+        LinkError: It cannot be found or loaded. Names the package.
     """
     try:
-        loaded = importlib.import_module(f"cuda.bindings.{library.lower()}")
-        getattr(loaded, version)()
-    except _FAILURES as error:
-        raise missing(library, error) from error
-    return loaded
+        return isolated.load(path or library(name))
+    except OSError as error:
+        raise missing(name, error) from error
+
+
+def version(name: str, function: str, path: str = "") -> tuple[int, int]:
+    """Return (major, minor) of a library, which its *function* tells; the rest is as for `loaded`."""
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    try:
+        getattr(loaded(name, path), function)(ctypes.byref(major), ctypes.byref(minor))
+    except AttributeError as error:
+        raise missing(name, error) from error
+    return (major.value, minor.value)
 
 
 def pathfinder() -> Any:
@@ -144,22 +155,26 @@ def program(name: str) -> str | None:
 
 
 def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
-    """Return the paths of an NVIDIA program: on PATH, in wheels, in CUDA_HOME, CUDA_PATH."""
-    wheels = (str(path) for folder in map(Path, sys.path) for path in folder.glob(f"nvidia/*/bin/{name}"))
-    on_path = filter(None, [shutil.which(name)])
-    homes = filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH")))
-    toolkits = filter(None, (shutil.which(name, path=str(Path(home, "bin"))) for home in homes))
-    return itertools.chain(*((wheels, on_path) if wheels_first else (on_path, wheels)), toolkits)
+    """Return the paths of an NVIDIA program: on PATH, in wheels, in CUDA_HOME, CUDA_PATH; or on PATH last."""
+    on_path = [shutil.which(name)]
+    elsewhere = (shutil.which(name, path=str(home / "bin")) for home in _homes())
+    places = itertools.chain(elsewhere, on_path) if wheels_first else itertools.chain(on_path, elsewhere)
+    return filter(None, places)
 
 
 def toolkits() -> Iterator[Path]:
-    """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in CUDA_HOME and CUDA_PATH, in wheels."""
+    """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in wheels, in CUDA_HOME and CUDA_PATH."""
     named = shlex.split(os.environ.get("CUDACXX", ""))[:1]
     for path in filter(None, map(shutil.which, (*named, "nvcc"))):
         # It may be a link in a folder of programs, or within a toolkit of links.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
+    yield from _homes()
+
+
+def _homes() -> Iterator[Path]:
+    for folder in map(Path, sys.path):
+        yield from folder.glob("nvidia/*")
     yield from map(Path, filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))))
-    yield from (path for folder in map(Path, sys.path) for path in folder.glob("nvidia/*"))
 
 
 @functools.cache

@@ -62,7 +62,7 @@ def call(
     """
     request = (tuple(flags), tuple(inputs), *others)
     if not spoils and library not in _left:
-        answer = _functions[function](ctypes.CDLL(library), *request)
+        answer = _functions[function](load(library), *request)
         cause = _cause_to_leave(answer)
         if not cause:
             return answer
@@ -76,7 +76,7 @@ def call(
         ready, reply, said = False, b"", str(error)
     if not ready:
         try:
-            return _functions[function](_load(library, copy_of(library, spoils=spoils)), *request)
+            return _functions[function](load(library, copy_of(library, spoils=spoils)), *request)
         except OSError as error:
             raise _failure(
                 f"{library} has to be called apart from this process. No child can be started: {said}. No "
@@ -194,13 +194,13 @@ def _serve() -> None:
         file.write(_READY)
         file.flush()
         function, library, *arguments = marshal.load(sys.stdin.buffer)  # noqa: S302 - from `call`
-        answer = marshal.dumps(_functions[function](_load(library), *arguments))
+        answer = marshal.dumps(_functions[function](load(library), *arguments))
         file.write(len(answer).to_bytes(_LENGTH, "little") + answer)
     # Without what libraries do at the end of a process.
     os._exit(0)
 
 
-def _load(library: str, path: str = "") -> Any:
+def load(library: str, path: str = "") -> ctypes.CDLL:
     """Load *library*, or its copy that *path* leads to, and before it what NVRTC looks for beside itself."""
     folder, name = os.path.split(library)
     if name.startswith("libnvrtc."):
@@ -317,9 +317,10 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[tuple[str, bytes, str]
             the place of a module verifies those before it.
 
     Returns:
-        As `call`, with "ir": the versions of the IR and of the debug information that it reads.
+        As `call`, with "ir", the versions of the IR and of the debug information that it reads, and "reason".
     """
     program, options, code = ctypes.c_void_p(), _array(flags), b""
+    api.nvvmGetErrorString.restype = ctypes.c_char_p
     step, status = "start", api.nvvmCreateProgram(ctypes.byref(program))
     try:
         for name, content, what in inputs:
@@ -339,7 +340,8 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[tuple[str, bytes, str]
         numbers = [ctypes.c_int() for _ in range(4)]
         api.nvvmIRVersion(*map(ctypes.byref, numbers))
         read = tuple(number.value for number in numbers)
-        return step if status else "", status, {"log": log, "code": code, "ir": read}
+        reason = api.nvvmGetErrorString(status).decode()
+        return step if status else "", status, {"log": log, "code": code, "ir": read, "reason": reason}
     finally:
         api.nvvmDestroyProgram(ctypes.byref(program))
 

@@ -7,8 +7,7 @@ NVIDIA's bindings have it since 12.9.6 and 13.2 alone, and other packages pin re
 from __future__ import annotations
 
 import ctypes
-import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
@@ -45,7 +44,8 @@ def pack(
     Raises:
         LinkError: nvFatbin is missing or refused an entry.
     """
-    library = _library()
+    library = find.loaded("nvfatbin")
+    library.nvFatbinGetErrorString.restype = ctypes.c_char_p
     flags = ["-64", *(("-c",) if relocatable else ())]
     if not zstd and version() >= _ZSTD_SINCE:
         flags.append("-compress-mode=speed")  # LZ4
@@ -81,16 +81,4 @@ def pack(
 
 def version() -> tuple[int, int]:
     """Return nvFatbin's version as (major, minor)."""
-    major, minor = ctypes.c_uint(), ctypes.c_uint()
-    _library().nvFatbinVersion(ctypes.byref(major), ctypes.byref(minor))
-    return (major.value, minor.value)
-
-
-@functools.cache
-def _library() -> Any:
-    try:
-        library = ctypes.CDLL(find.library("nvfatbin"))
-    except OSError as error:
-        raise find.missing("nvfatbin", error) from error
-    library.nvFatbinGetErrorString.restype = ctypes.c_char_p
-    return library
+    return find.version("nvfatbin", "nvFatbinVersion")

@@ -1,9 +1,13 @@
-"""Link with nvJitLink, which cuda.bindings finds and `isolated` calls: what it is given, and its errors."""
+"""
+Link with nvJitLink, which `find` loads and `isolated` calls: what it is given, and its errors.
+
+A *path* is the file of one that another package has, such as pynvjitlink, "" for this environment's.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
@@ -40,10 +44,14 @@ class Product(NamedTuple):
     error_log: str
 
 
-def version() -> tuple[int, int]:
+def library() -> str:
+    """Return the file of this environment's nvJitLink; raises as `find.library` does."""
+    return find.library("nvJitLink")
+
+
+def version(path: str = "") -> tuple[int, int]:
     """Return nvJitLink's version as (major, minor)."""
-    major, minor = _binding().version()
-    return (int(major), int(minor))
+    return find.version("nvJitLink", "nvJitLinkVersion", path)
 
 
 def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
@@ -56,7 +64,7 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
         LinkError: The first of *flags* is such an architecture.
     """
     arch = Arch.of(flags[0].partition("=")[2])
-    known = _archs_of(release)
+    known = nvrtc.archs_of(release) if release[0] <= _ENDS else ()
     if known and Arch(*arch.cc) not in known:
         raise LinkError(
             f"nvJitLink failed to accept its flags: {dotted(release)} does not know {arch.sm}; link for one "
@@ -65,16 +73,6 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
             flags=tuple(flags),
             inputs=inputs,
         )
-
-
-def _archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
-    """Return the architectures of *release*; none where nothing tells, or nvJitLink itself refuses others."""
-    if release[0] > _ENDS:
-        return ()
-    try:
-        return nvrtc.supported_archs() if nvrtc.version() == release else ()
-    except LinkError:
-        return ()
 
 
 def package() -> str:
@@ -87,18 +85,13 @@ def merges_ltoir() -> bool:
     return version() >= _LTOIR_SINCE
 
 
-def identity() -> tuple[str, ...]:
-    """Return name, version and build of nvJitLink, which identify it in keys."""
-    return ("nvJitLink", dotted(version()), find.build_of("nvJitLink"))
-
-
 def key(
     inputs: Sequence[tuple[str, str, bytes]],
     flags: Sequence[str],
     output: str = "",
     *,
-    tool: tuple[str, ...] | None = None,
-    unread: tuple[str, ...] = (),
+    path: str = "",
+    unread: bool = False,
 ) -> cache.Key:
     """
     Return everything that the result of `link` depends on.
@@ -107,8 +100,8 @@ def key(
         inputs: The inputs of the link.
         flags: The linker's arguments.
         output: As for `link`.
-        tool: The identity of another binding, None for this one's.
-        unread: The inputs that were not checked against the others before.
+        path: The nvJitLink.
+        unread: Whether inputs were not compared with each other before.
     """
     # Only debug information can contain the names of inputs.
     named = any(flag in ("-g", "-lineinfo") for flag in flags)
@@ -116,17 +109,23 @@ def key(
         "link",
         {
             "package": cache.package_version(),
-            "tool": identity() if tool is None else tool,
+            "tool": (
+                "nvJitLink",
+                dotted(version(path)),
+                find.build_id(path or library()),
+            ),
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if named else (),
-            **({"unread": unread} if unread else {}),
+            "unread": str(unread),
             **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
         },
     )
 
 
-def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "") -> Product:
+def link(
+    inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "", path: str = ""
+) -> Product:
     """
     Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
 
@@ -134,29 +133,17 @@ def link(inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, outp
         inputs: The inputs of the link.
         flags: The linker's arguments, the architecture first.
         output: "cubin", "ptx" or "ltoir"; by default "ptx" if *flags* have "-ptx", else "cubin".
+        path: The nvJitLink.
 
     Raises:
         LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
     """
-    release = version()
-    return link_by(find.library("nvJitLink"), release, inputs, flags, output=output)
-
-
-def link_by(
-    library: str,
-    release: tuple[int, int],
-    inputs: Sequence[tuple[str, str, bytes]],
-    flags: Sequence[str],
-    *,
-    output: str = "",
-) -> Product:
-    """Link as `link` does, by nvJitLink of a *release* that the file *library* holds."""
     names = tuple(name for _, name, _ in inputs)
-    check_arch(release, names, flags)
+    check_arch(version(path), names, flags)
     kinds = {_encodable(name): f"{kind} {name}" for kind, name, _ in inputs}
     step, status, given = isolated.call(
         "nvjitlink",
-        library,
+        path or library(),
         flags,
         [(_encodable(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
         _OUTPUTS[output or (PTX if "-ptx" in flags else CUBIN)],
@@ -184,7 +171,3 @@ def link_by(
 def _encodable(name: str) -> str:
     """Return *name* as UTF-8 has it: what of a path is no text is escaped."""
     return name.encode(errors="backslashreplace").decode()
-
-
-def _binding() -> Any:
-    return find.binding("nvJitLink")

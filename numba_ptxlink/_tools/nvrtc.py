@@ -1,12 +1,13 @@
-"""Compile CUDA C++ with NVRTC, which cuda.bindings finds and `isolated` calls: its options and errors."""
+"""Compile CUDA C++ with NVRTC, which `find` loads and `isolated` calls: its options and errors."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import platform
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
@@ -48,15 +49,25 @@ class Compiled(NamedTuple):
 
 def version() -> tuple[int, int]:
     """Return NVRTC's version as (major, minor)."""
-    _, major, minor = _binding().nvrtcVersion()
-    return (int(major), int(minor))
+    return find.version("nvrtc", "nvrtcVersion")
 
 
 @functools.cache
 def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
-    _, numbers = _binding().nvrtcGetSupportedArchs()
-    return tuple(Arch(*divmod(int(number), 10)) for number in sorted(numbers))
+    library, count = find.loaded("nvrtc"), ctypes.c_int()
+    library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+    numbers = (ctypes.c_int * count.value)()
+    library.nvrtcGetSupportedArchs(numbers)
+    return tuple(Arch(*divmod(number, 10)) for number in sorted(numbers))
+
+
+def archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
+    """Return the architectures that CUDA *release* knows, none where NVRTC is of another one or missing."""
+    try:
+        return supported_archs() if version() == release else ()
+    except LinkError:
+        return ()
 
 
 def toolkit_include_dirs() -> tuple[Path, ...]:
@@ -198,8 +209,7 @@ def _key(unit: _Unit) -> cache.Key | None:
 
 def _compile(unit: _Unit) -> cache.Entry:
     flags = unit.all_arguments()
-    # The version loads the library.
-    version()
+    find.loaded("nvrtc")
     step, _, given = isolated.call(
         "nvrtc",
         find.library("nvrtc"),
@@ -224,7 +234,3 @@ def _compile(unit: _Unit) -> cache.Entry:
     lowered = dict(zip(unit.name_expressions, given["symbols"], strict=True))
     meta = {"log": log.strip(), "lowered_names": lowered}
     return cache.Entry(meta, given["code"].rstrip(b"\0") if unit.output == PTX else given["code"])
-
-
-def _binding() -> Any:
-    return find.binding("nvrtc", "nvrtcVersion")

@@ -163,10 +163,10 @@ def _compile(modules: Sequence[str], options: list[str], libdevice: bytes, libra
     steps = [("", text.encode(), "whole") for text in modules]
     # Not all releases verify their own libdevice.
     steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
-    step, status, given = run(steps, options, library)
+    step, _, given = run(steps, options, library)
     if step:
-        error, said = _binding().nvvmError(status), given["log"].strip()
-        raise ExportError(" ".join(said.split()) or str(error), flags=tuple(options), log=said) from error
+        said = given["log"].strip()
+        raise ExportError(" ".join(said.split()) or given["reason"], flags=tuple(options), log=said)
     return bytes(given["code"])
 
 
@@ -184,8 +184,9 @@ def run(
     Raises:
         LinkError: libNVVM cannot be loaded or be called so.
     """
-    _binding()
     apart = bool(library) or spoils(options)
+    if not library:
+        find.loaded("nvvm")
     return isolated.call("nvvm", library or find.library("nvvm"), options, steps, spoils=apart)
 
 
@@ -198,7 +199,3 @@ def spoils(options: Sequence[str]) -> bool:
 def accepts(options: tuple[str, ...]) -> bool:
     """Return whether libNVVM knows *options*; raises as `run` does."""
     return not run([("", _EMPTY_MODULE.encode(), "whole"), ("", b"", "verify")], options)[0]
-
-
-def _binding() -> Any:
-    return find.binding("nvvm")

@@ -96,7 +96,7 @@ FUSED = "2 PTX as one, 0 calls inlined"
 DEBUG, LINES = {"debug": True}, {"lineinfo": True}
 PROGRAMS = "programs of CUDA 13.0 may not read code of nvPTXCompiler 13.5"
 LINKER = "nvJitLink 13.0 may not read code of nvPTXCompiler 13.5"
-NOT_THERE = "and nvJitLink is not there through cuda.bindings"
+NOT_THERE = "and libnvJitLink is not found"
 FAST = {"fast_math": True}
 TABLE = [
     # One PTX, by what is installed.

@@ -6,24 +6,7 @@ import pytest
 from linkcases import KERNEL, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import nvjitlink, nvrtc
-
-
-class Crashing:
-    """A binding of nvJitLink 12.9, which an unknown architecture stops the process in."""
-
-    class nvJitLinkError(Exception):  # noqa: N801 - the binding's name
-        """The binding's error."""
-
-    @staticmethod
-    def version():
-        """Return the release."""
-        return (12, 9)
-
-    @staticmethod
-    def create(count, flags):
-        """Stand for the end of the process."""
-        raise AssertionError(f"asked with {count} flags: {flags}")
+from numba_ptxlink._tools import isolated, nvjitlink, nvrtc
 
 
 @pytest.fixture
@@ -32,8 +15,12 @@ def crashing(monkeypatch):
     known = tuple(pl.Arch.of(f"sm_{number}") for number in (50, 90, 100, 120))
     monkeypatch.setattr(nvrtc, "version", lambda: (12, 9))
     monkeypatch.setattr(nvrtc, "supported_archs", lambda: known)
-    monkeypatch.setattr(nvjitlink, "_binding", Crashing)
-    monkeypatch.setattr(nvjitlink, "identity", lambda: ("nvJitLink", "12.9", "stand-in"))
+    monkeypatch.setattr(nvjitlink, "version", lambda _="": (12, 9))
+
+    def asked(*_, **__):
+        raise AssertionError("the process would end")
+
+    monkeypatch.setattr(isolated, "call", asked)
 
 
 @pytest.mark.usefixtures("crashing")
