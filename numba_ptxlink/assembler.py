@@ -215,10 +215,9 @@ def _key(text: bytes, flags: tuple[str, ...]) -> cache.Key:
 
 
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
-    try:
-        code, log = nvptxcompiler.compile_ptx(text, flags)
-    except nvptxcompiler.RefusedError as refusal:
-        raise _explained(refusal, text, target, flags) from None
+    status, code, log = nvptxcompiler.compile_ptx(text, flags)
+    if status:
+        raise _refusal(log or f"status {status}\n", text, target, flags)
     return cache.Entry({"log": log}, code)
 
 
@@ -248,12 +247,9 @@ def _encode(ptx: object) -> bytes:
     return text
 
 
-def _explained(
-    refusal: nvptxcompiler.RefusedError, ptx: bytes, arch: Arch, flags: tuple[str, ...]
-) -> AssembleError:
-    log, status, newer_isa = refusal.args
+def _refusal(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
     name = f"nvPTXCompiler {dotted(compiler_version())}"
-    if newer_isa:
+    if "Unsupported .version" in log:
         newest = supported_ptx_versions()[-1]
         message = (
             f"The PTX is of a newer ISA than {name} reads, which is {newest} at most.\n{_excerpt(ptx, log)}"
@@ -270,8 +266,7 @@ def _explained(
         )
     else:
         cure = next((cure for text, cure in _CURES if text in log), _CURE)
-        reason = log or f"status {status}\n"
-        message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, reason)}{cure}"
+        message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, log)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 
 

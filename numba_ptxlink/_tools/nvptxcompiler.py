@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 _WORKING_SET = 16 << 20
 
 
-class RefusedError(Exception):
-    """
-    The compiler did not make a cubin.
-
-    Args:
-        log: Its error log.
-        status: The `nvPTXCompileResult` it returned.
-        newer_isa: Whether the PTX has a newer ISA version than it supports.
-    """
-
-
 def version() -> tuple[int, int]:
     """
     Return the version of the nvPTXCompiler inside this package, as (major, minor).
@@ -132,12 +121,15 @@ def _supported(what: str, form: str) -> Any:
     return listed
 
 
-def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
+def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
     """
-    Return the cubin of the PTX *text*, and the compiler's info log. Needs no driver; thread-safe.
+    Compile the PTX *text*. Needs no driver; thread-safe.
+
+    Returns:
+        The `nvPTXCompileResult`, which is 0 unless the compiler refused the PTX or a flag; the cubin; and the
+        info log, or what the compiler says of its refusal.
 
     Raises:
-        RefusedError: The compiler refused the PTX or a flag.
         AssembleError: The package is not built, or the compiler failed otherwise.
     """
     ffi, lib = load()
@@ -146,10 +138,9 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[bytes, str]:
     strings = [ffi.new("char[]", flag.encode()) for flag in flags]
     with _compiler(ffi, lib, text) as handle:
         status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
-        if status != lib.NVPTXCOMPILE_SUCCESS:
-            newer = status == lib.NVPTXCOMPILE_ERROR_UNSUPPORTED_PTX_VERSION
-            raise RefusedError(_text(_read(handle, "ErrorLog")), status, newer)
-        return _read(handle, "CompiledProgram"), _text(_read(handle, "InfoLog"))
+        code = b"" if status else _read(handle, "CompiledProgram")
+        log = _read(handle, "ErrorLog" if status else "InfoLog")
+        return status, code, log.rstrip(b"\0").decode(errors="replace")
 
 
 @functools.cache
@@ -204,7 +195,3 @@ def _read(handle: object, what: str) -> bytes:
     if size[0]:
         _check(what, getattr(lib, f"nvPTXCompilerGet{what}")(handle, content))
     return bytes(ffi.buffer(content))
-
-
-def _text(log: bytes) -> str:
-    return log.rstrip(b"\0").decode(errors="replace")
