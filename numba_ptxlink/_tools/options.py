@@ -23,39 +23,41 @@ DEFAULT_LEVEL = 3
 # The languages that options are spelled in. nvPTXCompiler has ptxas's; nvJitLink has two sets of options, and
 # ignores without a word those of link-time optimisation in a link without.
 NVRTC, PTXAS, NVJITLINK, LTO, NVVM = "NVRTC", "ptxas", "nvJitLink", "nvJitLink with LTO", "NVVM"
-# By option, in the order of the arguments. {word} is true or false, {bit} is 1 or 0; a blank parts two flags.
-# Under link-time optimisation nvJitLink compiles LTO-IR by itself and PTX by ptxas.
+# By tool, in the order of the arguments. {word} is true or false, {bit} is 1 or 0; a blank parts two flags.
+_NVJITLINK = {
+    "opt_level": "-O{value}",
+    "debug": "-g",
+    "lineinfo": "-lineinfo",
+    "max_registers": "-maxrregcount={value}",
+}
+_LLVM = {
+    "ftz": "-ftz={bit}",
+    "prec_div": "-prec-div={bit}",
+    "prec_sqrt": "-prec-sqrt={bit}",
+    "fma": "-fma={bit}",
+}
 _SPELLED: dict[str, dict[str, str]] = {
-    "relocatable": {PTXAS: "--compile-only"},
-    "opt_level": {
-        PTXAS: "--opt-level={value}",
-        NVJITLINK: "-O{value}",
-        LTO: "-O{value}",
-        NVVM: "-opt={value}",
+    NVRTC: {
+        "debug": "--device-debug",
+        "lineinfo": "--generate-line-info",
+        "ftz": "--ftz={word}",
+        "prec_div": "--prec-div={word}",
+        "prec_sqrt": "--prec-sqrt={word}",
+        "fma": "--fmad={word}",
+        "fast_math": "--use_fast_math",
     },
-    "debug": {NVRTC: "--device-debug", PTXAS: "--device-debug", NVJITLINK: "-g", LTO: "-g"},
-    "lineinfo": {
-        NVRTC: "--generate-line-info",
-        PTXAS: "--generate-line-info",
-        NVJITLINK: "-lineinfo",
-        LTO: "-lineinfo",
+    PTXAS: {
+        "relocatable": "--compile-only",
+        "opt_level": "--opt-level={value}",
+        "debug": "--device-debug",
+        "lineinfo": "--generate-line-info",
+        "max_registers": "--maxrregcount={value}",
+        "fma": "--fmad={word}",
     },
-    "max_registers": {
-        PTXAS: "--maxrregcount={value}",
-        NVJITLINK: "-maxrregcount={value}",
-        LTO: "-maxrregcount={value}",
-    },
-    "ftz": {NVRTC: "--ftz={word}", LTO: "-ftz={bit}", NVVM: "-ftz={bit}"},
-    "prec_div": {NVRTC: "--prec-div={word}", LTO: "-prec-div={bit}", NVVM: "-prec-div={bit}"},
-    "prec_sqrt": {NVRTC: "--prec-sqrt={word}", LTO: "-prec-sqrt={bit}", NVVM: "-prec-sqrt={bit}"},
-    "fma": {
-        NVRTC: "--fmad={word}",
-        PTXAS: "--fmad={word}",
-        NVJITLINK: "-Xptxas=--fmad={word}",
-        LTO: "-fma={bit} -Xptxas=--fmad={word}",
-        NVVM: "-fma={bit}",
-    },
-    "fast_math": {NVRTC: "--use_fast_math"},
+    NVJITLINK: {**_NVJITLINK, "fma": "-Xptxas=--fmad={word}"},
+    # It compiles LTO-IR by itself and PTX by ptxas.
+    LTO: {**_NVJITLINK, **_LLVM, "fma": "-fma={bit} -Xptxas=--fmad={word}"},
+    NVVM: {"opt_level": "-opt={value}", **_LLVM},
 }
 ARITHMETIC = ("fma", "ftz", "prec_div", "prec_sqrt", "fast_math")
 """The options of floating-point arithmetic: True, False, or None for the tool's default."""
@@ -169,8 +171,19 @@ class Options(NamedTuple):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} is {value!r}; pass True or False.")
         given_arithmetic(self.arithmetic)
-        _check_opt_level(self.opt_level, debug=self.debug)
-        _check_max_registers(self.max_registers)
+        # The compiler accepts any number here without a diagnostic.
+        if not _is_int(self.opt_level) or self.opt_level not in range(DEFAULT_LEVEL + 1):
+            raise ConfigError(f"opt_level is {self.opt_level!r}; pass 0, 1, 2 or 3.")
+        if self.debug and self.opt_level in (1, 2):
+            raise ConfigError(
+                f"debug=True contradicts opt_level={self.opt_level}: code for the debugger is not optimised; "
+                "leave out opt_level, or pass lineinfo=True in place of debug."
+            )
+        most = self.max_registers
+        if most is not None and not (_is_int(most) and 1 <= most <= _MAX_REGISTERS):
+            raise ConfigError(
+                f"max_registers is {most!r}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
+            )
         return self
 
     def spelled(self, tool: str, ptx: bytes = b"") -> tuple[str, ...]:
@@ -183,7 +196,7 @@ class Options(NamedTuple):
                 level but 0, and by itself takes that.
         """
         values = self._asdict()
-        if "fast_math" not in spoken(tool) and self.fast_math:
+        if "fast_math" not in _SPELLED[tool] and self.fast_math:
             values |= {name: value for name, value in _FAST.items() if values[name] is None}
         # ptxas fails on --device-debug with a level ("Optimized debugging not supported"), and warns about
         # it with line numbers.
@@ -193,17 +206,12 @@ class Options(NamedTuple):
         if tool == PTXAS and self.debug:
             values["opt_level"] = None
         flags: list[str] = []
-        for name, spelling in spoken(tool).items():
+        for name, spelling in _SPELLED[tool].items():
             value = values[name]
             if value is None or (value is False and name not in _FAST):
                 continue
             flags += spelling.format(value=value, word=str(value).lower(), bit=int(value)).split()
         return (*flags, *(_translated(self.extra_flags, tool) if tool in (PTXAS, NVJITLINK, LTO) else ()))
-
-
-def spoken(tool: str) -> Mapping[str, str]:
-    """Return the options that *tool* has a word for, with the word."""
-    return {name: words[tool] for name, words in _SPELLED.items() if tool in words}
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
@@ -350,24 +358,6 @@ def register_limit(requested: Any) -> Any:
     if not _is_int(requested):
         return requested
     return min(max(requested, 1), _MAX_REGISTERS) if requested else None
-
-
-def _check_opt_level(value: object, *, debug: bool) -> None:
-    # The compiler accepts any number here without a diagnostic.
-    if not _is_int(value) or value not in (0, 1, 2, 3):
-        raise ConfigError(f"opt_level is {value!r}; pass 0, 1, 2 or 3.")
-    if debug and value in (1, 2):
-        raise ConfigError(
-            f"debug=True contradicts opt_level={value}: code for the debugger is not optimised; "
-            "leave out opt_level, or pass lineinfo=True in place of debug."
-        )
-
-
-def _check_max_registers(value: Any) -> None:
-    if value is not None and not (_is_int(value) and 1 <= value <= _MAX_REGISTERS):
-        raise ConfigError(
-            f"max_registers is {value!r}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
-        )
 
 
 def check_flags(
