@@ -117,8 +117,8 @@ def _cure(log: str) -> str:
 
 def nvcc_release() -> tuple[int, int] | None:
     """Return the release of the nvcc that compiles objects, None where there is none or it does not tell."""
-    found = (_version_text(compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
-    return programs.release_in(next(found, ""))
+    found = (programs.release(*compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
+    return next(found, None)
 
 
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
@@ -142,11 +142,7 @@ def _named(variable: str) -> Sequence[str]:
     return command
 
 
-def _version_text(compiler: Sequence[str]) -> str:
-    return programs.run([*compiler, "--version"])[1]
-
-
 def _title(compiler: Sequence[str]) -> str:
-    text = _version_text(compiler)
-    release = programs.release_in(text)
-    return f"nvcc {dotted(release)}" if release else next(iter(text.splitlines()), compiler[0])
+    release = programs.release(*compiler)
+    lines = programs.version_text(*compiler).splitlines()
+    return f"nvcc {dotted(release)}" if release else next(iter(lines), compiler[0])

@@ -148,26 +148,24 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     """
     parts: dict[str, Any] = {
         "package": cache.package_version(),
-        "tool": ("NVVM", find.build_id(library) if library else find.build_of("nvvm")),
+        "tool": ("NVVM", find.build_id(library or find.library("nvvm"))),
         "libdevice": libdevice,
         "flags": list(options),
         **{f"module {i}": module for i, module in enumerate(modules, start=1)},
     }
-    key = cache.Key.of("nvvm", parts)
-    made = functools.partial(_compile, modules, list(options), libdevice, library)
-    return cache.cached(key, lambda: cache.Entry({}, made())).code
 
+    def make() -> cache.Entry:
+        # A name would be noted in LTO-IR; the front ends give none.
+        steps = [("", text.encode(), "whole") for text in modules]
+        # Not all releases verify their own libdevice.
+        steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
+        step, _, given = run(steps, options, library)
+        if step:
+            said = given["log"].strip()
+            raise ExportError(" ".join(said.split()) or given["reason"], flags=tuple(options), log=said)
+        return cache.Entry({}, given["code"])
 
-def _compile(modules: Sequence[str], options: list[str], libdevice: bytes, library: str = "") -> bytes:
-    # A name would be noted in LTO-IR; the front ends give none.
-    steps = [("", text.encode(), "whole") for text in modules]
-    # Not all releases verify their own libdevice.
-    steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
-    step, _, given = run(steps, options, library)
-    if step:
-        said = given["log"].strip()
-        raise ExportError(" ".join(said.split()) or given["reason"], flags=tuple(options), log=said)
-    return bytes(given["code"])
+    return cache.cached(cache.Key.of("nvvm", parts), make).code
 
 
 def run(

@@ -76,14 +76,14 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
 
 
 @functools.cache
-def version_text(path: str) -> str:
-    """Return what the program at *path* says of its version."""
-    return run([path, "--version"])[1]
+def version_text(*command: str) -> str:
+    """Return what a program says of its version."""
+    return run([*command, "--version"])[1]
 
 
-def release_in(text: str) -> tuple[int, int] | None:
-    """Return the CUDA release that the version *text* of a program names, None where it names none."""
-    match = _RELEASE.search(text)
+def release(*command: str) -> tuple[int, int] | None:
+    """Return the CUDA release of a program, None where it names none."""
+    match = _RELEASE.search(version_text(*command))
     return (int(match[1]), int(match[2])) if match else None
 
 
@@ -95,11 +95,11 @@ def newest_ptxas(most: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
     """
     known: dict[tuple[int, int], str] = {}
     for path in find.programs("ptxas", wheels_first=True):
-        release = release_in(version_text(path))
-        if release and release[0] == most[0] and release <= most:
-            known.setdefault(release, path)
-    release = max(known, default=None)
-    return None if release is None else (known[release], release)
+        found = release(path)
+        if found and found[0] == most[0] and found <= most:
+            known.setdefault(found, path)
+    newest = max(known, default=None)
+    return None if newest is None else (known[newest], newest)
 
 
 def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:

@@ -13,10 +13,18 @@ from numba_ptxlink.errors import ConfigError, LaunchError, PtxlinkError
 from . import driver, find, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from numba_ptxlink._arch import PtxVersion
 
+_TOOLS: dict[str, Any] = {
+    "nvptxcompiler": nvptxcompiler,
+    "nvjitlink": nvjitlink,
+    "nvrtc": nvrtc,
+    "nvvm": nvvm,
+    "nvfatbin": nvfatbin,
+    "driver": driver,
+}
 _PACKAGES = (
     "numba-ptxlink",
     "numba",
@@ -67,32 +75,27 @@ class Toolchain:
 
 def toolchain() -> Toolchain:
     """Return the version of every tool, as the tool reports it. Needs neither a GPU nor a driver."""
-    own = _if_there(nvptxcompiler.version)
+    versions = {name: _version(name) for name in _TOOLS}
+    compiles = versions["nvptxcompiler"] is not None
     return Toolchain(
-        nvptxcompiler=own,
-        archs=nvptxcompiler.supported_archs() if own else (),
-        ptx_versions=nvptxcompiler.supported_ptx_versions() if own else (),
-        nvjitlink=_if_there(nvjitlink.version),
-        nvrtc=_if_there(nvrtc.version),
-        nvvm=_if_there(nvvm.version),
-        nvfatbin=_if_there(nvfatbin.version),
-        driver=driver.version(),
+        archs=nvptxcompiler.supported_archs() if compiles else (),
+        ptx_versions=nvptxcompiler.supported_ptx_versions() if compiles else (),
         packages=find.installed(_PACKAGES),
+        **versions,
     )
 
 
 def releases(names: Iterable[str]) -> dict[str, str]:
     """Return the releases of the libraries *names* of the toolkit, of those that are there."""
-    tools = {"nvvm": nvvm, "nvrtc": nvrtc, "nvjitlink": nvjitlink, "nvfatbin": nvfatbin}
-    found = {name: _if_there(tools[name].version) for name in names}
-    return {name: dotted(release) for name, release in found.items() if release}
+    return {name: dotted(release) for name in names if (release := _version(name))}
 
 
-def _if_there(version: Callable[[], tuple[int, int] | None]) -> tuple[int, int] | None:
+def _version(name: str) -> tuple[int, int] | None:
     try:
-        return version()
+        found: tuple[int, int] | None = _TOOLS[name].version()
     except PtxlinkError:
         return None
+    return found
 
 
 def chosen_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
