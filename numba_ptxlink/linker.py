@@ -201,14 +201,14 @@ def _compiled(
     if not scripts and not include_dirs and all(each.kind != CU and each.path is None for each in files):
         return None
     # Deferred, as all else that one PTX needs not.
-    from ._link.compile import SourceOptions, compile_sources
+    from ._link.compile import compile_sources
     from ._tools import includes, nvrtc
 
     # It searches the packages.
     toolkit = nvrtc.toolkit_include_dirs() if any(each.kind == CU for each in files) else ()
     folders = (*includes.folders(include_dirs), nvrtc.INCLUDE_DIR, *toolkit)
     python = _python(scripts, files, arch, front_end, options)
-    how = SourceOptions(include_dirs=tuple(map(str, folders)), **for_sources)
+    how = nvrtc.SourceOptions(include_dirs=tuple(map(str, folders)), **for_sources)
     return compile_sources(files, python, arch, how, lto=options.lto, compares=options.compares)
 
 

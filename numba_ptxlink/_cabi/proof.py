@@ -99,8 +99,7 @@ def _by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tu
         source,
         _NAME,
         arch,
-        flags=_FLAGS,
-        include_dirs=(*folders, *nvrtc.toolkit_include_dirs()),
+        nvrtc.SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=_FLAGS),
         # A header in the working directory is not the one that is meant.
         folder=nvrtc.NOWHERE,
     )

@@ -246,9 +246,8 @@ def compile_source(
         source,
         name,
         arch,
+        nvrtc.SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=("-std=c++17", *flags)),
         output=output,
-        flags=["-std=c++17", *flags],
-        include_dirs=[*folders, *nvrtc.toolkit_include_dirs()],
         folder=nvrtc.NOWHERE,
     ).code
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,9 +24,10 @@ from .read import Input
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._tools.nvrtc import Compiled
+    from numba_ptxlink._tools.nvrtc import SourceOptions
 
     from .declarations import Declared
 
@@ -114,7 +115,7 @@ def compile_sources(
         checks = _checks_of(source, options, exports, known, called)
         compiled, said = _compile_as_declared(source, arch, kind, options, checks)
         logs += [compiled.log, said]
-        lowered.update(compiled.lowered_names)
+        lowered |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     inputs += (code.input for code in python)
     manifests.check_definitions(exports, (each for each in inputs if each.compiled and each.kind == PTX))
@@ -128,8 +129,7 @@ def content_of(source: Input, options: SourceOptions) -> tuple[bytes, tuple[str,
 
 
 def _included(source: Input, options: SourceOptions) -> includes.Includes:
-    folder = (source.path or Path(source.name)).parent
-    return includes.of(source.code, folder, options.include_dirs, dict(options.headers), options.arguments())
+    return options.included(source.code, (source.path or Path(source.name)).parent)
 
 
 class _Checks(NamedTuple):
@@ -188,7 +188,7 @@ def _checks_of(
 
 def _compile_as_declared(
     source: Input, arch: Arch, output: str, options: SourceOptions, checks: _Checks | None
-) -> tuple[Compiled, str]:
+) -> tuple[cache.Entry, str]:
     """
     Compile *source*, and compare its declarations by *checks*.
 
@@ -207,7 +207,7 @@ def _compile_as_declared(
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
     compiled = compile_source(source, arch, output, options)
     # Names of templates may have macros in them, which the assertions have no use for.
-    plain = replace(options, name_expressions=())
+    plain = options._replace(name_expressions=())
     try:
         _compile(checks.asserted(source, undefining=True), arch, PTX, plain)
     except LinkError as error:
@@ -246,40 +246,7 @@ def _told(name: str, lines: str) -> str:
     return said
 
 
-@dataclass(frozen=True)
-class SourceOptions:
-    """
-    The options for compiling CUDA C++.
-
-    Args:
-        include_dirs: Directories that `#include` searches, in order.
-        headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
-        defines: Macros, as pairs of name and value; None defines without a value.
-        cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
-        name_expressions: Names of functions, variables and template instances whose symbols to return.
-        flags: Further NVRTC options.
-    """
-
-    include_dirs: tuple[str, ...] = ()
-    headers: tuple[tuple[str, str], ...] = ()
-    defines: tuple[tuple[str, str | None], ...] = ()
-    cxx_standard: str | None = None
-    name_expressions: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-
-    def arguments(self) -> tuple[str, ...]:
-        """Return the options for NVRTC, without include directories."""
-        return (
-            *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
-            *(
-                f"--define-macro={name}" + ("" if value is None else f"={value}")
-                for name, value in self.defines
-            ),
-            *self.flags,
-        )
-
-
-def compile_source(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+def compile_source(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
     """
     Compile CUDA C++ to *output*; its warnings are logged.
 
@@ -292,15 +259,6 @@ def compile_source(source: Input, arch: Arch, output: str, options: SourceOption
     return compiled
 
 
-def _compile(source: Input, arch: Arch, output: str, options: SourceOptions) -> Compiled:
-    return nvrtc.compile_source(
-        source.code,
-        source.name,
-        arch,
-        output=output,
-        flags=options.arguments(),
-        include_dirs=options.include_dirs,
-        headers=dict(options.headers),
-        name_expressions=options.name_expressions,
-        folder=source.path and source.path.parent,
-    )
+def _compile(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
+    folder = source.path and source.path.parent
+    return nvrtc.compile_source(source.code, source.name, arch, options, output=output, folder=folder)

@@ -20,11 +20,11 @@ from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._tools.nvrtc import Compiled
+    from numba_ptxlink._tools.nvrtc import SourceOptions
     from numba_ptxlink._tools.options import Options
 
-    from .compile import SourceOptions
     from .declarations import Declared
     from .read import Input
     from .run import Linked
@@ -94,7 +94,7 @@ def exported_beside(path: Path, code: bytes) -> list[Declared]:
     return [] if manifest is None else [*declarations_of(manifest)]
 
 
-def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> Compiled:
+def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
     """Compile CUDA C++ to *output*, and warn of what NVRTC says; raises as `compile.compile_source` does."""
     from . import compile as sources
     from .read import Input
@@ -122,8 +122,6 @@ def source_options(
     """
     from numba_ptxlink._tools import nvrtc
 
-    from .compile import SourceOptions
-
     def module(name: str) -> Any:
         return importlib.import_module(name)
 
@@ -133,7 +131,7 @@ def source_options(
     # It has CUDA's headers by the major version.
     headers = Path(module(f"{home}.cudadrv").__file__).parent.parent / "include" / str(major)
     extra = getattr(module(f"{home}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
-    return SourceOptions(
+    return nvrtc.SourceOptions(
         flags=tuple(flags),
         include_dirs=(
             str(headers),

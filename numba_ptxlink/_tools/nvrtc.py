@@ -7,7 +7,7 @@ import functools
 import platform
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted
@@ -15,9 +15,6 @@ from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import find, includes, isolated
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
 """This package's own headers, which those of exports include."""
@@ -30,21 +27,6 @@ _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 _SPOILING = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
 # Options that read or write files that a key does not cover, or that report the time.
 _BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
-
-
-class Compiled(NamedTuple):
-    """
-    The result of compiling a CUDA C++ source.
-
-    Args:
-        code: PTX text, LTO-IR or a cubin.
-        log: NVRTC's log of warnings and remarks.
-        lowered_names: The symbol of each name expression, in the order of the expressions.
-    """
-
-    code: bytes
-    log: str
-    lowered_names: tuple[tuple[str, str], ...] = ()
 
 
 def version() -> tuple[int, int]:
@@ -77,18 +59,52 @@ def toolkit_include_dirs() -> tuple[Path, ...]:
     return tuple(dict.fromkeys(Path(each.abs_path) for each in found))
 
 
+class SourceOptions(NamedTuple):
+    """
+    The options for compiling CUDA C++.
+
+    Args:
+        include_dirs: Directories that `#include` searches, in order.
+        headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
+        defines: Macros, as pairs of name and value; None defines without a value.
+        cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
+        name_expressions: Names of functions, variables and template instances whose symbols to return.
+        flags: Further NVRTC options.
+    """
+
+    include_dirs: tuple[Path | str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    defines: tuple[tuple[str, str | None], ...] = ()
+    cxx_standard: str | None = None
+    name_expressions: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+
+    def arguments(self) -> tuple[str, ...]:
+        """Return the options for NVRTC, without include directories."""
+        return (
+            *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
+            *(
+                f"--define-macro={name}" + ("" if value is None else f"={value}")
+                for name, value in self.defines
+            ),
+            *self.flags,
+        )
+
+    def included(self, source: bytes, folder: Path) -> includes.Includes:
+        """Return what *source* in *folder* can include."""
+        texts = (*self.arguments(), *self.name_expressions)
+        return includes.of(source, folder, self.include_dirs, dict(self.headers), texts)
+
+
 def compile_source(
     source: str | bytes,
     name: str,
     arch: Arch,
+    options: SourceOptions = SourceOptions(),  # noqa: B008 - it cannot be changed
     *,
     output: str = PTX,
-    flags: Sequence[str] = (),
-    include_dirs: Sequence[Path | str] = (),
-    headers: Mapping[str, str] | None = None,
-    name_expressions: Sequence[str] = (),
     folder: Path | None = None,
-) -> Compiled:
+) -> cache.Entry:
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
 
@@ -98,14 +114,14 @@ def compile_source(
         source: One translation unit.
         name: The name of the source in the log.
         arch: The GPU to generate code for.
+        options: How to compile it.
         output: "ptx", "ltoir" or "cubin".
-        flags: Further NVRTC options.
-        include_dirs: Directories that `#include` searches, in order.
-        headers: Headers in memory, by the name that `#include` uses.
-        name_expressions: Functions, variables and template instances whose mangled names are returned.
         folder: The directory the source was read from, which `#include "..."` searches first and `__FILE__`
             shows; None for source that is no file, where that is the directory in *name*: the working one if
             there is none.
+
+    Returns:
+        The code; NVRTC's "log", of warnings and remarks; and "lowered_names", the symbols of the expressions.
 
     Raises:
         LinkError: NVRTC refused the source or an option. Carries its log.
@@ -113,28 +129,25 @@ def compile_source(
     if isinstance(source, str):
         source = source.encode(errors="surrogateescape")
     _refuse_binary(source, name)
-    folders, texts = tuple(map(str, include_dirs)), dict(headers or {})
-    unit = _Unit(source, name, arch, output, tuple(flags), folders, texts, tuple(name_expressions), folder)
+    unit = _Unit(source, name, arch, options, output, folder)
     try:
-        return _compiled(unit)
+        return _cached(unit)
     except LinkError as error:
-        standard = includes.standard_headers(error.log, folders, texts)
+        standard = includes.standard_headers(error.log, options.include_dirs, dict(options.headers))
         if not standard:
             raise
-    return _compiled(unit._replace(headers={**texts, **standard}))
+    headers = (*options.headers, *standard.items())
+    return _cached(unit._replace(options=options._replace(headers=headers)))
 
 
 class _Unit(NamedTuple):
-    """One translation unit, and the arguments of `compile_source` with their meanings."""
+    """One translation unit: the arguments of `compile_source` with their meanings."""
 
     source: bytes
     name: str
     arch: Arch
+    options: SourceOptions
     output: str
-    flags: tuple[str, ...]
-    include_dirs: tuple[str, ...]
-    headers: Mapping[str, str]
-    name_expressions: tuple[str, ...]
     folder: Path | None
 
     @property
@@ -150,22 +163,13 @@ class _Unit(NamedTuple):
             *(("-dlto",) if self.output == LTOIR else ()),
             # On Arm a plain `char` would have no sign, as in C++ there: one source, two programs.
             *(("-Xcudafe=--signed_chars",) if platform.machine() == "aarch64" else ()),
-            *self.flags,
+            *self.options.arguments(),
         )
 
-    def all_arguments(self) -> tuple[str, ...]:
-        return (*(f"--include-path={path}" for path in self.include_dirs), *self.arguments())
 
-
-def _compiled(unit: _Unit) -> Compiled:
+def _cached(unit: _Unit) -> cache.Entry:
     key = _key(unit)
-    result = _compile(unit) if key is None else cache.cached(key, lambda: _compile(unit))
-    lowered = result.meta.get("lowered_names", {})
-    return Compiled(
-        result.code,
-        result.log,
-        tuple((expression, lowered[expression]) for expression in unit.name_expressions),
-    )
+    return _compile(unit) if key is None else cache.cached(key, lambda: _compile(unit))
 
 
 def _refuse_binary(source: bytes, name: str) -> None:
@@ -185,8 +189,7 @@ def _key(unit: _Unit) -> cache.Key | None:
     if any(map(_BEYOND_KEYS.match, arguments)):
         return None
     folder = Path(unit.program_name).parent
-    options = (*unit.flags, *unit.name_expressions)
-    included = includes.of(unit.source, folder, unit.include_dirs, unit.headers, options).key
+    included = unit.options.included(unit.source, folder).key
     if included is None:
         return None
     # Line information contains the paths of the files.
@@ -200,23 +203,24 @@ def _key(unit: _Unit) -> cache.Key | None:
             "output": unit.output,
             "source": unit.source,
             "name": unit.program_name,
-            "name expressions": unit.name_expressions,
+            "name expressions": unit.options.name_expressions,
             "includes": included,
-            "paths": [str(folder.absolute()), *unit.include_dirs] if lines else (),
+            "paths": [str(folder.absolute()), *map(str, unit.options.include_dirs)] if lines else (),
         },
     )
 
 
 def _compile(unit: _Unit) -> cache.Entry:
-    flags = unit.all_arguments()
+    options = unit.options
+    flags = (*(f"--include-path={path}" for path in options.include_dirs), *unit.arguments())
     find.loaded("nvrtc")
     step, _, given = isolated.call(
         "nvrtc",
         find.library("nvrtc"),
         flags,
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
-        list(unit.headers.items()),
-        unit.name_expressions,
+        list(dict(options.headers).items()),
+        options.name_expressions,
         spoils=unit.output != LTOIR and any(map(_SPOILING.match, flags)),
     )
     log = given["log"]
@@ -231,6 +235,6 @@ def _compile(unit: _Unit) -> cache.Entry:
             inputs=(unit.name,),
             log=log,
         )
-    lowered = dict(zip(unit.name_expressions, given["symbols"], strict=True))
+    lowered = dict(zip(options.name_expressions, given["symbols"], strict=True))
     meta = {"log": log.strip(), "lowered_names": lowered}
     return cache.Entry(meta, given["code"].rstrip(b"\0") if unit.output == PTX else given["code"])

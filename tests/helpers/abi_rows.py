@@ -361,9 +361,10 @@ def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
         source,
         "caller.cu",
         Arch.of(arch),
+        nvrtc_tool.SourceOptions(
+            (folder, INCLUDE_DIR, *nvrtc_tool.toolkit_include_dirs()), flags=("-std=c++17",)
+        ),
         output=output,
-        flags=["-std=c++17"],
-        include_dirs=[folder, INCLUDE_DIR, *nvrtc_tool.toolkit_include_dirs()],
     ).code
 
 

@@ -35,6 +35,7 @@ define void @k(TYPE %b) {
 !0 = !{i32 2, i32 0}
 """
 FAST = ["--Ofast-compile=max"]
+DEBUG = nvrtc.SourceOptions(flags=("-G",))
 
 
 def ir(arch: pl.Arch) -> str:
@@ -94,8 +95,8 @@ def by_another(arch: pl.Arch) -> None:
 
 # What changes what the compilers make later; each is made without debug information afterwards.
 BEFORE = {
-    "nvrtc": lambda arch: nvrtc.compile_source("", "a.cu", arch, flags=["-G"]),
-    "nvrtc to a cubin": lambda arch: nvrtc.compile_source(SOURCE, "a.cu", arch, output="cubin", flags=["-G"]),
+    "nvrtc": lambda arch: nvrtc.compile_source("", "a.cu", arch, DEBUG),
+    "nvrtc to a cubin": lambda arch: nvrtc.compile_source(SOURCE, "a.cu", arch, DEBUG, output="cubin"),
     "nvrtc, quickly": lambda arch: pl.link(SOURCE, arch=arch, lto=False, nvrtc_flags=FAST),
     "nvrtc, for nvvm": lambda arch: pl.link(SOURCE, arch=arch, lto=False, nvrtc_flags=["-Xnvvm", "-opt=0"]),
     "link": lambda arch: pl.link(SOURCE, arch=arch, lto=False, debug=True),

@@ -16,9 +16,8 @@ def compiled(
 ) -> bytes:
     """Return CUDA C++ as PTX or LTO-IR."""
     dirs = (*folders, *nvrtc.toolkit_include_dirs()) if folders else ()
-    made = nvrtc.compile_source(
-        source, "source.cu", pl.Arch.of(arch), output=output, flags=flags, include_dirs=dirs
-    )
+    options = nvrtc.SourceOptions(dirs, flags=flags)
+    made = nvrtc.compile_source(source, "source.cu", pl.Arch.of(arch), options, output=output)
     return made.code.rstrip(b"\0") if output == "ptx" else made.code
 
 

@@ -133,11 +133,9 @@ def link(folder: Path, name: str, kind: str) -> None:
 def link_bare(folder: Path, name: str, kind: str) -> None:
     """Compile the caller with NVRTC and link it with nvJitLink, as a program without this package would."""
     code = artifact_of(folder, name, kind).read_bytes()
-    includes = [folder / kind, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()]
+    options = nvrtc.SourceOptions((folder / kind, INCLUDE_DIR, *nvrtc.toolkit_include_dirs()))
     caller_kind = "ltoir" if kind == "ltoir" else "cubin"
-    caller = nvrtc.compile_source(
-        CALLERS[name], "caller.cu", ARCH, output=caller_kind, include_dirs=includes
-    ).code
+    caller = nvrtc.compile_source(CALLERS[name], "caller.cu", ARCH, options, output=caller_kind).code
     lto = ["-lto"] if kind == "ltoir" else []
     nvjitlink.link([(caller_kind, "caller", caller), (kind, "artifact", code)], [f"-arch={ARCH.sm}", *lto])
 

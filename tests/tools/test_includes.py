@@ -79,7 +79,7 @@ def test_source_from_nowhere_does_not_search_the_working_directory(tmp_path, mon
     (tmp_path / "mine.h").write_text("#error of the working directory\n")
     monkeypatch.chdir(tmp_path)
     source = '#include "mine.h"\nextern "C" __device__ float f(float x) { int unused; return x + MINE; }\n'
-    options = {"include_dirs": ["headers"], "folder": nvrtc.NOWHERE}
-    made = nvrtc.compile_source(source, "mine.cu", pl.Arch.of("sm_90"), **options)
+    options = nvrtc.SourceOptions(("headers",))
+    made = nvrtc.compile_source(source, "mine.cu", pl.Arch.of("sm_90"), options, folder=nvrtc.NOWHERE)
     assert b"0f40000000" in made.code
     assert made.log.startswith("mine.cu(2): warning")

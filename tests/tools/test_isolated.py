@@ -73,7 +73,8 @@ def test_wrong_ptx_is_told_by_its_addresses(text, spoilt):
 
 def ptx(flags=("-G",)):
     """Return the PTX of an empty source."""
-    return nvrtc.compile_source("__device__ int x;", "empty.cu", ARCH, flags=flags).code
+    options = nvrtc.SourceOptions(flags=flags)
+    return nvrtc.compile_source("__device__ int x;", "empty.cu", ARCH, options).code
 
 
 @pytest.fixture
@@ -124,7 +125,8 @@ from numba_ptxlink import Arch
 from numba_ptxlink._tools import nvrtc
 
 def code():
-    return nvrtc.compile_source("__device__ int x;", "a.cu", Arch.of("sm_100"), flags=["-G"]).code
+    options = nvrtc.SourceOptions(flags=("-G",))
+    return nvrtc.compile_source("__device__ int x;", "a.cu", Arch.of("sm_100"), options).code
 
 first = code()
 for descriptor in range(3):
@@ -161,8 +163,8 @@ from numba_ptxlink._tools import nvrtc
 threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
 try:
     while True:
-        flags = ["-G", f"-DX={os.times().elapsed}"]
-        nvrtc.compile_source("__device__ int x;", "a.cu", Arch.of("sm_100"), flags=flags)
+        options = nvrtc.SourceOptions(flags=("-G", f"-DX={os.times().elapsed}"))
+        nvrtc.compile_source("__device__ int x;", "a.cu", Arch.of("sm_100"), options)
 except KeyboardInterrupt:
     pass
 try:
