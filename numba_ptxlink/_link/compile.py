@@ -102,16 +102,16 @@ def compile_sources(
     logs: list[str] = []
     lowered: dict[str, str] = {}
     kind = LTOIR if lto else PTX
-    contents = []
+    contents = set()
     for source in sources:
         if source.kind != CU:
             inputs.append(source)
             continue
-        if [each.code for each in sources].count(source.code) > 1:
-            contents.append(content_of(source, options))
-            # LTO-IR has the name of its source, so that nvJitLink finds two definitions.
-            if contents[-1] in contents[:-1] and contents[-1]:
-                continue
+        # LTO-IR has the name of its source, so that nvJitLink would find two definitions.
+        content = content_of(source, options)
+        if content in contents:
+            continue
+        contents |= {content} - {None}
         checks = _checks_of(source, options, exports, known, called)
         compiled, said = _compile_as_declared(source, arch, kind, options, checks)
         logs += [compiled.log, said]
@@ -139,23 +139,22 @@ class _Checks(NamedTuple):
     Args:
         known: What is linked with it, which it may declare.
         wanted: What it may define, for the Python functions that call it.
-        hidden: The names of those that it may declare within a namespace.
+        named: The names of those that it may declare, where it may do so within a namespace.
         headers: CUDA C++ that does not compile behind the header of another export.
         wrong: What the errors of that mean.
     """
 
     known: Sequence[Declared]
     wanted: Sequence[Declared]
-    hidden: Collection[str]
+    named: Collection[str]
     headers: str
     wrong: dict[str, str]
 
-    def asserted(self, source: Input, *, undefining: bool) -> Input:
-        """Return *source* with the assertions, for which names that are macros are undefined or an error."""
-        functions = (*self.known, *self.wanted)
-        text = declarations.assertions(functions, hidden=self.hidden, undefining=undefining)
+    def asserted(self, source: Input) -> Input:
+        """Return *source* with the assertions."""
+        text = declarations.assertions((*self.known, *self.wanted), self.named)
         # The last line of a source may end in a backslash.
-        return replace(source, code=source.code + f"\n\n{'' if undefining else self.headers}{text}".encode())
+        return replace(source, code=source.code + f"\n\n{self.headers}{text}".encode())
 
 
 def _checks_of(
@@ -180,10 +179,11 @@ def _checks_of(
     if included.key is not None:
         known, wanted = (declarations.named_in(whole, each) for each in (known, wanted))
     headers, wrong = manifests.refusing(exports.values(), [*made.values()])
-    hidden = {
-        each.name for each in (*known, *wanted) if each.name.encode() in whole and b"namespace" in whole
-    }
-    return _Checks(known, wanted, hidden, headers, wrong) if known or wanted or wrong else None
+    if not (known or wanted or wrong):
+        return None
+    text = whole if b"namespace" in whole else b""
+    named = {each.name for each in (*known, *wanted) if each.name.encode() in text}
+    return _Checks(known, wanted, named, headers, wrong)
 
 
 def _compile_as_declared(
@@ -199,22 +199,23 @@ def _compile_as_declared(
     """
     if checks is None:
         return compile_source(source, arch, output, options), ""
+    asserted, said = checks.asserted(source), ""
+    plain = options._replace(name_expressions=())
     try:
-        return compile_source(checks.asserted(source, undefining=False), arch, output, options), ""
+        if plain == options:
+            return compile_source(asserted, arch, output, options), ""
+        # Names of templates may have macros in them, which the assertions undefine.
+        _compile(asserted, arch, PTX, plain)
     except LinkError as error:
         for mark, message in checks.wrong.items():
             if mark in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
-    compiled = compile_source(source, arch, output, options)
-    # Names of templates may have macros in them, which the assertions have no use for.
-    plain = options._replace(name_expressions=())
-    try:
-        _compile(checks.asserted(source, undefining=True), arch, PTX, plain)
-    except LinkError as error:
-        ptx = _compile(source, arch, PTX, plain).code
         said = error.log or str(error)
-        return compiled, _judge(source, checks, said, parse(ptx.decode(errors="replace")))
-    return compiled, ""
+    compiled = compile_source(source, arch, output, options)
+    if said:
+        ptx = _compile(source, arch, PTX, plain).code
+        said = _judge(source, checks, said, parse(ptx.decode(errors="replace")))
+    return compiled, said
 
 
 def _judge(source: Input, checks: _Checks, log: str, module: Module) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .manifests import Manifest
 
-_MARK, _UNDECLARED = "numba-ptxlink declares", "numba-ptxlink finds no"
+_MARK = "numba-ptxlink declares"
 # What errors about one function are in, as NVRTC tells it.
 _PLACE = "numba-ptxlink: "
 _ERROR = re.compile(
@@ -60,8 +60,6 @@ template <class @H, class... @T, int @k, int... @K> struct @all<@types<@H, @T...
   enum { @are = (@k == 0 || int(@kind<@H>::@is) == 0 || int(@kind<@H>::@is) == @k)
       && @all<@types<@T...>, @kinds<@K...> >::@are };
 };
-template <class @F> struct @found { enum { @is = 1 }; };
-template <> struct @found<void(...)> { enum { @is = 0 }; };
 template <class @F, class @K> struct @agrees { enum { @is = 1 }; };
 template <class @R, class... @A, class @K> struct @agrees<@R(@A...), @K> {
   enum { @is = @all<@types<@R, @A...>, @K>::@are };
@@ -217,8 +215,7 @@ def uncompared_in(log: str, functions: Iterable[Declared]) -> dict[str, str]:
     errors = [(match["place"].removeprefix(_PLACE), match["said"]) for match in _ERROR.finditer(log)]
     for place, said in errors:
         if f'"{_MARK} {place}."' not in said:
-            found = f'"{_UNDECLARED} {place}."' in said
-            reasons.setdefault(place, "only a namespace or a function's body has it" if found else said)
+            reasons.setdefault(place, said)
     elsewhere = [said for place, said in reasons.items() if place not in names]
     if elsewhere or not errors or _LIMIT in log:
         everywhere = next(iter(elsewhere), log.strip().partition("\n")[0])
@@ -233,42 +230,34 @@ def named_in(text: bytes, functions: Sequence[Declared]) -> tuple[Declared, ...]
     return tuple(each for each in functions if each.name.encode() in text)
 
 
-def assertions(functions: Sequence[Declared], *, hidden: Collection[str], undefining: bool) -> str:
+def assertions(functions: Sequence[Declared], named: Collection[str]) -> str:
     """
     Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise.
 
+    Macros that have the name of a function or of a keyword are undefined.
+
     Args:
         functions: What is asserted.
-        hidden: The names of those for which it is an error, too, that they are not declared.
-        undefining: Whether macros that have the name of a function or of a keyword are undefined, for a
-            compilation that only asserts; otherwise such a macro is an error.
+        named: The names of those for which it is an error, too, that no declaration is outside of namespaces.
     """
     if not functions:
         return ""
-    words = [*_KEYWORDS, *(function.name for function in functions)]
-    if undefining:
-        macros = "".join(f"#undef {word}\n" for word in words)
-    else:
-        macros = f"#if {' || '.join(f'defined({word})' for word in words)}\n#error a macro\n#endif\n"
-    return f"\n{macros}{_TEMPLATES}" + "".join(
-        _assertion(each, hidden=each.name in hidden) for each in functions
-    )
+    words = (*_KEYWORDS, *(function.name for function in functions))
+    macros = "".join(f"#undef {word}\n" for word in words)
+    lines = (_assertion(function, undeclared=function.name not in named) for function in functions)
+    return f"\n{macros}{_TEMPLATES}{''.join(lines)}"
 
 
-def _assertion(function: Declared, *, hidden: bool) -> str:
+def _assertion(function: Declared, *, undeclared: bool) -> str:
     name = function.name
-    missing = (
-        f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_found<decltype(::{name})>"
-        f'::__numba_ptxlink_is, "{_UNDECLARED} {name}.");\n'
-    )
     # A qualified name is looked for there where it is not declared itself.
+    other = f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n" * undeclared
     return (
-        f'#line 1 "{_PLACE}{name}"\n'
-        f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n"
+        f'#line 1 "{_PLACE}{name}"\n{other}'
         f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_agrees<decltype(::{name}), "
         f"__numba_ptxlink_declared::__numba_ptxlink_kinds<{', '.join(map(str, function.kinds))}> >"
         f'::__numba_ptxlink_is, "{_MARK} {name}.");\n'
-    ) + missing * hidden
+    )
 
 
 def _kind(name: str) -> int:
