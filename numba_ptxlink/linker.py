@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ._artifacts.consumer import Consumer
     from ._config import Backend, Checks, FrontEndName, Inline
-    from ._link.compile import Program, PythonCode
+    from ._link.compile import CompiledInputs, PythonCode
     from ._link.read import Input
     from ._tools.nvrtc import INCLUDE_DIR
 
@@ -196,7 +196,7 @@ def _compiled(
     include_dirs: Any,
     for_sources: Mapping[str, Any],
     front_end: str | None,
-) -> Program | None:
+) -> CompiledInputs | None:
     """Compile the CUDA C++ and Python of a link; None without either and without files, with manifests."""
     if not scripts and not include_dirs and all(each.kind != CU and each.path is None for each in files):
         return None

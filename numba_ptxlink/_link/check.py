@@ -81,32 +81,24 @@ class Symbol(NamedTuple):
 
 def symbols(source: Input) -> list[Symbol]:
     """Return the symbols of PTX, a definition in the place of its declarations."""
-    module = source.module
     # A function is declared, as what its alias stands for, before the alias, which defines it.
-    aliases = {alias.name for alias in module.aliases}
-    found: dict[tuple[str, str], Symbol] = {}
-    for each in module.functions:
+    aliases = {alias.name for alias in source.module.aliases}
+    listed = []
+    for each in source.module.functions:
         aliased = each.name in aliases
         if each.linkage or each.kind == "entry" or aliased:
+            defined, linkage = (True, "visible") if aliased else (each.defined, each.linkage)
             prototype = each.prototype if each.kind == "func" else None
-            linkage, line = "visible" if aliased else each.linkage, 0 if source.compiled else each.line
-            symbol = Symbol(
-                source.name, each.name, each.kind, each.defined or aliased, linkage, prototype, line
-            )
-            if symbol.defined or (each.name, each.kind) not in found:
-                found[each.name, each.kind] = symbol
-    for variable in module.variables:
-        key = variable.name, "variable"
-        if variable.linkage and (key not in found or not found[key].defined):
-            found[key] = Symbol(
-                source.name,
-                *key,
-                variable.defined,
-                variable.linkage,
-                line=0 if source.compiled else variable.line,
-                size=variable.size,
-                space=variable.memory,
-            )
+            listed.append(Symbol(source.name, each.name, each.kind, defined, linkage, prototype, each.line))
+    for variable in source.module.variables:
+        if variable.linkage:
+            symbol = Symbol(source.name, variable.name, "variable", variable.defined, variable.linkage)
+            listed.append(symbol._replace(line=variable.line, size=variable.size, space=variable.memory))
+    found: dict[tuple[str, str], Symbol] = {}
+    for symbol in listed:
+        key = symbol.name, symbol.kind
+        if symbol.defined or key not in found:
+            found[key] = symbol._replace(line=0) if source.compiled else symbol
     return list(found.values())
 
 
@@ -184,7 +176,7 @@ def _compare_once(texts: Sequence[Input]) -> None:
     def make() -> cache.Entry:
         found = [symbol for source in texts for symbol in symbols(source)]
         compare(found)
-        _refuse_duplicates(found)
+        refuse_duplicates(found)
         return cache.Entry({}, b"compared")
 
     cache.cached(key, make)
@@ -265,7 +257,13 @@ def _several(found: Iterable[Symbol]) -> list[list[Symbol]]:
     return [several for several in named.values() if len(several) > 1]
 
 
-def _refuse_duplicates(found: Iterable[Symbol]) -> None:
+def refuse_duplicates(found: Iterable[Symbol]) -> None:
+    """
+    Refuse several definitions of a symbol that are not weak.
+
+    Raises:
+        LinkError: There are. Names the symbol, the inputs and the cure.
+    """
     for several in _several(found):
         strong = [symbol for symbol in several if symbol.strong]
         if len(strong) > 1:

@@ -19,10 +19,11 @@ from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import LinkError
 
 from . import declarations, manifests
+from .check import Symbol, refuse_duplicates, symbols
 from .read import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Program(NamedTuple):
+class CompiledInputs(NamedTuple):
     """
     The inputs of a link, none of them a source.
 
@@ -72,7 +73,7 @@ def compile_sources(
     *,
     lto: bool,
     compares: bool = True,
-) -> Program:
+) -> CompiledInputs:
     """
     Compile the CUDA C++ among *sources*, and join the rest and *python* to it.
 
@@ -118,8 +119,23 @@ def compile_sources(
         lowered |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     inputs += (code.input for code in python)
-    manifests.check_definitions(exports, (each for each in inputs if each.compiled and each.kind == PTX))
-    return Program(tuple(inputs), "\n".join(filter(None, logs)), lowered)
+    if exports:
+        _check_definitions(exports, inputs)
+    return CompiledInputs(tuple(inputs), "\n".join(filter(None, logs)), lowered)
+
+
+def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iterable[Input]) -> None:
+    """Refuse what defines an exported function once more: nvJitLink takes one of the two, and may crash."""
+    artifacts = {source.code: (source.name, manifest) for source, manifest in exports.items()}
+    exported = [
+        Symbol(name, function["symbol"], function["kind"], defined=True)
+        for name, manifest in artifacts.values()
+        for function in manifest.functions
+    ]
+    names = {symbol.name for symbol in exported}
+    compiled = (source for source in inputs if source.compiled and source.kind == PTX)
+    made = (symbol for source in compiled for symbol in symbols(source) if symbol.name in names)
+    refuse_duplicates([*exported, *made])
 
 
 def content_of(source: Input, options: SourceOptions) -> tuple[bytes, tuple[str, ...]] | None:

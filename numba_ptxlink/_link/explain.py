@@ -51,6 +51,9 @@ _CURES = {
         "cubins, which keep what is not exported to themselves; what link= of a Python function names is "
         "part of its code."
     ),
+    "debug compile units is more than 1": (
+        "From sm_100 on, several inputs are not optimised together for a debugger: pass lto=False with debug."
+    ),
     "ERROR 3: bad input": (
         "It may have no code for the architecture of this link, which `numba-ptxlink inspect` tells: compile "
         "it for that too (nvcc -gencode), or link for one of its own."

@@ -123,36 +123,7 @@ def of(source: Input) -> Manifest | None:
     )
 
 
-def check_definitions(exports: Mapping[Input, Manifest], compiled: Iterable[Input]) -> None:
-    """
-    Refuse what defines a function of an export once more: nvJitLink takes one of the two, and may crash.
-
-    Args:
-        exports: The manifest of each artifact of a link.
-        compiled: The PTX that the CUDA C++ and Python of the link have become.
-
-    Raises:
-        LinkError: Two have. Names them and the cure.
-    """
-    owners: dict[str, dict[bytes, str]] = {}
-    for source, manifest in exports.items():
-        for function in manifest.functions:
-            owners.setdefault(function["symbol"], {})[source.code] = source.name
-    for made in compiled:
-        for each in made.module.functions:
-            if each.defined and each.linkage == "visible" and each.name in owners:
-                owners[each.name][made.code] = made.name
-    for name, files in owners.items():
-        if len(files) > 1:
-            raise LinkError(
-                f"{name} is defined {len(files)} times: in {', '.join(files.values())}. Which one a call "
-                "reaches would depend on the order of the inputs: give one of them, or rename the function "
-                "(name= of udf).",
-                inputs=tuple(files.values()),
-            )
-
-
-class Header(NamedTuple):
+class ExportHeader(NamedTuple):
     """
     A header that an export has made.
 
@@ -169,15 +140,15 @@ class Header(NamedTuple):
     digest: str
 
 
-def generated(path: str, content: bytes) -> Header | None:
+def generated(path: str, content: bytes) -> ExportHeader | None:
     """Return the header of an export that *content* is, None where it is another text."""
     # Version control may have changed the ends of lines.
     text = content.replace(b"\r\n", b"\n")
     match = _HEADER.match(text)
-    return match and Header(path, match["name"].decode(), match["guard"].decode(), digest(text))
+    return match and ExportHeader(path, match["name"].decode(), match["guard"].decode(), digest(text))
 
 
-def refusing(manifests: Iterable[Manifest], headers: Sequence[Header]) -> tuple[str, dict[str, str]]:
+def refusing(manifests: Iterable[Manifest], headers: Sequence[ExportHeader]) -> tuple[str, dict[str, str]]:
     """
     Return CUDA C++ that does not compile behind the header of another export than the one that is linked.
 

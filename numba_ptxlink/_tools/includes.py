@@ -274,6 +274,8 @@ def cure(log: str) -> str:
             f"{find.package('nvidia-cuda-cccl')} installs: compile a file that needs more of the host with "
             f"{_BY_NVCC}."
         )
+    if "invalid value for --std" in log:
+        return 'Give the C++ standard as text, such as cxx_standard="c++20".'
     if "--gpu-architecture" in log:
         return f"This NVRTC generates no code for that GPU; CUDA 12's knows older ones: `{find.install(12)}`."
     if _HOST_CODE in log:
