@@ -19,6 +19,7 @@ from numba_ptxlink._tools import find
 from numba_ptxlink._tools.options import LTO, NVJITLINK, PTXAS, Options, whose
 from numba_ptxlink.errors import AssembleError, ConfigError, LinkError
 
+from . import backends
 from .backends import HERE
 
 if TYPE_CHECKING:
@@ -202,7 +203,6 @@ def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) ->
     for source in inputs:
         # After refusing it once, nvJitLink accepts undefined references.
         if unread := tool.unread(source, release):
-            from . import backends
             from .explain import upgrade
 
             package = backends.linker(tool.name).package()

@@ -254,7 +254,7 @@ def nvjitlink(
         for name, (_, content, kind) in zip(names, inputs, strict=True):
             size = ctypes.c_size_t(len(content))
             status = status or api.nvJitLinkAddData(handle, _KINDS.index(kind), content, size, name)
-            step = step or (f"read {name.decode()}" if status else "")
+            step = step or (f"read the {kind.lower()} {name.decode()}" if status else "")
         if not status:
             step, status = "link", api.nvJitLinkComplete(handle)
         if not status:

@@ -140,7 +140,6 @@ def link(
     """
     names = tuple(name for _, name, _ in inputs)
     check_arch(version(path), names, flags)
-    kinds = {_encodable(name): f"{kind} {name}" for kind, name, _ in inputs}
     step, status, given = isolated.call(
         "nvjitlink",
         path or library(),
@@ -153,9 +152,6 @@ def link(
         from cuda.bindings.nvjitlink import nvJitLinkError
 
         error, text = nvJitLinkError(status), given["log"]
-        action, _, what = step.partition(" ")
-        if action == "read":
-            step = f"read the {kinds[what]}"
         cure = "\nIt does not know one of them; correct arch or extra_flags, or take a toolkit that knows it."
         raise LinkError(
             f"nvJitLink failed to {step}: {text.strip() or error}\n"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import _native
@@ -12,7 +11,7 @@ from numba_ptxlink.errors import AssembleError
 from . import find
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numba_ptxlink._arch import Arch, PtxVersion
     from numba_ptxlink._native._nvptxcompiler import _Ffi, _Lib
@@ -136,11 +135,16 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
     _keep_memory()
     # The array holds bare pointers, which do not keep the strings alive.
     strings = [ffi.new("char[]", flag.encode()) for flag in flags]
-    with _compiler(ffi, lib, text) as handle:
+    place = ffi.new("nvPTXCompilerHandle *")
+    _check("Create", lib.nvPTXCompilerCreate(place, len(text), text))
+    try:
+        handle = place[0]
         status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
         code = b"" if status else _read(handle, "CompiledProgram")
         log = _read(handle, "ErrorLog" if status else "InfoLog")
         return status, code, log.rstrip(b"\0").decode(errors="replace")
+    finally:
+        lib.nvPTXCompilerDestroy(place)
 
 
 @functools.cache
@@ -167,16 +171,6 @@ def load() -> tuple[_Ffi, _Lib]:
     except ImportError as error:
         raise AssembleError(f"{_native.hindrance() or _native.refusal(error)}.") from error
     return ffi, lib
-
-
-@contextmanager
-def _compiler(ffi: _Ffi, lib: _Lib, ptx: bytes) -> Iterator[object]:
-    handle = ffi.new("nvPTXCompilerHandle *")
-    _check("Create", lib.nvPTXCompilerCreate(handle, len(ptx), ptx))
-    try:
-        yield handle[0]
-    finally:
-        lib.nvPTXCompilerDestroy(handle)
 
 
 def _check(what: str, result: int) -> None:

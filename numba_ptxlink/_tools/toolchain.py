@@ -132,7 +132,13 @@ def _each(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
 
 def _named(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
     if word == "native":
-        return _native()
+        try:
+            return driver.archs()
+        except LaunchError as error:
+            raise ConfigError(
+                f'"native" asks the driver for its devices, and there is none ({error.__cause__ or error}); '
+                'name an architecture, such as "sm_90", or export on a machine with the device.'
+            ) from error
     if word not in ("all", "all-major"):
         return [Arch.of(word)]
     known = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
@@ -141,13 +147,3 @@ def _named(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
     if word == "all":
         return known
     return [arch for arch in known if arch == known[0] or not arch.minor]
-
-
-def _native() -> Sequence[Arch]:
-    try:
-        return driver.archs()
-    except LaunchError as error:
-        raise ConfigError(
-            f'"native" asks the driver for its devices, and there is none ({error.__cause__ or error}); '
-            'name an architecture, such as "sm_90", or export on a machine with the device.'
-        ) from error
