@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
-from numba_ptxlink._formats.kinds import CU, EXTENSIONS
+from numba_ptxlink._formats.kinds import EXTENSIONS
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
@@ -95,11 +95,10 @@ def exported_beside(path: Path, code: bytes) -> list[Declared]:
 
 
 def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
-    """Compile CUDA C++ to *output*, and warn of what NVRTC says; raises as `compile.compile_source` does."""
-    from . import compile as sources
-    from .read import Input
+    """Compile CUDA C++ to *output*, and warn of what NVRTC says; raises as `nvrtc.compile_source` does."""
+    from numba_ptxlink._tools import nvrtc
 
-    compiled = sources.compile_source(Input(CU, name, source), arch, output, options)
+    compiled = nvrtc.compile_source(source, name, arch, options, output=output)
     if compiled.log:
         warnings.warn(f"NVRTC log messages: {compiled.log}", stacklevel=3)
     return compiled

@@ -158,15 +158,14 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
         with _explaining(fusion.sources):
             made = plan(fusion, target, options)
         log.info("%s", made)
-        try:
-            return _linked(made, run(made))
-        except (AssembleError, LinkError) as error:
-            other = _another(made, error)
-            if other is None:
-                from .explain import explained
-
-                raise explained(error, fusion.sources, made.tool.name) from error
-            fusion = other
+        with _explaining(fusion.sources, made.tool.name):
+            try:
+                return _linked(made, run(made))
+            except (AssembleError, LinkError) as error:
+                other = _another(made, error)
+                if other is None:
+                    raise
+        fusion = other
 
 
 def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.Entry:
