@@ -46,7 +46,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "link/test_read.py",
         ),
         ("_link/compile.py", "kind = LTOIR if lto else PTX", "kind = PTX", f"{COMPILE} test_linker.py"),
-        ("_link/compile.py", "source.path and source.path.parent,", "None,", COMPILE),
+        ("_link/compile.py", "folder = source.path and source.path.parent", "folder = None", COMPILE),
         ("_link/compile.py", " if defined.get(each.name) is False]", "]", COMPILE),
         ("_link/check.py", "(one.result is None) != (other", "(one.result is not None) != (other", CHECK),
         ("_link/check.py", "mine.align == yours.align or", "mine.align != yours.align or", CHECK),
