@@ -48,45 +48,31 @@ TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=
 """The advice of `assemble`, which is none for a link."""
 
 # Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
-_CURES = (
-    ("Unknown option", "Correct or remove that flag in extra_flags."),
-    ("could not be opened", "Each string in extra_flags is one flag or its value; remove what is neither."),
-    ("argument expected after", "Add the value that flag needs to extra_flags."),
-    ("for option '", "Correct the value of that option."),
-    ("': expected ", "Correct the value of that option."),
-    (
-        "cannot be compiled for architecture",
-        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one.",
+_CURES = {
+    "Unknown option": "Correct or remove that flag in extra_flags.",
+    "could not be opened": "Each string in extra_flags is one flag or its value; remove what is neither.",
+    "argument expected after": "Add the value that flag needs to extra_flags.",
+    "for option '": "Correct the value of that option.",
+    "': expected ": "Correct the value of that option.",
+    "cannot be compiled for architecture": (
+        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one."
     ),
-    (
-        "SM version specified by .target is higher",
-        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one.",
+    "SM version specified by .target is higher": (
+        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one."
     ),
-    (
-        "Unresolved extern",
-        TO_RESOLVE,
+    "Unresolved extern": TO_RESOLVE,
+    "requires PTX ISA .version": "Generate the PTX with a newer toolkit, or raise its .version.",
+    "does not support .target": "Generate the PTX with a newer toolkit, or raise its .version.",
+    "Missing .version directive": (
+        "Begin the PTX with .version and .target directives; link() compiles CUDA C++, and export() Python."
     ),
-    (
-        "requires PTX ISA .version",
-        "Generate the PTX with a newer toolkit, or raise its .version.",
+    "Optimized debugging not supported": (
+        "Pass debug=True in place of a flag; where the PTX's .target says debug, leave the level out."
     ),
-    (
-        "does not support .target",
-        "Generate the PTX with a newer toolkit, or raise its .version.",
+    "too much global constant data": (
+        "Constant memory holds 64 KiB, global arrays of a Python function too: pass large ones as arguments."
     ),
-    (
-        "Missing .version directive",
-        "Begin the PTX with .version and .target directives; link() compiles CUDA C++, and export() Python.",
-    ),
-    (
-        "Optimized debugging not supported",
-        "Pass debug=True in place of a flag; where the PTX's .target says debug, leave the level out.",
-    ),
-    (
-        "too much global constant data",
-        "Constant memory holds 64 KiB, global arrays of a Python function too: pass large ones as arguments.",
-    ),
-)
+}
 _CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
 
 
@@ -173,7 +159,16 @@ def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.E
         AssembleError: The compiler refused *ptx* or an option.
     """
     text = _encode(ptx)
-    return cache.cached(_key(text, flags), lambda: _compile(text, arch, flags))
+    key = cache.Key.of(
+        "assemble",
+        {
+            "package": cache.package_version(),
+            "tool": nvptxcompiler.identity(),
+            "flags": flags,
+            "ptx": text,
+        },
+    )
+    return cache.cached(key, lambda: _compile(text, arch, flags))
 
 
 def may_lack_variables(text: bytes) -> bool:
@@ -200,18 +195,6 @@ def warn_of_undefined(text: bytes) -> None:
             ", ".join(names),
             TO_RESOLVE,
         )
-
-
-def _key(text: bytes, flags: tuple[str, ...]) -> cache.Key:
-    return cache.Key.of(
-        "assemble",
-        {
-            "package": cache.package_version(),
-            "tool": nvptxcompiler.identity(),
-            "flags": flags,
-            "ptx": text,
-        },
-    )
 
 
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
@@ -265,7 +248,7 @@ def _refusal(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> Assemb
             f"installed{upgrade}."
         )
     else:
-        cure = next((cure for text, cure in _CURES if text in log), _CURE)
+        cure = next((cure for text, cure in _CURES.items() if text in log), _CURE)
         message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, log)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 

@@ -138,10 +138,6 @@ class Tool(NamedTuple):
         return f"{arch.sm}, which {self.of(release)} does not know"
 
 
-def _nvptxcompiler(_: Reader | None) -> Release:
-    return nvptxcompiler.facts().release
-
-
 def _ptxas(reader: Reader | None) -> Release:
     from numba_ptxlink._tools import programs
 
@@ -174,20 +170,16 @@ def _toolkits_archs(release: Release) -> Collection[Arch]:
     return nvrtc.archs_of(release)
 
 
-def _untold(_: Release) -> Collection[Arch]:
-    return ()
-
-
 TOOLS = (
     Tool(
         "nvptxcompiler",
         "nvPTXCompiler",
         PTXAS,
-        _nvptxcompiler,
+        lambda _: nvptxcompiler.facts().release,
         lambda _: nvptxcompiler.facts().newest_ptx,
         lambda _: nvptxcompiler.facts().archs,
     ),
-    Tool("ptxas", "ptxas", PTXAS, _ptxas, _toolkits_ptx, _untold),
+    Tool("ptxas", "ptxas", PTXAS, _ptxas, _toolkits_ptx, lambda _: ()),
     Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), _toolkits_ptx, _toolkits_archs),
     Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), _toolkits_ptx, _toolkits_archs),
 )

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 # The child says so before it loads a library: if it ends without an answer then, the library has failed.
 _READY = b"numba-ptxlink\n"
-_LENGTH = 8  # bytes before an answer, which say how long it is
 # Libraries that this process calls in children alone, since one has given an answer as in `_cause_to_leave`.
 _left: set[str] = set()
 _copies: dict[tuple[str, bool], str] = {}
@@ -62,18 +61,18 @@ def call(
     """
     request = (tuple(flags), tuple(inputs), *others)
     if not spoils and library not in _left:
-        answer = _functions[function](load(library), *request)
-        cause = _cause_to_leave(answer)
+        made = _functions[function](load(library), *request)
+        cause = _cause_to_leave(made)
         if not cause:
-            return answer
+            return made
         _left.add(library)
         _warn(f"{library} {cause}; this process calls it in child processes from now on")
-        if answer[0]:
-            return answer
+        if made[0]:
+            return made
     try:
-        ready, reply, said = _ask_child(marshal.dumps((function, library, *request)))
+        ready, answer, said = _ask_child(marshal.dumps((function, library, *request)))
     except OSError as error:
-        ready, reply, said = False, b"", str(error)
+        ready, answer, said = False, None, str(error)
     if not ready:
         try:
             return _functions[function](load(library, copy_of(library, spoils=spoils)), *request)
@@ -84,7 +83,7 @@ def call(
                 "debug information and unoptimised code.",
                 *request,
             ) from error
-    if not reply:
+    if answer is None:
         raise _failure(
             f"{library} has ended the child process that called it: {said}\nLeave out inputs or flags to "
             "find what it fails for, or take another release of the toolkit.",
@@ -93,9 +92,7 @@ def call(
         )
     if said:
         _warn(f"{library}: {said}")
-    # Unlike a pickle, what is read cannot run code.
-    made: Answer = marshal.loads(reply)  # noqa: S302
-    return made
+    return answer
 
 
 def _cause_to_leave(answer: Answer) -> str:
@@ -150,7 +147,7 @@ def _warn(text: str) -> None:
     logging.getLogger("numba_ptxlink._tools.isolated").warning("%s", text)
 
 
-def _ask_child(request: bytes) -> tuple[bool, bytes, str]:
+def _ask_child(request: bytes) -> tuple[bool, Answer | None, str]:
     """
     Return whether a child came to call the library, its answer if it is whole, and what else it said.
 
@@ -179,9 +176,11 @@ def _ask_child(request: bytes) -> tuple[bool, bytes, str]:
             child.kill()
             raise
     said = errors.decode(errors="replace").strip()
-    length, answer = output[len(_READY) :][:_LENGTH], output[len(_READY) + _LENGTH :]
-    if not length or int.from_bytes(length, "little") != len(answer):
-        return output.startswith(_READY), b"", f"{said}\nexit status {child.returncode}".strip()
+    try:
+        # Unlike a pickle, what is read cannot run code.
+        answer = marshal.loads(output.removeprefix(_READY))  # noqa: S302
+    except (EOFError, ValueError, TypeError):
+        answer, said = None, f"{said}\nexit status {child.returncode}".strip()
     return output.startswith(_READY), answer, said
 
 
@@ -194,8 +193,7 @@ def _serve() -> None:
         file.write(_READY)
         file.flush()
         function, library, *arguments = marshal.load(sys.stdin.buffer)  # noqa: S302 - from `call`
-        answer = marshal.dumps(_functions[function](load(library), *arguments))
-        file.write(len(answer).to_bytes(_LENGTH, "little") + answer)
+        marshal.dump(_functions[function](load(library), *arguments), file)
     # Without what libraries do at the end of a process.
     os._exit(0)
 
