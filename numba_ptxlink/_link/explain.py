@@ -84,21 +84,23 @@ def explained(
         tool: What failed.
     """
     names = list(dict.fromkeys(_UNDEFINED.findall(error.log)))
-    cure = _undefined(names, sources) if names else _cure(error.log or str(error), tool)
-    kind = LinkError if names else type(error)
-    said = str(error)
+    inputs = error.inputs or tuple(source.name for source in sources)
+    said, kind = str(error), type(error)
+    if isinstance(error, AssembleError):
+        # Compilers of PTX have told the cure.
+        said, cure = f"{', '.join(inputs)}: {said}", ""
+    else:
+        cure = _cure(error.log or said, tool)
     if names:
         from numba_ptxlink.assembler import TO_RESOLVE
 
+        kind, cure = LinkError, _undefined(names, sources)
         said = said.removesuffix(f"\n{TO_RESOLVE}")
-    inputs = error.inputs or tuple(source.name for source in sources)
-    if isinstance(error, AssembleError):
-        said = f"{', '.join(inputs)}: {said}"
     return kind("\n".join(filter(None, (said, cure))), flags=error.flags, inputs=inputs, log=error.log)
 
 
 def _cure(failure: str, tool: str) -> str:
-    if NEWER in failure and tool != "nvptxcompiler" and tool:
+    if NEWER in failure and tool:
         return f"The LTO-IR is newer than nvJitLink reads: {upgrade(backends.linker(tool).package())}"
     return next((cure for pattern, cure in _CURES.items() if pattern in failure), "")
 

@@ -161,3 +161,14 @@ def test_a_variable_of_two_sizes_is_refused(linkage):
     second = function() + f"{linkage} .global .align 4 .u32 code[2];\n"
     with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
         pl.link(first, second, arch=ARCH)
+
+
+def test_a_failed_link_tells_its_cure_once():
+    """That of the compiler, or of the link."""
+    newer = function(target="sm_100").replace(".version 8.0", ".version 8.6")
+    with pytest.raises(pl.AssembleError) as caught:
+        pl.link(newer, arch=ARCH)
+    assert 1 == str(caught.value).count("enerate the PTX for")
+    sources = [f'extern "C" __global__ void {name}() {{}}\n' for name in "ab"]
+    with pytest.raises(pl.LinkError, match=r"number of debug compile units(.|\n)* pass lto=False with debug"):
+        pl.link(*sources, arch="sm_100", debug=True)
