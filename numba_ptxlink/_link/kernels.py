@@ -91,7 +91,7 @@ def exported_beside(path: Path, code: bytes) -> list[Declared]:
     from .read import Input
 
     manifest = manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
-    return [] if manifest is None else [*declarations_of(manifest)]
+    return [] if manifest is None else declarations_of(manifest)
 
 
 def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:

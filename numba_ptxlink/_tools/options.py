@@ -88,7 +88,11 @@ _NO_CUBIN = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx")
 # The flags that nvJitLink has for link-time optimisation, where it takes --split-compile too. All but these,
 # -time and -no-cache are ptxas's, and some mean the same to both.
 _LTO_ALONE = (
-    *("Xnvvm", "kernels-used", "variables-used", "optimize-unused-variables", "split-compile-extended"),
+    "Xnvvm",
+    "kernels-used",
+    "variables-used",
+    "optimize-unused-variables",
+    "split-compile-extended",
     "jump-table-density",
 )
 _OF_BOTH = ("verbose", "O0", "O1", "O2", "O3")
