@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import re
+import shutil
+from pathlib import Path
 
 import fakedevice
 import front_ends
@@ -145,6 +148,14 @@ def test_macros_do_not_switch_the_comparison_off(exported, macros, end):
     assert "compared" not in linked.log
 
 
+def test_macros_are_those_of_the_source_in_names_of_templates(exported):
+    """The name of a template means what it means behind the source, where that is compared too."""
+    spread = "#define bool int\ntemplate <class T> __global__ void spread(T* p) { *p = 1; }\n"
+    artifact = exported.artifacts["ptx", "sm_90"]
+    linked = pl.link(spread + RIGHT[0], artifact, arch="sm_90", name_expressions=["spread<bool>"])
+    assert "_Z6spreadIiEvPT_" == linked.lowered_names["spread<bool>"]
+
+
 NAMES = (
     'extern "C" __device__ int da\\\nmp(int, int);\n' + CALL,
     f"#define JOIN(a, b) a##b\n{INT}{CALL}".replace("damp", "JOIN(da, mp)"),
@@ -178,6 +189,21 @@ def test_what_cannot_be_compared_is_said(exported, tmp_path, caplog, source, kin
         linked = pl.link(path, exported.artifacts[kind, "sm_90"], arch="sm_90")
         assert 1 == linked.log.count(expected)
     assert (1, 1) == (caplog.text.count(expected), caplog.text.count(f"{path.name} has declarations"))
+
+
+def test_what_is_behind_the_last_error_is_said(exported, tmp_path, caplog):
+    """NVRTC stops after 100 errors; declarations behind them are not compared, and named."""
+    listed = json.loads(exported.manifest.read_text())
+    damp = next(each for each in listed["functions"] if each["symbol"] == "damp")
+    names = [f"damp{number}" for number in range(120)]
+    listed["functions"] = [{**damp, "symbol": name} for name in names]
+    (tmp_path / "udfs.json").write_text(json.dumps(listed))
+    artifact = shutil.copy(exported.artifacts["ptx", "sm_90"], tmp_path)
+    source = "".join(f"__device__ double {name}(double);\n{INT.replace('damp', name)}" for name in names)
+    calls = "".join(f"p[0] = {name}(p[0], 2);" for name in names)
+    with pytest.raises(pl.LinkError, match="damp0 is asked for"):
+        pl.link(f'{source}extern "C" __global__ void k(int* p) {{ {calls} }}\n', Path(artifact), arch="sm_90")
+    assert [] == [name for name in names if f"    {name}  of " not in caplog.text]
 
 
 @pytest.fixture(scope="module")
