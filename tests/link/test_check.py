@@ -98,6 +98,14 @@ def test_a_weak_definition_gives_way():
     assert pl.link(KERNEL, function(1, linkage=".weak"), function(2), arch=ARCH).cubin
 
 
+def test_a_definition_counts_behind_its_declaration():
+    """What a text declares and then defines is defined."""
+    declared = ".extern .func (.param .b32 r) f(.param .b32 a);\n.visible"
+    texts = [function(value).replace(".visible", declared, 1) for value in (1, 2)]
+    with pytest.raises(pl.LinkError, match="f is defined 2 times"):
+        pl.link(KERNEL, *texts, arch=ARCH)
+
+
 @pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
 def test_a_missing_extern_c_is_recognised(symbol):
     """Where only the mangling differs, the hint says so."""

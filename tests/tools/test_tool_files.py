@@ -44,3 +44,15 @@ def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
         programs.compile_ptx(path, PTX, [])
     (tmp_path / "cut").write_bytes(cubin)
     assert cubin == programs.compile_ptx(path, PTX, [])
+
+
+def test_of_one_release_the_ptxas_of_a_toolkit_comes_before_path(monkeypatch, tmp_path):
+    """PATH may lead to another toolkit; a newer one on it is taken, up to the release that is asked for."""
+    for place, release in (("path", "98.1"), ("home/bin", "98.1"), ("other/bin", "98.7")):
+        (tmp_path / place).mkdir(parents=True)
+        program(tmp_path / place / "ptxas", f"echo release {release}, V{release}")
+    monkeypatch.setenv("PATH", f"{tmp_path}/path:/usr/bin:/bin")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CUDA_PATH", str(tmp_path / "other"))
+    assert (str(tmp_path / "home" / "bin" / "ptxas"), (98, 1)) == programs.newest_ptxas((98, 5))
+    assert (98, 7) == programs.newest_ptxas((98, 9))[1]
