@@ -79,8 +79,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     "fusion": [
         (
             "_fusion/body.py",
-            "self._params.get(register or name)",
-            "self._params.get(register and name)",
+            "self._slots.get(register or name)",
+            "self._slots.get(register and name)",
             FUSION,
         ),
         ("_fusion/cells.py", "len(modifiers) - len(shapes)", "len(modifiers) + len(shapes)", FUSION),
@@ -107,15 +107,15 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_fusion/depots.py", "offset=address.offset + offset)", "offset=address.offset)", FUSION),
         ("_link/fuse.py", '"inlined": product.count', '"inlined": 0', FUSION),
-        ("_fusion/inline.py", "if callee > SMALL and", "if callee < SMALL and", FUSION),
+        ("_fusion/inline.py", "if callee.size > SMALL and", "if callee.size < SMALL and", FUSION),
         ("_fusion/inline.py", "if body.indirect == 1 else", "if body.indirect != 1 else", FUSION),
         ("_fusion/inline.py", "            if not reason:", "            if reason:", FUSION),
         ("_fusion/inline.py", "[] if falls else [", "[] if True else [", "ptx_machine/test_fused.py"),
         ("_fusion/spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
         (
             "_fusion/spaces.py",
-            "writers.get(register.name, ())",
-            "writers.get(register.name, ())[:1]",
+            "writers.get(register, ())",
+            "writers.get(register, ())[:1]",
             FUSION,
         ),
         ("_formats/ptx/lexer.py", "if not depth:", "if depth:", PTX),
@@ -154,7 +154,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', FUSION),
         ("_fusion/spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
         ("_fusion/spaces.py", "return [] if is_param else None", "return []", PROGRAMS),
-        ("_fusion/spaces.py", "fresh += readers.get(register, ())", "pass", PROGRAMS),
+        ("_fusion/spaces.py", "readers.get(register, ())", "()", PROGRAMS),
     ],
     "C ABI": [
         ("_cabi/aggregates.py", "in_memory=all(map(_is_plain, types)))", "in_memory=True)", ABI),

@@ -345,7 +345,7 @@ def _without_hints(module: Module) -> str:
             if isinstance(each, Instruction)
             else each
             for each in function.body
-            if not (isinstance(each, Directive) and each.text.startswith('.pragma "used_bytes_mask'))
+            if not (isinstance(each, Directive) and each.is_hint)
         ]
         if body != list(function.body):
             edits[function.body_span] = block(body)

@@ -15,7 +15,7 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, PTX
-from numba_ptxlink._fusion.inline import reachable
+from numba_ptxlink._fusion.walks import reachable
 from numba_ptxlink._link import backends
 from numba_ptxlink._link.backends import HERE, Target
 from numba_ptxlink._link.plan import unavailable
@@ -177,7 +177,7 @@ def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
     synchronising = {
         name for name, callees in calls.items() if any(callee.startswith(_GRID) for callee in callees)
     }
-    return frozenset(name for name in kernels if synchronising.intersection(reachable([name], calls.get)))
+    return frozenset(name for name in kernels if reachable([name], calls.get) & synchronising)
 
 
 def build_object(

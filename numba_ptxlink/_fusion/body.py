@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from .cells import Access
+from .cells import Access, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,45 +15,6 @@ if TYPE_CHECKING:
 _DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
 _JUMPS = ("bra", "brx", "call")
 _STACK = ("alloca", "stacksave", "stackrestore")
-
-
-@functools.lru_cache(maxsize=1024)
-def _tells(word: str) -> bool:
-    """Return whether an instruction with the opcode *word* matters even if it names no symbol."""
-    # A label may begin as registers do.
-    return word.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or word.startswith(".param", 2)
-
-
-@dataclass(eq=False)
-class Param:
-    """
-    A `.param` variable in a function, or a parameter or result of it, with its uses.
-
-    Args:
-        name: The symbol.
-        size: Bytes.
-        alignment: Bytes.
-        declaration: The number of the statement that declares it, -1 for one of the function's heading.
-        accesses: Its loads and stores by number.
-        addresses: The numbers of the `mov` instructions that take its address.
-        calls: How many calls pass it.
-        exposed: Whether it is used in another way, too.
-    """
-
-    name: str
-    size: int
-    alignment: int
-    declaration: int = -1
-    accesses: dict[int, Access] = field(default_factory=dict)
-    addresses: list[int] = field(default_factory=list)
-    calls: int = 0
-    exposed: bool = False
-
-    @classmethod
-    def of(cls, variable: ptx.Variable, declaration: int = -1) -> Param:
-        """Return *variable* without uses."""
-        element = max(1, variable.bits // variable.lanes // 8)
-        return cls(variable.name, variable.size or 1, variable.alignment or element, declaration)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +32,7 @@ class Site:
 
     place: int
     callee: str
-    passed: tuple[Param | None, ...]
+    passed: tuple[Slot | None, ...]
     results: int
     scope: ptx.Scope
 
@@ -107,18 +67,13 @@ class Body:
         self.symbols: set[str] = set()
         self.size = self.indirect = 0
         self.obstacle = ""
-        self.formals = tuple(map(Param.of, (*function.results, *function.params)))
-        self._params: dict[str | ptx.Register, Param] = {formal.name: formal for formal in self.formals}
-        scope = ptx.Scope()
-        for place, statement in enumerate(statements):
+        self.formals = tuple(map(Slot, (*function.results, *function.params)))
+        self._slots: dict[str | ptx.Register, Slot] = {formal.name: formal for formal in self.formals}
+        for place, statement, scope in ptx.scoped(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
-                names = ptx.symbols(statement.listed)
-                if names or _tells(statement.word):
-                    self._instruction(place, statement, names, scope)
-                continue
-            scope = scope.after(place, statement)
-            if isinstance(statement, ptx.Label):
+                self._instruction(place, statement, scope)
+            elif isinstance(statement, ptx.Label):
                 self.labels[statement.name] = None
                 self.labelled.append(place)
             elif isinstance(statement, ptx.Declaration):
@@ -149,21 +104,19 @@ class Body:
             if variable.space == "param" and variable.name[0] == "%":
                 self.obstacle = f"{variable.name} has the name of a register"
             elif variable.space == "param":
-                param = Param.of(variable, place)
+                slot = Slot(variable, place)
                 # Registers for one of several would take the others' declarations away.
-                param.exposed = len(declaration.variables) > 1 or variable.count is not None
-                self._params[ptx.Register(scope.block, variable.name, "")] = param
+                slot.exposed = len(declaration.variables) > 1 or variable.count is not None
+                self._slots[ptx.Register(scope.block, variable.name, "")] = slot
             elif variable.space not in ("local", "reg"):
                 # Every call shares it; a copy of the function would have a copy of it.
                 self.obstacle = f"it declares {variable.name} in .{variable.space} memory"
 
-    def _param(self, name: str, scope: ptx.Scope) -> Param | None:
-        return self._params.get(scope.find(name) or name)
+    def _slot(self, name: str, scope: ptx.Scope) -> Slot | None:
+        return self._slots.get(scope.find(name) or name)
 
-    def _instruction(
-        self, place: int, instruction: ptx.Instruction, names: list[str], scope: ptx.Scope
-    ) -> None:
-        opcode = instruction.opcode
+    def _instruction(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
+        opcode, names = instruction.opcode, ptx.symbols(instruction.listed)
         if opcode in _JUMPS:
             self.labelled.append(place)
         if opcode == "bra":
@@ -178,33 +131,32 @@ class Body:
         elif instruction.word.startswith(".param", 2) and self._access(place, instruction, scope):
             return
         takes = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
-        param = self._param(names[0], scope) if takes else None
-        if param:
-            param.addresses.append(place)
+        slot = self._slot(names[0], scope) if takes else None
+        if slot:
+            slot.addresses.append(place)
         else:
             self._use(names, scope)
 
     def _access(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> bool:
         """Note *instruction* if it loads or stores a variable that calls pass; return whether it does."""
-        operands = instruction.operands[instruction.opcode == "ld" :]
-        address = ptx.address(operands[0]) if operands else None
-        param = self._param(address[0], scope) if address else None
+        address = instruction.address
+        slot = self._slot(address[0], scope) if address else None
         access = Access.of(instruction, scope.find)
-        if param is None:
+        if slot is None:
             self.obstacle = "it accesses parameters through a pointer"
         elif access:
-            param.accesses[place] = access
-        return bool(param and access)
+            slot.accesses[place] = access
+        return bool(slot and access)
 
     def _call(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
         call = ptx.called(instruction)
-        passed = [self._param(name, scope) for name in (*call.results, *call.arguments)]
-        own = tuple(param if param and param.declaration >= 0 else None for param in passed)
-        for param in passed:
-            if param and param.declaration >= 0:
-                param.calls += 1
-            elif param:
-                param.exposed = True
+        passed = [self._slot(name, scope) for name in (*call.results, *call.arguments)]
+        own = tuple(slot if slot and slot.declaration >= 0 else None for slot in passed)
+        for slot in passed:
+            if slot and slot.declaration >= 0:
+                slot.calls += 1
+            elif slot:
+                slot.exposed = True
         self._use((*call.results, *call.arguments), scope, exposing=False)
         if call.prototype or scope.find(call.callee):
             self.indirect += 1
@@ -215,7 +167,7 @@ class Body:
     def _use(self, names: Iterable[str], scope: ptx.Scope, *, exposing: bool = True) -> None:
         for name in names:
             register = scope.find(name)
-            if param := self._params.get(register or name):
-                param.exposed |= exposing
+            if slot := self._slots.get(register or name):
+                slot.exposed |= exposing
             elif not register and name[:1] != "%":
                 self.symbols.add(name)

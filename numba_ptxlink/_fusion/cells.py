@@ -11,7 +11,7 @@ reason, which ptxas drops where a store follows: what they are extended with is 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Find = Callable[[str], ptx.Register | None]
+    Edits = dict[int, list[ptx.Statement]]
 
 LANES = {"v2": 2, "v4": 4, "v8": 8}
 """How many elements a vector has."""
@@ -71,8 +72,7 @@ class Access:
         if shape is None or len(operands) != 2:
             return None
         stores, kind, lanes = shape
-        place, value = operands if stores else operands[::-1]
-        address, values = ptx.address(place), ptx.elements(value)
+        address, values = instruction.address, ptx.elements(operands[stores])
         if address is None or len(values) != lanes:
             return None
         bits: list[int | None] = []
@@ -101,6 +101,47 @@ def _around(offset: int, size: int) -> Iterator[tuple[int, int]]:
     while size <= _WIDEST:
         size *= 2
         yield offset - offset % size, size
+
+
+@dataclass(eq=False)
+class Slot:
+    """
+    A variable of a function, or a parameter or result of it, with its uses.
+
+    Args:
+        variable: The variable.
+        declaration: The number of the statement that declares it, -1 for one of the function's heading.
+        accesses: Its loads and stores by number.
+        addresses: The numbers of the instructions that do nothing but compute its address.
+        calls: How many calls pass it.
+        exposed: Whether it is used in another way, too.
+    """
+
+    variable: ptx.Variable
+    declaration: int = -1
+    accesses: dict[int, Access] = field(default_factory=dict)
+    addresses: list[int] = field(default_factory=list)
+    calls: int = 0
+    exposed: bool = False
+
+    @property
+    def name(self) -> str:
+        """The symbol."""
+        return self.variable.name
+
+    @property
+    def size(self) -> int:
+        """Its size in bytes; C++ passes a struct without members as a byte."""
+        return self.variable.size or 1
+
+    @property
+    def alignment(self) -> int:
+        """Bytes."""
+        return self.variable.alignment or max(1, ptx.width(self.variable.type) // 8)
+
+    def moves(self, move: Callable[[Access], list[ptx.Statement]]) -> Edits:
+        """Return the edits that put what *move* returns in the places of its accesses."""
+        return {place: move(access) for place, access in self.accesses.items()}
 
 
 class Cells:

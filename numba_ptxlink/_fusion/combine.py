@@ -14,6 +14,8 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import ConfigError
 
+from .walks import bottom_up
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -23,8 +25,6 @@ _HEAD = ["version", "target", "address_size"]
 _SPACES = ("global", "const", "shared", "tex")
 # ptxas takes none of these between tokens.
 _NO_LETTERS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
-# PTX ISA, "Pragma Strings": which bytes of the next load are used.
-_HINT = '"used_bytes_mask'
 
 
 class NotCombinedError(Exception):
@@ -96,13 +96,14 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         LinkError: A function is malformed.
     """
     symbols = [tuple(_symbols(module)) for module in modules]
-    for module in modules:
+    for module, listed in zip(modules, symbols, strict=True):
         _check(module)
-        _check_symbols(module)
+        _check_symbols(module, listed)
     header = _header(modules)
     parts = _renamed(modules, symbols)
     functions = _chosen_functions(parts)
     variables = _chosen_variables(parts)
+    named = {name: variable.symbols for name, (variable, _) in variables.items()}
     both = functions.keys() & variables.keys()
     if both:
         raise NotCombinedError(f"{min(both)} is a function and a variable")
@@ -116,7 +117,7 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     return Combined(
         (header, *pragmas),
         tuple(function for _, function in functions.values()),
-        tuple(_ordered(variables)),
+        tuple(variables[name] for name in bottom_up(named)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
         tuple(map(_declared, parts)),
@@ -141,7 +142,7 @@ def _check(module: ptx.Module) -> None:
         raise NotCombinedError("an input does not begin with one version, target and size of addresses")
 
 
-def _check_symbols(module: ptx.Module) -> None:
+def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> None:
     linkages: dict[str, str] = {}
     for function in module.functions:
         if function.kind == "entry" and not function.defined:
@@ -153,7 +154,7 @@ def _check_symbols(module: ptx.Module) -> None:
     for variable in module.variables:
         if variable.space.partition("[")[0] not in _SPACES:
             raise NotCombinedError(f"{variable.name} is in .{variable.space} memory outside of functions")
-    for name, _ in _symbols(module):
+    for name, _ in symbols:
         if name[0] == "%":
             raise NotCombinedError(f"{name} has the name of a register")
 
@@ -284,10 +285,9 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
     first, second = one[0], two[0]
     if first.space != second.space or first.attributes != second.attributes:
         raise NotCombinedError(f"{first.name} is declared differently")
-    for kept, other in ((one, second), (two, first)):
-        if other.linkage == "extern" and kept[0].linkage != "extern":
-            return kept
-    if first.linkage == second.linkage == "extern":
+    if first.defined != second.defined:
+        return one if first.defined else two
+    if not first.defined:
         if (first.type, first.extents) != (second.type, second.extents):
             raise NotCombinedError(f"{first.name} is declared differently")
         return max(one, two, key=lambda entry: entry[0].alignment)
@@ -298,28 +298,10 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
     return one
 
 
-def _ordered(variables: dict[str, tuple[ptx.Variable, str]]) -> Iterable[tuple[ptx.Variable, str]]:
-    """Return *variables*, each after those that its initializer names."""
-    order: dict[str, tuple[ptx.Variable, str]] = {}
-    entered: set[str] = set()
-    for root in variables:
-        stack = [root]
-        while stack:
-            name = stack[-1]
-            if name in entered:
-                order.setdefault(stack.pop(), variables[name])
-            else:
-                entered.add(name)
-                named = variables[name][0].symbols
-                stack += [each for each in named if each in variables and each not in entered]
-    return order.values()
-
-
 def plain(function: ptx.Function) -> tuple[ptx.Statement, ...]:
     """Return the body without line numbers, and without hints for a load, which another may follow here."""
     return tuple(
         statement
         for statement in function.body
-        if not isinstance(statement, ptx.Directive)
-        or not (statement.keyword == "loc" or _HINT in statement.text)
+        if not isinstance(statement, ptx.Directive) or not (statement.keyword == "loc" or statement.is_hint)
     )

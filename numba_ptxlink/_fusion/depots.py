@@ -16,15 +16,16 @@ beside those of inlined calls it need not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-from .cells import LANES, Access, Cells
+from .cells import LANES, Access, Cells, Slot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from .cells import Edits
 
 STACK_ALIGNMENT = 16
 """What a stack begins at, in bytes."""
@@ -37,7 +38,7 @@ _CONVERTED = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "
 class _Address(NamedTuple):
     """The address of a byte of a variable, "local" or "generic"."""
 
-    variable: ptx.Register
+    slot: Slot
     offset: int
     space: str
 
@@ -50,16 +51,6 @@ class _Use(NamedTuple):
     names: dict[str, ptx.Register]
 
 
-@dataclass(eq=False)
-class _Variable:
-    """A variable in local memory: the number of its declaration, and what uses it."""
-
-    declared: ptx.Variable
-    place: int
-    moves: list[int] = field(default_factory=list)
-    accesses: dict[int, Access] = field(default_factory=dict)
-
-
 def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Statement]:
     """
     Return *body* with registers in place of its local variables, where that is proven to be the same.
@@ -70,9 +61,9 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
         body: The statements of a function.
         prefix: What no name in them begins with.
     """
-    variables: dict[ptx.Register, _Variable] = {}
+    slots: dict[ptx.Register, Slot] = {}
     uses: list[_Use] = []
-    edits: dict[int, list[ptx.Statement]] = {
+    edits: Edits = {
         place: [_aligned(statement)]
         for place, statement in enumerate(body)
         if isinstance(statement, ptx.Declaration) and statement.variables[0].space == "local"
@@ -87,12 +78,12 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
         elif isinstance(statement, ptx.Declaration) and place in edits:
             (declared, *others) = statement.variables
             if not others and declared.count is None:
-                variables[ptx.Register(scope.block, declared.name, "")] = _Variable(declared, place)
-    escaped = _escaped(uses, variables)
-    for number, (register, variable) in enumerate(variables.items()):
-        if register not in escaped:
+                slots[ptx.Register(scope.block, declared.name, "")] = Slot(declared, place)
+    _note(uses, slots)
+    for number, slot in enumerate(slots.values()):
+        if not slot.exposed:
             try:
-                edits |= _in_registers(variable, f"%{prefix}l{number}_")
+                edits |= _in_registers(slot, f"%{prefix}l{number}_")
             except ValueError:
                 continue
     return ptx.edited(body, edits)
@@ -107,20 +98,19 @@ def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
     return ptx.declaration(f".local .align {STACK_ALIGNMENT} {shape}.{first.type} {declared}")
 
 
-def _escaped(uses: list[_Use], variables: Mapping[ptx.Register, _Variable]) -> set[ptx.Register]:
-    """Note *uses* with their *variables*; return those that something else may reach."""
-    addresses = _addresses(uses, variables)
-    escaped: set[ptx.Register] = set()
+def _note(uses: Sequence[_Use], slots: Mapping[ptx.Register, Slot]) -> None:
+    """Note *uses* with their *slots*, and which of these something else may reach."""
+    addresses = _addresses(uses, slots)
     for use in uses:
         held = {register for register in use.names.values() if register in addresses}
-        if held and not _understood(use, held, addresses, variables):
-            escaped.update(addresses[register].variable for register in held)
-    return escaped
+        if held and not _understood(use, held, addresses):
+            for register in held:
+                addresses[register].slot.exposed = True
 
 
-def _addresses(uses: Iterable[_Use], variables: Iterable[ptx.Register]) -> dict[ptx.Register, _Address]:
+def _addresses(uses: Iterable[_Use], slots: Mapping[ptx.Register, Slot]) -> dict[ptx.Register, _Address]:
     """Return what registers hold that an address is moved to, whatever else is written to them."""
-    addresses = {register: _Address(register, 0, "local") for register in variables}
+    addresses = {register: _Address(slot, 0, "local") for register, slot in slots.items()}
     moves: dict[ptx.Register, list[_Use]] = {}
     for use in uses:
         if use.instruction.opcode in ("mov", "add", "cvta"):
@@ -161,43 +151,36 @@ def _moved(
     return None, None
 
 
-def _understood(
-    use: _Use,
-    held: set[ptx.Register],
-    addresses: Mapping[ptx.Register, _Address],
-    variables: Mapping[ptx.Register, _Variable],
-) -> bool:
+def _understood(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]) -> bool:
     """Note *use* with its variable; return whether it is one that registers can stand for."""
     target, moved = _moved(use, addresses)
     if target and moved and addresses.get(target) == moved and len(held) <= 2:
-        variables[moved.variable].moves.append(use.place)
+        moved.slot.addresses.append(use.place)
         return True
     if len(held) != 1 or use.instruction.opcode not in ("ld", "st"):
         return False
     (register,) = held
     address = addresses[register]
-    at = use.instruction.operands[use.instruction.opcode == "ld" :][:1]
-    base = ptx.address(*at) if at else None
+    base = use.instruction.address
     space = [word for word in use.instruction.modifiers[:-1] if word not in LANES]
     if not base or use.names.get(base[0]) != register or use.instruction.names.count(base[0]) != 1:
         return False
     access = Access.of(use.instruction, use.names.get, address.offset)
     if not access or space != (["local"] if address.space == "local" else []):
         return False
-    variables[address.variable].accesses[use.place] = access
+    address.slot.accesses[use.place] = access
     return True
 
 
-def _in_registers(variable: _Variable, prefix: str) -> dict[int, list[ptx.Statement]]:
+def _in_registers(slot: Slot, prefix: str) -> Edits:
     """
-    Return the edits that put registers in the place of *variable*.
+    Return the edits that put registers in the place of *slot*.
 
     Raises:
         ValueError: Its accesses cut each other's words, or are too many.
     """
-    cells = Cells(prefix, variable.declared.size, variable.accesses.values())
+    cells = Cells(prefix, slot.size, slot.accesses.values())
     if len(cells) > MOST_CELLS or cells.cuts_words:
         raise ValueError(f"{len(cells)} registers")
-    edits: dict[int, list[ptx.Statement]] = {place: [] for place in variable.moves}
-    edits |= {place: cells.moves(access) for place, access in variable.accesses.items()}
-    return {variable.place: cells.declarations(), **edits}
+    computed: Edits = {place: [] for place in slot.addresses}
+    return {slot.declaration: cells.declarations(), **computed, **slot.moves(cells.moves)}

@@ -22,12 +22,13 @@ from .cells import Cells
 from .combine import NotCombinedError, plain, printed
 from .depots import promoted
 from .spaces import proven
+from .walks import bottom_up, reachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from .body import Site
-    from .cells import Access
+    from .cells import Access, Edits
     from .combine import Combined
 
 SMALL = 200
@@ -46,8 +47,6 @@ assemble as to link.
 
 # Names of operands that nothing declares.
 _CONSTANTS = ("_", "WARP_SZ")
-
-_Edits = dict[int, list[ptx.Statement]]
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,9 @@ class _Inliner:
 
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
-        changed = {name for name in self._bottom_up() if self._expanded(name)}
-        reached = set(reachable(self._roots(), self._reached_from.get))
+        callees = {name: [site.callee for site in body.sites] for name, body in self._bodies.items()}
+        changed = {name for name in bottom_up(callees) if self._expanded(name)}
+        reached = reachable(self._roots(), self._reached_from.get)
         texts = {
             name: self._finished(body) if name in changed else printed(body.function, body.statements)
             for name, body in self._bodies.items()
@@ -144,33 +144,17 @@ class _Inliner:
                 raise NotCombinedError(f"{name} names {min(unknown)} before it is declared")
             return body.reached
 
-        for _ in reachable(self._roots(), reached_from):
-            pass
+        reachable(self._roots(), reached_from)
         return {name: bodies[name] for name in self._functions if name in bodies}
-
-    def _bottom_up(self) -> list[str]:
-        """Return the functions, callees before callers but for cycles."""
-        order: dict[str, None] = {}
-        entered: set[str] = set()
-        stack = list(reversed(self._bodies))
-        while stack:
-            name = stack[-1]
-            if name in entered:
-                order[stack.pop()] = None
-            else:
-                entered.add(name)
-                callees = [site.callee for site in self._bodies[name].sites]
-                stack += [each for each in reversed(callees) if each in self._bodies and each not in entered]
-        return list(order)
 
     def _expanded(self, name: str) -> bool:
         """Inline the calls of the function *name*; return whether there are such."""
         body = self._bodies[name]
-        edits: _Edits = {}
+        edits: Edits = {}
         size = body.size
         self._reached_from[name] = body.symbols.copy()
         for site in body.sites:
-            reason = self._obstacle(name, site, size)
+            reason = next(self._obstacles(name, site, size), "")
             if not reason:
                 try:
                     edits.update(self._inlined(body, site))
@@ -191,60 +175,54 @@ class _Inliner:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
 
-    def _obstacle(self, caller: str, site: Site, size: int) -> str:
-        """Return why a call stays, "" if it can be inlined and is worth it."""
+    def _obstacles(self, name: str, site: Site, size: int) -> Iterator[str]:
+        """Yield why a call of the function *name*, which has grown to *size*, is not inlined."""
         callee = self._bodies.get(site.callee)
         if callee is None:
             alias = self._aliases.get(site.callee)
-            return f"it is another name of {alias}" if alias else "it is not defined here"
+            yield f"it is another name of {alias}" if alias else "it is not defined here"
+            return
         if callee.function.linkage == "weak" and not self._closed:
-            return "it is weak, and another input may define it"
-        return (
-            _obstacle_in(site, callee)
-            or _obstacle_around(self._bodies[caller], site, callee)
-            or (self._policy(caller, site, size))
-        )
-
-    def _policy(self, caller: str, site: Site, size: int) -> str:
-        callee = self._bodies[site.callee].size
-        if size + callee > LARGEST:
-            return f"{caller} would grow beyond {LARGEST} instructions"
+            yield "it is weak, and another input may define it"
+        yield from _obstacles_in(site, callee)
+        yield from _obstacles_around(self._bodies[name], site, callee)
+        if size + callee.size > LARGEST:
+            yield f"{name} would grow beyond {LARGEST} instructions"
         if self._everything:
-            return ""
+            return
         origins = self._combined.origins
-        if origins[caller] == origins[site.callee]:
-            return "both are in one input, whose compiler left the call"
-        if callee > SMALL and self._callers[site.callee] > 1:
-            return f"it has {callee} instructions and {self._callers[site.callee]} calls"
-        return ""
+        if origins[name] == origins[site.callee]:
+            yield "both are in one input, whose compiler left the call"
+        if callee.size > SMALL and self._callers[site.callee] > 1:
+            yield f"it has {callee.size} instructions and {self._callers[site.callee]} calls"
 
-    def _inlined(self, caller: Body, site: Site) -> _Edits:
+    def _inlined(self, caller: Body, site: Site) -> Edits:
         """Return the edits of *caller* that inline the call *site*."""
         callee = self._bodies[site.callee]
         name = f"{self._prefix}{self._count}_"
-        outside: _Edits = {}
-        inside: _Edits = {}
-        for place, (formal, param) in enumerate(zip(callee.formals, site.passed, strict=True)):
-            assert param  # noqa: S101 - it is no obstacle
-            accesses = *param.accesses.values(), *formal.accesses.values()
-            cells = None if formal.addresses else Cells(f"%{name}{place}_", param.size, accesses)
+        outside: Edits = {}
+        inside: Edits = {}
+        for place, (formal, passed) in enumerate(zip(callee.formals, site.passed, strict=True)):
+            assert passed  # noqa: S101 - it is no obstacle
+            accesses = *passed.accesses.values(), *formal.accesses.values()
+            cells = None if formal.addresses else Cells(f"%{name}{place}_", passed.size, accesses)
             if cells is None or cells.cuts_words:
                 memory = f"{name}{place}_"
-                size, alignment = param.size, max(formal.alignment, param.alignment)
-                declaration = f".local .align {alignment} .b8 {memory}[{size}];"
-                outside[param.declaration] = [ptx.declaration(declaration)]
+                alignment = max(formal.alignment, passed.alignment)
+                declaration = f".local .align {alignment} .b8 {memory}[{passed.size}];"
+                outside[passed.declaration] = [ptx.declaration(declaration)]
                 for number in formal.addresses:
                     taken = callee.statements[number]
                     assert isinstance(taken, ptx.Instruction)  # noqa: S101 - it is one
                     inside[number] = [
                         ptx.Instruction.of(taken.word, taken.operands[0], memory, guard=taken.guard)
                     ]
-                moves: Callable[[Access], list[ptx.Statement]] = functools.partial(_in_memory, memory)
+                move: Callable[[Access], list[ptx.Statement]] = functools.partial(_in_memory, memory)
             else:
-                outside[param.declaration] = cells.declarations()
-                moves = cells.moves
-            outside |= {number: moves(access) for number, access in param.accesses.items()}
-            inside |= {number: moves(access) for number, access in formal.accesses.items()}
+                outside[passed.declaration] = cells.declarations()
+                move = cells.moves
+            outside |= passed.moves(move)
+            inside |= formal.moves(move)
         call = caller.statements[site.place]
         assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
         outside[site.place] = _guarded(call, f"${name}", _block(callee, f"${name}", inside))
@@ -278,53 +256,37 @@ def _local(functions: Iterable[ptx.Function]) -> str:
     return "".join((*headings, *bodies))
 
 
-def reachable(roots: Iterable[str], reached_from: Callable[[str], Iterable[str] | None]) -> Iterator[str]:
-    """Yield what *roots* reach: names for which *reached_from* returns other names, each once."""
-    entered: set[str] = set()
-    names = list(roots)
-    while names:
-        name = names.pop()
-        if name in entered:
-            continue
-        entered.add(name)
-        reached = reached_from(name)
-        if reached is not None:
-            yield name
-            names += reached
-
-
-def _obstacle_in(site: Site, callee: Body) -> str:
-    """Return what in the called function keeps it from being inlined."""
-    function = callee.function
-    if function.kind == "entry":
-        return "it is a kernel"
+def _obstacles_in(site: Site, callee: Body) -> Iterator[str]:
+    """Yield what in the called function keeps it from being inlined."""
+    if callee.function.kind == "entry":
+        yield "it is a kernel"
     if any(inner.callee == site.callee for inner in callee.sites):
-        return "it is recursive"
+        yield "it is recursive"
     if callee.obstacle:
-        return callee.obstacle
-    return next(
-        (f"{formal.name} is not only loaded and stored" for formal in callee.formals if formal.exposed), ""
-    )
+        yield callee.obstacle
+    for formal in callee.formals:
+        if formal.exposed:
+            yield f"{formal.name} is not only loaded and stored"
 
 
-def _obstacle_around(caller: Body, site: Site, callee: Body) -> str:
-    """Return what in the caller keeps a call from being inlined."""
+def _obstacles_around(caller: Body, site: Site, callee: Body) -> Iterator[str]:
+    """Yield what in the caller keeps a call from being inlined."""
     if any(inner.callee == caller.function.name for inner in callee.sites):
-        return "it is recursive"
+        yield "it is recursive"
     if len(site.passed) != len(callee.formals) or site.results != len(callee.function.results):
-        return "the call passes another number of values"
-    for formal, param in zip(callee.formals, site.passed, strict=True):
-        if param is None:
-            return f"{formal.name} is not passed in a variable"
-        if param.size != formal.size:
-            return f"{param.size} bytes are passed for {formal.name}, which has {formal.size}"
-        if param.calls > 1 or param.exposed or param.addresses:
-            return f"the variable for {formal.name} has other uses"
-    taken = {formal.name for formal in caller.formals}
-    hidden = [
-        name for name in callee.reached if name in taken or name in caller.labels or site.scope.find(name)
-    ]
-    return f"a name of the caller hides {min(hidden)}" if hidden else ""
+        yield "the call passes another number of values"
+        return
+    for formal, passed in zip(callee.formals, site.passed, strict=True):
+        if passed is None:
+            yield f"{formal.name} is not passed in a variable"
+        elif passed.size != formal.size:
+            yield f"{passed.size} bytes are passed for {formal.name}, which has {formal.size}"
+        elif passed.calls > 1 or passed.exposed or passed.addresses:
+            yield f"the variable for {formal.name} has other uses"
+    taken = {*caller.labels, *(formal.name for formal in caller.formals)}
+    hidden = [name for name in callee.reached if name in taken or site.scope.find(name)]
+    if hidden:
+        yield f"a name of the caller hides {min(hidden)}"
 
 
 def _in_memory(name: str, access: Access) -> list[ptx.Statement]:
@@ -335,7 +297,7 @@ def _in_memory(name: str, access: Access) -> list[ptx.Statement]:
     return [ptx.Instruction.of(word, *(operands if access.stores else operands[::-1]), guard=access.guard)]
 
 
-def _block(callee: Body, prefix: str, edits: _Edits) -> list[ptx.Statement]:
+def _block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
     """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
     end = f"{prefix}end"
     labels = {name: f"{prefix}{number}" for number, name in enumerate(callee.labels)}

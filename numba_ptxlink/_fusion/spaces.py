@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
+from .walks import reachable
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    Writers = Mapping[str, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
+    Writers = Mapping[ptx.Register, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
 
 _SPACES = frozenset(("global", "shared", "local", "param", "const"))
 # What orders an access stands before its state space.
@@ -51,32 +53,21 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
         params: The parameters of a kernel.
     """
     bases: dict[int, ptx.Register] = {}
-    # By the names that blocks may share; `_unknown` asks which register of the name it is.
-    writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
-    scope = ptx.Scope()
-    for place, statement in enumerate(body):
+    writers: dict[ptx.Register, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
+    for place, statement, scope in ptx.scoped(body):
         if not isinstance(statement, ptx.Instruction):
-            scope = scope.after(place, statement)
             continue
-        first = statement.listed.partition(",")[0].strip()
-        if first[1:].isalnum():
-            writers[first].append((statement, scope))
-        elif first and first[0] != "[":
-            for name in ptx.names(statement.operands[0]):
-                writers[name].append((statement, scope))
-        if _is_generic(statement.word) and len(statement.operands) > 1:
-            base = scope.find(_base(statement))
+        first, *_ = statement.operands or ("",)
+        if first[:1] != "[":
+            for register in filter(None, map(scope.find, ptx.names(first))):
+                writers[register].append((statement, scope))
+        if _is_generic(statement.word) and (address := statement.address):
+            base = scope.find(address[0])
             if base and ptx.width(base.type) == 64:
                 bases[place] = base
     unknown = _unknown(bases.values(), writers, params)
     proofs = [place for place, base in bases.items() if base not in unknown]
     return ptx.edited(body, {place: [_in_global(body[place])] for place in proofs})
-
-
-def _base(access: ptx.Instruction) -> str:
-    """Return what holds the address of *access*."""
-    base, _ = ptx.address(access.operands[access.opcode in ("ld", "atom")]) or ("", 0)
-    return base
 
 
 @functools.lru_cache(maxsize=1024)
@@ -94,32 +85,20 @@ def _in_global(access: ptx.Statement) -> ptx.Statement:
 
 def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection[str]) -> set[ptx.Register]:
     """Return which of *bases*, and of what they depend on, are not known."""
-    readers: dict[ptx.Register, list[ptx.Register]] = {}
-    fresh: list[ptx.Register] = []
-    pending, seen = list(bases), set(bases)
-    own: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
-    names: set[str] = set()
-    while pending:
-        register = pending.pop()
-        if register.name not in names:
-            names.add(register.name)
-            for writer in writers.get(register.name, ()):
-                own.setdefault(writer[1].find(register.name), []).append(writer)
-        found = [_sources(register, *writer, params) for writer in own.get(register, ())]
+    readers: dict[ptx.Register, list[ptx.Register]] = defaultdict(list)
+    unknown: list[ptx.Register] = []
+
+    def sources_of(register: ptx.Register) -> list[ptx.Register]:
+        found = [_sources(register, *writer, params) for writer in writers.get(register, ())]
         if not found or None in found:
-            fresh.append(register)
-        for source in {source for sources in found for source in sources or ()}:
-            readers.setdefault(source, []).append(register)
-            if source not in seen:
-                seen.add(source)
-                pending.append(source)
-    unknown: set[ptx.Register] = set()
-    while fresh:
-        register = fresh.pop()
-        if register not in unknown:
-            unknown.add(register)
-            fresh += readers.get(register, ())
-    return unknown
+            unknown.append(register)
+        sources = [source for sources in found for source in sources or ()]
+        for source in sources:
+            readers[source].append(register)
+        return sources
+
+    reachable(bases, sources_of)
+    return reachable(unknown, lambda register: readers.get(register, ()))
 
 
 def _sources(
@@ -129,7 +108,7 @@ def _sources(
     opcode, *modifiers = instruction.word.split(".")
     first, *others = instruction.operands
     if opcode == "ld":
-        address = ptx.address(others[0]) if others else None
+        address = instruction.address
         is_param = address and "param" in modifiers and address[0] in params and not scope.find(address[0])
         return [] if is_param else None
     if opcode == "cvta" and modifiers[:-1] in (["global"], ["to", "global"]):

@@ -90,7 +90,7 @@ def test_what_needs_newer_ptx_is_named(arguments, cause):
 
 def test_what_changes_no_result_is_left_out():
     """Where they are too new: `volatile` on memory that one thread alone has, and hints about loads."""
-    statement = '.pragma "used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
+    statement = '.pragma\t"used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
     text = TEXT.format(target="sm_90", statement=statement).encode()
     plain = Consumer.of("12.0", None).lowered(text, ARCH)
     assert b"\nld.local.u32 %r1" in plain

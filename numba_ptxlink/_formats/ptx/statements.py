@@ -60,6 +60,12 @@ class Instruction(NamedTuple):
         return self.word.split(".")[1:]
 
     @property
+    def address(self) -> tuple[str, int] | None:
+        """The base and the offset of what a load, a store or an atomic accesses; None for another form."""
+        operands = self.operands[self.opcode in ("ld", "atom") :]
+        return address(operands[0]) if operands else None
+
+    @property
     def names(self) -> list[str]:
         """The registers, variables, functions and labels in its operands."""
         return lexer.names(self.listed)
@@ -86,6 +92,11 @@ class Directive(NamedTuple):
     def keyword(self) -> str:
         """Its name without the dot."""
         return lexer.token_at(self.text, 1).text
+
+    @property
+    def is_hint(self) -> bool:
+        """Whether it tells which bytes of the next load are used ("Pragma Strings" in the PTX ISA)."""
+        return self.keyword == "pragma" and '"used_bytes_mask' in self.text
 
     @property
     def names(self) -> list[str]:
