@@ -323,12 +323,13 @@ def _demanded(text: str, arch: Arch, newest: PtxVersion | None) -> tuple[PtxVers
 
 def _relabelled(module: Module, version: PtxVersion) -> str:
     """Return the text of *module* with another `.version`."""
-    spans = [
-        Span(item.start, item.end)
-        for item in module.items
-        if isinstance(item, Part) and item.keyword == "version"
-    ]
-    return module.replace(dict.fromkeys(spans[:1], f".version {version}"))
+    return module.replace(
+        {
+            Span(item.start, item.end): f".version {version}"
+            for item in module.items
+            if isinstance(item, Part) and item.keyword == "version"
+        }
+    )
 
 
 def _without_hints(module: Module) -> str:

@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
-# In a depfile a backslash that is before anything else stands for itself.
-_SPECIAL = re.compile(r"(\\*)([ #])|(:)")
-
 
 def _delete(path: Path) -> bool:
     """Delete the file at *path*, and return whether that was possible."""
@@ -96,9 +93,5 @@ def depfile(target: Path, sources: Iterable[Path]) -> bytes:
 
 
 def _escaped(path: str) -> str:
-    return _SPECIAL.sub(_escape, path).replace("$", "$$")
-
-
-def _escape(match: re.Match[str]) -> str:
-    backslashes, character, colon = match.groups()
-    return "\\:" if colon else f"{backslashes * 2}\\{character}"
+    # A backslash that is before anything else than a blank or a hash stands for itself.
+    return re.sub(r"(\\*)([ #])", r"\1\1\\\2", path).replace(":", r"\:").replace("$", "$$")

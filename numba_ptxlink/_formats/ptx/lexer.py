@@ -131,12 +131,6 @@ def token_at(text: str, start: int) -> Token:
 
 def block_end(text: str, start: int) -> int | None:
     """Return the offset after the block whose opening brace is at *start*, None if it is not closed."""
-    end = text.find("}", start)
-    if end < 0:
-        return None
-    # Tables and short bodies hold no comments or strings, in which a brace could hide.
-    if all(text.find(hiding, start + 1, end) < 0 for hiding in ("{", '"', "/", "#")):
-        return end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
         brace = match[0]

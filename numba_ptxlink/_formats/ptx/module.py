@@ -315,12 +315,12 @@ class _Reader:
                 more, places = lexer.tokens(text, begin, stop)
                 texts += more
                 starts += places
-        cursor = Cursor(text, texts, starts, stop)
+        cursor = Cursor(text, texts, starts, stop, self._line_of)
         if not _KINDS.isdisjoint(texts[:2]):
             return self._function(cursor, stop, delimiter)
         if delimiter != ";":
             raise MalformedError("';' is expected")
-        return cursor.declaration(self._line_of, stop + 1)
+        return cursor.declaration(stop + 1)
 
     def _function(self, cursor: Cursor, stop: int, delimiter: str) -> Function:
         start = cursor.start
@@ -378,7 +378,8 @@ class _Reader:
         return end
 
     def _line_of(self, start: int) -> int:
-        """Return the line of *start*, which must not precede that of the last call."""
+        """Return the line of *start*, counted from that of the last call."""
         self._line += self._text.count("\n", self._counted, start)
+        self._line -= self._text.count("\n", start, self._counted)
         self._counted = start
         return self._line

@@ -6,15 +6,14 @@ They are values without places. A pass makes other statements of them, and `str`
 
 from __future__ import annotations
 
-import functools
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import lexer
 from .variables import Declaration, declaration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
 _DECLARING = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
@@ -127,8 +126,6 @@ def read(text: str) -> Iterator[Statement]:
     Raises:
         MalformedError: There is something else.
     """
-    # A NamedTuple's own constructor takes half as long again.
-    instruction: Callable[[Any], Instruction] = functools.partial(tuple.__new__, Instruction)
     pieces = lexer.statements(lexer.without_comments(text))
     for guard, word, listed, label, directive, keyword, brace, other in pieces:
         if word:
@@ -137,7 +134,7 @@ def read(text: str) -> Iterator[Statement]:
             if listed[:1] == ".":
                 apart, listed = lexer.modifiers(listed)  # noqa: PLW2901
                 word += apart  # noqa: PLW2901
-            yield instruction((guard, word, listed))
+            yield Instruction(guard, word, listed)
         elif label:
             yield Label(label)
         elif directive:

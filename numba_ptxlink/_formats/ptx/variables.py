@@ -98,7 +98,7 @@ class Variable:
         count: How many of the name with a number behind it are meant, None for one without.
         initial: The initializer as it is spelled, or "".
         attributes: Such as "managed".
-        line: 1-based line of the text that its name stands on, 0 in a function.
+        line: 1-based line of the module that its name stands on, 0 in a function.
         start: Where the name begins, in the text of the module.
         end: Where the declarator ends.
     """
@@ -204,7 +204,7 @@ def declaration(text: str) -> Declaration:
     stop, what = lexer.delimiter(text, 0)
     if what != ";":
         raise lexer.MalformedError("a variable of a function has no initial value")
-    return Cursor(text, *lexer.tokens(text, 0, stop), stop).declaration(None, stop + 1)
+    return Cursor(text, *lexer.tokens(text, 0, stop), stop).declaration(stop + 1)
 
 
 @functools.lru_cache(maxsize=256)
@@ -226,12 +226,21 @@ class Cursor:
         texts: The tokens. The end becomes one more, which is empty.
         starts: Where each begins.
         end: Where the declaration ends.
+        line_of: Returns the line of an offset.
     """
 
-    def __init__(self, text: str, texts: list[str], starts: list[int], end: int) -> None:
+    def __init__(
+        self,
+        text: str,
+        texts: list[str],
+        starts: list[int],
+        end: int,
+        line_of: Callable[[int], int] = lambda _: 0,
+    ) -> None:
         self.text = text
         self.texts = [*texts, ""]
         self.starts = [*starts, end]
+        self.line_of = line_of
         self.at = 0
 
     @property
@@ -308,14 +317,14 @@ class Cursor:
         inner = self.text[start + 1 : self.end - 1]
         return tuple(part.strip().removeprefix(".") for part in lexer.operands(inner))
 
-    def declaration(self, line_of: Callable[[int], int] | None, end: int) -> Declaration:
-        """Take the declaration of variables that ends at *end*; *line_of* tells the line of an offset."""
+    def declaration(self, end: int) -> Declaration:
+        """Take the declaration of variables that ends at *end*."""
         start = self.start
         linked, span = self.linkage()
-        first = self._variable(linked, line_of)
+        first = self._variable(linked)
         variables = [first]
         while self.accept(","):
-            variables.append(self._declarator(first, line_of))
+            variables.append(self._declarator(first))
         if self.token:
             self.fail("';' is expected")
         return Declaration(self.text[start:end], tuple(variables), span, start, end)
@@ -328,12 +337,12 @@ class Cursor:
         while True:
             if self.token not in (".param", ".reg"):
                 self.fail("a parameter is expected")
-            params.append(self._variable("", None))
+            params.append(self._variable(""))
             if not self.accept(","):
                 self.expect(")")
                 return tuple(params)
 
-    def _variable(self, linked: str, line_of: Callable[[int], int] | None) -> Variable:
+    def _variable(self, linked: str) -> Variable:
         """Take a state space, what follows it, and one name."""
         if self.token not in SPACES:
             self.fail("a state space is expected")
@@ -358,9 +367,9 @@ class Cursor:
                 self.fail("a name is expected")
         if not variable.type:
             self.fail("a type is expected")
-        return self._declarator(variable, line_of)
+        return self._declarator(variable)
 
-    def _declarator(self, like: Variable, line_of: Callable[[int], int] | None) -> Variable:
+    def _declarator(self, like: Variable) -> Variable:
         start = self.start
         name = self.take("word")
         count = None
@@ -372,6 +381,7 @@ class Cursor:
             extents.append(None if self.token == "]" else self.number())
             self.expect("]")
         initial = self.take() if self.accept("=") else ""
-        line = line_of(start) if line_of else 0
         form = like.space, like.type, like.linkage, like.alignment, like.lanes
-        return Variable(name, *form, tuple(extents), count, initial, like.attributes, line, start, self.end)
+        return Variable(
+            name, *form, tuple(extents), count, initial, like.attributes, self.line_of(start), start, self.end
+        )
