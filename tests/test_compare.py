@@ -97,7 +97,7 @@ def test_run_launches_a_kernel(manifest, capsys, tmp_path):
         (("scaled", "none.npy", "1"), r"none\.npy: No such file"),
         (("scaled", "1", "1", "--grid", "1"), "scaled is a function: give .* neither for a function"),
         (("count", "1", "1", "--grid", "1"), "count is a kernel: give both --grid and --block"),
-        (("other",), "'other' is not a kernel or a function of the export, which has: scaled, pair, count"),
+        (("other",), "'other' is not loaded: the export has scaled, pair, count"),
     ],
 )
 def test_run_says_what_is_wrong(manifest, capsys, arguments, reason):

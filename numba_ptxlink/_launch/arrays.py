@@ -28,7 +28,7 @@ Types = Mapping[str, Mapping[str, Any]]
 """The C types of a manifest, as `_cabi.layouts` describes them."""
 
 
-class RefusedError(Exception):
+class WrongArgumentError(Exception):
     """A value is not what a parameter takes; the message says why and ends with the cure."""
 
 
@@ -38,9 +38,29 @@ def is_numpy(value: object, name: str) -> bool:
     return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
-def fields(entry: Mapping[str, Any]) -> list[str]:
+class Member(NamedTuple):
+    """A member of a struct, a lane of a vector or an element of an array: name, C type, offset in bytes."""
+
+    field: str
+    type: str
+    offset: int
+
+
+def members(types: Types, name: str) -> list[Member]:
+    """Return what the type *name* consists of, by the names in Python; nothing for a number."""
+    entry = types[name]
+    if "members" in entry:
+        listed = entry["members"]
+        return [Member(each.get("field", each["name"]), each["type"], each["offset"]) for each in listed]
+    count = entry["count"] if entry["kind"] in {"vector", "array"} else 0
+    names = "xyzw" if entry["kind"] == "vector" else [f"f{number}" for number in range(count)]
+    step = entry["size"] // max(count, 1)
+    return [Member(names[number], entry["element"], number * step) for number in range(count)]
+
+
+def fields(types: Types, name: str) -> list[str]:
     """Return the names that the members of a struct have in Python."""
-    return [member.get("field", member["name"]) for member in entry["members"]]
+    return [member.field for member in members(types, name)]
 
 
 def is_tuple(names: list[str]) -> bool:
@@ -50,7 +70,7 @@ def is_tuple(names: list[str]) -> bool:
 
 def is_optional(types: Types, name: str) -> bool:
     """Return whether the type *name* is what C has for an Optional."""
-    return name.startswith("optional_") and fields(types[name]) == ["value", "has_value"]
+    return name.startswith("optional_") and fields(types, name) == ["value", "has_value"]
 
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
@@ -71,20 +91,17 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
         base, (count, *rest) = dtype.subdtype
         inner = sys.modules["numpy"].dtype((base, tuple(rest)))
         return bool(count == entry["count"]) and is_like(types, entry["element"], inner)
-    members = entry.get("members", ())
-    if entry["kind"] == "vector":
-        lanes, step = enumerate("xyzw"[: entry["count"]]), entry["size"] // entry["count"]
-        members = [{"name": axis, "type": entry["element"], "offset": lane * step} for lane, axis in lanes]
-    if not members:
+    own = members(types, name)
+    if not own:
         return _is_number(entry, dtype.str)
-    names, there = fields({"members": members}), dtype.fields or {}
+    there = dtype.fields or {}
     # C has no members without size.
     parts = sorted((there[name][1], name) for name in dtype.names or () if there[name][0].itemsize)
-    return len(parts) == len(members) and all(
-        place == member["offset"]
-        and (own == name or is_tuple(names))
-        and is_like(types, member["type"], there[own][0])
-        for (place, own), name, member in zip(parts, names, members, strict=True)
+    return len(parts) == len(own) and all(
+        place == member.offset
+        and (field == member.field or is_tuple(fields(types, name)))
+        and is_like(types, member.type, there[field][0])
+        for (place, field), member in zip(parts, own, strict=True)
     )
 
 
@@ -129,7 +146,7 @@ class Launch:
         Return the array *value*, None where it is none.
 
         Raises:
-            RefusedError: It is in other memory, its package refuses, or it is not described by the rules.
+            WrongArgumentError: It is in other memory, its package refuses, or it is not described by the rules.
         """
         return _on_device(value, self)
 
@@ -140,7 +157,7 @@ class Launch:
     def after(self, producer: int) -> None:
         """Note the stream that an array is written in."""
         if producer not in range(1 << 64):
-            raise RefusedError(f"{producer:#x} is not a stream; pass another array")
+            raise WrongArgumentError(f"{producer:#x} is not a stream; pass another array")
         if producer != (self.stream or _LEGACY):
             self.producers.append(producer)
 
@@ -175,14 +192,14 @@ def _on_device(value: Any, launch: Launch) -> DeviceArray | None:
             array = _of_dlpack(value, launch)
         else:
             array = _of_interface(interface, getattr(value, "dtype", None), launch)
-    except RefusedError:
+    except WrongArgumentError:
         raise
     except Exception as error:
-        raise RefusedError(f"it cannot be read: {error}; detach or copy it") from error
+        raise WrongArgumentError(f"it cannot be read: {error}; detach or copy it") from error
     if array is None and hasattr(value, "__array_interface__"):
-        raise RefusedError(_HOST)
+        raise WrongArgumentError(_HOST)
     if array and (len(array.shape) != len(array.strides) or min(array.shape, default=0) < 0):
-        raise RefusedError("its shape and its strides are impossible; pass a copy")
+        raise WrongArgumentError("its shape and its strides are impossible; pass a copy")
     if array and 0 not in array.shape:
         launch.leads_to(array.address)
     return array
@@ -190,7 +207,7 @@ def _on_device(value: Any, launch: Launch) -> DeviceArray | None:
 
 def _of_interface(interface: Any, dtype: Any, launch: Launch) -> DeviceArray:
     if interface.get("mask") is not None:
-        raise RefusedError("it is a masked array; pass the array without its mask")
+        raise WrongArgumentError("it is a masked array; pass the array without its mask")
     shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
     size, strides = itemsize(typestr), interface.get("strides")
     strides = contiguous(shape, size, "c") if strides is None else tuple(map(int, strides))
@@ -232,9 +249,11 @@ _TENSOR, _FLAGS, _BEHIND_FLAGS = struct.Struct("PiiiBBHPPQ"), 24, 32
 def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
     device = int(value.__dlpack_device__()[0])
     if device == _ON_HOST:
-        raise RefusedError(_HOST)
+        raise WrongArgumentError(_HOST)
     if device not in _ON_CUDA:
-        raise RefusedError(f"it is on a device of DLPack's type {device}; copy it to a GPU that CUDA drives")
+        raise WrongArgumentError(
+            f"it is on a device of DLPack's type {device}; copy it to a GPU that CUDA drives"
+        )
     stream = launch.stream or _LEGACY
     try:
         capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
@@ -249,7 +268,7 @@ def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
     )
     letter, size = _DLPACK_CODES.get(code), bits // 8
     if lanes != 1 or letter is None or bits % 8:
-        raise RefusedError(f"its elements are of DLPack's type {code}, {bits} bits, which C has not")
+        raise WrongArgumentError(f"its elements are of DLPack's type {code}, {bits} bits, which C has not")
     shape = _integers(extents, ndim)
     strides = tuple(step * size for step in _integers(steps, ndim)) if steps else contiguous(shape, size, "c")
     return DeviceArray(data + offset, shape, strides, size, f"<{letter}{size}", readonly)

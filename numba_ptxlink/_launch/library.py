@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import operator
+import functools
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from numba_ptxlink import _cpu
 from numba_ptxlink._arch import Arch, ArchLike
-from numba_ptxlink._formats.kinds import KERNELS
+from numba_ptxlink._formats.kinds import KERNELS, PTX
 from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
 from numba_ptxlink._tools.launching import Configuration, Launchable
 from numba_ptxlink.errors import LaunchError, shown
 
-from . import values
-from .arrays import Launch, RefusedError, Types
+from .arrays import Launch, Types
+from .values import Parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Protocol
+
+    from .on_cpu import CompiledCode
 
     class Export(Protocol):
         """What is asked of the result of `export`, which lies above this module."""
@@ -39,6 +40,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Library", "LoadedKernel", "load"]
 
+Item = TypeVar("Item")
+
+
+@overload
+def load(
+    source: str | os.PathLike[str] | Export,
+    *,
+    device: None = None,
+    checks: bool = True,
+    steps: int | None = None,
+) -> Library[LoadedKernel]: ...
+
+
+@overload
+def load(
+    source: str | os.PathLike[str] | Export,
+    *,
+    device: Literal["cpu"],
+    checks: bool = True,
+    steps: int | None = None,
+) -> Library[Any]: ...
+
 
 def load(
     source: str | os.PathLike[str] | Export,
@@ -46,7 +69,7 @@ def load(
     device: Literal["cpu"] | None = None,
     checks: bool = True,
     steps: int | None = None,
-) -> Library:
+) -> Library[Any]:
     """
     Return the kernels of an export, to be launched. Imports neither Numba nor another front end.
 
@@ -83,7 +106,9 @@ def load(
         ) from error
 
 
-def _library(source: str | os.PathLike[str] | Export, device: str | None, **on_cpu: Any) -> Library:
+def _library(
+    source: str | os.PathLike[str] | Export, device: str | None, *, checks: bool, steps: int | None
+) -> Library[Any]:
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
         files: Mapping[str, bytes] | Path = path.parent
@@ -97,64 +122,67 @@ def _library(source: str | os.PathLike[str] | Export, device: str | None, **on_c
     if device is None:
         return Library(manifest, files)
     _cpu.require()
-    # Deferred: a launch on a device needs no NumPy.
-    from .on_cpu import CpuLibrary
-
-    return CpuLibrary(manifest, files, **on_cpu)
+    return Library(manifest, files, checks=checks, steps=steps)
 
 
-class Library(Mapping[str, "LoadedKernel"]):
+class Library(Mapping[str, Item]):
     """
     The kernels of an export by name, which are attributes too: `library.scale` is `library["scale"]`.
 
-    Thread-safe.
+    On the CPU it has the functions of the export as well. Thread-safe.
 
     Args:
         manifest: What the export says of itself.
         files: Its files: their contents by name, or their folder.
+        cpu: How code runs on the CPU, as `load` takes it; for devices nothing.
     """
 
-    _holds = "a kernel"
-
-    def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path) -> None:
+    def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path, **cpu: Any) -> None:
         self._manifest = manifest
         self._files = files
         self._artifacts = {
             (str(entry["kind"]), str(entry["arch"] or "")): (str(entry["file"]), str(entry["sha256"]))
             for entry in manifest.artifacts
         }
-        self._lock = Lock()
-        self._handle = 0
-        self._kernels = {
-            function["symbol"]: LoadedKernel(self._load, function, manifest.types)
+        makers: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
+        if cpu:
+            # Deferred: a launch on a device needs no NumPy.
+            from . import on_cpu
+
+            # All of them compute the same; the first is of the oldest architecture.
+            arch = next((arch for kind, arch in self._artifacts if kind == PTX), None)
+            code: _Device | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
+            makers["function"] = on_cpu.CpuFunction
+        else:
+            code = _Device(functools.partial(self.read, KERNELS), str(manifest.path))
+        self._items: dict[str, Item] = {
+            function["symbol"]: makers[function["kind"]](code, function, manifest.types)
             for function in manifest.functions
-            if function["kind"] == "kernel"
+            if function["kind"] in makers
         }
 
-    def __getitem__(self, name: str) -> LoadedKernel:
-        # A copy that is being made has nothing yet.
-        kernels: dict[str, LoadedKernel] = vars(self).get("_kernels", {})
-        manifest: manifests.Manifest | None = vars(self).get("_manifest")
-        if name not in kernels:
-            known = ", ".join(map(str, kernels)) or "none"
-            is_function = manifest and any(name == each["symbol"] for each in manifest.functions)
+    def __getitem__(self, name: str) -> Item:
+        if name not in self._items:
+            known = ", ".join(self._items) or "nothing"
+            is_function = any(name == each["symbol"] for each in self._manifest.functions)
             called = "; load the export with device='cpu' to call a function" if is_function else ""
-            raise _NoKernelError(
-                f"{shown(name)} is not {self._holds} of the export, which has: {known}{called}"
-            )
-        return kernels[name]
+            raise _NoKernelError(f"{shown(name)} is not loaded: the export has {known}{called}.")
+        return self._items[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._kernels)
+        return iter(self._items)
 
     def __len__(self) -> int:
-        return len(self._kernels)
+        return len(self._items)
 
-    def __getattr__(self, name: str) -> LoadedKernel:
+    def __getattr__(self, name: str) -> Item:
+        # A copy that is being made has nothing yet.
+        if name.startswith("__"):
+            raise AttributeError(name)
         return self[name]
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._kernels})
+        return sorted({*super().__dir__(), *self._items})
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
@@ -183,19 +211,57 @@ class Library(Mapping[str, "LoadedKernel"]):
             raise LaunchError(f"{name} is not what {path} lists; export again.")
         return content
 
-    def _load(self) -> int:
-        """Return the driver's handle of the code."""
-        with self._lock.held:
-            if not self._handle:
-                self._handle = driver.load(self.read(KERNELS), str(self._manifest.path))
-            return self._handle
-
 
 class _NoKernelError(LaunchError, AttributeError, KeyError):
     """A `Library` has no kernel of a name, which Python asks for as an attribute or as an item."""
 
     # That of a KeyError is in quotes.
     __str__ = Exception.__str__
+
+
+class _Device:
+    """
+    The code of an export for every context of the process, which a driver loads when it is first needed.
+
+    Args:
+        read: Returns the fat binary.
+        name: Its name in messages.
+    """
+
+    memory = Launch
+
+    def __init__(self, read: Callable[[], bytes], name: str) -> None:
+        self._read, self._name = read, name
+        self._lock = Lock()
+        self._library = 0
+
+    def handle(self, name: str) -> int:
+        """Return the driver's `CUkernel` of a name."""
+        with self._lock.held:
+            if not self._library:
+                self._library = driver.load(self._read(), self._name)
+        return driver.kernel(self._library, name)
+
+    def launch(
+        self, kernel: LoadedKernel, how: Configuration, arguments: Sequence[bytes], memory: Launch
+    ) -> None:
+        """Launch a kernel in a current context, once the streams of its arrays have got so far."""
+        driver.enter(how.stream)
+        for name, address in memory.addresses:
+            device = driver.elsewhere(address)
+            if device is not None:
+                raise LaunchError(
+                    f"Kernel {kernel.name}: parameter {name!r} is in the memory of device {device}, which "
+                    f"the device of this launch cannot access; make device {device} current, copy the "
+                    "array, or enable access between peers."
+                )
+        for producer in memory.producers:
+            driver.wait(how.stream, producer)
+        offsets = [parameter.offset for parameter in kernel.parameters.listed]
+        buffer = bytearray()
+        for offset, argument in zip(offsets, arguments, strict=True):
+            buffer += bytes(offset - len(buffer)) + argument
+        driver.launch(kernel.handle, how, buffer, offsets, kernel.name)
 
 
 class LoadedKernel(Launchable):
@@ -205,80 +271,26 @@ class LoadedKernel(Launchable):
     Thread-safe. A `Library` makes them.
 
     Args:
-        load: Returns the driver's handle of the code.
+        code: What launches it.
         function: The kernel, as the manifest describes it.
         types: The C types of its parameters by name.
     """
 
-    def __init__(self, load: Callable[[], int], function: Mapping[str, Any], types: Types) -> None:
+    def __init__(self, code: _Device | CompiledCode, function: Mapping[str, Any], types: Types) -> None:
         super().__init__(str(function["symbol"]))
         self.declaration = str(function["declaration"])
-        self._load = load
+        self.parameters = Parameters(f"Kernel {self.name}", function["parameters"], types)
+        self._code = code
         self._cooperative = function.get("cooperative") is True
-        self._handle = 0
-        self._parameters: list[tuple[str, str, int, int, values.Pack]] = []
-        self._size = 0
-        for parameter in function["parameters"]:
-            layout = values.layout(types, parameter["type"])
-            place = operator.index(parameter["offset"])
-            if place < self._size or layout.size < 0:
-                raise ValueError(f"{parameter['name']} of {self.name} is at {place}")
-            self._parameters.append((parameter["name"], parameter["type"], place, *layout))
-            self._size = place + layout.size
-        self._offsets = [parameter[2] for parameter in self._parameters]
 
     def __repr__(self) -> str:
         return f"<{self.declaration.removesuffix(';')}>"
 
     def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
-        launch = Launch(how.stream)
-        buffer = self._pack(args, launch)
-        driver.enter(how.stream)
-        for name, address in launch.addresses:
-            device = driver.elsewhere(address)
-            if device is not None:
-                raise LaunchError(
-                    f"Kernel {self.name}: parameter {name!r} is in the memory of device {device}, which the "
-                    f"device of this launch cannot access; make device {device} current, copy the array, or "
-                    "enable access between peers."
-                )
-        for producer in launch.producers:
-            driver.wait(how.stream, producer)
-        driver.launch(self.handle, how, buffer, self._offsets, self.name)
+        memory: Any = self._code.memory(how.stream)
+        self._code.launch(self, how, self.parameters.read(args, memory), memory)
 
-    @property
+    @functools.cached_property
     def handle(self) -> int:
         """The driver's `CUkernel`, which is loaded when it is first asked for."""
-        if not self._handle:
-            self._handle = driver.kernel(self._load(), self.name)
-        return self._handle
-
-    def _pack(self, args: tuple[Any, ...], launch: Launch) -> bytearray:
-        if len(args) != len(self._parameters):
-            names = ", ".join(parameter[0] for parameter in self._parameters)
-            raise LaunchError(f"Kernel {self.name} takes ({names}), and was given {len(args)} arguments.")
-        buffer = bytearray(self._size)
-        for (name, ctype, offset, size, pack), value in zip(self._parameters, args, strict=True):
-            launch.parameter = name
-            with naming(f"Kernel {self.name}: parameter {name!r} is {ctype}", value):
-                buffer[offset : offset + size] = pack(value, launch)
-        return buffer
-
-
-@contextmanager
-def naming(place: str, value: Any) -> Iterator[None]:
-    """
-    Let errors of a `with` block, which reads an argument, name its *place*.
-
-    Raises:
-        LaunchError: The block refused *value*, or the code of its package failed.
-    """
-    try:
-        yield
-    except RefusedError as error:
-        raise LaunchError(f"{place}: {error}.") from error
-    except Exception as error:
-        raise LaunchError(
-            f"{place}: a {type(value).__name__} cannot be read: {type(error).__name__}: {error}; pass "
-            "another value."
-        ) from error
+        return self._code.handle(self.name)

@@ -8,62 +8,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from numba_ptxlink._cpu import host
 from numba_ptxlink._cpu.run import Program
-from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink.errors import LaunchError
 
 from . import arrays, results, values
-from .arrays import DeviceArray, Launch, RefusedError, Types
-from .library import Library, LoadedKernel, naming
+from .arrays import DeviceArray, Launch, Types, WrongArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Mapping, Sequence
 
     from numba_ptxlink._cpu.run import Region
-    from numba_ptxlink._link import manifests
     from numba_ptxlink._tools.launching import Configuration
+
+    from .library import LoadedKernel
 
 _INTEGERS = {"bool", "int", "uint"}
 _NUMBERS = {*_INTEGERS, "float", "float16", "bfloat16", "complex"}
-
-
-class CpuLibrary(Library):
-    """
-    The kernels and functions of an export by name, on the CPU.
-
-    Thread-safe.
-
-    Args:
-        manifest: What the export says of itself.
-        files: Its files: their contents by name, or their folder.
-        checks: Whether accesses to memory are checked.
-        steps: How often a loop may go on in each thread; None for no limit.
-
-    Raises:
-        LaunchError: The export has no PTX.
-    """
-
-    _holds = "a kernel or a function"
-
-    def __init__(
-        self,
-        manifest: manifests.Manifest,
-        files: Mapping[str, bytes] | Path,
-        *,
-        checks: bool,
-        steps: int | None,
-    ) -> None:
-        super().__init__(manifest, files)
-        # All of them compute the same; the first is of the oldest architecture.
-        arch = next((arch for kind, arch in self._artifacts if kind == PTX), None)
-        program = Program.of(self.read(PTX, arch), checks=checks)
-        made: dict[str, Any] = {
-            function["symbol"]: (CpuKernel if function["kind"] == "kernel" else CpuFunction)(
-                program, function, manifest.types, steps
-            )
-            for function in manifest.functions
-        }
-        self._kernels = made
 
 
 @dataclass
@@ -83,7 +42,7 @@ class Memory(Launch):
         try:
             array = host.array(value)
         except ValueError as error:
-            raise RefusedError(str(error)) from error
+            raise WrongArgumentError(str(error)) from error
         if array is None:
             return None
         self.regions.append(host.region(array, self.parameter))
@@ -99,24 +58,30 @@ class Memory(Launch):
         )
 
 
-class CpuKernel(LoadedKernel):
-    """A kernel of an export on the CPU, where a launch has ended when it returns."""
+class CompiledCode:
+    """
+    The PTX of an export in machine code of the CPU, where a launch has ended when it returns.
 
-    def __init__(
-        self, program: Program, function: Mapping[str, Any], types: Types, steps: int | None
+    Args:
+        ptx: The PTX.
+        checks: Whether accesses to memory are checked.
+        steps: How often a loop may go on in each thread; None for no limit.
+    """
+
+    memory = Memory
+
+    def __init__(self, ptx: bytes, *, checks: bool, steps: int | None) -> None:
+        self.program, self.steps = Program.of(ptx, checks=checks), steps
+
+    def handle(self, name: str) -> int:
+        """Raise LaunchError."""
+        raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device.")
+
+    def launch(
+        self, kernel: LoadedKernel, how: Configuration, arguments: Sequence[bytes], memory: Memory
     ) -> None:
-        super().__init__(_no_handle, function, types)
-        self._program, self._steps = program, steps
-
-    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
-        memory = Memory(how.stream)
-        buffer = self._pack(args, memory)
-        params = [bytes(buffer[place : place + size]) for _, _, place, size, _ in self._parameters]
-        host.launch(self._program, self.name, how, params, memory.regions, self._steps)
-
-
-def _no_handle() -> int:
-    raise LaunchError("A kernel on the CPU has no handle of the driver; load the export without device.")
+        """Launch a kernel, and wait for it."""
+        host.launch(self.program, kernel.name, how, arguments, memory.regions, self.steps)
 
 
 class CpuFunction:
@@ -126,24 +91,18 @@ class CpuFunction:
     Thread-safe.
 
     Args:
-        program: The machine code of the export.
+        code: The machine code of the export.
         function: The function, as the manifest describes it.
         types: The C types of its parameters and its result by name.
-        steps: How often a loop may go on in each call; None for no limit.
     """
 
-    def __init__(
-        self, program: Program, function: Mapping[str, Any], types: Types, steps: int | None
-    ) -> None:
+    def __init__(self, code: CompiledCode, function: Mapping[str, Any], types: Types) -> None:
         self.name = str(function["symbol"])
         self.declaration = str(function["declaration"])
-        self._program, self._steps = program, steps
-        self.types = types
+        self.parameters = values.Parameters(f"Function {self.name}", function["parameters"], types)
         self.result = str(function["result"])
-        self.parameters = [
-            (str(each["name"]), str(each["type"]), values.layout(types, each["type"]))
-            for each in function["parameters"]
-        ]
+        self.types = types
+        self._code = code
 
     def __repr__(self) -> str:
         return f"<{self.declaration.removesuffix(';')}>"
@@ -167,22 +126,16 @@ class CpuFunction:
         """
         import numpy as np
 
-        if len(args) != len(self.parameters):
-            names = ", ".join(name for name, *_ in self.parameters)
-            raise LaunchError(f"Function {self.name} takes ({names}), and was given {len(args)} arguments.")
         result = self.types[self.result]["kind"]
         if result == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
-        callee, memory = self._program.functions[self.name], Memory(0)
-        columns: list[Any] = []
-        for (name, ctype, layout), value, (size, _) in zip(self.parameters, args, callee.params, strict=True):
-            memory.parameter = name
-            with naming(f"Function {self.name}: parameter {name!r} is {ctype}", value):
-                column = self._column(ctype, layout, value, memory)
-            kind = self.types[ctype]["kind"]
-            # In PTX no integer is narrower than 32 bits.
-            is_narrow = kind in _INTEGERS and column.itemsize < size
-            columns.append(column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column)
+        program, memory = self._code.program, Memory(0)
+        callee = program.functions[self.name]
+        given = self.parameters.read(args, memory, self._column)
+        columns = [
+            self._widened(parameter.type, column, size)
+            for parameter, column, (size, _) in zip(self.parameters.listed, given, callee.params, strict=True)
+        ]
         try:
             shape = np.broadcast_shapes(*(each.shape for each in columns))
         except ValueError as error:
@@ -192,13 +145,13 @@ class CpuFunction:
         whole = [np.broadcast_to(each, shape).copy() for each in columns]
         count = math.prod(shape)
         made = np.zeros((count, callee.result[0] if callee.result else 0), "u1")
-        self._program.call_many(
+        program.call_many(
             self.name,
             count,
             [(host.address(each), each.itemsize) for each in whole],
             (host.address(made), made.shape[1]),
             memory.regions,
-            self._steps,
+            self._code.steps,
         )
         if result == "void":
             return None
@@ -209,15 +162,22 @@ class CpuFunction:
         elements = np.ascontiguousarray(made[:, : dtype.itemsize]).view(dtype).reshape(shape)
         return results.numbers_of(self.types, self.result, elements)
 
-    def _column(self, ctype: str, layout: values.Layout, value: Any, memory: Memory) -> Any:
-        """Return *value* as an array of the type *ctype*, without dimensions where it is one value."""
+    def _widened(self, ctype: str, column: Any, size: int) -> Any:
+        """Return *column* as PTX passes it, where no integer is narrower than 32 bits."""
+        kind = self.types[ctype]["kind"]
+        is_narrow = kind in _INTEGERS and column.itemsize < size
+        return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
+
+    def _column(self, parameter: values.Parameter, value: Any, memory: Memory) -> Any:
+        """Return an argument as an array of its C type, without dimensions where it is one value."""
         import numpy as np
 
+        ctype = parameter.type
         kind, dtype = self.types[ctype]["kind"], results.dtype(self.types, ctype)
         is_array = arrays.is_numpy(value, "ndarray") and value.shape
         is_record = is_array and kind in {"struct", "vector"} and value.dtype.names
         if not (is_record or (is_array and (kind in _NUMBERS or arrays.is_optional(self.types, ctype)))):
-            return np.frombuffer(layout.pack(value, memory), dtype).reshape(())
+            return np.frombuffer(parameter.pack(value, memory), dtype).reshape(())
         value = host.array(value)
         if arrays.is_like(self.types, ctype, value.dtype):
             return value
@@ -229,5 +189,5 @@ class CpuFunction:
                 converted = checked.astype(dtype)
             lost = np.isinf(converted) != np.isinf(checked) if dtype.kind == "f" else converted != checked
             checked = [*checked[:1], *checked[lost][:1]]
-        packed = b"".join([layout.pack(each, memory) for each in checked])
+        packed = b"".join([parameter.pack(each, memory) for each in checked])
         return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

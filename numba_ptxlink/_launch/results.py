@@ -35,15 +35,13 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
     if kind == "void":
         return None
     element = dtype(types, name)
-    if kind == "struct":
-        names = arrays.fields(entry)
-        parts = [unpack(types, each["type"], content[each["offset"] :]) for each in entry["members"]]
+    if kind in {"struct", "vector", "array"} and element.kind != "S":
+        parts = [unpack(types, each.type, content[each.offset :]) for each in arrays.members(types, name)]
         if arrays.is_optional(types, name):
             return parts[0] if parts[1] else None
-        return tuple(parts) if arrays.is_tuple(names) else _named(name, tuple(names))(*parts)
-    if "element" in entry and element.kind not in "Sc":
-        starts = range(0, size, size // entry["count"])
-        return tuple(unpack(types, entry["element"], content[start:]) for start in starts)
+        names = arrays.fields(types, name)
+        is_named = kind == "struct" and not arrays.is_tuple(names)
+        return _named(name, tuple(names))(*parts) if is_named else tuple(parts)
     (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
     return value if _PYTHON.get(element.kind, size) != size or kind == "bfloat16" else value.item()
 
@@ -61,19 +59,16 @@ def dtype(types: Types, name: str) -> Any:
 
     entry = types[name]
     kind, size = entry["kind"], entry["size"]
-    if kind in {"vector", "array"}:
-        element = dtype(types, entry["element"])
-        if kind == "array":
-            is_text = types[entry["element"]]["kind"] == "char"
-            return np.dtype(f"S{size}") if is_text else np.dtype((element, (entry["count"],)))
-        members = [(axis, element) for axis in "xyzw"[: entry["count"]]]
-        return np.dtype(members)
-    if kind == "struct":
+    if kind == "array":
+        is_text = types[entry["element"]]["kind"] == "char"
+        return np.dtype(f"S{size}" if is_text else (dtype(types, entry["element"]), (entry["count"],)))
+    if kind in {"struct", "vector"}:
+        members = arrays.members(types, name)
         return np.dtype(
             {
-                "names": arrays.fields(entry),
-                "formats": [dtype(types, member["type"]) for member in entry["members"]],
-                "offsets": [member["offset"] for member in entry["members"]],
+                "names": [member.field for member in members],
+                "formats": [dtype(types, member.type) for member in members],
+                "offsets": [member.offset for member in members],
                 "itemsize": size,
             }
         )

@@ -5,34 +5,85 @@ from __future__ import annotations
 import cmath
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Complex, Real
 from typing import Any, NamedTuple
 
-from numba_ptxlink.errors import shown
+from numba_ptxlink.errors import LaunchError, shown
 
 from . import arrays
-from .arrays import DeviceArray, Launch, RefusedError, Types
+from .arrays import DeviceArray, Launch, Types, WrongArgumentError
 
 Pack = Callable[[Any, Launch], bytes]
 
 
-class Layout(NamedTuple):
-    """A C type: its size in bytes, and what makes its bytes of a value or raises `RefusedError`."""
-
-    size: int
-    pack: Pack
-
-
-def layout(types: Types, name: str) -> Layout:
+class Parameter(NamedTuple):
     """
-    Return the layout of the type *name*.
+    A parameter of a kernel or a function.
+
+    Args:
+        name: Its name.
+        type: Its C type.
+        pack: What makes the bytes of that type of a value, or raises `WrongArgumentError`.
+        offset: Where it begins in the arguments of a kernel, in bytes.
+    """
+
+    name: str
+    type: str
+    pack: Pack
+    offset: int
+
+
+class Parameters:
+    """
+    The parameters of a kernel or a function, with which arguments are compared.
+
+    Args:
+        owner: Whose they are, for messages, such as "Kernel scale".
+        described: The parameters, as a manifest describes them.
+        types: The C types of the manifest.
 
     Raises:
-        KeyError: *types* do not describe it.
+        KeyError: *types* do not describe one of them.
     """
+
+    def __init__(self, owner: str, described: Iterable[Mapping[str, Any]], types: Types) -> None:
+        self.owner = owner
+        self.listed = [
+            Parameter(each["name"], each["type"], packer(types, each["type"]), each.get("offset", 0))
+            for each in described
+        ]
+
+    def read(
+        self, args: Sequence[Any], memory: Launch, take: Callable[[Parameter, Any, Any], Any] | None = None
+    ) -> list[Any]:
+        """
+        Return the bytes of each argument, or what *take* makes of it.
+
+        Raises:
+            LaunchError: There are more or fewer arguments, one is not what its parameter takes, or the code
+                of its package failed.
+        """
+        if len(args) != len(self.listed):
+            names = ", ".join(parameter.name for parameter in self.listed)
+            raise LaunchError(f"{self.owner} takes ({names}), and was given {len(args)} arguments.")
+        made = []
+        for parameter, value in zip(self.listed, args, strict=True):
+            memory.parameter = parameter.name
+            try:
+                made.append(take(parameter, value, memory) if take else parameter.pack(value, memory))
+            except Exception as error:
+                failed = f"a {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
+                why = error if isinstance(error, WrongArgumentError) else f"{failed}; pass another value"
+                place = f"{self.owner}: parameter {parameter.name!r} is {parameter.type}"
+                raise LaunchError(f"{place}: {why}.") from error
+        return made
+
+
+def packer(types: Types, name: str) -> Pack:
+    """Return what packs values of the type *name*."""
     entry = types[name]
-    return Layout(entry["size"], _MAKERS[entry["kind"]](types, name, entry))
+    return _MAKERS[entry["kind"]](types, name, entry)
 
 
 def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
@@ -43,7 +94,7 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
         try:
             return operator.index(value).to_bytes(size, "little", signed=signed)
         except (TypeError, OverflowError) as error:
-            raise RefusedError(
+            raise WrongArgumentError(
                 f"it is {_shown(value)}, and no {name}; pass an integer from {allowed.start} to "
                 f"{allowed.stop - 1}"
             ) from error
@@ -55,7 +106,7 @@ def _bool(*_: Any) -> Pack:
     def pack(value: Any, _: Launch) -> bytes:
         if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
-        raise RefusedError(f"it is {_shown(value)}; pass True or False")
+        raise WrongArgumentError(f"it is {_shown(value)}; pass True or False")
 
     return pack
 
@@ -68,7 +119,7 @@ def _float(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
         try:
             return encode(number)
         except OverflowError as error:
-            raise RefusedError(f"{number} is too large for {name}; pass less, or math.inf") from error
+            raise WrongArgumentError(f"{number} is too large for {name}; pass less, or math.inf") from error
 
     return pack
 
@@ -92,19 +143,19 @@ def _bfloat16(number: float) -> bytes:
 def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
     """Return *value* as a float or complex number, if its type is a number of Python or NumPy that is one."""
     if not (isinstance(value, accepted) or _is_bool(value)):
-        raise RefusedError(f"it is {_shown(value)}; pass {article}")
+        raise WrongArgumentError(f"it is {_shown(value)}; pass {article}")
     try:
         number = kind(value)
     except (OverflowError, TypeError) as error:
-        raise RefusedError(f"{_shown(value)} cannot be {article} of C; pass less") from error
+        raise WrongArgumentError(f"{_shown(value)} cannot be {article} of C; pass less") from error
     # Numbers of a larger range become infinite without a word.
     if cmath.isinf(number) and not cmath.isnan(number) and value != number:
-        raise RefusedError(f"{_shown(value)} is too large; pass less")
+        raise WrongArgumentError(f"{_shown(value)} is too large; pass less")
     return number
 
 
 def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
-    part = layout(types, entry["element"]).pack
+    part = packer(types, entry["element"])
 
     def pack(value: Any, launch: Launch) -> bytes:
         number = _number(value, complex, Complex, "a complex number")
@@ -113,52 +164,33 @@ def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     return pack
 
 
-def _elements(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    element, count, size = entry["element"], entry["count"], entry["size"]
-    is_text, one = types[element]["kind"] == "char", layout(types, element).pack
+def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
+    size, members = entry["size"], arrays.members(types, name)
+    names = [member.field for member in members]
+    packers = [(member.offset, packer(types, member.type)) for member in members]
+    is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
 
     def pack(value: Any, launch: Launch) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
-        parts = _sequence(value, count, name)
-        return b"".join([one(part, launch) for part in parts]).ljust(size, b"\0")
-
-    return pack
-
-
-def _sequence(value: Any, count: int, name: str) -> list[Any]:
-    # What has no order, or is used up, is none.
-    is_sequence = isinstance(value, (tuple, list)) or (arrays.is_numpy(value, "ndarray") and value.shape)
-    if not is_sequence or hasattr(value, "mask") or len(value) != count:
-        raise RefusedError(f"it is {_shown(value)}; for {name} pass {count} values, such as a tuple")
-    return list(value)
-
-
-def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    size, members, names = entry["size"], entry["members"], arrays.fields(entry)
-    layouts = [(member["offset"], *layout(types, member["type"])) for member in members]
-
-    def pack(value: Any, launch: Launch) -> bytes:
         is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
         if is_record and not arrays.is_like(types, name, value.dtype):
-            raise RefusedError(
+            raise WrongArgumentError(
                 f"it is of {value.dtype}, of which other members are elsewhere or have other names; pass one "
                 f"of the members of {name}, converted by .astype(), or a tuple"
             )
         if is_record or isinstance(value, bytes):
             content = value.tobytes() if is_record else value
             if len(content) != size or _has_view(types, name):
-                raise RefusedError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
+                raise WrongArgumentError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
             return bytes(content)
-        packed = bytearray(size)
-        for field, (offset, extent, one), part in zip(
-            names, layouts, _parts(value, names, name), strict=True
-        ):
+        packed = bytearray()
+        for field, (offset, one), part in zip(names, packers, _parts(value, names, name), strict=True):
             try:
-                packed[offset : offset + extent] = one(part, launch)
-            except RefusedError as error:
-                raise RefusedError(f"member {field!r}: {error}") from error
-        return bytes(packed)
+                packed += bytes(offset - len(packed)) + one(part, launch)
+            except WrongArgumentError as error:
+                raise WrongArgumentError(f"member {field!r}: {error}") from error
+        return bytes(packed).ljust(size, b"\0")
 
     def pack_optional(value: Any, launch: Launch) -> bytes:
         return bytes(size) if value is None else pack((value, True), launch)
@@ -168,8 +200,9 @@ def _struct(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 def _has_view(types: Types, name: str) -> bool:
     entry = types[name]
-    inner = [part["type"] for part in entry.get("members", ())]
-    return entry["kind"] == "view" or any(_has_view(types, part) for part in inner)
+    return entry["kind"] == "view" or any(
+        _has_view(types, member["type"]) for member in entry.get("members", ())
+    )
 
 
 def _is_bool(value: Any) -> bool:
@@ -177,20 +210,24 @@ def _is_bool(value: Any) -> bool:
 
 
 def _parts(value: Any, names: list[str], name: str) -> list[Any]:
-    """Return the values of the members of a struct, which mappings and named tuples have by their names."""
+    """Return the values of members, which mappings and named tuples have by their names."""
     own = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
     differs = own != names if isinstance(value, tuple) else set(own) != set(names)
-    # A tuple in C has no names.
+    # A tuple in C has no names, and neither have the elements of an array.
     if differs and not (isinstance(value, tuple) and arrays.is_tuple(names)):
-        raise RefusedError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
-    return (
-        [value[field] for field in names]
-        if isinstance(value, Mapping)
-        else _sequence(value, len(names), name)
-    )
+        raise WrongArgumentError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
+    if isinstance(value, Mapping):
+        return [value[field] for field in names]
+    # What has no order, or is used up, is no sequence.
+    is_sequence = isinstance(value, (tuple, list)) or (arrays.is_numpy(value, "ndarray") and value.shape)
+    if not is_sequence or hasattr(value, "mask") or len(value) != len(names):
+        raise WrongArgumentError(
+            f"it is {_shown(value)}; for {name} pass {len(names)} values, such as a tuple"
+        )
+    return list(value)
 
 
-def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
+def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     target = types[entry["target"]]
 
     def pack(value: Any, launch: Launch) -> bytes:
@@ -200,20 +237,14 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
         number = getattr(value, "handle", value) if hasattr(value, "memory_resource") else value
         address = _address(number)
         if address is None:
-            array = launch.read(value)
-            if array is None:
-                raise RefusedError(f"it is {_shown(value)}; pass {launch.takes}, or an address")
-            if target["kind"] not in {"void", "view"}:
-                _check_elements(types, entry["target"], array)
-            if array.readonly and not entry.get("readonly"):
-                raise RefusedError(f"it is read-only, and a kernel may write through {name}; copy it")
+            array = _array(types, entry["target"], value, launch, readonly=entry.get("readonly", False))
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
-                raise RefusedError(
+                raise WrongArgumentError(
                     "it has gaps; copy it, for example by ascontiguousarray() of CuPy or NumPy"
                 )
             address = array.address
         elif address % target["align"]:
-            raise RefusedError(
+            raise WrongArgumentError(
                 f"{shown(address)} is not a multiple of {target['align']}; pass an aligned address"
             )
         else:
@@ -222,7 +253,7 @@ def _pointer(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             return address.to_bytes(8, "little")
         except OverflowError as error:
             reason = f"{_shown(address)} is no address; pass one of the device, or an array"
-            raise RefusedError(reason) from error
+            raise WrongArgumentError(reason) from error
 
     return pack
 
@@ -239,20 +270,15 @@ def _address(value: Any) -> int | None:
 
 
 def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
-    element, ndim, order = entry["element"], entry["ndim"], entry["layout"]
+    ndim, order = entry["ndim"], entry["layout"]
     code = struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, launch: Launch) -> bytes:
-        array = launch.read(value)
-        if array is None:
-            raise RefusedError(f"it is {_shown(value)}; pass {launch.takes}")
+        array = _array(types, entry["element"], value, launch, readonly=entry["readonly"])
         if len(array.shape) != ndim:
-            raise RefusedError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
-        _check_elements(types, element, array)
-        if array.readonly and not entry["readonly"]:
-            raise RefusedError("it is read-only, and the kernel may write to it; pass a copy")
+            raise WrongArgumentError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
         if order != "any" and not arrays.is_contiguous(array, order):
-            raise RefusedError(
+            raise WrongArgumentError(
                 f"it is not contiguous in {order.upper()} order; pass a copy that is, or export the kernel "
                 "for arrays with any strides"
             )
@@ -261,15 +287,22 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     return pack
 
 
-def _check_elements(types: Types, name: str, array: DeviceArray) -> None:
-    entry = types[name]
-    if not arrays.is_like(types, name, array.dtype):
-        raise RefusedError(
+def _array(types: Types, name: str, value: Any, launch: Launch, *, readonly: bool) -> DeviceArray:
+    """Return the array *value*, whose elements are of the type *name*; *readonly* if nobody writes to it."""
+    entry, array = types[name], launch.read(value)
+    if array is None:
+        raise WrongArgumentError(f"it is {_shown(value)}; pass {launch.takes}")
+    # Behind a pointer to void, or to views, is anything.
+    if entry["kind"] not in {"void", "view"} and not arrays.is_like(types, name, array.dtype):
+        raise WrongArgumentError(
             f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each, by "
             ".astype() for example"
         )
     if array.address % entry["align"] and 0 not in array.shape:
-        raise RefusedError(f"its address is not a multiple of {entry['align']}; pass an aligned copy")
+        raise WrongArgumentError(f"its address is not a multiple of {entry['align']}; pass an aligned copy")
+    if array.readonly and not readonly:
+        raise WrongArgumentError("it is read-only, and the kernel may write to it; pass a copy")
+    return array
 
 
 def _shown(value: Any) -> str:
@@ -285,9 +318,9 @@ _MAKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
     "float16": _float,
     "bfloat16": _float,
     "complex": _complex,
-    "vector": _elements,
-    "array": _elements,
-    "struct": _struct,
+    "vector": _compound,
+    "array": _compound,
+    "struct": _compound,
     "pointer": _pointer,
     "view": _view,
 }

@@ -15,7 +15,7 @@ import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.numbers import NUMBERS, Number
 from numba_ptxlink._launch import values
-from numba_ptxlink._launch.arrays import Launch, RefusedError
+from numba_ptxlink._launch.arrays import Launch, WrongArgumentError
 
 # What the export knows nothing of, while CUDA and both compilers have it.
 ROW = Number("__nv_fp8_e4m3", "fp8_e4m3", 1, 1, "e4m3", "i8", "V", 10, header="cuda_fp8.h", in_c=False)
@@ -68,7 +68,7 @@ def test_floats_are_rounded_to_the_nearest(kind):
     """Values, the middles of two, subnormal numbers, infinities and NaN become what NumPy makes of them."""
     dtype = np.dtype(FLOATS[kind])
     name = {"float16": "__half", "bfloat16": "__nv_bfloat16"}.get(kind, kind)
-    pack = values.layout({name: {"kind": kind, "size": dtype.itemsize, "align": 1}}, name).pack
+    pack = values.packer({name: {"kind": kind, "size": dtype.itemsize, "align": 1}}, name)
     largest = float(ml_dtypes.finfo(dtype).max)
     smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
     steps = [1 + number * float(ml_dtypes.finfo(dtype).eps) / 2 for number in range(5)]
@@ -76,5 +76,5 @@ def test_floats_are_rounded_to_the_nearest(kind):
         assert np.array(number).astype(dtype).tobytes() == pack(number, Launch(0)), number
     assert np.isnan(np.frombuffer(pack(math.nan, Launch(0)), dtype)[0])
     for number in (largest * 1.5, -largest * 1.5, 1e300):
-        with pytest.raises(RefusedError, match=f"too large for {name}; pass less, or math.inf"):
+        with pytest.raises(WrongArgumentError, match=f"too large for {name}; pass less, or math.inf"):
             pack(number, Launch(0))

@@ -99,7 +99,8 @@ def packer(types_of: dict[str, Any]) -> Callable[..., bytes]:
     library = pl.load(pl.export(kernels, arch="sm_90", emit=["kernels"], name="made"))
 
     def pack(name: str, value: Any, stream: int = 0) -> bytes:
-        return bytes(library[f"takes_{name}"]._pack((value,), Launch(stream)))
+        (packed,) = library[f"takes_{name}"].parameters.read((value,), Launch(stream))
+        return packed
 
     return pack
 

@@ -238,12 +238,12 @@ REFUSED = {
     "stream": (lambda udfs: udfs.scale[1, 4, 0x55](FLOATS, 1), "There are no streams on the CPU"),
     "cluster": (lambda udfs: udfs.scale.launch(FLOATS, 1, grid=2, block=1, cluster=2), "clusters are not"),
     "block": (lambda udfs: udfs.scale[1, 1025](FLOATS, 1), "no device has more than 1024 threads"),
-    "handle": (lambda udfs: udfs.scale.handle, "A kernel on the CPU has no handle"),
+    "handle": (lambda udfs: udfs.scale.handle, "Kernel scale has no handle on the CPU"),
     "count": (lambda udfs: udfs.scaled(1.0), r"Function scaled takes \(value, factor\), and was given 1"),
     "elements": (lambda udfs: udfs.scaled(1.0, np.ones(3)), r"it is .*1\.0.*, a float64, and no int8_t"),
     "shapes": (lambda udfs: udfs.scaled(np.ones(2), np.ones(3, "i1")), "shape mismatch: .*; pass shapes"),
     "returned": (lambda udfs: udfs.same_array(FLOATS), "returns an array; let it write to one"),
-    "name": (lambda udfs: udfs.nothing, "'nothing' is not a kernel or a function of the export"),
+    "name": (lambda udfs: udfs.nothing, "'nothing' is not loaded: the export has scale, fill"),
     "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
 }
 
