@@ -146,9 +146,29 @@ class Launch:
         Return the array *value*, None where it is none.
 
         Raises:
-            WrongArgumentError: It is in other memory, its package refuses, or it is not described by the rules.
+            WrongArgumentError: It is in other memory, or breaks the rules.
         """
-        return _on_device(value, self)
+        is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
+        try:
+            interface = getattr(value, "__cuda_array_interface__", None)
+        except Exception:
+            # PyTorch raises where its types have no code there.
+            if not is_tensor:
+                raise
+            interface = None
+        if interface is not None:
+            array = _of_interface(interface, getattr(value, "dtype", None), self)
+        elif is_tensor:
+            array = _of_dlpack(value, self)
+        elif hasattr(value, "__array_interface__"):
+            raise WrongArgumentError(_HOST)
+        else:
+            return None
+        if len(array.shape) != len(array.strides) or min(array.shape, default=0) < 0:
+            raise WrongArgumentError("its shape and its strides are impossible; pass a copy")
+        if 0 not in array.shape:
+            self.leads_to(array.address)
+        return array
 
     def leads_to(self, address: int) -> None:
         """Note an address that the kernel gets."""
@@ -174,35 +194,6 @@ class DeviceArray(NamedTuple):
 
 
 _HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
-
-
-def _on_device(value: Any, launch: Launch) -> DeviceArray | None:
-    is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
-    try:
-        try:
-            interface = getattr(value, "__cuda_array_interface__", None)
-        except Exception:
-            # PyTorch raises where its types have no code there.
-            if not is_tensor:
-                raise
-            interface = None
-        if interface is None and not is_tensor:
-            array = None
-        elif interface is None:
-            array = _of_dlpack(value, launch)
-        else:
-            array = _of_interface(interface, getattr(value, "dtype", None), launch)
-    except WrongArgumentError:
-        raise
-    except Exception as error:
-        raise WrongArgumentError(f"it cannot be read: {error}; detach or copy it") from error
-    if array is None and hasattr(value, "__array_interface__"):
-        raise WrongArgumentError(_HOST)
-    if array and (len(array.shape) != len(array.strides) or min(array.shape, default=0) < 0):
-        raise WrongArgumentError("its shape and its strides are impossible; pass a copy")
-    if array and 0 not in array.shape:
-        launch.leads_to(array.address)
-    return array
 
 
 def _of_interface(interface: Any, dtype: Any, launch: Launch) -> DeviceArray:
