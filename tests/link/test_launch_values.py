@@ -6,6 +6,7 @@ import math
 import struct
 import subprocess
 from collections import namedtuple
+from types import SimpleNamespace
 
 import launches
 import numpy as np
@@ -19,10 +20,17 @@ from numba_ptxlink._tools import nvrtc
 from numba_ptxlink.linker import INCLUDE_DIR
 
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
+Turned = namedtuple("Turned", "y x")  # noqa: PYI024 - as the one before
 POINT = types.NamedTuple([types.float32, types.int8], Point)
 particle = np.dtype([("pos", "f4", 3), ("id", "i8"), ("tag", "S3"), ("word", "U2")], align=True)
 wire = np.dtype([("kind", "u1"), ("value", "f8"), ("half", "f2")])
-PARTICLE, WIRE = from_dtype(particle), from_dtype(wire)
+part = np.dtype([("x", "f4"), ("y", "f4")], align=True)
+swapped = np.dtype([("y", "f4"), ("x", "f4")], align=True)
+unordered = np.dtype({"names": ["y", "x"], "formats": ["f4", "f4"], "offsets": [4, 0]})
+outer = np.dtype([("a", part, 2), ("class", "i4")], align=True)
+pair_of_bytes = np.dtype([("x", "u1"), ("y", "u1")])
+packed = np.dtype([("x", "u1"), ("y", "f4")])
+PARTICLE, WIRE, PART = map(from_dtype, (particle, wire, part))
 # Zeros first: what NumPy leaves between the members is as C++ leaves it in a static variable.
 RECORD = np.zeros((), dtype=particle)
 RECORD[...] = ((1, 2, 3), -4, b"ab", "xy")
@@ -75,6 +83,21 @@ CASES = {
         "{(const int8_t*)0x7000, 3}",
     ),
     "bfloat16_array": (types.bfloat16[::1], launches.array(3, "<V2"), "{(__nv_bfloat16*)0x7000, 3}"),
+}
+
+
+# Parameters whose arguments are looked at more closely.
+PARAMETERS = {
+    **{name: ty for name, (ty, _, _) in CASES.items()},
+    "pair": types.UniTuple(types.int64, 2),
+    "views": types.UniTuple(types.float32[::1], 2),
+    "part": PART,
+    "outer": from_dtype(outer),
+    "parts": types.Array(PART, 1, "C"),
+    "target": types.CPointer(PART),
+    "float32x2": vector_types["float32x2"],
+    "float64": types.float64,
+    "bytes": types.Array(from_dtype(pair_of_bytes), 1, "C"),
 }
 
 
@@ -150,8 +173,8 @@ class Tensor:
 
 @pytest.fixture(scope="module")
 def pack():
-    """Return what packs a value for the parameter of a case."""
-    return launches.packer({name: ty for name, (ty, _, _) in CASES.items()})
+    """Return what packs a value for one of the parameters."""
+    return launches.packer(PARAMETERS)
 
 
 @pytest.mark.parametrize("versioned", [True, False])
@@ -189,6 +212,21 @@ def test_a_nan_stays_one(pack, case, mantissa, bits):
     assert (1 << size - 1 - mantissa) - 1 == packed >> mantissa & (1 << size - 1 - mantissa) - 1
 
 
+class Raising:
+    """A number of another package that has none."""
+
+    def __float__(self) -> float:
+        """Fail as such packages do."""
+        raise RuntimeError("no value yet")
+
+    __index__ = __complex__ = __float__
+
+
+def device(dtype, **more):
+    """Return an array of *dtype* on the device."""
+    return launches.array(3, f"|V{dtype.itemsize}", dtype=dtype, **more)
+
+
 A = launches.array
 REFUSED = {
     "float_for_int": ("int8", 1.0, r"it is 1\.0, a float, and no int8_t; pass an integer"),
@@ -210,6 +248,21 @@ REFUSED = {
     "pointer_to_others": ("pointer", A(4, "<i4"), "its elements are <i4; pass an array of float"),
     "pointer_with_gaps": ("pointer", A((4, 4), "<f4", strides=(32, 4)), "it has gaps"),
     "no_address": ("address", -1, "is no address"),
+    # What looks like what a parameter takes.
+    "float_bits": ("pair", np.array([1.0, 2.0]), "member 'f0': it is .*, a float64, and no int64_t"),
+    "bytes_for_views": ("views", bytes(48), "pass a tuple of the members"),
+    "set": ("pair", {20, 3}, "it is .*, a set; for .* pass 2 values"),
+    "masked": ("pair", np.ma.array([1, 2], mask=[0, 1]), "pass 2 values, such as a tuple"),
+    "swapped": ("part", np.zeros(1, swapped)[0], "of which other members are elsewhere"),
+    "swapped_array": ("parts", device(swapped), "its elements are .*; pass an array of record"),
+    "swapped_namedtuple": ("namedtuple", Turned(1, 2), "it has y, x; pass x, y"),
+    "keys_that_look_alike": ("part", {"x": 1, 2: 2}, "it has x, 2; pass x, y"),
+    "long_double": ("float64", np.longdouble("1e400"), "is too large; pass less"),
+    "raising_float": ("float32", Raising(), "it is .*, a Raising; pass a number"),
+    "other_size": ("parts", A(3, "|V4"), "its elements are |V4"),
+    "far_address": ("array", A(3, "<f4", address=1 << 64), "cannot be read"),
+    "few_strides": ("array", A(3, "<f4", strides=()), "its shape and its strides are impossible"),
+    "far_stream": ("array", A(3, "<f4", stream=1 << 64), "is not a stream; pass another array"),
 }
 
 
@@ -217,5 +270,40 @@ REFUSED = {
 def test_what_does_not_fit_is_refused(pack, case):
     """Each value that is not what the parameter takes is refused with the reason and a cure."""
     parameter, value, reason = REFUSED[case]
-    with pytest.raises(pl.LaunchError, match=reason):
+    with pytest.raises(pl.LaunchError, match=rf"(?s)^Kernel takes_{parameter}: .*{reason}"):
         pack(parameter, value)
+
+
+def test_records_are_taken_by_their_members_names(pack):
+    """Members may be in another order in NumPy's type, where they lie as in C; renamed words of C fit."""
+    record = np.zeros((), unordered)
+    record["x"], record["y"] = 1, 2
+    expected = struct.pack("<2f", 1, 2)
+    for value in (record, record[()], Point(1, 2), (1, 2), [1, 2], {"y": 2, "x": 1}, expected):
+        assert expected == pack("part", value)
+    assert expected == pack("float32x2", np.array([1, 2], "f4"))
+    assert len(pack("parts", device(part))) == 24
+    assert len(pack("target", device(part))) == 8
+    whole = np.array(([(1, 2), (3, 4)], 5), outer)
+    assert whole.tobytes() == pack("outer", whole)
+    # NumPy's own array of integers is a sequence of them.
+    assert struct.pack("<2q", 1, 2) == pack("pair", np.array([1, 2], dtype=object))
+    assert struct.pack("<2q", 1, 2) == pack("pair", np.array([1, 2], dtype="i1"))
+    # A tuple has no names.
+    assert struct.pack("<2q", 1, 2) == pack("pair", Turned(1, 2))
+
+
+def test_arrays_of_records_tell_their_members_or_their_size(pack):
+    """By NumPy's dtype beside the interface, as Numba's own arrays, or the size alone."""
+    from numba.cuda.cudadrv.devicearray import DeviceNDArray
+
+    memory = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=0x7000))
+    arrays = {dtype: DeviceNDArray((3,), (8,), dtype, gpu_data=memory) for dtype in (part, swapped)}
+    assert "descr" not in arrays[part].__cuda_array_interface__
+    expected = pack("parts", device(part))
+    for value in (arrays[part], launches.array(3, "|V8", dtype=unordered), launches.array(3, "|V8")):
+        assert expected == pack("parts", value)
+    with pytest.raises(pl.LaunchError, match=r"its elements are .*'y', 'x'.*; pass an array of"):
+        pack("parts", arrays[swapped])
+    # A number that NumPy has not may be as large.
+    assert 24 == len(pack("bytes", launches.array(3, "|V2", dtype=pair_of_bytes)))
