@@ -47,13 +47,12 @@ class Memory(Launch):
             return None
         self.regions.append(host.region(array, self.parameter))
         self.kept.append(array)
-        dtype = array.dtype if array.dtype.names or array.dtype.subdtype else array.dtype.str
         return DeviceArray(
             host.address(array),
             array.shape,
             array.strides,
             array.itemsize,
-            dtype,
+            array.dtype,
             not array.flags.writeable,
         )
 
