@@ -111,18 +111,19 @@ def _library(
 ) -> Library[Any]:
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
-        files: Mapping[str, bytes] | Path = path.parent
-        content = path.read_bytes()
+
+        def content_of(name: str, /) -> bytes:
+            return path.with_name(name).read_bytes()
+
     else:
-        path, files = source.manifest, source.contents
-        content = files[path.name]
-    manifest = manifests.parse(content, path)
+        path, content_of = source.manifest, source.contents.__getitem__
+    manifest = manifests.parse(content_of(path.name), path)
     if manifest is None:
         raise ValueError(f"{path} is not a manifest of this release")
     if device is None:
-        return Library(manifest, files)
+        return Library(manifest, content_of)
     _cpu.require()
-    return Library(manifest, files, checks=checks, steps=steps)
+    return Library(manifest, content_of, checks=checks, steps=steps)
 
 
 class Library(Mapping[str, Item]):
@@ -133,13 +134,13 @@ class Library(Mapping[str, Item]):
 
     Args:
         manifest: What the export says of itself.
-        files: Its files: their contents by name, or their folder.
+        content_of: Returns the content of one of its files, by name.
         cpu: How code runs on the CPU, as `load` takes it; for devices nothing.
     """
 
-    def __init__(self, manifest: manifests.Manifest, files: Mapping[str, bytes] | Path, **cpu: Any) -> None:
+    def __init__(self, manifest: manifests.Manifest, content_of: Callable[[str], bytes], **cpu: Any) -> None:
         self._manifest = manifest
-        self._files = files
+        self._content_of = content_of
         self._artifacts = {
             (str(entry["kind"]), str(entry["arch"] or "")): (str(entry["file"]), str(entry["sha256"]))
             for entry in manifest.artifacts
@@ -201,9 +202,9 @@ class Library(Mapping[str, Item]):
             have = ", ".join(" for ".join(filter(None, key)) for key in self._artifacts) or "none"
             what = f"{len(chosen) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
             raise LaunchError(f"{path} lists {what}; it has {have}: name one, or export it.")
-        (name, digest), files = self._artifacts[chosen[0]], self._files
+        name, digest = self._artifacts[chosen[0]]
         try:
-            content = (files / name).read_bytes() if isinstance(files, Path) else files[name]
+            content = self._content_of(name)
         except (KeyError, OSError) as error:
             reason = getattr(error, "strerror", "it is not there")
             raise LaunchError(f"{name} could not be read: {reason}; keep it beside {path.name}.") from error

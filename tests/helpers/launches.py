@@ -8,10 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from numba import cuda
 from numba.cuda import types
-from numba.cuda.np.numpy_support import from_dtype
-from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
 from numba_ptxlink._launch.arrays import Launch
@@ -87,12 +84,6 @@ def kernel_of(*signature: Any, name: str = "taking") -> pl.Kernel:
     return pl.kernel(types.void(*signature), name=name)(scope[name])
 
 
-def loaded(*signature: Any) -> pl.LoadedKernel:
-    """Return such a kernel, exported in memory and loaded."""
-    exported = pl.export([kernel_of(*signature)], arch="sm_90", emit=["kernels"], name="made")
-    return pl.load(exported).taking
-
-
 def packer(types_of: dict[str, Any]) -> Callable[..., bytes]:
     """Return what packs a value for the parameter of a name, as a launch on a stream does."""
     kernels = [kernel_of(ty, name=f"takes_{name}") for name, ty in types_of.items()]
@@ -103,17 +94,3 @@ def packer(types_of: dict[str, Any]) -> Callable[..., bytes]:
         return packed
 
     return pack
-
-
-__all__ = [
-    "array",
-    "cuda",
-    "fake_driver",
-    "from_dtype",
-    "kernel_of",
-    "loaded",
-    "log_of",
-    "packer",
-    "stand_in",
-    "vector_types",
-]
