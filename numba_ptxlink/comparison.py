@@ -144,7 +144,7 @@ def compared(
     differences: list[Difference] = []
     for udf, function in zip(udfs, loaded.values(), strict=True):
         facts = {compiler, *_operators(udf.function)}
-        names = [parameter.type for parameter in function.parameters.listed]
+        names = [formal.type for formal in function.parameters.formals]
         outcome = [function.result, *(each for each in names if function.types[each]["kind"] in _WRITTEN)]
         samples = Samples(function.types, [seed, *function.name.encode()], small=bool({"**", "<<"} & facts))
         python = functools.partial(_limited, _as_python(udf.function))

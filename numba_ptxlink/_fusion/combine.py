@@ -60,10 +60,11 @@ class Combined:
 
     def printed(self, bodies: Mapping[str, str]) -> str:
         """
-        Return the module with other definitions, and without functions that are not declared alone either.
+        Return the module with other definitions.
 
         Args:
-            bodies: The text of functions that are defined, by name.
+            bodies: The definitions, by name. A function that this module defines and that has none here is
+                left out, with its declaration.
         """
         declared = [
             f"{function.heading};"

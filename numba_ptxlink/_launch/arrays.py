@@ -38,29 +38,29 @@ def is_numpy(value: object, name: str) -> bool:
     return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
-class Member(NamedTuple):
+class Field(NamedTuple):
     """A member of a struct, a lane of a vector or an element of an array: name, C type, offset in bytes."""
 
-    field: str
+    name: str
     type: str
     offset: int
 
 
-def members(types: Types, name: str) -> list[Member]:
+def fields(types: Types, name: str) -> list[Field]:
     """Return what the type *name* consists of, by the names in Python; nothing for a number."""
     entry = types[name]
     if "members" in entry:
         listed = entry["members"]
-        return [Member(each.get("field", each["name"]), each["type"], each["offset"]) for each in listed]
+        return [Field(each.get("field", each["name"]), each["type"], each["offset"]) for each in listed]
     count = entry["count"] if entry["kind"] in {"vector", "array"} else 0
     names = "xyzw" if entry["kind"] == "vector" else [f"f{number}" for number in range(count)]
     step = entry["size"] // max(count, 1)
-    return [Member(names[number], entry["element"], number * step) for number in range(count)]
+    return [Field(names[number], entry["element"], number * step) for number in range(count)]
 
 
-def fields(types: Types, name: str) -> list[str]:
+def field_names(types: Types, name: str) -> list[str]:
     """Return the names that the members of a struct have in Python."""
-    return [member.field for member in members(types, name)]
+    return [field.name for field in fields(types, name)]
 
 
 def is_tuple(names: list[str]) -> bool:
@@ -70,7 +70,7 @@ def is_tuple(names: list[str]) -> bool:
 
 def is_optional(types: Types, name: str) -> bool:
     """Return whether the type *name* is what C has for an Optional."""
-    return name.startswith("optional_") and fields(types, name) == ["value", "has_value"]
+    return name.startswith("optional_") and field_names(types, name) == ["value", "has_value"]
 
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
@@ -91,17 +91,17 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
         base, (count, *rest) = dtype.subdtype
         inner = sys.modules["numpy"].dtype((base, tuple(rest)))
         return bool(count == entry["count"]) and is_like(types, entry["element"], inner)
-    own = members(types, name)
+    own = fields(types, name)
     if not own:
         return _is_number(entry, dtype.str)
     there = dtype.fields or {}
     # C has no members without size.
     parts = sorted((there[name][1], name) for name in dtype.names or () if there[name][0].itemsize)
     return len(parts) == len(own) and all(
-        place == member.offset
-        and (field == member.field or is_tuple(fields(types, name)))
-        and is_like(types, member.type, there[field][0])
-        for (place, field), member in zip(parts, own, strict=True)
+        place == field.offset
+        and (told == field.name or is_tuple(field_names(types, name)))
+        and is_like(types, field.type, there[told][0])
+        for (place, told), field in zip(parts, own, strict=True)
     )
 
 

@@ -258,7 +258,7 @@ class _Device:
                 )
         for producer in memory.producers:
             driver.wait(how.stream, producer)
-        offsets = [parameter.offset for parameter in kernel.parameters.listed]
+        offsets = [formal.offset for formal in kernel.parameters.formals]
         buffer = bytearray()
         for offset, argument in zip(offsets, arguments, strict=True):
             buffer += bytes(offset - len(buffer)) + argument

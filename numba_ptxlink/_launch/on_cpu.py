@@ -132,8 +132,8 @@ class CpuFunction:
         callee = program.functions[self.name]
         given = self.parameters.read(args, memory, self._column)
         columns = [
-            self._widened(parameter.type, column, size)
-            for parameter, column, (size, _) in zip(self.parameters.listed, given, callee.params, strict=True)
+            self._widened(formal.type, column, size)
+            for formal, column, (size, _) in zip(self.parameters.formals, given, callee.params, strict=True)
         ]
         try:
             shape = np.broadcast_shapes(*(each.shape for each in columns))
@@ -167,16 +167,16 @@ class CpuFunction:
         is_narrow = kind in _INTEGERS and column.itemsize < size
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
-    def _column(self, parameter: values.Parameter, value: Any, memory: Memory) -> Any:
+    def _column(self, formal: values.Formal, value: Any, memory: Memory) -> Any:
         """Return an argument as an array of its C type, without dimensions where it is one value."""
         import numpy as np
 
-        ctype = parameter.type
+        ctype = formal.type
         kind, dtype = self.types[ctype]["kind"], results.dtype(self.types, ctype)
         is_array = arrays.is_numpy(value, "ndarray") and value.shape
         is_record = is_array and kind in {"struct", "vector"} and value.dtype.names
         if not (is_record or (is_array and (kind in _NUMBERS or arrays.is_optional(self.types, ctype)))):
-            return np.frombuffer(parameter.pack(value, memory), dtype).reshape(())
+            return np.frombuffer(formal.pack(value, memory), dtype).reshape(())
         value = host.array(value)
         if arrays.is_like(self.types, ctype, value.dtype):
             return value
@@ -188,5 +188,5 @@ class CpuFunction:
                 converted = checked.astype(dtype)
             lost = np.isinf(converted) != np.isinf(checked) if dtype.kind == "f" else converted != checked
             checked = [*checked[:1], *checked[lost][:1]]
-        packed = b"".join([parameter.pack(each, memory) for each in checked])
+        packed = b"".join([formal.pack(each, memory) for each in checked])
         return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

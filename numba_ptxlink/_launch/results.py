@@ -36,10 +36,10 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
         return None
     element = dtype(types, name)
     if kind in {"struct", "vector", "array"} and element.kind != "S":
-        parts = [unpack(types, each.type, content[each.offset :]) for each in arrays.members(types, name)]
+        parts = [unpack(types, each.type, content[each.offset :]) for each in arrays.fields(types, name)]
         if arrays.is_optional(types, name):
             return parts[0] if parts[1] else None
-        names = arrays.fields(types, name)
+        names = arrays.field_names(types, name)
         is_named = kind == "struct" and not arrays.is_tuple(names)
         return _named(name, tuple(names))(*parts) if is_named else tuple(parts)
     (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
@@ -63,12 +63,12 @@ def dtype(types: Types, name: str) -> Any:
         is_text = types[entry["element"]]["kind"] == "char"
         return np.dtype(f"S{size}" if is_text else (dtype(types, entry["element"]), (entry["count"],)))
     if kind in {"struct", "vector"}:
-        members = arrays.members(types, name)
+        fields = arrays.fields(types, name)
         return np.dtype(
             {
-                "names": [member.field for member in members],
-                "formats": [dtype(types, member.type) for member in members],
-                "offsets": [member.offset for member in members],
+                "names": [field.name for field in fields],
+                "formats": [dtype(types, field.type) for field in fields],
+                "offsets": [field.offset for field in fields],
                 "itemsize": size,
             }
         )

@@ -17,7 +17,7 @@ from .arrays import DeviceArray, Launch, Types, WrongArgumentError
 Pack = Callable[[Any, Launch], bytes]
 
 
-class Parameter(NamedTuple):
+class Formal(NamedTuple):
     """
     A parameter of a kernel or a function.
 
@@ -49,13 +49,13 @@ class Parameters:
 
     def __init__(self, owner: str, described: Iterable[Mapping[str, Any]], types: Types) -> None:
         self.owner = owner
-        self.listed = [
-            Parameter(each["name"], each["type"], packer(types, each["type"]), each.get("offset", 0))
+        self.formals = [
+            Formal(each["name"], each["type"], packer(types, each["type"]), each.get("offset", 0))
             for each in described
         ]
 
     def read(
-        self, args: Sequence[Any], memory: Launch, take: Callable[[Parameter, Any, Any], Any] | None = None
+        self, args: Sequence[Any], memory: Launch, take: Callable[[Formal, Any, Any], Any] | None = None
     ) -> list[Any]:
         """
         Return the bytes of each argument, or what *take* makes of it.
@@ -64,18 +64,18 @@ class Parameters:
             LaunchError: There are more or fewer arguments, one is not what its parameter takes, or the code
                 of its package failed.
         """
-        if len(args) != len(self.listed):
-            names = ", ".join(parameter.name for parameter in self.listed)
+        if len(args) != len(self.formals):
+            names = ", ".join(formal.name for formal in self.formals)
             raise LaunchError(f"{self.owner} takes ({names}), and was given {len(args)} arguments.")
         made = []
-        for parameter, value in zip(self.listed, args, strict=True):
-            memory.parameter = parameter.name
+        for formal, value in zip(self.formals, args, strict=True):
+            memory.parameter = formal.name
             try:
-                made.append(take(parameter, value, memory) if take else parameter.pack(value, memory))
+                made.append(take(formal, value, memory) if take else formal.pack(value, memory))
             except Exception as error:
                 failed = f"a {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
                 why = error if isinstance(error, WrongArgumentError) else f"{failed}; pass another value"
-                place = f"{self.owner}: parameter {parameter.name!r} is {parameter.type}"
+                place = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
                 raise LaunchError(f"{place}: {why}.") from error
         return made
 
@@ -165,9 +165,9 @@ def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
 
 
 def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    size, members = entry["size"], arrays.members(types, name)
-    names = [member.field for member in members]
-    packers = [(member.offset, packer(types, member.type)) for member in members]
+    size, fields = entry["size"], arrays.fields(types, name)
+    names = [field.name for field in fields]
+    packers = [(field.offset, packer(types, field.type)) for field in fields]
     is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
 
     def pack(value: Any, launch: Launch) -> bytes:
@@ -185,11 +185,11 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 raise WrongArgumentError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
             return bytes(content)
         packed = bytearray()
-        for field, (offset, one), part in zip(names, packers, _parts(value, names, name), strict=True):
+        for own, (offset, one), part in zip(names, packers, _parts(value, names, name), strict=True):
             try:
                 packed += bytes(offset - len(packed)) + one(part, launch)
             except WrongArgumentError as error:
-                raise WrongArgumentError(f"member {field!r}: {error}") from error
+                raise WrongArgumentError(f"member {own!r}: {error}") from error
         return bytes(packed).ljust(size, b"\0")
 
     def pack_optional(value: Any, launch: Launch) -> bytes:
