@@ -11,8 +11,7 @@ from . import assembler
 from ._arch import Arch, dotted
 from ._config import config
 from ._formats import elf
-from ._formats.kinds import CU, CUBIN, LTOIR, PTX
-from ._formats.ltoir import read_header
+from ._formats.kinds import CU, CUBIN, LTOIR, PTX, ltoir_header
 from ._link import check, manifests
 from ._link.read import Input, read
 from ._tools import programs
@@ -183,7 +182,7 @@ def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _of_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
-    header = read_header(source.code)
+    header = ltoir_header(source.code)
     if header is None:
         raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
     version, sm = header

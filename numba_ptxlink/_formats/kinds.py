@@ -14,6 +14,7 @@ KERNELS, LAUNCHER = "kernels", "launcher"
 
 EM_CUDA = 190
 _ELF = b"\x7fELF"
+_LTOIR_HEADER = struct.Struct("<6x2B18xH")
 _LLVM_IR = (
     r'(?m)^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|'
     r"(?:define|declare)\b[^\n]*@|!llvm\.)"
@@ -76,6 +77,20 @@ def recognise(code: bytes) -> str | None:
     if read_header(text).version:
         return PTX
     return CU if is_text(code, ascii_based=False) and _is_cxx(text) else None
+
+
+def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
+    """
+    Return the version of the NVVM IR and the compute capability, such as 90; None without LTO-IR.
+
+    NVIDIA does not document them. They were found by comparing the output of NVRTC 12.4, 12.9 and 13.5 for
+    the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7 change with the release
+    only, and the halfword at byte 26 is ten times the compute capability in every one.
+    """
+    if not code.startswith(KINDS[LTOIR].magic) or len(code) < _LTOIR_HEADER.size:
+        return None
+    major, minor, tenfold = _LTOIR_HEADER.unpack_from(code)
+    return (major, minor), tenfold // 10
 
 
 def describe(code: bytes) -> str:
