@@ -70,13 +70,16 @@ class Parameters:
         made = []
         for formal, value in zip(self.formals, args, strict=True):
             memory.parameter = formal.name
+            place = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
             try:
                 made.append(take(formal, value, memory) if take else formal.pack(value, memory))
+            except WrongArgumentError as error:
+                raise LaunchError(f"{place}: {error}.") from error
             except Exception as error:
-                failed = f"a {type(value).__name__} cannot be read: {type(error).__name__}: {error}"
-                why = error if isinstance(error, WrongArgumentError) else f"{failed}; pass another value"
-                place = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
-                raise LaunchError(f"{place}: {why}.") from error
+                raise LaunchError(
+                    f"{place}: a {type(value).__name__} cannot be read: {type(error).__name__}: {error}; "
+                    "pass another value."
+                ) from error
         return made
 
 
