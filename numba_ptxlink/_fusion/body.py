@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 _DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
 _JUMPS = ("bra", "brx", "call")
 _STACK = ("alloca", "stacksave", "stackrestore")
+
+
+@functools.lru_cache(maxsize=1024)
+def _tells(word: str) -> bool:
+    """Return whether an instruction with the opcode *word* matters even if it names no symbol."""
+    # A label may begin as registers do.
+    return word.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or word.startswith(".param", 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +80,9 @@ class Body:
         for place, statement, scope in ptx.scoped(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
-                self._instruction(place, statement, scope)
+                names = ptx.symbols(statement.listed)
+                if names or _tells(statement.word):
+                    self._instruction(place, statement, names, scope)
             elif isinstance(statement, ptx.Label):
                 self.labels[statement.name] = None
                 self.labelled.append(place)
@@ -115,8 +125,10 @@ class Body:
     def _slot(self, name: str, scope: ptx.Scope) -> Slot | None:
         return self._slots.get(scope.find(name) or name)
 
-    def _instruction(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
-        opcode, names = instruction.opcode, ptx.symbols(instruction.listed)
+    def _instruction(
+        self, place: int, instruction: ptx.Instruction, names: list[str], scope: ptx.Scope
+    ) -> None:
+        opcode = instruction.opcode
         if opcode in _JUMPS:
             self.labelled.append(place)
         if opcode == "bra":
