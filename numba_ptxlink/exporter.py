@@ -12,7 +12,7 @@ from ._artifacts.consumer import Consumer
 from ._config import config
 from ._export import externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
-from ._export.compile import build, programs
+from ._export.compile import build, compile_units
 from ._export.load import Source, check_file
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.write import Export, check_stem, write
@@ -185,30 +185,36 @@ def compile_udfs(
     """
     arithmetic = link.arithmetic
     how = CompileOptions(fastmath=arithmetic.pop("fast_math", False), arithmetic=tuple(arithmetic.items()))
-    options = (name, arch, (LTOIR, PTX) if link.lto else (PTX,), [*beside], how)
+    options = (front_end, name, arch, (LTOIR, PTX) if link.lto else (PTX,), [*beside], how)
     if not isinstance(source, Path):
-        return _compile(source, front_end, options)
+        return _compile(source, *options)
     check_file(source)
-    compiled: PythonCode = jobs.in_child(_compile, Source(str(source)), front_end, options)
+    compiled: PythonCode = jobs.in_child(_compile, Source(str(source)), *options)
     return compiled
 
 
-def _compile(
+def _compile(  # noqa: PLR0917 - a child takes what is given by place
     source: Any,
     front_end: str | None,
-    options: tuple[str, Arch, Sequence[str], Collection[bytes], CompileOptions],
+    name: str,
+    arch: Arch,
+    kinds: Sequence[str],
+    beside: Collection[bytes],
+    how: CompileOptions,
 ) -> PythonCode:
-    name, arch, kinds, beside, how = options
     _, functions = jobs.functions_of(source, front_end)
-    (program,) = programs(functions, [arch], how, {})
-    program = replace(program, links=tuple(each for each in program.links if each.content not in beside))
-    code = build(program, kinds, how, dispensable=(LTOIR,))
+    (group,) = compile_units(functions, [arch], how, {})
+    own = tuple(
+        replace(each, links=tuple(link for link in each.links if link.content not in beside))
+        for each in group.functions
+    )
+    code = build(replace(group, functions=own), kinds, how, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
-    check_passing(program.functions, (kind,))
-    callers = externs.callers(program.functions)
+    check_passing(own, (kind,))
+    callers = externs.callers(own)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
-        tuple(declaration(each, name) for each in program.signatures if not each.kernel),
+        tuple(declaration(each, name) for each in group.signatures if not each.kernel),
         tuple(
             declaration(plain, callers[symbol]) if plain else counted(prototype, callers[symbol])
             for symbol, (prototype, plain) in code.externs.items()

@@ -108,25 +108,25 @@ _INLINE = """\
 
 
 @dataclass(frozen=True)
-class Declaration:
+class CFunction:
     """
-    One function of a header.
+    A function of C with what its header says of it: "" for what it does not say.
 
     Args:
         signature: Its C signature.
         python: Its Python signature, such as "saxpy(float32, float32) -> float32".
-        doc: Its docstring, without indentation; "" for none.
+        doc: Its docstring, without indentation.
         place: Where it is defined, such as "/home/me/udfs.py:12". The header names the file alone, so that it
             stays as it is when lines and folders move.
-        errors: What its errors do, "" if it has none.
-        namespace: The namespace in which C++ has it too, "" for none.
+        errors: What its errors do.
+        namespace: The namespace in which C++ has it too.
         name: Its name there.
     """
 
     signature: Signature
-    python: str
-    doc: str
-    place: str
+    python: str = ""
+    doc: str = ""
+    place: str = ""
     errors: str = ""
     namespace: str = ""
     name: str = ""
@@ -137,7 +137,7 @@ class Declaration:
         return PurePath(self.place).name
 
 
-def render(stem: str, declarations: Sequence[Declaration], externs: Sequence[Signature] = ()) -> str:
+def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signature] = ()) -> str:
     """
     Return the text of the header `stem.h`.
 
@@ -299,7 +299,7 @@ def _members(struct: c.Struct) -> Iterable[str]:
         yield f"unsigned char {cnames.legal(f'padding{len(struct.members)}_', taken)}[{struct.size - end}]"
 
 
-def _declaration(declaration: Declaration) -> str:
+def _declaration(declaration: CFunction) -> str:
     space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else "NUMBA_PTXLINK_DEVICE"
     about = describe(declaration)
     if declaration.namespace and not declaration.signature.kernel:
@@ -307,7 +307,7 @@ def _declaration(declaration: Declaration) -> str:
     return f"{about}{space} {declaration.signature};\n"
 
 
-def _namespaces(declarations: Sequence[Declaration], structs: Iterable[c.Struct]) -> list[str]:
+def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) -> list[str]:
     """Return the functions that are in namespaces of C++, which call those with C linkage."""
     names = [struct.name for struct in structs]
     blocks = []
@@ -326,7 +326,7 @@ def _is_aligned(ctype: c.CType) -> bool:
     return isinstance(ctype, c.Compound) and ctype.include == _VECTORS and ctype.row.code != ctype.name
 
 
-def _in_namespace(declaration: Declaration, structs: Sequence[str]) -> str:
+def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
     signature = declaration.signature
     if signature.kernel:
         return f"using ::{signature.name};\n"
@@ -344,7 +344,7 @@ def _in_namespace(declaration: Declaration, structs: Sequence[str]) -> str:
     return about + own + _FORMER_VECTORS.format(overload=_calling(declaration, structs, params))
 
 
-def _calling(declaration: Declaration, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
+def _calling(declaration: CFunction, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
     """Return a function that calls the one with C linkage; *params* are declarations, and what is passed."""
     signature = declaration.signature
     result = qualified(signature.result.name, structs)
@@ -363,7 +363,7 @@ def qualified(spelling: str, structs: Collection[str]) -> str:
     return re.sub(rf"(?<![\w:])(?:{names})(?!\w)", r"::\g<0>", spelling) if names else spelling
 
 
-def describe(declaration: Declaration) -> str:
+def describe(declaration: CFunction) -> str:
     """Return the comment about a function: its Python signature, its docstring, its file and its errors."""
     doc = declaration.doc.splitlines()
     file = declaration.source.rpartition(":")[0]

@@ -16,7 +16,7 @@ from .signatures import structs_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from .header import Declaration
+    from .header import CFunction
     from .signatures import Signature
 
 _WORDS_A_LINE = 5
@@ -48,7 +48,7 @@ _ABOUT = """\
 
 
 def render(
-    stem: str, declarations: Sequence[Declaration], code: bytes, cooperative: Collection[str] = ()
+    stem: str, declarations: Sequence[CFunction], code: bytes, cooperative: Collection[str] = ()
 ) -> str:
     """
     Return the text of the header `stem.launch.h`, for C++17 and any host compiler on Linux.
@@ -99,7 +99,7 @@ def _words(code: bytes) -> str:
     return "".join(f"{', '.join(line)},\n" for line in lines)
 
 
-def _load(kernels: Sequence[Declaration]) -> str:
+def _load(kernels: Sequence[CFunction]) -> str:
     loads = "".join(
         f"  if (const int error = {_DETAIL}::kernels::{each.signature.name}.load(handle)) {{\n"
         "    return error;\n  }\n"
@@ -112,7 +112,7 @@ def _load(kernels: Sequence[Declaration]) -> str:
     )
 
 
-def _function(declaration: Declaration) -> str:
+def _function(declaration: CFunction) -> str:
     signature = declaration.signature
     labels = [label for label, _ in signature.params]
     # Kernels and parameters may be called what types are called: those are global.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from .header import Declaration
+    from .header import CFunction
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTIL
 
 def prove(
     text: str,
-    declarations: Sequence[Declaration],
+    declarations: Sequence[CFunction],
     externs: Sequence[Signature],
     archs: Sequence[Arch],
     include_dirs: Sequence[Path] = (),
@@ -155,7 +155,7 @@ def _explanation(
     return located(place, says)
 
 
-def _cxx_name(declaration: Declaration) -> str:
+def _cxx_name(declaration: CFunction) -> str:
     name, signature = declaration.name, declaration.signature
     inside = f"::{declaration.namespace}" if declaration.namespace else ""
     return f"{inside}::{name if inside and not signature.kernel else signature.name}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._artifacts import executables
@@ -18,16 +18,15 @@ from .compile import build
 from .signatures import each_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.consumer import Consumer, Oldest
-    from numba_ptxlink._cabi.header import Declaration
-    from numba_ptxlink._cabi.signatures import Signature
+    from numba_ptxlink._cabi.header import CFunction
     from numba_ptxlink._front_end.protocol import IR, CompileOptions
 
-    from .compile import Code, Program
+    from .compile import Code, Group
 
 log = logging.getLogger(__name__)
 
@@ -92,9 +91,9 @@ class Artifacts(NamedTuple):
     left_out: tuple[LeftOut, ...]
 
 
-def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
+def compile_each(groups: Sequence[Group], request: Request) -> tuple[list[Code], list[LeftOut]]:
     """
-    Compile the functions for each architecture, to the kinds of code that artifacts are made of.
+    Return the code for each architecture, of the kinds that artifacts are made of, and what is left out.
 
     Raises:
         AbiError: A struct cannot be passed by value in what is asked for.
@@ -102,9 +101,10 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
         AssembleError: The PTX could not be assembled.
     """
     kinds, consumer = request.asked, request.consumer
-    check_passing(programs[0].functions, kinds)
+    check_passing(groups[0].functions, kinds)
     wanted = {kind for kind in kinds if kind in ARTIFACTS}
-    if _packs(kinds):
+    # What holds code of several kinds.
+    if FATBIN in kinds or OBJECT in kinds:
         wanted.update(_PACKED)
     if {KERNELS, LAUNCHER}.intersection(kinds):
         wanted.add(PTX)
@@ -115,9 +115,9 @@ def compile_each(programs: Sequence[Program], request: Request) -> list[Code]:
             raise ExportError(f"No {each.kind} for {consumer.asked}: {each}.")
     wanted -= {each.kind for each in left_out}
     codes = [
-        build(each, wanted, request.options, dispensable=dispensable, consumer=consumer) for each in programs
+        build(each, wanted, request.options, dispensable=dispensable, consumer=consumer) for each in groups
     ]
-    return [replace(code, left_out=(*left_out, *code.left_out)) for code in codes]
+    return codes, [*dict.fromkeys((*left_out, *(each for code in codes for each in code.left_out)))]
 
 
 def check_passing(functions: Iterable[IR], kinds: Sequence[str]) -> None:
@@ -126,19 +126,19 @@ def check_passing(functions: Iterable[IR], kinds: Sequence[str]) -> None:
         each_of(lambda each: check_ptx(each.signature), functions)
 
 
-def _packs(kinds: Collection[str]) -> bool:
-    """Return whether one of *kinds* holds code of several kinds."""
-    return FATBIN in kinds or OBJECT in kinds
-
-
 def pack(
-    codes: Sequence[Code], request: Request, header: str, declarations: Sequence[Declaration]
+    codes: Sequence[Code],
+    left_out: Sequence[LeftOut],
+    request: Request,
+    header: str,
+    declarations: Sequence[CFunction],
 ) -> Artifacts:
     """
     Return the artifacts: the code for each architecture, and what holds code for all of them.
 
     Args:
         codes: The code of each.
+        left_out: The kinds of code that could not be made.
         request: What the export is to write.
         header: The text of its C header.
         declarations: Its functions.
@@ -147,17 +147,23 @@ def pack(
         ExportError: A tool refused the code, or is not installed.
         AssembleError: The PTX could not be assembled.
     """
-    consumer, signatures = request.consumer, [each.signature for each in declarations]
+    consumer, options, kinds = request.consumer, request.options, request.asked
+    kernels = [each.signature for each in declarations if each.signature.kernel]
+    undefined = {name for code in codes for name in code.undefined}
+    if request.kinds is None and kernels:
+        if why := executables.obstacle(undefined, consumer):
+            left_out = (*left_out, LeftOut(KERNELS, why, "link what defines it, and load the result"))
+        else:
+            kinds += (KERNELS,)
+    for each in left_out:
+        log.warning("left out: %s, %s", each.kind, each)
     parts = [
         (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
         for code in codes
         for kind, content in code.artifacts.items()
     ]
-    kinds, left_out = _with_kernels(codes, request, signatures)
-    for each in left_out:
-        log.warning("left out: %s, %s", each.kind, each)
     text = codes[0].artifacts.get(PTX, b"").decode()
-    cooperative = executables.cooperative(text, [each.name for each in signatures if each.kernel])
+    cooperative = executables.cooperative(text, [each.name for each in kernels])
     files = {(kind, arch.sm): content for kind, arch, _, content in parts if kind in kinds}
     made_by = {(kind, code.arch.sm): tool for code in codes for kind, tool in code.made_by.items()}
     # The package's own compiler is among the packages.
@@ -169,9 +175,15 @@ def pack(
     executable = None
     if FATBIN in kinds:
         zstd = consumer is None or consumer.reads_zstd
-        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=zstd, lineinfo=request.options.lineinfo)
+        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=zstd, lineinfo=options.lineinfo)
     if {KERNELS, LAUNCHER}.intersection(kinds):
-        executable = _executable(codes, request, signatures)
+        executable = executables.pack(
+            request.stem,
+            [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
+            kernels,
+            options=options.tools,
+            consumer=consumer,
+        )
         compilers["kernels"] = ", ".join(executable.tools)
     if executable and KERNELS in kinds:
         files[KERNELS, ""] = executable.code
@@ -179,57 +191,18 @@ def pack(
         launches = launcher.render(request.stem, declarations, executable.code, cooperative)
         files[LAUNCHER, ""] = launches.encode()
     if OBJECT in kinds:
-        files[OBJECT, ""], compilers["object"] = _object(codes, request, header, signatures, parts)
+        files[OBJECT, ""], compilers["object"] = executables.build_object(
+            request.stem,
+            header,
+            kernels,
+            parts,
+            None if undefined else options.tools,
+            consumer=consumer,
+            include_dirs=request.include_dirs,
+            lineinfo=options.lineinfo,
+        )
     needs = of_artifacts(files, parts, made_by, executable and executable.needs)
-    return Artifacts(files, needs, compilers, cooperative, left_out)
-
-
-def _with_kernels(
-    codes: Sequence[Code], request: Request, signatures: Sequence[Signature]
-) -> tuple[tuple[str, ...], tuple[LeftOut, ...]]:
-    """Return the kinds to make, with "kernels" where there are some and nobody said, and what is left out."""
-    kinds = request.asked
-    left_out = [*dict.fromkeys(each for code in codes for each in code.left_out)]
-    if request.kinds is None and any(each.kernel for each in signatures):
-        why = executables.obstacle({name for code in codes for name in code.undefined}, request.consumer)
-        if why:
-            left_out.append(LeftOut(KERNELS, why, "link what defines it, and load the result"))
-        else:
-            kinds += (KERNELS,)
-    return kinds, tuple(left_out)
-
-
-def _executable(
-    codes: Sequence[Code], request: Request, signatures: Sequence[Signature]
-) -> executables.Executable:
-    """Return what a driver loads."""
-    return executables.pack(
-        request.stem,
-        [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
-        signatures,
-        options=request.options.tools,
-        consumer=request.consumer,
-    )
-
-
-def _object(
-    codes: Sequence[Code],
-    request: Request,
-    header: str,
-    signatures: Sequence[Signature],
-    parts: Sequence[executables.Member],
-) -> tuple[bytes, str]:
-    """Return what nvcc links, and name and release of the compiler of its host code."""
-    return executables.build_object(
-        request.stem,
-        header,
-        [each for each in signatures if each.kernel],
-        parts,
-        None if any(code.undefined for code in codes) else request.options.tools,
-        consumer=request.consumer,
-        include_dirs=request.include_dirs,
-        lineinfo=request.options.lineinfo,
-    )
+    return Artifacts(files, needs, compilers, cooperative, tuple(left_out))
 
 
 def file_name(stem: str, key: ArtifactKey) -> str:

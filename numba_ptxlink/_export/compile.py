@@ -13,7 +13,7 @@ import logging
 import re
 import zlib
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._artifacts.consumer import LeftOut, ltoir_tool
@@ -56,43 +56,24 @@ GroupKey = tuple["Arch", tuple[str, ...]]
 @dataclass(frozen=True)
 class Group:
     """
-    A group of functions.
+    Functions of one front end, compiled to PTX for one arch.
 
     Args:
-        functions: The functions.
-        ptx: The PTX of all, b"" where it is not made yet.
+        front_end: What compiled them.
+        arch: The GPU.
+        functions: The LLVM IR of each, in order.
+        ptx: The PTX of all.
     """
 
+    front_end: FrontEnd
+    arch: Arch
     functions: tuple[IR, ...]
-    ptx: bytes = b""
+    ptx: bytes
 
     @property
     def links(self) -> tuple[LinkFile, ...]:
         """The files that they link."""
         return tuple(dict.fromkeys(link for each in self.functions for link in each.links))
-
-
-@dataclass(frozen=True)
-class Program:
-    """
-    All functions of an export for one arch.
-
-    Args:
-        front_end: What compiled them.
-        arch: The GPU.
-        groups: The functions, in order.
-        links: The files that they link.
-    """
-
-    front_end: FrontEnd
-    arch: Arch
-    groups: tuple[Group, ...]
-    links: tuple[LinkFile, ...] = ()
-
-    @property
-    def functions(self) -> tuple[IR, ...]:
-        """The LLVM IR of each function."""
-        return tuple(each for group in self.groups for each in group.functions)
 
     @property
     def signatures(self) -> tuple[abi.Signature, ...]:
@@ -149,17 +130,17 @@ def compile_group(units: Sequence[Unit], arch: Arch, options: CompileOptions) ->
         PtxlinkError: A compiler refused functions. Names all of them.
     """
     functions = tuple(each_of(lambda unit: lower(unit, arch, options), units))
-    return Group(functions, _compile_ptx(units[0].front_end, functions, arch, options))
+    return compiled(units[0].front_end, arch, functions, options)
 
 
-def programs(
+def compile_units(
     units: Sequence[Unit],
     archs: Sequence[Arch],
     options: CompileOptions,
     done: Mapping[GroupKey, Group],
-) -> list[Program]:
+) -> list[Group]:
     """
-    Lower *units*, which are of one front end, and compile them in groups for each of *archs*.
+    Lower *units*, which are of one front end, and compile them in groups, which are one for each of *archs*.
 
     Args:
         units: The functions.
@@ -170,28 +151,18 @@ def programs(
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    groups = split([each.symbol for each in units], options)
+    places = split([each.symbol for each in units], options)
 
-    def compiled(arch: Arch, group: range) -> Group:
-        own = units[group.start : group.stop]
+    def group(arch: Arch, place: range) -> Group:
+        own = units[place.start : place.stop]
         key = (arch, tuple(each.symbol for each in own))
         return done[key] if key in done else compile_group(own, arch, options)
 
-    return [
-        program(units[0].front_end, arch, each_of(functools.partial(compiled, arch), groups))
-        for arch in archs
-    ]
-
-
-def program(front_end: FrontEnd, arch: Arch, groups: Iterable[Group]) -> Program:
-    """Return *groups* with the files that their functions link."""
-    groups = tuple(groups)
-    links = dict.fromkeys(link for group in groups for link in group.links)
-    return Program(front_end, arch, groups, tuple(links))
+    return [_joined(each_of(functools.partial(group, arch), places), options) for arch in archs]
 
 
 def build(
-    program: Program,
+    group: Group,
     kinds: Collection[str],
     options: CompileOptions,
     *,
@@ -202,7 +173,7 @@ def build(
     Return the artifacts of *kinds*, with the link files merged in where they can be linked.
 
     Args:
-        program: The functions.
+        group: The functions.
         kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
         options: The options of the export.
         dispensable: Those of *kinds* that are left out where the toolkit cannot make them.
@@ -212,48 +183,45 @@ def build(
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
         AssembleError: The PTX could not be assembled.
     """
-    arch, front_end, functions = program.arch, program.front_end, program.functions
-    texts = [each.ptx or _compile_ptx(front_end, each.functions, arch, options) for each in program.groups]
-    ptx = _joined(program.groups, texts) or _compile_ptx(front_end, functions, arch, options)
+    arch, functions, signatures, ptx = group.arch, group.functions, group.signatures, group.ptx
     read = parse(ptx.decode())
     missing = externs.undefined(read)
+    ltoir, made_by = b"", {}
+    left_out: tuple[LeftOut, ...] = ()
     with link_files.as_export_errors(functions):
-        externs.check_declarations(functions, program.links)
+        externs.check_declarations(functions, group.links)
         linked, private = link_files.compile_files(
-            program.links,
+            group.links,
             missing,
             arch,
-            tag([each.name for each in program.signatures]),
+            f"{zlib.crc32(' '.join(each.name for each in signatures).encode()):08x}",
             externs.callers(functions),
         )
-        ltoir, left_out = b"", []
-        toolkit = consumer.toolkit(arch) if consumer and LTOIR in kinds and not linked else None
         modules = link_files.renamed(_modules(functions), private)
-        if linked or (LTOIR in kinds and toolkit is None):
-            ltoir = compile_ir(front_end, functions, modules, arch, options, lto=True)
         if linked:
-            ptx = link_files.merge_ptx(ltoir, linked, arch, program.signatures, options)
+            plain = _compile_ir(group, modules, options, lto=True)
+            ptx = link_files.merge_ptx(plain, linked, arch, signatures, options)
             read = parse(ptx.decode())
             missing = externs.undefined(read)
-        if LTOIR in kinds and (linked or toolkit):
+        if LTOIR in kinds:
+            toolkit = consumer.toolkit(arch) if consumer and not linked else None
             try:
-                ltoir = (
-                    compile_ir(front_end, functions, modules, arch, options, lto=True, toolkit=toolkit)
-                    if toolkit
-                    else _merged(ltoir, linked, arch, functions, consumer)
-                )
+                if linked:
+                    ltoir = link_files.merge_ltoir(plain, linked, arch, functions)
+                else:
+                    ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
+                if linked and consumer:
+                    consumer.check_merged(arch)
+                made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
                 if LTOIR not in dispensable:
                     raise
-                left_out.append(LeftOut(LTOIR, str(error)))
-                ltoir = b""
+                ltoir, left_out = b"", (LeftOut(LTOIR, str(error)),)
     if consumer:
         ptx = consumer.lowered(ptx, arch)
         read = parse(ptx.decode())
-    _verify(read, program.signatures, arch)
-    artifacts, made_by = {PTX: ptx, LTOIR: ltoir}, {}
-    if ltoir and LTOIR in kinds:
-        made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
+    _verify(read, signatures, arch)
+    artifacts = {PTX: ptx, LTOIR: ltoir}
     if CUBIN in kinds:
         assembled = options.tools._replace(relocatable=True)
         target = Target(arch, consumer.release if consumer else None)
@@ -266,22 +234,8 @@ def build(
         made_by,
         bool(linked),
         (*called, *read.undefined_variables),
-        tuple(left_out),
+        left_out,
     )
-
-
-def _merged(
-    ltoir: bytes,
-    linked: Sequence[tuple[str, bytes]],
-    arch: Arch,
-    functions: Sequence[IR],
-    consumer: Consumer | None,
-) -> bytes:
-    """Return *ltoir* with the link files in it, which *consumer* has to read."""
-    merged = link_files.merge_ltoir(ltoir, linked, arch, functions)
-    if consumer:
-        consumer.check_merged(arch)
-    return merged
 
 
 def _modules(functions: Iterable[IR]) -> list[str]:
@@ -290,48 +244,50 @@ def _modules(functions: Iterable[IR]) -> list[str]:
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def _compile_ptx(front_end: FrontEnd, functions: Sequence[IR], arch: Arch, options: CompileOptions) -> bytes:
-    """Return the PTX of *functions* in one module."""
-    ptx = compile_ir(front_end, functions, _modules(functions), arch, options, lto=False)
-    return ptx.rstrip(b"\0").strip() + b"\n"
+def compiled(front_end: FrontEnd, arch: Arch, functions: tuple[IR, ...], options: CompileOptions) -> Group:
+    """Return *functions* with their PTX, made in one module."""
+    group = Group(front_end, arch, functions, b"")
+    ptx = _compile_ir(group, _modules(functions), options, lto=False)
+    return replace(group, ptx=ptx.rstrip(b"\0").strip() + b"\n")
 
 
-def _joined(groups: Sequence[Group], texts: Sequence[bytes]) -> bytes | None:
-    """Return the PTX of all groups as one; None where it is to be made of all functions at once."""
+def _joined(groups: Sequence[Group], options: CompileOptions) -> Group:
+    """Return all groups as one, whose PTX is theirs, or is made of all functions at once."""
     if len(groups) == 1:
-        return texts[0]
+        return groups[0]
+    functions = tuple(each for group in groups for each in group.functions)
     modules = Counter(text for group in groups for text in _modules(group.functions))
     if any(count > 1 and _SHARED.search(text) for text, count in modules.items()):
         # Functions that call it share its memory.
         log.debug("a function with shared memory is called in several groups")
-        return None
-    try:
-        return combine([parse(text.decode()) for text in texts]).text.encode()
-    except NotCombinedError as error:
-        log.debug("the PTX of groups is not combined: %s", error)
-        return None
+    else:
+        try:
+            ptx = combine([parse(group.ptx.decode()) for group in groups]).text.encode()
+            return replace(groups[0], functions=functions, ptx=ptx)
+        except NotCombinedError as error:
+            log.debug("the PTX of groups is not combined: %s", error)
+    return compiled(groups[0].front_end, groups[0].arch, functions, options)
 
 
-def compile_ir(
-    front_end: FrontEnd,
-    functions: Sequence[IR],
+def _compile_ir(
+    group: Group,
     modules: Sequence[str],
-    arch: Arch,
     options: CompileOptions,
     *,
     lto: bool,
     toolkit: Nvvm | None = None,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define *functions*, to PTX or LTO-IR, with NVVM or that of *toolkit*.
+    Compile the LLVM IR *modules*, which define *group*, to PTX or LTO-IR, with NVVM or that of *toolkit*.
 
     Raises:
         ExportError: NVVM refused it, or is missing.
     """
+    arch = group.arch
     try:
-        return front_end.compile_ir(modules, arch, options, lto=lto, toolkit=toolkit)
+        return group.front_end.compile_ir(modules, arch, options, lto=lto, toolkit=toolkit)
     except Exception as error:
-        listed = ", ".join(each.signature.name for each in functions)
+        listed = ", ".join(each.name for each in group.signatures)
         if toolkit:
             raise ExportError(
                 f"{toolkit}, {toolkit.path}, could not compile {listed} for {arch.sm}: {error}; leave ltoir "
@@ -361,8 +317,3 @@ def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> Non
                 f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
                 f"{expected}; please report this with the function's signature."
             )
-
-
-def tag(names: Sequence[str]) -> str:
-    """Return the suffix of private names in the code of the symbols *names*."""
-    return f"{zlib.crc32(' '.join(names).encode()):08x}"

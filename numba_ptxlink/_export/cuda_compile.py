@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
-from numba_ptxlink._cabi.header import Declaration
+from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink._cabi.options import launch_bounds
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end import registry
@@ -19,8 +19,7 @@ from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
 from .choice import place_of
-from .compile import Group, build
-from .compile import program as of_groups
+from .compile import build, compiled
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _compiled(
     bounds = launch_bounds(bounds, f"kernel {name}") if kernel else None
     inferred = None
 
-    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:  # noqa: ARG001 - as it is called
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as it is called
         nonlocal inferred
         inferred = result
         signature = abi.c_signature(
@@ -120,7 +119,7 @@ def _compiled(
         )
         if output != LTOIR:
             abi.check_ptx(signature, "output='ltoir'")
-        return Declaration(signature, name, "", place_of(function))
+        return CFunction(signature, place=place_of(function))
 
     ir = front_end.lower(
         function,
@@ -133,10 +132,9 @@ def _compiled(
         inline=optimised or given["forceinline"] or options.get("inline") == "always",
         launch_bounds=bounds,
     )
-    program = of_groups(front_end, arch, [Group((ir,))])
     # What the user's files define is left to the linker: their variables are there once in a program.
-    program = replace(program, links=tuple(filter(link_files.is_shims, program.links)))
-    code = build(program, {output}, how).artifacts[output]
+    ir = replace(ir, links=tuple(filter(link_files.is_shims, ir.links)))
+    code = build(compiled(front_end, arch, (ir,), how), {output}, how).artifacts[output]
     return (code.decode() if output == PTX else code), inferred
 
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi, cache
 from numba_ptxlink._arch import Arch
-from numba_ptxlink._cabi.header import Declaration
+from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink.errors import PtxlinkError, raise_all
 
 from . import children, choice, link_files
-from .compile import Group, compile_group, programs, split
+from .compile import Group, compile_group, compile_units, split
 from .load import Source, load
 from .signatures import units
 from .write import check_stem, made
@@ -87,7 +87,7 @@ def _made(
         stem=request.stem or check_stem(loaded.stem),
         include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
     )
-    return made(programs(functions, request.archs, request.options, done), request, loaded.files)
+    return made(compile_units(functions, request.archs, request.options, done), request, loaded.files)
 
 
 def in_child(
@@ -187,8 +187,8 @@ def _prepare(name: str) -> None:
     front_end = registry.require(registry.get(name))
     arch, options, number = Arch.of("sm_75"), CompileOptions(), front_end.types.float32
 
-    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:  # noqa: ARG001 - as it is called
-        return Declaration(abi.c_signature("example", result, map(abi.Parameter, "x", args)), "", "", "")
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as it is called
+        return CFunction(abi.c_signature("example", result, map(abi.Parameter, "x", args)))
 
     front_end.lower(
         _example, (number,), number, arch=arch, options=options, abi=AbiOptions(), declare=declare

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._cabi.header import Declaration
+from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink.errors import ExportError
 
 from . import reasons
@@ -34,10 +34,10 @@ def lower(unit: Unit, arch: Arch, options: CompileOptions) -> IR:
     unit.c_signature(unit.args, void if result is None else result)
     accepted = False
 
-    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
         nonlocal accepted
         accepted = True
-        return Declaration(
+        return CFunction(
             signature=unit.c_signature(args, result),
             python=describe(unit),
             doc=inspect.getdoc(udf.function) or "",

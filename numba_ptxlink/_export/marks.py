@@ -66,6 +66,8 @@ class Udf(Marked):
         launch_bounds: int | tuple[int, ...] | None = None,
         **cxx: Any,
     ) -> None:
+        # The dispatchers that front ends make of it.
+        self._made: dict[str, Any] = {}
         self.others = ()
         if isinstance(function, Udf):
             self.others = (*function.others, function)
@@ -115,13 +117,11 @@ class Udf(Marked):
                 "a function that calls it; choose one front end for both, or mark the function twice."
             )
         front_end = asking or self.front_end
-        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
-        made: dict[str, Any] = self.__dict__.setdefault("_made", {})
-        if front_end.name not in made:
-            made[front_end.name] = front_end.dispatcher(
+        if front_end.name not in self._made:
+            self._made[front_end.name] = front_end.dispatcher(
                 self.function, launch_bounds=self.launch_bounds, device=not self.is_kernel
             )
-        return made[front_end.name]
+        return self._made[front_end.name]
 
     @property
     def front_end(self) -> FrontEnd:
@@ -167,7 +167,7 @@ def _asking() -> FrontEnd | None:
     return None if frame is None else registry.of_module(frame.f_globals.get("__name__", ""))
 
 
-class Options(TypedDict, total=False):
+class MarkOptions(TypedDict, total=False):
     """The options of `udf` and `kernel`."""
 
     name: str | None
@@ -181,7 +181,7 @@ class Options(TypedDict, total=False):
     front_end: FrontEndName | None
 
 
-def udf(signature: Any = None, **options: Unpack[Options]) -> Callable[[Any], Udf]:
+def udf(signature: Any = None, **options: Unpack[MarkOptions]) -> Callable[[Any], Udf]:
     """
     Mark a Python function for export with the C ABI. It stays callable as plain Python.
 
@@ -223,7 +223,7 @@ def kernel(
     signature: Any = None,
     *,
     launch_bounds: int | tuple[int, ...] | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[MarkOptions],
 ) -> Callable[[Any], Kernel]:
     """
     Mark a Python function for export as a kernel: `extern "C" __global__ void name(...)`.
@@ -267,9 +267,9 @@ def _mark(
     **others: Any,
 ) -> Callable[[Any], T]:
     decorator = cls.__name__.lower()
-    unknown = [option for option in others if option not in Options.__annotations__]
+    unknown = [option for option in others if option not in MarkOptions.__annotations__]
     if unknown:
-        known = ", ".join([*Options.__annotations__, *["launch_bounds"] * cls.is_kernel])
+        known = ", ".join([*MarkOptions.__annotations__, *["launch_bounds"] * cls.is_kernel])
         raise AbiError(f"{decorator}() has no option {', '.join(unknown)}; it has {known}.")
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.protocol import IR
 
     from .artifacts import Artifacts, Request
-    from .compile import Code, Program
+    from .compile import Code, Group
 
 log = logging.getLogger(__name__)
 
@@ -87,12 +87,12 @@ class Export:
         return self.contents[paths[0].name]
 
 
-def made(programs: Sequence[Program], request: Request, files: Iterable[Path]) -> Export:
+def made(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Export:
     """
-    Return the export of *programs*, in memory.
+    Return the export of *groups*, in memory.
 
     Args:
-        programs: The functions for each architecture.
+        groups: The functions for each architecture.
         request: What is exported.
         files: The Python files that they are made of.
 
@@ -100,17 +100,17 @@ def made(programs: Sequence[Program], request: Request, files: Iterable[Path]) -
         PtxlinkError: As `export` of the package.
     """
     stem, searched = request.stem, request.include_dirs
-    signatures = programs[0].signatures
-    declarations = [each.declaration for each in programs[0].functions]
+    signatures = groups[0].signatures
+    declarations = [each.declaration for each in groups[0].functions]
     structs = header.named_structs(signatures)
-    codes = compile_each(programs, request)
-    externs = {name: extern for code in codes for name, extern in sorted(code.externs.items())}
-    declared = [signature for _, (_, signature) in sorted(externs.items()) if signature]
+    codes, left_out = compile_each(groups, request)
+    found = {name: extern for code in codes for name, extern in code.externs.items()}
+    externs = [found[name] for name in sorted(found)]
+    declared = [signature for _, signature in externs if signature]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, request.archs, searched)
-    artifacts = pack(codes, request, text, declarations)
-    manifest = _manifest(programs[0], codes, request, artifacts, text.encode())
-    manifest["externs"] = [_extern(*externs[name]) for name in sorted(externs)]
+    artifacts = pack(codes, left_out, request, text, declarations)
+    manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs)
     names = {key: file_name(stem, key) for key in artifacts.files}
     included = "".join(f"#include {name}\n" for name in existing.includes(structs))
     return Export(
@@ -130,7 +130,7 @@ def made(programs: Sequence[Program], request: Request, files: Iterable[Path]) -
             sorted(
                 {
                     *files,
-                    *(path for each in programs for path in link_files.paths(each.links)),
+                    *(path for each in groups for path in link_files.paths(each.links)),
                     *map(Path, includes.of(included.encode(), Path("/"), searched).files),
                 }
             )
@@ -146,22 +146,35 @@ def _included(header_text: str) -> dict[str, bytes]:
 
 
 def _manifest(
-    program: Program, codes: Sequence[Code], request: Request, artifacts: Artifacts, text: bytes
+    group: Group,
+    codes: Sequence[Code],
+    request: Request,
+    artifacts: Artifacts,
+    *,
+    text: bytes,
+    externs: Iterable[tuple[Prototype, abi.Signature | None]],
 ) -> dict[str, Any]:
     """Return the manifest, as JSON has it; *text* is the header."""
     packed = any(not arch for _, arch in artifacts.files)
     merged = any(code.merged for code in codes)
     used = ["nvvm", "nvrtc", *["nvjitlink"] * merged, *["nvfatbin"] * packed]
     tools = map(find.package, ("nvidia-nvvm", "nvidia-nvfatbin"))
-    packages = ("numba-ptxlink", *program.front_end.distributions, *tools)
+    packages = ("numba-ptxlink", *group.front_end.distributions, *tools)
     return {
         "format": manifests.FORMAT,
         "name": request.stem,
         "header": _file(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
-        "functions": [_function(each, artifacts) for each in program.functions],
-        "types": signatures.describe(ctype for each in program.signatures for ctype in each.types),
-        "externs": [],
+        "functions": [_function(each, artifacts) for each in group.functions],
+        "types": signatures.describe(ctype for each in group.signatures for ctype in each.types),
+        "externs": [
+            {
+                "name": prototype.name,
+                "prototype": str(prototype),
+                "declaration": f"{signature};" if signature else None,
+            }
+            for prototype, signature in externs
+        ],
         "artifacts": [
             {
                 "kind": kind,
@@ -172,7 +185,7 @@ def _manifest(
             for (kind, arch), content in artifacts.files.items()
         ],
         "options": request.options.described,
-        "front_end": program.front_end.name,
+        "front_end": group.front_end.name,
         "tools": {
             "nvptxcompiler": dotted(assembler.compiler_version()),
             **find.installed(packages),
@@ -197,14 +210,6 @@ def _function(function: IR, artifacts: Artifacts) -> dict[str, Any]:
         "checked": function.abi.checked,
         "raises": list(function.raises),
         **({"cooperative": signature.name in artifacts.cooperative} if signature.kernel else {}),
-    }
-
-
-def _extern(prototype: Prototype, signature: abi.Signature | None) -> dict[str, Any]:
-    return {
-        "name": prototype.name,
-        "prototype": str(prototype),
-        "declaration": f"{signature};" if signature else None,
     }
 
 
@@ -234,27 +239,11 @@ def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) 
     # The manifest is the last one: until it is there, the former one disagrees with what was replaced.
     files |= [last]
     _check_places(out, files, made.sources)
-    put({out / name: content for name, content in files.items()}, _former(out, files, manifest))
-    return replace(
-        made,
-        header=out / made.header,
-        manifest=manifest,
-        artifacts={key: out / path for key, path in made.artifacts.items()},
-        contents=files,
-    )
-
-
-def put(files: Mapping[Path, bytes], obsolete: Sequence[Path] = ()) -> None:
-    """
-    Write *files*, the last one last, and delete those that are *obsolete*; create folders.
-
-    Raises:
-        ExportError: A file cannot be written.
-    """
     try:
-        for path in files:
-            path.parent.mkdir(parents=True, exist_ok=True)
-        stay = outputs.write(files, obsolete)
+        for name in files:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+        there = {out / name: content for name, content in files.items()}
+        stay = outputs.write(there, _former(out, files, manifest))
     except OSError as error:
         raise ExportError(
             f"{error.filename} could not be written: {error.strerror}; choose another folder, or mend it."
@@ -263,6 +252,13 @@ def put(files: Mapping[Path, bytes], obsolete: Sequence[Path] = ()) -> None:
         log.warning(
             "%s is left over from the former export and cannot be deleted; delete it, or rename it.", path
         )
+    return replace(
+        made,
+        header=out / made.header,
+        manifest=manifest,
+        artifacts={key: out / path for key, path in made.artifacts.items()},
+        contents=files,
+    )
 
 
 def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:

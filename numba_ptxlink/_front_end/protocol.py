@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._cabi.header import Declaration
+    from numba_ptxlink._cabi.header import CFunction
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._tools.nvvm import Nvvm
@@ -129,7 +129,7 @@ class IR:
             that are proved never to raise may be left out.
     """
 
-    declaration: Declaration
+    declaration: CFunction
     abi: AbiOptions
     modules: tuple[str, ...]
     links: tuple[LinkFile, ...] = ()
@@ -155,7 +155,7 @@ class IR:
 class Declare(Protocol):
     """Says what a header has of a C function, once its compiler knows the types."""
 
-    def __call__(self, args: tuple[Any, ...], result: Any, /, *, raises: bool) -> Declaration:
+    def __call__(self, args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
         """
         Return the declaration of the C function, with its signature.
 

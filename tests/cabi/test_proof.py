@@ -21,7 +21,7 @@ SM_90 = pl.Arch.of("sm_90")
 
 def declare(name, result, *params, kernel=False):
     """Return the declaration of a function of the file udfs.py."""
-    return header.Declaration(Signature(name, result, params, kernel), f"{name}: test", "", "udfs.py:7")
+    return header.CFunction(Signature(name, result, params, kernel), f"{name}: test", "", "udfs.py:7")
 
 
 def prove(*declarations, externs=(), text=None, archs=(SM_90,)):

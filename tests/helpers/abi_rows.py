@@ -22,10 +22,8 @@ from numba_ptxlink import Arch, abi
 from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink._export import marks
-from numba_ptxlink._export.compile import Code, Group, Program
+from numba_ptxlink._export.compile import Code, Group, compile_group, compiled
 from numba_ptxlink._export.compile import build as built
-from numba_ptxlink._export.compile import program as of_groups
-from numba_ptxlink._export.lower import lower as lowered_one
 from numba_ptxlink._export.signatures import units
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
@@ -309,9 +307,9 @@ def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
     return list(found)
 
 
-def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> Program:
+def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> Group:
     """
-    Compile *echoes*, named f0, f1 and so on, as far as LLVM IR.
+    Compile *echoes*, named f0, f1 and so on.
 
     `build` can make that of numba-cuda for sm_100 into the dialect of any older arch.
     """
@@ -319,28 +317,27 @@ def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-
     return program(udfs, front_end, Arch.of(arch), OPTIONS)
 
 
-def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: CompileOptions) -> Program:
-    """Return *udfs* as far as LLVM IR."""
-    compiler = registry.get(front_end)
-    lowered = tuple(lowered_one(each, arch, options) for each in units(udfs, compiler))
-    return of_groups(compiler, arch, [Group(lowered)])
+def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: CompileOptions) -> Group:
+    """Return *udfs* as LLVM IR and PTX."""
+    return compile_group(units(udfs, registry.get(front_end)), arch, options)
 
 
-def build(compiled: Program, arch: str, *kinds: str) -> Code:
-    """Return artifacts of *compiled* for *arch*."""
-    asked, functions = Arch.of(arch), compiled.functions
-    if asked != compiled.arch:
+def build(group: Group, arch: str, *kinds: str) -> Code:
+    """Return artifacts of *group* for *arch*."""
+    asked = Arch.of(arch)
+    if asked != group.arch:
         functions = tuple(
             dataclasses.replace(each, modules=tuple(llvm_ir.NvvmDialect.of(asked).written(each.modules)))
-            for each in functions
+            for each in group.functions
         )
-    return built(dataclasses.replace(compiled, arch=asked, groups=(Group(functions),)), kinds, OPTIONS)
+        group = compiled(group.front_end, asked, functions, OPTIONS)
+    return built(group, kinds, OPTIONS)
 
 
 def header(signatures: Sequence[abi.Signature]) -> str:
     """Return the text of `echo.h`, which declares *signatures*."""
     return c_header.render(
-        "echo", [c_header.Declaration(each, "echo", "", "echo.py:1") for each in signatures]
+        "echo", [c_header.CFunction(each, "echo", place="echo.py:1") for each in signatures]
     )
 
 
