@@ -60,7 +60,6 @@ def add(commands: Any) -> None:
     )
     export.add_argument(
         "--arch",
-        type=args.text,
         action="append",
         metavar="ARCH",
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
@@ -75,7 +74,6 @@ def add(commands: Any) -> None:
     )
     export.add_argument(
         "--emit",
-        type=args.text,
         action="append",
         metavar="KIND",
         help="ptx, ltoir, cubin, fatbin, kernels, launcher or object; a list with commas "
@@ -185,7 +183,10 @@ def _report(exports: list[Export]) -> Report:
     compilers = ", ".join(dict.fromkeys(filter(None, (each.host_compiler for each in exports))))
     if compilers:
         lines.append(f"Host code of the object: {compilers}")
-    left_out = [(made.header.stem, each) for made in exports for each in made.left_out]
-    lines += [f"Left out of {name}: {each.kind} ({each})" for name, each in left_out]
-    content = {"functions": prototypes, "files": sizes, "host compiler": compilers}
-    return Report({**content, "left out": sorted({each.kind for _, each in left_out})}, "\n".join(lines))
+    content = {
+        "functions": prototypes,
+        "files": sizes,
+        "host compiler": compilers,
+        "left out": sorted({each.kind for made in exports for each in made.left_out}),
+    }
+    return Report(content, "\n".join(lines))

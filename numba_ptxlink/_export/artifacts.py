@@ -156,7 +156,7 @@ def pack(
         else:
             kinds += (KERNELS,)
     for each in left_out:
-        log.warning("left out: %s, %s", each.kind, each)
+        log.warning("Left out of %s: %s (%s)", request.stem, each.kind, each)
     parts = [
         (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
         for code in codes

@@ -134,7 +134,7 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
     half = pl.udf(ty(ty), name="halved")(triple)
     linked = pl.udf("float32(float32)", name="linked")(quadruple)
     exported = pl.export([plain, half, linked], tmp_path, arch="sm_90", name="mine")
-    uses = r"ltoir, halved \(\S+\) uses float16 or bfloat16, linked \(\S+\) uses .*: nvJitLink"
+    uses = r"ltoir \(halved \(\S+\) uses float16 or bfloat16, linked \(\S+\) uses .*: nvJitLink"
     assert re.search(uses, caplog.text)
     assert {"ptx", "cubin", "fatbin"} == {kind for kind, _ in exported.artifacts}
     assert ["ltoir"] == [each.kind for each in exported.left_out]
