@@ -119,9 +119,7 @@ def make_parser() -> args.Parser:
         metavar="FILE",
         help="PTX, LTO-IR, a cubin, fat binary, object, library or program",
     )
-    inspect.add_argument(
-        "--arch", type=args.text, help="the architecture to report resources for (default: the file's own)"
-    )
+    inspect.add_argument("--arch", help="the architecture to report resources for (default: the file's own)")
     inspect.add_argument(
         "--sass",
         action=argparse.BooleanOptionalAction,

@@ -38,6 +38,8 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    # Of arguments that name none.
+    parser.register("type", None, text)
     parser.set_defaults(run=run)
     talk = parser.add_argument_group("messages")
     talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
@@ -78,13 +80,11 @@ def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
     consumer = parser.add_mutually_exclusive_group()
     consumer.add_argument(
         "--cuda",
-        type=text,
         metavar="RELEASE",
         help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"',
     )
     consumer.add_argument(
         "--ptx-isa",
-        type=text,
         metavar="VERSION",
         help='the same release, as the newest PTX ISA version it reads, such as "8.4"',
     )

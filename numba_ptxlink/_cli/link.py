@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
         "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
     )
     link.add_argument("-o", "--output", type=args.path, required=True, metavar="FILE", help="the output file")
-    link.add_argument("--arch", type=args.text, required=True, help='the GPU, such as "sm_90"')
+    link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     link.add_argument(
         "--lto",
         action=argparse.BooleanOptionalAction,
@@ -51,9 +51,7 @@ def add(commands: Any) -> None:
         link, "-I", "--include-dir", metavar="DIR", type=args.path, what="a folder of headers for CUDA C++"
     )
     args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", what="define a macro for CUDA C++")
-    link.add_argument(
-        "--std", dest="cxx_standard", type=args.text, metavar="STANDARD", help='such as "c++20"'
-    )
+    link.add_argument("--std", dest="cxx_standard", metavar="STANDARD", help='such as "c++20"')
     args.add_repeated(
         link,
         "--name-expression",
