@@ -160,17 +160,9 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
         notes = (f"Resources are not told: {reason}",)
         return Inspection(source.name, PTX, "", details, symbols=reports, notes=notes), b""
     spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(cubin.info_log)}
-    usage = {each.name: each for each in _resources(elf.read(cubin.code, source.name))}
+    usage = _resources(elf.read(cubin.code, source.name))
     reports = tuple(
-        replace(
-            usage.get(each.name, each),
-            kind=each.kind,
-            defined=each.defined,
-            prototype=each.prototype,
-            c_prototype=each.c_prototype,
-            spills=spills.get(each.name),
-        )
-        for each in reports
+        replace(each, **usage.get(each.name, {}), spills=spills.get(each.name)) for each in reports
     )
     return Inspection(source.name, PTX, machine.sm, details, symbols=reports, notes=notes), cubin.code
 
@@ -178,7 +170,11 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
 def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
     image = elf.read(source.code, source.name)
     details = {"linkable": "yes" if image.relocatable else "no"}
-    return Inspection(source.name, CUBIN, f"sm_{image.sm}", details, symbols=_resources(image)), source.code
+    usage = _resources(image)
+    reports = tuple(
+        SymbolReport(each.name, each.kind, each.defined, **usage[each.name]) for each in image.symbols
+    )
+    return Inspection(source.name, CUBIN, f"sm_{image.sm}", details, symbols=reports), source.code
 
 
 def _of_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
@@ -261,8 +257,8 @@ def _with_declarations(inspection: Inspection, declarations: Mapping[Any, Any]) 
     return replace(inspection, symbols=reports, parts=parts)
 
 
-def _resources(image: elf.Image) -> tuple[SymbolReport, ...]:
-    """Return the public symbols of machine code, with what they use."""
+def _resources(image: elf.Image) -> dict[str, dict[str, Any]]:
+    """Return what the public symbols of machine code use, by their names, as `SymbolReport` has it."""
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     info = image.section(".nv.info")
@@ -273,19 +269,16 @@ def _resources(image: elf.Image) -> tuple[SymbolReport, ...]:
             if number < len(image.all_symbols):
                 amounts[attribute][image.all_symbols[number].name] = amount
     sizes = {section.name: section.size for section in image.sections}
-    return tuple(
-        SymbolReport(
-            symbol.name,
-            symbol.kind,
-            symbol.defined,
-            registers=registers.get(symbol.name),
-            stack=frames.get(symbol.name),
-            shared=sizes.get(f".nv.shared.{symbol.name}", 0),
-            constant=sizes.get(f".nv.constant0.{symbol.name}", 0),
-            size=symbol.size,
-        )
+    return {
+        symbol.name: {
+            "registers": registers.get(symbol.name),
+            "stack": frames.get(symbol.name),
+            "shared": sizes.get(f".nv.shared.{symbol.name}", 0),
+            "constant": sizes.get(f".nv.constant0.{symbol.name}", 0),
+            "size": symbol.size,
+        }
         for symbol in image.symbols
-    )
+    }
 
 
 def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:

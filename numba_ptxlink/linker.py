@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from ._artifacts.consumer import Consumer
     from ._config import Backend, Checks, FrontEndName, Inline
-    from ._link.compile import CompiledInputs, PythonCode
+    from ._link.compile import PythonCode
     from ._link.read import Input
     from ._tools.nvrtc import INCLUDE_DIR
 
@@ -171,7 +171,7 @@ def link(
         "name_expressions": as_texts("name_expressions", name_expressions),
         "flags": (*options.spelled(NVRTC), *flags),
     }
-    program = _compiled(
+    code, log, names = _compiled(
         files,
         scripts,
         target,
@@ -181,10 +181,8 @@ def link(
         front_end=front_end,
     )
     reader = (consumer.release, consumer.lowered) if consumer else ()
-    linked = run.link(program.inputs if program else files, Target(target, *reader), options)
-    said = (program.log if program else "", linked.log, *left)
-    names = program.lowered_names if program else {}
-    return replace(linked, log="\n".join(filter(None, said)), lowered_names=names)
+    linked = run.link(code, Target(target, *reader), options)
+    return replace(linked, log="\n".join(filter(None, (log, linked.log, *left))), lowered_names=names)
 
 
 def _compiled(
@@ -196,10 +194,11 @@ def _compiled(
     include_dirs: Any,
     for_sources: Mapping[str, Any],
     front_end: str | None,
-) -> CompiledInputs | None:
-    """Compile the CUDA C++ and Python of a link; None without either and without files, with manifests."""
+) -> tuple[Sequence[Input], str, dict[str, str]]:
+    """Compile the CUDA C++ and Python of a link; return the inputs, NVRTC's log and the lowered names."""
     if not scripts and not include_dirs and all(each.kind != CU and each.path is None for each in files):
-        return None
+        # Neither sources, nor files with manifests.
+        return files, "", {}
     # Deferred, as all else that one PTX needs not.
     from ._link.compile import compile_sources
     from ._tools import includes, nvrtc
@@ -207,7 +206,7 @@ def _compiled(
     # It searches the packages.
     toolkit = nvrtc.toolkit_include_dirs() if any(each.kind == CU for each in files) else ()
     folders = (*includes.folders(include_dirs), nvrtc.INCLUDE_DIR, *toolkit)
-    python = _python(scripts, files, arch, front_end, options)
+    python = _python(scripts, files, arch, front_end, options) if scripts else []
     how = nvrtc.SourceOptions(include_dirs=tuple(map(str, folders)), **for_sources)
     return compile_sources(files, python, arch, how, lto=options.lto, compares=options.compares)
 
@@ -236,19 +235,18 @@ def _python(
     sources: Sequence[Any], read_already: Sequence[Input], arch: Arch, front_end: str | None, options: Options
 ) -> list[PythonCode]:
     """Compile the UDFs among *sources*, together, and each Python file."""
+    # Deferred: most links have no Python.
+    from .exporter import compile_udfs
+
     groups: list[tuple[str, Any]] = [
         (Path(source).name, Path(source)) for source in sources if not _is_udf(source)
     ]
     if udfs := [source for source in sources if _is_udf(source)]:
         groups.append(("<udfs>", udfs))
     beside = {source.code for source in read_already if source.kind == LTOIR}
-    found = []
-    for name, group in groups:
-        # Deferred: most links have no Python.
-        from .exporter import compile_udfs
-
-        found.append(compile_udfs(name, group, arch, options, front_end=front_end, beside=beside))
-    return found
+    return [
+        compile_udfs(name, group, arch, options, front_end=front_end, beside=beside) for name, group in groups
+    ]
 
 
 def _is_udf(source: Any) -> bool:
