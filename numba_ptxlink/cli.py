@@ -14,7 +14,7 @@ from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
 from ._cli import run as run_commands
-from ._cli.output import Report, make_printable, visible
+from ._cli.output import Report, prepare_streams, visible
 from ._config import config
 from ._version import __version__
 from .errors import LinkError, PtxlinkError
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for an error printed to stderr or, with --strict, for a problem that
         was found, 2 for wrong usage, 130 for Ctrl-C.
     """
-    make_printable()
+    prepare_streams()
     parser = make_parser()
     status = 0
     try:
@@ -56,8 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 output: Report = arguments.run(arguments)
             status = output.status
             output.show(arguments)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except BrokenPipeError:
         # The reader of a pipe, such as head, has quit.
         _drop_stdout()

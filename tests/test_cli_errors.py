@@ -175,6 +175,15 @@ def test_the_simulator_is_said():
     )
 
 
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize("closed", ["2>&-", "<&- 2>&-"])
+def test_errors_are_no_output_where_the_standard_error_is_closed(closed):
+    """Nothing that is opened takes its place, and a reader of the output gets no message."""
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", *COMMAND, "link", "missing.ptx", *LINK, "-o", "out"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    assert (1, b"") == (done.returncode, done.stdout)
+
+
 INTERRUPT = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
 
 

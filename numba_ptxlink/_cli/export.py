@@ -155,7 +155,7 @@ def _export_each(
             done.append(future.result())
         except PtxlinkError as error:
             errors.append(error)
-        if len(paths) > _FEW and not arguments.quiet and sys.stderr is not None:
+        if len(paths) > _FEW and not arguments.quiet:
             print(f"[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
     if last:

@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-def make_printable() -> None:
-    """Let the standard output escape what its encoding lacks, as the standard error does."""
+def prepare_streams() -> None:
+    """
+    Open the null device where a standard stream is closed: the next file would be opened in its place.
+
+    The standard output escapes what its encoding lacks, as the standard error does.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
