@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ._arch import ArchLike
-    from ._formats.ptx import Param
     from ._link.check import Symbol
 
 __all__ = ["Inspection", "SymbolReport", "inspect"]
@@ -48,8 +47,8 @@ class SymbolReport:
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
         defined: Whether it is defined here, rather than only declared.
         prototype: The prototype in PTX terms, "" where it is not recorded.
-        c_prototype: The declaration in C, of the manifest of its export or of floating-point types alone; ""
-            where no types are recorded: a `.b32` may be an integer or a float.
+        c_prototype: The declaration in C, "" where no manifest of its export is beside it: PTX records no
+            types, a `.b32` may be an integer or a float.
         registers: Registers per thread, None where there is no machine code.
         stack: Bytes of stack frame per thread, None where there is no machine code.
         spills: Bytes of spill stores and spill loads, None where nothing was compiled to count them.
@@ -291,20 +290,5 @@ def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _of_symbol(symbol: Symbol) -> SymbolReport:
-    report = SymbolReport(symbol.name, symbol.kind, symbol.defined, size=symbol.size)
-    prototype = symbol.prototype
-    if prototype is None:
-        return report
-    passed = (prototype.result, *prototype.params)
-    # A mangled name is declared in C++, with the types that are in the name.
-    in_c = ""
-    if not symbol.name.startswith("_Z") and all(param is None or param.floating for param in passed):
-        result, *params = map(_c_type, passed)
-        in_c = f'extern "C" __device__ {result} {symbol.name}({", ".join(params) or "void"});'
-    return replace(report, prototype=str(prototype), c_prototype=in_c)
-
-
-def _c_type(param: Param | None) -> str:
-    if param is None:
-        return "void"
-    return "float" if param.bits == 32 else "double"
+    prototype = str(symbol.prototype) if symbol.prototype else ""
+    return SymbolReport(symbol.name, symbol.kind, symbol.defined, prototype, size=symbol.size)

@@ -179,31 +179,6 @@ def test_a_host_file_lists_every_architecture(built, form):
     assert {"sm_90"} == {part.arch for part in only.parts}
 
 
-def test_only_floats_are_types():
-    """A prototype of floats alone is a declaration; any other type is a width, and no C type is made up."""
-    symbols = {each.name: each for each in pl.inspect(FLOATS, arch="sm_80", sass=False).symbols}
-    assert 'extern "C" __device__ float f(float, double);' == symbols["f"].c_prototype
-    assert "" == symbols["g"].c_prototype
-
-
-FLOATS = """\
-.version 8.0
-.target sm_80
-.address_size 64
-.visible .func (.param .f32 r) f(.param .f32 a, .param .f64 b)
-{
-    .reg .f32 %f<2>;
-    ld.param.f32 %f1, [a];
-    st.param.f32 [r], %f1;
-    ret;
-}
-.visible .func g(.param .u64 a, .param .f32 b)
-{
-    ret;
-}
-"""
-
-
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
     """Return an export of two functions and a kernel."""
