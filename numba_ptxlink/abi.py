@@ -18,12 +18,9 @@ from ._cabi.numbers import NUMBERS
 from ._cabi.options import AbiOptions, Existing
 from ._cabi.signatures import Signature, check_ptx, structs_of
 from ._cabi.types import (
-    Array,
-    Compound,
     CType,
     Member,
     Pointer,
-    Scalar,
     Struct,
     View,
     Void,
@@ -36,22 +33,7 @@ from ._cabi.types import (
 from ._front_end.registry import of_type
 from .errors import AbiError
 
-__all__ = [
-    "AbiOptions",
-    "Array",
-    "CType",
-    "Compound",
-    "Member",
-    "Pointer",
-    "Scalar",
-    "Signature",
-    "Struct",
-    "View",
-    "Void",
-    "c_signature",
-    "c_type",
-    "check_ptx",
-]
+__all__ = ["AbiOptions", "Names", "Parameter", "Signature", "c_signature", "c_type", "check_ptx"]
 
 # By the names of Numba types, which are the same in all front ends.
 _NUMBERS = {

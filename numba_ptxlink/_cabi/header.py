@@ -152,7 +152,14 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
-    structs = named_structs(signatures)
+    named = structs_of(signatures)
+    structs = list(named.values())
+    for name in (signature.name for signature in signatures):
+        if name in named and not named[name].existing:
+            raise AbiError(
+                f"{name!r}, the C name of a function, is the name of the struct that stands for "
+                f"{named[name].about}; use {name + '_of'!r}, for example."
+            )
     cnames.check_stem(stem, nvrtc.toolkit_include_dirs(), existing.includes(structs))
     blocks = [
         *_includes(types),
@@ -184,23 +191,6 @@ def _guard(stem: str, body: str) -> str:
     """Return the macro that keeps *body* from being read twice: headers of one stem have one each."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:16].upper()
     return f"NUMBA_PTXLINK_{re.sub(r'[^A-Z0-9]', '_', stem.upper())}_{digest}_H"
-
-
-def named_structs(signatures: Sequence[Signature]) -> list[c.Struct]:
-    """
-    Return the structs that a header of *signatures* defines, members before their structs.
-
-    Raises:
-        AbiError: Two structs, or a struct and a function, have the same name.
-    """
-    structs = structs_of(signatures)
-    for signature in signatures:
-        if signature.name in structs and not structs[signature.name].existing:
-            raise AbiError(
-                f"{signature.name!r}, the C name of a function, is the name of the struct that stands for "
-                f"{structs[signature.name].about}; use {signature.name + '_of'!r}, for example."
-            )
-    return list(structs.values())
 
 
 def _views(types: Sequence[c.CType]) -> list[str]:
@@ -289,14 +279,13 @@ def _attribute(struct: c.Struct) -> str:
 
 def _members(struct: c.Struct) -> Iterable[str]:
     taken = {struct.name, *(member.name for member in struct.members)}
-    end = 0
-    for number, member in enumerate(struct.members):
-        if struct.packed and member.offset > end:
-            yield f"unsigned char {cnames.legal(f'padding{number}_', taken)}[{member.offset - end}]"
-        end = member.offset + member.type.size
-        yield member.type.declare(member.name)
-    if struct.packed and struct.size > end:
-        yield f"unsigned char {cnames.legal(f'padding{len(struct.members)}_', taken)}[{struct.size - end}]"
+    before = 0
+    for ctype, member in struct.slots:
+        if member:
+            yield ctype.declare(member.name)
+            before += 1
+        elif struct.packed:
+            yield f"unsigned char {cnames.legal(f'padding{before}_', taken)}[{ctype.size}]"
 
 
 def _declaration(declaration: CFunction) -> str:

@@ -96,7 +96,8 @@ class _Server:
         self._process.wait()
 
 
-# A fork of this process, which finds them here, has another key, and closes its ends of the sockets alone.
+# The key has the process id: a forked child finds the servers of its parent here, and starts its own. When it
+# ends, it closes its copies of the sockets, and the parent's servers go on.
 _servers: dict[Any, _Server] = {}
 _lock = Lock()
 

@@ -56,7 +56,7 @@ def as_export_errors(functions: Iterable[IR] = ()) -> Iterator[None]:
     try:
         yield
     except LinkError as error:
-        # NVRTC knows no folders.
+        # NVRTC is given names without folders, and its errors have these.
         named = {PurePath(name).name for name in error.inputs}
         users = (each.place for each in functions for file in each.links if PurePath(file.name).name in named)
         raise converted(error, ExportError, located(next(users, ""), error)) from error

@@ -7,7 +7,6 @@ compiler alone. So the modules that are new after the import are what the file i
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import importlib
 import importlib.util
@@ -162,18 +161,15 @@ def check_file(path: Path) -> None:
         ExportError: It is none, or cannot be read.
     """
     try:
-        if not path.is_file():
-            # From Python 3.14 on, False has other causes too, such as a name that is too long.
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError, ValueError):
-                path.stat()
-            what = "a folder" if path.is_dir() else "not a file"
-            raise ExportError(f"{path} is {what}; give the path of a Python file.")
-        if path.suffix != ".py":
-            raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
         with path.open("rb"):
             pass
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
+        what = "a folder" if isinstance(error, IsADirectoryError) else "not a file"
+        raise ExportError(f"{path} is {what}; give the path of a Python file.") from error
     except OSError as error:
         raise ExportError(f"{path} could not be read: {error.strerror}; check the path.") from error
+    if path.suffix != ".py":
+        raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
 
 
 def _check_outer(path: Path, real: Path) -> None:

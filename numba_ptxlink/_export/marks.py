@@ -279,9 +279,9 @@ def _mark(
     return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
 
 
-def parameters(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters in C."""
-    labels: list[str] = []
+def parameters(function: Callable[..., Any]) -> dict[str, str]:
+    """Return the parameters: their names in C, with those in Python."""
+    labels: dict[str, str] = {}
     for name in inspect.signature(function, follow_wrapped=False).parameters:
-        labels.append(cnames.legal(name, labels))
+        labels[cnames.legal(name, labels)] = name
     return labels

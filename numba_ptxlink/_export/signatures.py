@@ -84,20 +84,18 @@ def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
         new = _unit(function, front_end)
         for language, name in (("C", new.symbol), ("C++", new.overload)):
             old = taken.setdefault(name, new).udf if name else function
-            if old is not function:
-                refuse(function, old, language, name)
+            if old is function:
+                continue
+            other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
+            module = function.function.__module__.rpartition(".")[2]
+            cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
+            if language == "C++" or function.overloads:
+                cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
+            raise AbiError(
+                f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
+                f"another function of this export, {other}; {cure}."
+            )
         return new
-
-    def refuse(function: Udf, old: Udf, language: str, name: str) -> None:
-        other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
-        module = function.function.__module__.rpartition(".")[2]
-        cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
-        if language == "C++" or function.overloads:
-            cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
-        raise AbiError(
-            f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
-            f"another function of this export, {other}; {cure}."
-        )
 
     return tuple(each_of(add, dict.fromkeys(each for of in marked for each in (*of.others, of))))
 
@@ -127,10 +125,9 @@ def _unit(function: Udf, front_end: FrontEnd) -> Unit:
     if function.cxx.namespace and not function.is_kernel:
         cnames.check(function.function.__name__, what, inside=True)
     args, result = arguments(function, front_end)
-    python = inspect.signature(function.function, follow_wrapped=False).parameters
     params = tuple(
         abi.Parameter(label, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
-        for label, ty, name in zip(parameters(function.function), args, python, strict=True)
+        for (label, name), ty in zip(parameters(function.function).items(), args, strict=True)
     )
     names: abi.Names = {
         **record_names(function.function, front_end),

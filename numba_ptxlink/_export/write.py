@@ -100,9 +100,7 @@ def made(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Ex
         PtxlinkError: As `export` of the package.
     """
     stem, searched = request.stem, request.include_dirs
-    signatures = groups[0].signatures
     declarations = [each.declaration for each in groups[0].functions]
-    structs = header.named_structs(signatures)
     codes, left_out = compile_each(groups, request)
     found = {name: extern for code in codes for name, extern in code.externs.items()}
     externs = [found[name] for name in sorted(found)]
@@ -112,12 +110,13 @@ def made(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Ex
     artifacts = pack(codes, left_out, request, text, declarations)
     manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs)
     names = {key: file_name(stem, key) for key in artifacts.files}
+    structs = signatures.structs_of(groups[0].signatures).values()
     included = "".join(f"#include {name}\n" for name in existing.includes(structs))
     return Export(
         header=Path(f"{stem}.h"),
         manifest=Path(f"{stem}.json"),
         artifacts={key: Path(name) for key, name in names.items()},
-        signatures=signatures,
+        signatures=groups[0].signatures,
         contents={
             f"{stem}.h": text.encode(),
             **_included(text),
