@@ -71,10 +71,8 @@ def test_a_file_that_was_changed_stays(out):
 @pytest.mark.parametrize(
     "manifest",
     [
-        "",
         "[]",
         "{",
-        "null",
         '{"format": 1, "name": "udfs", "functions": [], "artifacts": [], "header": {}}',
         json.dumps(
             {

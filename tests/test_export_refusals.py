@@ -29,6 +29,10 @@ def test_no_export_writes_over_another(name):
     [
         {"source": 5},
         {"source": None},
+        {"source": []},
+        {"source": [len]},
+        {"arch": []},
+        {"arch": "sm_42"},
         {"include_dirs": 5},
         {"include_dirs": [5]},
         {"include_dirs": "a\0b"},
@@ -41,7 +45,7 @@ def test_no_export_writes_over_another(name):
 def test_what_it_cannot_mean_is_refused(arguments):
     """The error says what to pass."""
     call = {"source": [store], "arch": "sm_90", **arguments}
-    with pytest.raises(pl.PtxlinkError, match=r"pass|takes|give"):
+    with pytest.raises(pl.PtxlinkError, match=r"pass|takes|give|mark|such as|stands for"):
         pl.export(call.pop("source"), **call)
 
 

@@ -124,17 +124,10 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
 @pytest.mark.parametrize(
     ("body", "error", "message"),
     [
-        ("x = 1", pl.ExportError, "defines no UDF; mark functions with @udf(signature)."),
-        ("1 / 0", pl.ExportError, "failed while it was imported: ZeroDivisionError: division by zero."),
         (
             "@udf('int32(int32)')\ndef f(x):\n    return open(x)",
             pl.ExportError,
             "mine.py:2: error: numba-cuda could not compile f for sm_90",
-        ),
-        (
-            "@udf('int32(int32, int32)')\ndef f(x):\n    return x",
-            pl.AbiError,
-            "mine.py:2: error: Function f has 1 parameters and its signature int32(int32, int32) has 2",
         ),
         (
             "@udf('int33(int32)')\ndef f(x):\n    return x",
@@ -146,12 +139,6 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
 @udf('int64(int64)', name='f')\ndef g(x):\n    return x""",
             pl.AbiError,
             "mine.py:5: error: 'f', the C name of function g, is taken by another function of this export",
-        ),
-        (
-            """@udf('int32(int32)', namespace='n')\ndef f(x):\n    return x
-@udf('int32(int32)', namespace='n', name='g')\ndef f(x):\n    return -x""",
-            pl.AbiError,
-            "'n::f(int32_t)', the C++ name of function f, is taken by another function of this export",
         ),
         (
             "@udf('int32(int32)', name='for')\ndef f(x):\n    return x",
@@ -190,31 +177,6 @@ def test_a_module_that_cannot_be_exported(tmp_path, body, error, message):
     with pytest.raises(error) as caught:
         pl.export(write(tmp_path, body), tmp_path / "out", arch="sm_90", emit=["ptx"])
     assert message in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "message"),
-    [
-        ({"arch": "sm_9"}, pl.ConfigError, "'sm_9' is not a GPU architecture"),
-        ({"arch": []}, pl.ExportError, "export() needs at least one arch"),
-        ({"arch": "sm_42"}, pl.ExportError, "NVVM generates no code for sm_42; "),
-    ],
-)
-def test_wrong_arguments(tmp_path, arguments, error, message):
-    """A wrong arch or kind is said with what would be right."""
-    with pytest.raises(error) as caught:
-        pl.export(MODULE, tmp_path, **arguments)
-    assert message in str(caught.value)
-
-
-def test_sources_that_are_none(tmp_path):
-    """A missing file, no function at all and a bare function are each their own error."""
-    with pytest.raises(pl.ExportError, match=r"missing\.py is not a file; give the path of a Python file\."):
-        pl.export(tmp_path / "missing.py", tmp_path)
-    with pytest.raises(pl.ExportError, match=r"was given no UDF; mark functions with @udf\."):
-        pl.export([], tmp_path)
-    with pytest.raises(pl.ExportError, match=r"or functions with @udf, not <built-in"):
-        pl.export([len], tmp_path)
 
 
 @pytest.mark.parametrize(

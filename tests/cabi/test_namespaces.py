@@ -94,14 +94,6 @@ def test_a_constant_is_another_type(ty, cxx, tmp_path):
     assert pl.link(source, exported.artifacts["ptx", "sm_90"], arch="sm_90", include_dirs=[tmp_path])
 
 
-def test_a_restricted_pointer_is_no_other_type():
-    """C++ has no overload by it."""
-    both = pl.udf("float32(CPointer(float32))", namespace="app", restrict="values")(first)
-    both = pl.udf("float32(CPointer(float32))", namespace="app")(both)
-    with pytest.raises(pl.AbiError, match="by their parameters: rename one of them"):
-        pl.export(both, emit=["ptx"])
-
-
 def test_a_name_is_kept_for_c():
     """With a name, C calls the symbol by it, and C++ by the Python name."""
     named = pl.udf("float32(float32)", name="app_twice", namespace="app")(twice)
@@ -110,9 +102,17 @@ def test_a_name_is_kept_for_c():
     assert "NUMBA_PTXLINK_INLINE float twice(float x)\n{ return ::app_twice(x); }" in text
 
 
-def test_overloads_by_the_result_are_refused():
-    """C++ has none, whatever the C name is: the cure is another name in Python."""
-    both = pl.udf("float64(float32)", namespace="app")(pl.udf("float32(float32)", namespace="app")(twice))
+@pytest.mark.parametrize(
+    ("function", "signatures", "restrict"),
+    [
+        (twice, ("float32(float32)", "float64(float32)"), ()),
+        (first, ("float32(CPointer(float32))",) * 2, "values"),
+    ],
+)
+def test_overloads_that_cxx_has_not_are_refused(function, signatures, restrict):
+    """Neither the result nor a promise about a pointer tells them apart: rename one in Python."""
+    one, other = signatures
+    both = pl.udf(one, namespace="app")(pl.udf(other, namespace="app", restrict=restrict)(function))
     with pytest.raises(pl.AbiError, match="tells overloads apart by their parameters: rename one of them"):
         pl.export(both, emit=["ptx"])
 

@@ -46,7 +46,6 @@ def test_what_cxx_accepts_is_proven():
 @pytest.mark.parametrize(
     ("declaration", "pattern"),
     [
-        (declare("size_t", FLOAT), r"udfs\.py:7: error: .*size_t, declared as `float size_t\(void\)`"),
         (
             declare("f", FLOAT, ("class", FLOAT)),
             r"udfs\.py:7: error: C\+\+ refuses f, .*Rename what it names in Python",
@@ -71,13 +70,6 @@ def test_what_cxx_refuses_is_named(declaration, pattern):
         prove(declaration, declare("good", FLOAT))
     assert "error" in caught.value.log
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301 - our own bytes
-
-
-def test_a_call_that_reaches_cuda_is_refused():
-    """A function of CUDA's own name and types compiles, and calls would reach CUDA's."""
-    params = (("value", DOUBLE), ("by", DOUBLE))
-    with pytest.raises(pl.AbiError, match=r"udfs\.py:7: error: .* by the name fdivide: one of CUDA,"):
-        prove(declare("fdivide", DOUBLE, *params))
 
 
 @pytest.mark.parametrize("kernel", [False, True])

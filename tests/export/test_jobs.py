@@ -8,7 +8,7 @@ import re
 import signal
 import subprocess
 import sys
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,11 +92,9 @@ def test_the_bytes_do_not_depend_on_the_workers(program, caplog):
 
 
 @pytest.mark.slow
-def test_processes_and_threads_leave_the_same_bytes(program):
-    """A pool of processes, and threads as of `-j`, run the same function."""
+def test_processes_leave_the_same_bytes(program):
+    """A pool of processes runs what is pickled."""
     expected = export(program)
-    with ThreadPoolExecutor(2) as threads:
-        assert expected == export(program, executor=threads)
     with ProcessPoolExecutor(1) as processes:
         assert expected == export(program, executor=processes)
 
