@@ -105,21 +105,26 @@ class Code:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def split(names: Sequence[str], options: CompileOptions) -> list[range]:
+def split(units: Sequence[Unit], options: CompileOptions) -> list[Sequence[Unit]]:
     """
-    Return the groups of the functions *names*, by their positions.
+    Return *units* in groups.
 
     A name says whether a group ends with it, so that a function that is added or removed changes one group.
     """
-    if len(names) <= _MOST or options.lineinfo:
+    if len(units) <= _MOST or options.lineinfo:
         # Line numbers refer to a table of files that a program has one of.
-        return [range(len(names))]
+        return [units]
     groups, start = [], 0
-    for place, name in enumerate(names, start=1):
-        if zlib.crc32(name.encode()) % _USUAL == 0 or place - start == _MOST or place == len(names):
-            groups.append(range(start, place))
-            start = place
+    for end, unit in enumerate(units, start=1):
+        if zlib.crc32(unit.symbol.encode()) % _USUAL == 0 or end - start == _MOST or end == len(units):
+            groups.append(units[start:end])
+            start = end
     return groups
+
+
+def symbols(units: Iterable[Unit]) -> tuple[str, ...]:
+    """Return the C names of *units*."""
+    return tuple(each.symbol for each in units)
 
 
 def compile_group(units: Sequence[Unit], arch: Arch, options: CompileOptions) -> Group:
@@ -130,7 +135,7 @@ def compile_group(units: Sequence[Unit], arch: Arch, options: CompileOptions) ->
         PtxlinkError: A compiler refused functions. Names all of them.
     """
     functions = tuple(each_of(lambda unit: lower(unit, arch, options), units))
-    return compiled(units[0].front_end, arch, functions, options)
+    return compile_functions(units[0].front_end, arch, functions, options)
 
 
 def compile_units(
@@ -151,14 +156,12 @@ def compile_units(
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    places = split([each.symbol for each in units], options)
+    parts = split(units, options)
 
-    def group(arch: Arch, place: range) -> Group:
-        own = units[place.start : place.stop]
-        key = (arch, tuple(each.symbol for each in own))
-        return done[key] if key in done else compile_group(own, arch, options)
+    def group(arch: Arch, part: Sequence[Unit]) -> Group:
+        return done.get((arch, symbols(part))) or compile_group(part, arch, options)
 
-    return [_joined(each_of(functools.partial(group, arch), places), options) for arch in archs]
+    return [_joined(each_of(functools.partial(group, arch), parts), options) for arch in archs]
 
 
 def build(
@@ -244,7 +247,9 @@ def _modules(functions: Iterable[IR]) -> list[str]:
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def compiled(front_end: FrontEnd, arch: Arch, functions: tuple[IR, ...], options: CompileOptions) -> Group:
+def compile_functions(
+    front_end: FrontEnd, arch: Arch, functions: tuple[IR, ...], options: CompileOptions
+) -> Group:
     """Return *functions* with their PTX, made in one module."""
     group = Group(front_end, arch, functions, b"")
     ptx = _compile_ir(group, _modules(functions), options, lto=False)
@@ -266,7 +271,7 @@ def _joined(groups: Sequence[Group], options: CompileOptions) -> Group:
             return replace(groups[0], functions=functions, ptx=ptx)
         except NotCombinedError as error:
             log.debug("the PTX of groups is not combined: %s", error)
-    return compiled(groups[0].front_end, groups[0].arch, functions, options)
+    return compile_functions(groups[0].front_end, groups[0].arch, functions, options)
 
 
 def _compile_ir(

@@ -19,7 +19,7 @@ from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
 from .choice import place_of
-from .compile import build, compiled
+from .compile import build, compile_functions
 from .signatures import record_names
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _compiled(
     )
     # What the user's files define is left to the linker: their variables are there once in a program.
     ir = replace(ir, links=tuple(filter(link_files.is_shims, ir.links)))
-    code = build(compiled(front_end, arch, (ir,), how), {output}, how).artifacts[output]
+    code = build(compile_functions(front_end, arch, (ir,), how), {output}, how).artifacts[output]
     return (code.decode() if output == PTX else code), inferred
 
 

@@ -27,7 +27,7 @@ from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink.errors import PtxlinkError, raise_all
 
 from . import children, choice, link_files
-from .compile import Group, compile_group, compile_units, split
+from .compile import Group, compile_group, compile_units, split, symbols
 from .load import Source, load
 from .signatures import units
 from .write import check_stem, made
@@ -114,9 +114,7 @@ def _divide(
 ) -> tuple[str, list[tuple[str, ...]]]:
     """Return what the result depends on, and the groups of the functions; run in a child."""
     loaded, functions = functions_of(source, front_end)
-    names = [each.symbol for each in functions]
-    groups = [tuple(names[group.start : group.stop]) for group in split(names, options)]
-    return _identity(loaded, functions), groups
+    return _identity(loaded, functions), list(map(symbols, split(functions, options)))
 
 
 def _compile(

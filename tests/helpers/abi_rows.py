@@ -22,7 +22,7 @@ from numba_ptxlink import Arch, abi
 from numba_ptxlink._cabi import header as c_header
 from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink._export import marks
-from numba_ptxlink._export.compile import Code, Group, compile_group, compiled
+from numba_ptxlink._export.compile import Code, Group, compile_functions, compile_group
 from numba_ptxlink._export.compile import build as built
 from numba_ptxlink._export.signatures import units
 from numba_ptxlink._formats import llvm_ir
@@ -330,7 +330,7 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
             dataclasses.replace(each, modules=tuple(llvm_ir.NvvmDialect.of(asked).written(each.modules)))
             for each in group.functions
         )
-        group = compiled(group.front_end, asked, functions, OPTIONS)
+        group = compile_functions(group.front_end, asked, functions, OPTIONS)
     return built(group, kinds, OPTIONS)
 
 
