@@ -249,12 +249,14 @@ def _only_cxx(text: str, *, cxx: bool) -> str:
 
 def _definition(struct: c.Struct) -> str:
     macro = f"NUMBA_PTXLINK_STRUCT_{struct.name}"
+    aligned = f", aligned({struct.align})" if struct.align > 1 else ""
+    attribute = f"__attribute__((packed{aligned})) " if struct.packed else ""
     lines = [
         f"#if !defined({macro})",
         f"#define {macro} 0x{struct.fingerprint:08x}u",
         f"/* {as_comment(struct.about)} */",
         *[_QUIET] * struct.packed,
-        f"typedef struct {_attribute(struct)}{struct.name} {{",
+        f"typedef struct {attribute}{struct.name} {{",
         *(f"  {line};" for line in _members(struct)),
         f"}} {struct.name};",
         *[_LOUD] * struct.packed,
@@ -270,11 +272,6 @@ def _definition(struct: c.Struct) -> str:
         "#endif\n",
     ]
     return "\n".join(lines)
-
-
-def _attribute(struct: c.Struct) -> str:
-    aligned = f", aligned({struct.align})" if struct.align > 1 else ""
-    return f"__attribute__((packed{aligned})) " if struct.packed else ""
 
 
 def _members(struct: c.Struct) -> Iterable[str]:

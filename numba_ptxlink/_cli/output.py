@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,14 +100,11 @@ def check_output(path: Path, inputs: Sequence[Path]) -> None:
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Let what this process, and others that it starts, write to stdout go to stderr, for a block."""
-    saved = None
     with redirect_stdout(sys.stderr):
-        with suppress(OSError):  # Either may be closed.
-            saved = os.dup(1)
-            os.dup2(2, 1)
+        saved = os.dup(1)
+        os.dup2(2, 1)
         try:
             yield
         finally:
-            if saved is not None:
-                os.dup2(saved, 1)
-                os.close(saved)
+            os.dup2(saved, 1)
+            os.close(saved)

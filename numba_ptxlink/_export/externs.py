@@ -80,7 +80,7 @@ def with_signatures(
         name: signature
         for each in reversed(functions)
         for name, plain in each.calls
-        if name in missing and (signature := _matching(plain, missing[name]))
+        if plain and name in missing and (signature := _matching(plain, missing[name]))
     }
     return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
 
@@ -120,16 +120,8 @@ def check_declarations(functions: Sequence[IR], files: Iterable[LinkFile]) -> No
     each_of(check, functions)
 
 
-def _matching(plain: Signature | None, prototype: Prototype) -> Signature | None:
-    """
-    Return the C signature of a declared function with *prototype*, None if its C types are unknown.
-
-    Args:
-        plain: Its signature in C, None where C has not its types.
-        prototype: What the code calls.
-    """
-    if plain is None:
-        return None
+def _matching(plain: Signature, prototype: Prototype) -> Signature | None:
+    """Return the signature of a declared function that has *prototype*: *plain*, Numba's of it, or None."""
     # Numba's calling convention returns a status, and the result through an address.
     address = c.pointer(plain.result)
     status = c.number("int32_t")

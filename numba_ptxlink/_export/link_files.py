@@ -132,7 +132,11 @@ def compile_files(
             ptx = compile_source(text, name, arch, folders, output=PTX)
             symbols += check.symbols(Input(PTX, name, ptx, compiled=True))
     defined |= {symbol.name for symbol in symbols if symbol.strong}
-    _check_prototypes(symbols, missing, callers)
+    calls = [
+        Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
+        for name, prototype in missing.items()
+    ]
+    check.compare([*symbols, *calls])
     # Those that are called have the names by which they are called.
     called = missing.keys() & defined
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
@@ -173,17 +177,6 @@ def _identifier(symbol: str) -> str:
     """Return the name in C++ of what is in no namespace and no class, the symbol of anything else."""
     match = _MANGLED.fullmatch(symbol)
     return match["rest"][: int(match["length"])] if match else symbol
-
-
-def _check_prototypes(
-    found: Sequence[Symbol], missing: Mapping[str, Prototype], callers: Mapping[str, str]
-) -> None:
-    """Refuse link files whose functions, *found* in them, have other prototypes than the calls."""
-    called = [
-        Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
-        for name, prototype in missing.items()
-    ]
-    check.compare([*found, *called])
 
 
 def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
