@@ -23,6 +23,7 @@ import subprocess
 import sys
 import traceback
 import warnings
+from logging.handlers import QueueHandler
 from multiprocessing import spawn, util
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -202,7 +203,7 @@ def _be_child(descriptor: int, error: int) -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(error, 1)
         os.dup2(error, 2)
-        connection = Connection(descriptor)
+        connection: Any = Connection(descriptor)
         environment, folder, path, level, function, args = connection.recv()
         os.environ.clear()
         os.environ.update(environment)
@@ -233,13 +234,10 @@ def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, 
                 stream.flush()
 
 
-class _Forwarding(logging.Handler):
-    """Sends what is logged to the caller."""
+class _Forwarding(QueueHandler):
+    """Sends what is logged to the caller, by a connection in the place of a queue."""
 
-    def __init__(self, connection: Connection) -> None:
-        super().__init__()
-        self._connection = connection
+    queue: Any
 
-    def emit(self, record: logging.LogRecord) -> None:
-        record.msg, record.args, record.exc_info = record.getMessage(), None, None
-        self._connection.send(("logged", record))
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self.queue.send(("logged", record))
