@@ -137,7 +137,7 @@ class CxxOptions:
     def of(
         cls,
         what: str,
-        parameters: Iterable[str],
+        parameters: list[str],
         *,
         namespace: str | None = None,
         structs: Mapping[Any, str] | None = None,
@@ -160,7 +160,6 @@ class CxxOptions:
         Raises:
             AbiError: A name is none of C++, of a header or of a parameter, or an option is no name at all.
         """
-        known = list(parameters)
         includes = tuple(map(_include, _listed(include, "include", what)))
         structs = {} if structs is None else structs
         if not isinstance(structs, Mapping):
@@ -170,8 +169,8 @@ class CxxOptions:
         return cls(
             _namespace(namespace, what),
             tuple((ty, _existing(name, includes, what)) for ty, name in structs.items()),
-            _chosen(const, "const", known, what),
-            _chosen(restrict, "restrict", known, what),
+            _chosen(const, "const", parameters, what),
+            _chosen(restrict, "restrict", parameters, what),
         )
 
 

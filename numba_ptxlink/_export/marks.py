@@ -7,7 +7,6 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from numba_ptxlink._cabi import names as cnames
 from numba_ptxlink._cabi.options import AbiOptions, CxxOptions
 from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
 from numba_ptxlink._front_end import registry
@@ -92,8 +91,8 @@ class Udf(Marked):
         self.signature = signature
         self.options = options
         self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
-        parameters = inspect.signature(function, follow_wrapped=False).parameters
-        self.cxx = CxxOptions.of(f"Function {function.__qualname__} ({self.source})", parameters, **cxx)
+        what = f"Function {function.__qualname__} ({self.source})"
+        self.cxx = CxxOptions.of(what, parameters(function), **cxx)
         # In a namespace the symbol is made when the types are known.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
@@ -279,9 +278,6 @@ def _mark(
     return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
 
 
-def parameters(function: Callable[..., Any]) -> dict[str, str]:
-    """Return the parameters: their names in C, with those in Python."""
-    labels: dict[str, str] = {}
-    for name in inspect.signature(function, follow_wrapped=False).parameters:
-        labels[cnames.legal(name, labels)] = name
-    return labels
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the parameters."""
+    return list(inspect.signature(function, follow_wrapped=False).parameters)

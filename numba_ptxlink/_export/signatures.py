@@ -126,8 +126,8 @@ def _unit(function: Udf, front_end: FrontEnd) -> Unit:
         cnames.check(function.function.__name__, what, inside=True)
     args, result = arguments(function, front_end)
     params = tuple(
-        abi.Parameter(label, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
-        for (label, name), ty in zip(parameters(function.function).items(), args, strict=True)
+        abi.Parameter(name, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
+        for name, ty in zip(parameters(function.function), args, strict=True)
     )
     names: abi.Names = {
         **record_names(function.function, front_end),
