@@ -210,6 +210,8 @@ def _compile(  # noqa: PLR0917 - a child takes what is given by place
     )
     code = build(replace(group, functions=own), kinds, how, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
+    for left_out in code.left_out:
+        log.warning("%s goes into the link as PTX, and its calls are not inlined: %s", name, left_out)
     check_passing(own, (kind,))
     callers = externs.callers(own)
     return PythonCode(

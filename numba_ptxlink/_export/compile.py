@@ -217,7 +217,8 @@ def build(
                     consumer.check_merged(arch)
                 made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
-                if LTOIR not in dispensable:
+                # What this environment's compiler refuses is an error, as it is for PTX.
+                if LTOIR not in dispensable or not (linked or toolkit):
                     raise
                 ltoir, left_out = b"", (LeftOut(LTOIR, str(error)),)
     if consumer:

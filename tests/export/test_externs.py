@@ -14,11 +14,16 @@ from numba.cuda import types
 from numba.cuda._internal.cuda_bf16 import nv_bfloat16
 
 import numba_ptxlink as pl
+from numba_ptxlink._numba_cuda import compile as numba_cuda
 from numba_ptxlink._tools import nvjitlink
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
 supplied = cuda.declare_device("supplied", "float64(float64, int8)")
+CALLS_LINKED = """
+extern "C" __device__ float linked(float x);
+extern "C" __global__ void kernel(float *x) { *x = linked(*x); }
+"""
 
 
 def triple(value):
@@ -143,6 +148,23 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
     ):
         pl.export([half], tmp_path, arch="sm_90", emit="ltoir", name="other")
     assert not list(tmp_path.glob("other*"))
+    made = pl.link(linked, CALLS_LINKED, arch="sm_90", lto=True)
+    assert re.search("<udfs> goes into the link as PTX, and its calls are not inlined: linked", caplog.text)
+    assert "nvjitlink" == made.backend
+
+
+def test_what_this_nvvm_refuses_as_ltoir_is_an_error(monkeypatch):
+    """LTO-IR is left out where link files or the NVVM of a toolkit stand in its way, for nothing else."""
+    compile_ir = numba_cuda.compile_ir
+
+    def refuse(*arguments, lto, **options):
+        if lto:
+            raise RuntimeError("unsupported")
+        return compile_ir(*arguments, lto=lto, **options)
+
+    monkeypatch.setattr(numba_cuda, "compile_ir", refuse)
+    with pytest.raises(pl.ExportError, match=r"plain.* unsupported"):
+        pl.export([pl.udf("float32(float32)", name="plain")(triple)], arch="sm_90")
 
 
 @pytest.mark.parametrize(
