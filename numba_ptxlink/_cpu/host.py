@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._tools.launching import Launchable
 from numba_ptxlink.errors import LaunchError, shown
 
-from .run import Program, Region
+from .run import CpuProgram, Region, sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ def address(given: Any) -> int:
 
 
 def launch(
-    program: Program,
+    program: CpuProgram,
     name: str,
     how: Configuration,
     params: Sequence[bytes],
@@ -111,7 +111,7 @@ def launch(
         sys.stdout.write(printed)
 
 
-class Kernel(Launchable):
+class PtxKernel(Launchable):
     """
     A kernel of PTX, on the CPU: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
 
@@ -127,23 +127,23 @@ class Kernel(Launchable):
         LaunchError: The program has no such kernel.
     """
 
-    def __init__(self, program: Program, name: str) -> None:
-        callee = program.functions.get(name)
-        if callee is None or not callee.entry:
-            known = ", ".join(each for each, found in program.functions.items() if found.entry) or "none"
+    def __init__(self, program: CpuProgram, name: str) -> None:
+        kernels = {each: found for each, found in program.functions.items() if found.kind == "entry"}
+        if name not in kernels:
+            known = ", ".join(kernels) or "none"
             raise LaunchError(f"{shown(name)} is not a kernel of what was linked, which has: {known}.")
         super().__init__(name)
         self._program = program
-        self._params = callee.params
+        self._sizes = sizes(kernels[name].params)
 
     def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
-        if len(args) != len(self._params):
+        if len(args) != len(self._sizes):
             raise LaunchError(
-                f"Kernel {self.name} takes {len(self._params)} arguments, and was given {len(args)}."
+                f"Kernel {self.name} takes {len(self._sizes)} arguments, and was given {len(args)}."
             )
         regions: list[Region] = []
         params = []
-        for number, (value, (size, _)) in enumerate(zip(args, self._params, strict=True), start=1):
+        for number, (value, size) in enumerate(zip(args, self._sizes, strict=True), start=1):
             try:
                 params.append(_packed(value, size, f"argument {number}", regions))
             except Exception as error:

@@ -73,7 +73,7 @@ def frame_size(ramp: int) -> int:
     return -(-int(function(*[None] * 4, 0, 0, 0, *[None] * 3)) // 64) * 64
 
 
-class Loaded:
+class LoadedCode:
     """
     Object code in memory.
 
@@ -89,10 +89,6 @@ class Loaded:
                 self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
 
-    def function(self, name: str) -> int:
-        """Return the address of a function."""
-        return int(self._engine.get_function_address(name))
-
-    def variable(self, name: str) -> int:
-        """Return the address of a variable."""
+    def address(self, name: str) -> int:
+        """Return the address of a function or a variable."""
         return int(self._engine.get_global_value_address(name))

@@ -1,46 +1,80 @@
-"""A PTX module as one of LLVM: its variables, its functions, and how each is entered."""
+"""A PTX module as one of LLVM: its variables, its functions, who calls whom, and how each is entered."""
 
 from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
 from . import runtime
-from .builder import METADATA, Unknown, word_of
-from .code import CHUNKS, Activation, Code, Storage, number
-from .control import ARGUMENTS, CONTROL, call, jump
-from .floats import HELPERS
+from .control import ARGUMENTS, CONTROL, call
+from .function_text import Unknown, word_of
 from .instructions import REGISTERS, compute
-from .layout import LEAST_FRAME, SHARED_START, STACK, Fault, State, lane_offset, offset
 from .memory import MEMORY
-from .outline import Outlines
+from .runtime import LEAST_FRAME, SHARED_START, STACK, Fault, State, lane_offset
+from .translator import Translator, number
 from .warps import WARPS
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _ADDRESS = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
-_TABLES = {**REGISTERS, **MEMORY, **WARPS, **CONTROL}
+_HANDLERS = {**REGISTERS, **MEMORY, **WARPS, **CONTROL}
+# Opcodes at which lanes wait for others, and the call of the device runtime that does.
+_WAITING = frozenset(("bar", "barrier", "shfl", "vote", "match", "redux", "activemask"))
+_WAITING_CALL = "cudaCGSynchronize"
+# A lane that waits is a coroutine, which without memory tells how much it needs.
+_COROUTINE_BEGIN = """%identity = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)
+  %size = call i64 @llvm.coro.size.i64()
+  %asked = icmp eq ptr %memory, null
+  br i1 %asked, label %ask, label %begun
+ask:
+  ret i64 %size
+begun:
+  %handle = call ptr @llvm.coro.begin(token %identity, ptr %memory)"""
+_COROUTINE_END = """call {END} @llvm.coro.end(ptr %handle, i1 false, token none)
+  %address = ptrtoint ptr %handle to i64
+  ret i64 %address"""
 
 
-class Entry(NamedTuple):
+class Outline(NamedTuple):
     """
-    A function or kernel in machine code.
+    What is known of a function with a body before it is translated.
 
     Args:
-        waits: Whether its lanes wait for each other.
-        local: Bytes of local memory for a lane.
+        function: The function.
+        statements: Each with its number, and the names that are declared there.
+        labels: The places of labels by block and name.
+        callees: The functions that it calls by name.
+        waits: Whether lanes wait for others in its own body.
     """
 
+    function: ptx.Function
+    statements: list[tuple[int, ptx.Statement, ptx.Scope]]
+    labels: dict[tuple[int, str], int]
+    callees: set[str]
     waits: bool
-    local: int
+
+    @classmethod
+    def of(cls, function: ptx.Function) -> Outline:
+        """Return the outline of a function."""
+        statements = list(ptx.scoped(function.body))
+        instructions = [each for _, each, _ in statements if isinstance(each, ptx.Instruction)]
+        callees = {ptx.called(each).callee for each in instructions if each.opcode == "call"}
+        return cls(
+            function,
+            statements,
+            {
+                (scope.block, each.name): place
+                for place, each, scope in statements
+                if isinstance(each, ptx.Label)
+            },
+            callees,
+            _WAITING_CALL in callees or any(each.opcode in _WAITING for each in instructions),
+        )
 
 
-class Unit:
+class ModuleTranslator:
     """
     The translation of a module.
 
@@ -51,227 +85,171 @@ class Unit:
     Attributes:
         defined: Functions of LLVM IR that the code calls, by name.
         sites: The function and the statement of each place that can have a fault, in order.
-        entries: What is known of the functions and kernels, when their text is there.
+        accesses: How many accesses are checked.
+        entries: For each function and kernel, whether its lanes wait for each other, and the bytes of local
+            memory for a lane; when the text is there.
         shared_size: Bytes of shared memory without the dynamic part.
-        written_out: How many statements are those of functions that were written out where they are called.
     """
 
     def __init__(self, module: ptx.Module, *, checks: bool) -> None:
         self.checks = checks
+        self.accesses = 0
         self.defined: dict[str, str] = {}
         self.sites: list[tuple[str, int]] = []
-        self.entries: dict[str, Entry] = {}
-        self.written_out = 0
-        self.accesses: list[tuple[int, int, int, int]] = []
-        self.functions = {each.name: each for each in module.functions if each.defined}
+        self.entries: dict[str, tuple[bool, int]] = {}
+        self._site_numbers: dict[tuple[str, int], int] = {}
+        self._outlines = {each.name: Outline.of(each) for each in module.functions if each.defined}
         self._aliases = {each.name: each.target for each in module.aliases}
-        self.outlines = Outlines(self.functions)
-        self.variables = {
+        self._reached = {name: self._reach(name) for name in self._outlines}
+        self._frames: dict[str, int] = {}
+        self._variables = {
             each.name: each for each in module.variables if each.memory in ("global", "const", "managed")
         }
-        self._frames: dict[str, int] = {}
-        self._site_numbers: dict[tuple[str, int], int] = {}
         self._shared: dict[str | tuple[str, ptx.Register], int] = {}
         shared: list[tuple[str | tuple[str, ptx.Register], ptx.Variable]] = [
             (each.name, each) for each in module.variables if each.space == "shared"
         ]
-        for name in self.functions:
-            shared += [((name, own), each) for own, each in self.outlines.of(name).shared.items()]
+        for name, outline in self._outlines.items():
+            for _, statement, scope in outline.statements:
+                if isinstance(statement, ptx.Declaration):
+                    own = [each for each in statement.variables if each.space == "shared"]
+                    shared += [((name, ptx.Register(scope.block, each.name, "")), each) for each in own]
         top = SHARED_START
         # What the launch gives the size of comes last, and is all one.
         for key, variable in sorted(shared, key=lambda row: not row[1].size):
-            if key not in self._shared and variable.space == "shared":
+            if key not in self._shared:
                 alignment = max(variable.alignment, 16)
-                top = -(-top // alignment) * alignment
-                self._shared[key] = top
+                self._shared[key] = top = -(-top // alignment) * alignment
                 top += variable.size
         self.shared_size = top - SHARED_START
 
+    def _reach(self, name: str) -> set[str]:
+        """Return the functions that one calls, directly or not."""
+        found, left = set[str](), [name]
+        while left:
+            called = {self._aliases.get(each, each) for each in self._outlines[left.pop()].callees} - found
+            found |= called
+            left += [each for each in called if each in self._outlines]
+        return found
+
     # What the code of functions asks for
 
-    def access(self, size: int, aligned: int, site: int, *, write: bool) -> int:
-        """Return a number for an access that is checked."""
-        self.accesses.append((size, aligned, site, int(write)))
-        return len(self.accesses) - 1
-
-    def site(self, function: ptx.Function, place: int) -> int:
+    def site(self, function: str, place: int) -> int:
         """Return the number of a statement for faults."""
-        found = self._site_numbers.setdefault((function.name, place), len(self.sites))
+        found = self._site_numbers.setdefault((function, place), len(self.sites))
         if found == len(self.sites):
-            self.sites.append((function.name, place))
+            self.sites.append((function, place))
         return found
 
     def function(self, name: str) -> ptx.Function | None:
         """Return the function with a body that *name* is."""
-        return self.functions.get(self._aliases.get(name, name))
+        outline = self._outlines.get(self._aliases.get(name, name))
+        return outline.function if outline else None
 
-    def symbol(self, name: str) -> str:
-        """Return the name of a function in LLVM IR."""
-        return f'@"f.{self._aliases.get(name, name)}"'
+    def waits(self, name: str) -> bool:
+        """Return whether lanes wait for others in a function, or in one that it calls."""
+        return any(self._outlines[each].waits for each in {name, *self._reached[name]} & {*self._outlines})
 
-    def address(self, name: str) -> str:
+    def recurs(self, name: str) -> bool:
+        """Return whether a function, or one that it calls, calls itself."""
+        return any(each in self._reached.get(each, ()) for each in (name, *self._reached[name]))
+
+    def address(self, name: str | tuple[str, ptx.Register]) -> str:
         """
         Return the address of a variable or a function, in its state space.
+
+        Args:
+            name: What it is, or for what a function declares, the function and the name there.
 
         Raises:
             Unknown: There is none.
         """
         if name in self._shared:
             return str(self._shared[name])
-        if name in self.variables:
+        if name in self._variables:
             return f'ptrtoint (ptr @"v.{name}" to i64)'
-        if self.function(name):
-            return f"ptrtoint (ptr {self.symbol(name)} to i64)"
-        raise Unknown
-
-    def shared(self, function: ptx.Function, own: ptx.Register) -> str:
-        """Return the address of a variable that a function declares in shared memory."""
-        if (function.name, own) not in self._shared:
+        function = self.function(name) if isinstance(name, str) else None
+        if function is None:
             raise Unknown
-        return str(self._shared[function.name, own])
-
-    def parameter(self, function: ptx.Function, name: str) -> int | None:
-        """Return where a parameter of a kernel is among all, None for another name."""
-        found = dict(zip((each.name for each in function.params), places(function.params), strict=True))
-        return found.get(name)
+        # Functions are compared by their addresses, and never called by them.
+        symbol = f'@"a.{function.name}"'
+        self.defined[symbol] = f"define internal void {symbol}() {{ ret void }}"
+        return f"ptrtoint (ptr {symbol} to i64)"
 
     # The text
 
     def text(self) -> str:
         """Return the module in LLVM IR."""
-        parts = [text for each in self.functions.values() for text in self._function(each)]
-        self.entries = {name: Entry(self.outlines.waits(name), self._need(name)) for name in self.functions}
-        variables = [self._variable(each) for each in self.variables.values()]
-        accesses = runtime.accesses(self.accesses)
-        shared = (*self.defined.values(), runtime.DECLARATIONS, HELPERS)
-        return "\n".join((*variables, accesses, *shared, *parts, METADATA))
+        functions = [part for each in self._outlines.values() for part in self._function(each)]
+        self.entries = {name: (self.waits(name), self._need(name)) for name in self._outlines}
+        variables = [self._variable(each) for each in self._variables.values()]
+        return "\n".join((*variables, *self.defined.values(), *functions, runtime.text("program.ll")))
 
     def _need(self, name: str) -> int:
         """Return how much local memory a function and those that it calls need."""
-        if not self.outlines.bounded(name):
+        if self.recurs(name):
             return STACK
-        below = [self._need(each) for each in self.outlines.of(name).callees if each in self.functions]
-        return -(-self._frames.get(name, 0) // 64) * 64 + max(below, default=0) + 64
+        callees = {self._aliases.get(each, each) for each in self._outlines[name].callees}
+        below = [self._need(each) for each in callees if each in self._outlines]
+        return self._frames[name] + max(below, default=0) + 64
 
-    def _function(self, function: ptx.Function) -> list[str]:
+    def _function(self, outline: Outline) -> tuple[str, str]:
         """Return a function or kernel, and how the host enters it."""
-        name, waits, entry = function.name, self.outlines.waits(function.name), function.kind == "entry"
-        if waits and not entry:
-            # Its address is the only thing of it that is needed.
-            return [f"define internal void {self.symbol(name)}() {{ ret void }}"]
-        code = Code(self, suspends=waits)
+        function, name = outline.function, outline.function.name
+        waits, entry = self.waits(name), function.kind == "entry"
+        b = Translator(self, outline, waits=waits)
+        formals = () if entry else (*function.results, *function.params)
+        for index, each in enumerate(formals):
+            b.declare(each.name, each, f"%p{index}")
         arguments = ARGUMENTS.format(local="%local")
-        if waits:
-            return [self._coroutine(code, function, arguments), runtime.block(name, waits=True)]
-        if entry:
-            code.kernel_params, arguments = "%params", f"{arguments}, ptr %params"
-            formals, symbol, host = {}, f'@"k.{name}"', runtime.block(name, waits=False)
+        if entry and waits:
+            signature = f'i64 @"ramp.{name}"({arguments}, ptr %memory) presplitcoroutine'
+            b.do(_COROUTINE_BEGIN)
         else:
-            every = (*function.results, *function.params)
-            sizes = [_size(each) for each in every]
-            given = {each.name: Storage(f"%p{index}", sizes[index]) for index, each in enumerate(every)}
-            formals, symbol = code.kept(self.outlines.of(name), given), self.symbol(name)
-            arguments += "".join(f", ptr {each.pointer}" for each in given.values())
-            host = runtime.many(name, sizes, len(function.results))
-        self._body(code, function, formals)
-        code.label("return")
-        code.end("ret i1 false")
-        code.label("leave")
-        code.end("ret i1 true")
-        return [code.text(f"internal i1 {symbol}({arguments})"), host]
+            pointers = "".join(f", ptr %p{index}" for index in range(len(formals)))
+            # What waits becomes a part of the kernel that calls it.
+            signature = f'internal i8 @"f.{name}"({arguments}{pointers}){" alwaysinline" * waits}'
+        b.begin()
+        if self.recurs(name):
+            top, limit = (b.let(f"ptrtoint ptr {each} to i64") for each in ("%top", "%limit"))
+            b.unless(b.op("icmp ule", "i64", top, limit), Fault.STACK)
+        self._body(b)
+        b.label("return")
+        if entry and waits:
+            b.label("leave")
+            b.store("i32", int(State.ENDED), "%lane", lane_offset("state"))
+            b.label("suspended")
+            b.end(_COROUTINE_END)
+        else:
+            b.end("ret i8 0")
+            b.label("leave")
+            b.end("ret i8 1")
+            if waits:
+                b.label("suspended")
+                b.end("ret i8 2")
+        text = b.text(signature, LEAST_FRAME if self.recurs(name) else 0)
+        self._frames[name] = b.frame
+        if entry:
+            return text, runtime.block(name, waits=waits)
+        sizes = [max(each.size, 1) for each in formals]
+        return text, "" if waits else runtime.many(name, sizes, len(function.results))
 
-    def _coroutine(self, code: Code, kernel: ptx.Function, arguments: str) -> str:
-        code.kernel_params = "%params"
-        identity = code.let("call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)")
-        size = code.let("call i64 @llvm.coro.size.i64()")
-        # Without memory it tells how much it needs.
-        code.fork(code.op("icmp eq", "ptr", "%memory", "null"), "asked", "begun")
-        code.label("asked")
-        code.end(f"ret i64 {size}")
-        code.label("begun")
-        code.do(f"%handle = call ptr @llvm.coro.begin(token {identity}, ptr %memory)")
-        self._body(code, kernel, {})
-        code.label("return")
-        code.label("leave")
-        code.store("i32", str(int(State.ENDED)), "%lane", lane_offset("state"))
-        code.label("suspended")
-        code.do("call {END} @llvm.coro.end(ptr %handle, i1 false, token none)")
-        code.end(f"ret i64 {code.let('ptrtoint ptr %handle to i64')}")
-        own = f'i64 @"ramp.{kernel.name}"({arguments}, ptr %params, ptr %lane, ptr %memory)'
-        return code.text(f"{own} presplitcoroutine")
-
-    def _body(self, code: Code, function: ptx.Function, formals: dict[str, Storage]) -> None:
-        outline = self.outlines.of(function.name)
-        code.activation = Activation(outline, code.fresh("L"), formals, "return")
-        code.place, code.scope = 0, ptx.Scope()
-        steps = code.load("i64", "%ctx", offset("steps"))
-        first = code.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {CHUNKS[code.suspends]}")
-        code.do(f"store i32 {code.resize(first, 'i64', 'i32')}, ptr {code.budget}")
-        code.do(f"store i64 {code.op('sub', 'i64', steps, first)}, ptr {code.left}")
-        code.do(f"store i1 0, ptr {code.carry}")
-        if not self.outlines.bounded(function.name):
-            top, limit = (code.let(f"ptrtoint ptr {each} to i64") for each in ("%top", "%limit"))
-            code.unless(code.op("icmp ule", "i64", top, limit), Fault.STACK)
-        self.translate_body(code)
-        if code.open:
-            code.end("br label %return")
-        least = 0 if self.outlines.bounded(function.name) else LEAST_FRAME
-        frame = max(-(-code.frame // 64) * 64, least)
-        self._frames[function.name] = frame
-        code.head.append(f"  %top = getelementptr i8, ptr %local, i64 {frame}")
-
-    def translate_body(self, code: Code) -> None:
-        """Add the statements of the function that the code is in."""
-        activation = code.activation
-        outline = activation.outline
-        for place, statement, scope in outline.statements:
-            code.scope, code.place = scope, place
+    def _body(self, b: Translator) -> None:
+        """Add the statements of a function."""
+        last = ""
+        for place, statement, scope in b.outline.statements:
+            b.scope, b.place = scope, place
             if isinstance(statement, ptx.Label):
-                code.label(f"{activation.prefix}.{place}")
-                if (scope.block, statement.name) in outline.headers:
-                    code.count_step()
+                last = statement.name
+                b.label(f"L{place}")
+            elif isinstance(statement, ptx.Directive) and statement.keyword == "branchtargets":
+                b.targets[last] = statement.names
             elif isinstance(statement, ptx.Declaration):
-                self._declare(code, statement, scope)
-            elif isinstance(statement, ptx.Instruction) and code.open:
-                self._instruction(code, statement)
-
-    def _declare(self, code: Code, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
-        for variable in declaration.variables:
-            key = ptx.Register(scope.block, variable.name, "")
-            size, alignment = _size(variable), min(max(variable.alignment, 16), 64)
-            if variable.space == "local" or (
-                variable.space == "param" and key in code.activation.outline.exposed
-            ):
-                place = Storage(code.reserve(size, alignment), size)
-            elif variable.space == "param":
-                place = Storage(code.variable(f"[{max(size, 1)} x i8], align 16"), size)
-            else:
-                continue
-            code.activation.variables[key] = place
-
-    def _instruction(self, code: Code, instruction: ptx.Instruction) -> None:
-        word = word_of(instruction.word)
-        # A jump has blocks of its own for its predicate.
-        guard = "" if word.opcode == "bra" else instruction.guard[1:].strip()
-        after = ""
-        lines, opened = len(code.lines), code.open
-        try:
-            if guard:
-                here, after = code.fresh(), code.fresh()
-                code.fork(code.bits(guard, 1), here, after)
-                code.label(here)
-            lines, opened = len(code.lines), code.open
-            if word.opcode == "bra":
-                jump(code, instruction)
-            elif word.opcode == "call":
-                call(code, instruction)
-            else:
-                _TABLES.get(word.opcode, compute)(code, word, instruction.operands)
-        except (Unknown, KeyError, ValueError, IndexError):
-            code.rewind(lines, was_open=opened)
-            code.fault(Fault.UNDEFINED if word.opcode == "call" else Fault.UNKNOWN)
-        if after:
-            code.label(after)
+                for variable in statement.variables:
+                    if variable.space in ("local", "param"):
+                        b.declare(ptx.Register(scope.block, variable.name, ""), variable)
+            elif isinstance(statement, ptx.Instruction) and b.open:
+                _instruction(b, statement)
 
     def _variable(self, variable: ptx.Variable) -> str:
         if not variable.defined:
@@ -317,16 +295,23 @@ class Unit:
         )
 
 
-def _size(variable: ptx.Variable) -> int:
-    return max(variable.size, 1)
-
-
-def places(params: Sequence[ptx.Variable]) -> list[int]:
-    """Return where each parameter of a kernel is, and where they end."""
-    found, top = [], 0
-    for each in params:
-        alignment = each.param.align or each.bits // 8 or 1
-        top = -(-top // alignment) * alignment
-        found.append(top)
-        top += _size(each)
-    return found
+def _instruction(b: Translator, instruction: ptx.Instruction) -> None:
+    """Add an instruction, or a fault in its place where it is not known."""
+    word, after = word_of(instruction.word), ""
+    begin = len(b.lines)
+    try:
+        if instruction.guard:
+            here, after = b.fresh(), b.fresh()
+            b.fork(b.bits(instruction.guard[1:].strip(), 1), here, after)
+            b.label(here)
+            begin = len(b.lines)
+        if word.opcode == "call":
+            call(b, ptx.called(instruction))
+        else:
+            _HANDLERS.get(word.opcode, compute)(b, word, instruction.operands)
+    except (Unknown, KeyError, ValueError, IndexError):
+        del b.lines[begin:]
+        b.open = True
+        b.fault(Fault.UNDEFINED if word.opcode == "call" else Fault.UNKNOWN)
+    if after:
+        b.label(after)

@@ -5,52 +5,34 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink.errors import LaunchError
 
-from . import faults, machine_code, runtime
-from .formatted import formatted
-from .layout import Fault, Told
-from .module import Entry, Unit, places
-from .worker import Buffer, Given, Heap, Region, Worker
+from . import machine_code, messages, runtime
+from .module import ModuleTranslator
+from .runtime import Fault, Told
+from .translator import places
+from .worker import Buffer, Region, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Callee", "Program", "Region"]
+__all__ = ["CpuProgram", "Region", "sizes"]
 
-_MOST_LANES = 1024
 _UNLIMITED = 1 << 62
+# Bytes that `malloc` has, as on a device whose limit nobody has set.
+_HEAP = 8 << 20
 
 
-class Callee(NamedTuple):
-    """
-    A kernel or a function as PTX declares it.
-
-    Args:
-        entry: Whether it is a kernel.
-        params: The size and the alignment of each parameter in bytes.
-        result: Those of the result, None for none.
-    """
-
-    entry: bool
-    params: tuple[tuple[int, int], ...]
-    result: tuple[int, int] | None
-
-    @classmethod
-    def of(cls, function: formats.Function) -> Callee:
-        """Return what a function is to its caller."""
-        params, results = (
-            [(max(each.size, 1), each.param.align or each.bits // 8) for each in formals]
-            for formals in (function.params, function.results)
-        )
-        return cls(function.kind == "entry", tuple(params), results[0] if results else None)
+def sizes(params: Sequence[formats.Variable]) -> list[int]:
+    """Return the bytes of each parameter, or result, of a function."""
+    return [max(each.size, 1) for each in params]
 
 
-class Program:
+class CpuProgram:
     """
     A PTX module in machine code, with variables and a heap of its own.
 
@@ -66,30 +48,23 @@ class Program:
     """
 
     def __init__(self, module: formats.Module, code: cache.Entry) -> None:
-        self._module, meta = module, code.meta
-        self._loaded = machine_code.Loaded(_runtime(), code.code)
-        self._sites = meta["sites"]
-        self._table = self._loaded.variable("ptxlink.accesses")
-        self._accesses, self._shared = int(meta["accesses"]), int(meta["shared"])
-        self._entries = {name: Entry(*each) for name, each in meta["entries"].items()}
-        self._heap = Heap()
-        self._grid, self._elements = (
-            self._loaded.function(f"ptxlink.{entry}") for entry in ("grid", "elements")
-        )
-        self._defined = {each.name: each for each in module.functions if each.defined}
-        self.functions: Mapping[str, Callee] = {
-            name: Callee.of(function) for name, function in self._defined.items()
+        self._module, self._meta = module, code.meta
+        self._loaded = machine_code.LoadedCode(_runtime(), code.code)
+        self._heap = Buffer(_HEAP)
+        self._heap_state = (ctypes.c_int64 * 2)(self._heap.address, self._heap.address + _HEAP)
+        self.functions: Mapping[str, formats.Function] = {
+            each.name: each for each in module.functions if each.defined
         }
         self.variables: Mapping[str, Region] = {
             each.name: Region(
-                self._loaded.variable(f"v.{each.name}"), each.size, each.memory != "const", each.name
+                self._loaded.address(f"v.{each.name}"), each.size, each.memory != "const", each.name
             )
             for each in module.variables
             if each.memory in ("global", "const", "managed") and each.size
         }
 
     @classmethod
-    def of(cls, ptx: str | bytes, *, checks: bool = True) -> Program:
+    def of(cls, ptx: str | bytes, *, checks: bool = True) -> CpuProgram:
         """
         Return a program of a PTX module, compiled or out of the cache.
 
@@ -130,7 +105,7 @@ class Program:
         Args:
             name: The kernel.
             grid: How many blocks there are along x, y and z.
-            block: How many lanes a block has.
+            block: How many lanes a block has, 1024 at most.
             shared_bytes: Bytes of dynamic shared memory.
             params: The bytes of each parameter.
             regions: What it may access besides the variables of the module.
@@ -142,77 +117,53 @@ class Program:
 
         Raises:
             DeviceFaultError: It did what it must not do.
-            LaunchError: There is no such kernel, it has other parameters, or a block has too many lanes.
+            LaunchError: It has other parameters.
         """
-        callee = self._callee(name, [len(each) for each in params], entry=True)
-        grid, block = (*grid, 1, 1)[:3], (*block, 1, 1)[:3]
-        lanes, blocks = math.prod(block), math.prod(grid)
-        if not 0 < lanes <= _MOST_LANES or blocks < 1:
-            raise LaunchError(
-                f"{name} cannot be launched with {blocks} blocks of {lanes} threads; "
-                f"launch one block at least, of 1 to {_MOST_LANES} threads."
-            )
-        content = Buffer(sum(size + align for size, align in callee.params))
-        for each, place in zip(params, places(self._defined[name].params), strict=True):
+        declared = self.functions[name].params
+        wanted, given = sizes(declared), [len(each) for each in params]
+        if wanted != given:
+            raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {given}.")
+        starts = places(declared)
+        content = Buffer(starts[-1] + wanted[-1] if wanted else 0)
+        for each, place in zip(params, starts, strict=True):
             ctypes.memmove(content.address + place, each, len(each))
-        entry, printed = self._entries[name], list[str]()
-        given = self._given(
-            entry.local,
-            regions,
-            steps,
+        grid, block, printed = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], list[str]()
+        workspace, blocks = Buffer(64), math.prod(grid)
+        make_worker = functools.partial(
+            self._worker,
+            name,
+            [
+                *regions,
+                content.region("the parameters", writable=False),
+                workspace.region("the grid's barrier"),
+            ],
             printed,
-            frame=machine_code.frame_size(self._loaded.function(f"ramp.{name}")) if entry.waits else None,
-            params=content,
-            workspace=Buffer(64) if cooperative else None,
+            steps,
+            grid=grid,
+            block=block,
+            dynamic=shared_bytes,
+            params=content.address,
+            workspace=workspace.address if cooperative else 0,
+            cooperative=cooperative,
         )
-        workers = [Worker(given, grid, block, shared_bytes) for _ in range(blocks if cooperative else 1)]
-        address = self._loaded.function(f"block.{name}")
         if cooperative:
-            self._together(name, workers, address)
+            self._together(name, [make_worker() for _ in range(blocks)])
         else:
-            workers[0].grid(self._grid, address, 0, blocks)
-            self._raise(name, workers[0])
+            self._run(name, make_worker(), "block", 0, blocks)
         return "".join(printed)
 
-    def _together(self, name: str, workers: Sequence[Worker], address: int) -> None:
+    def _together(self, name: str, workers: Sequence[Worker]) -> None:
         """Execute blocks that may wait for each other, each by a worker."""
         ready, held = dict.fromkeys(range(len(workers)), 0), list[int]()
         while ready:
             spinning = []
             for number, go in ready.items():
-                told = workers[number].grid(self._grid, address, number, 1, go)
-                self._raise(name, workers[number])
+                told = self._run(name, workers[number], "block", number, 1, go)
                 held += [number] * (told == Told.GRID)
                 spinning += [number] * (told == Told.SPINS)
             # The barrier of the grid opens when no block is on its way there.
             ready = dict.fromkeys(spinning, 2) or dict.fromkeys(held, 1)
             held = held if spinning else []
-
-    def call(
-        self, name: str, params: Sequence[bytes], regions: Sequence[Region] = (), steps: int | None = None
-    ) -> bytes:
-        """
-        Call a device function.
-
-        Args:
-            name: The function.
-            params: The bytes of each parameter.
-            regions: What it may access besides the variables of the module.
-            steps: How often a loop may go on; None for no limit.
-
-        Returns:
-            The bytes of the result, none where there is no result.
-
-        Raises:
-            DeviceFaultError: It did what it must not do.
-            LaunchError: There is no such function, or it has other parameters.
-        """
-        callee = self._callee(name, [len(each) for each in params], entry=False)
-        given = [ctypes.create_string_buffer(each, len(each)) for each in params]
-        result = ctypes.create_string_buffer(callee.result[0] if callee.result else 1)
-        arrays = [(ctypes.addressof(each), 0) for each in given]
-        self.call_many(name, 1, arrays, (ctypes.addressof(result), 0), regions, steps)
-        return result.raw if callee.result else b""
 
     def call_many(
         self,
@@ -236,72 +187,55 @@ class Program:
 
         Raises:
             DeviceFaultError: It did what it must not do; its thread is the number of the element.
+            LaunchError: Lanes wait for others in it.
         """
-        callee = self._callee(name, entry=False)
-        entry = self._entries[name]
-        if entry.waits:
+        if self._meta["entries"][name][0]:
             raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
-        pairs = [*([result] if callee.result else []), *params]
+        pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = Worker(self._given(entry.local, regions, steps, []))
-        worker.elements(self._elements, self._loaded.function(f"many.{name}"), arrays, count)
-        self._raise(name, worker)
+        worker = self._worker(name, regions, [], steps)
+        self._run(name, worker, "many", ctypes.addressof(arrays), count)
 
-    def _callee(self, name: str, sizes: list[int] | None = None, *, entry: bool) -> Callee:
-        callee = self.functions.get(name)
-        if callee is None or callee.entry != entry:
-            kind = "kernel" if entry else "function"
-            raise LaunchError(f"The PTX defines no {kind} {name}; it has {', '.join(self.functions)}.")
-        wanted = [size for size, _ in callee.params]
-        if sizes not in (None, wanted):
-            raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {sizes}.")
-        return callee
-
-    def _given(
-        self,
-        local: int,
-        regions: Sequence[Region],
-        steps: int | None,
-        printed: list[str],
-        *,
-        frame: int | None = None,
-        params: Buffer | None = None,
-        workspace: Buffer | None = None,
-    ) -> Given:
-        every = [*regions, *self.variables.values(), self._heap.region]
-        if params:
-            every.append(params.region("the parameters", writable=False))
-        if workspace:
-            every.append(workspace.region("the grid's barrier"))
+    def _worker(
+        self, name: str, regions: Sequence[Region], printed: list[str], steps: int | None, **launch: Any
+    ) -> Worker:
+        waits, local = self._meta["entries"][name]
 
         def take(form: int, values: int) -> int:
-            printed.append(formatted(form, values))
+            printed.append(messages.formatted(form, values))
             return 0
 
-        steps = _UNLIMITED if steps is None else steps
-        code = self._accesses, self._table, self._shared
-        return Given(every, self._heap, *code, local, steps, take, frame, params, workspace)
+        return Worker(
+            [*regions, *self.variables.values(), self._heap.region("the heap")],
+            take,
+            accesses=self._meta["accesses"],
+            shared=self._meta["shared_size"],
+            local=local,
+            frame=machine_code.frame_size(self._loaded.address(f"ramp.{name}")) if waits else None,
+            steps=_UNLIMITED if steps is None else steps,
+            heap=ctypes.addressof(self._heap_state),
+            **launch,
+        )
 
-    def _raise(self, name: str, worker: Worker) -> None:
+    def _run(self, name: str, worker: Worker, how: str, first: int, count: int, go: int = 0) -> int:
+        """Execute blocks, or call a function for elements."""
+        entry = self._loaded.address("ptxlink.grid" if how == "block" else "ptxlink.elements")
+        result = worker.run(entry, self._loaded.address(f"{how}.{name}"), first, count, go)
         if worker.noted.kind != Fault.NONE:
-            function, place = self._sites[worker.noted.site]
-            raise faults.error(faults.Place(self._module, name, function, place), worker)
+            function, statement = self._meta["sites"][worker.noted.site]
+            raise messages.fault(messages.Place(self._module, name, function, statement), worker)
+        return result
 
 
 @functools.cache
 def _runtime() -> bytes:
-    text = runtime.text()
+    text = runtime.text("runtime.ll")
     key = cache.Key.of("cpu runtime", {"tool": machine_code.target(), "ir": text})
     return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code
 
 
 def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:
-    unit = Unit(module, checks=checks)
-    code = machine_code.compile_ir(unit.text())
-    meta = {
-        "sites": unit.sites,
-        "accesses": len(unit.accesses),
-        "shared": unit.shared_size,
-        "entries": unit.entries,
-    }
-    return cache.Entry(meta, code)
+    translator = ModuleTranslator(module, checks=checks)
+    code = machine_code.compile_ir(translator.text())
+    names = ("sites", "accesses", "shared_size", "entries")
+    return cache.Entry({name: getattr(translator, name) for name in names}, code)

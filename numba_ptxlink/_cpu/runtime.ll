@@ -1,6 +1,6 @@
 ; What the machine code of programs calls, and what calls it: faults, the search for a region, pauses, the lanes
 ; of a block that wait for each other, and the entries from Python. What begins with a dollar sign is a number of
-; layout.py: the place of a field of Context, Lane or Noted in bytes, or a member of State, Fault or Told.
+; runtime.py: the place of a field of Context, Lane or Noted in bytes, or a member of State, Fault or Told.
 
 declare i32 @clock_gettime(i32, ptr)
 
@@ -37,19 +37,9 @@ define internal i1 @faulty(ptr %ctx) {
 
 ; ---- The region that an access is in, which is noted for the next time; or the fault.
 
-define i1 @ptxlink.find(ptr %ctx, i64 %number, i64 %address) noinline cold {
+define i1 @ptxlink.find(ptr %ctx, ptr %row, i64 %address, i64 %size, i64 %site, i1 %writes) noinline cold {
 entry:
-  %accesses.at = getelementptr i8, ptr %ctx, i64 $context.accesses
-  %accesses = load ptr, ptr %accesses.at
-  %size.at = getelementptr [4 x i64], ptr %accesses, i64 %number, i64 0
-  %aligned.at = getelementptr [4 x i64], ptr %accesses, i64 %number, i64 1
-  %site.at = getelementptr [4 x i64], ptr %accesses, i64 %number, i64 2
-  %writes.at = getelementptr [4 x i64], ptr %accesses, i64 %number, i64 3
-  %size = load i64, ptr %size.at
-  %aligned = load i64, ptr %aligned.at
-  %site = load i64, ptr %site.at
-  %writes = load i64, ptr %writes.at
-  %less = sub i64 %aligned, 1
+  %less = sub i64 %size, 1
   %rest = and i64 %address, %less
   %crooked = icmp ne i64 %rest, 0
   br i1 %crooked, label %bad, label %search
@@ -82,16 +72,12 @@ found:
   %writable.at = getelementptr i8, ptr %ctx, i64 $context.writable
   %writable = load i64, ptr %writable.at
   %fixed = icmp uge i64 %index, %writable
-  %write = icmp ne i64 %writes, 0
-  %spoilt = and i1 %write, %fixed
+  %spoilt = and i1 %writes, %fixed
   br i1 %spoilt, label %bad, label %good
 good:
-  %found.at = getelementptr i8, ptr %ctx, i64 $context.found
-  %rows = load ptr, ptr %found.at
-  %row.low = getelementptr [2 x i64], ptr %rows, i64 %number, i64 0
-  %row.room = getelementptr [2 x i64], ptr %rows, i64 %number, i64 1
+  %row.room = getelementptr i64, ptr %row, i64 1
   %room = add i64 %shorter, 1
-  store i64 %low, ptr %row.low
+  store i64 %low, ptr %row
   store i64 %room, ptr %row.room
   ret i1 true
 bad:
@@ -712,8 +698,9 @@ done:
 }
 
 ; Call a function for the elements of arrays.
-define i32 @ptxlink.elements(ptr %ctx, ptr %many, ptr %arrays, i64 %count) {
+define i32 @ptxlink.elements(ptr %ctx, ptr %many, i64 %place, i64 %count, i32 %go) {
 entry:
+  %arrays = inttoptr i64 %place to ptr
   call void @release(ptr %ctx)
   br label %test
 test:

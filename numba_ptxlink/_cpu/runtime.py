@@ -1,34 +1,125 @@
-"""The LLVM IR that programs share, with the numbers of `layout` in it, and how functions are entered."""
+"""
+What machine code finds in memory during a launch, and the LLVM IR that programs share.
+
+A launch has a context, records of lanes that wait, and the fault that is noted. In LLVM IR what begins with a
+dollar sign is a number of these: the place of a field in bytes, or a member of an enumeration.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import re
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from .layout import LANE, Context, Fault, Lane, Noted, State, Told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_STRUCTURES = {"context": Context, "lane": Lane, "noted": Noted}
+
+class Fault(IntEnum):
+    """What can go wrong while PTX runs."""
+
+    NONE = 0
+    ACCESS = 1
+    READ_ONLY = 2
+    MISALIGNED = 3
+    TRAP = 4
+    ASSERT = 5
+    UNKNOWN = 6
+    LOOP = 7
+    WAITING = 8
+    STACK = 9
+    INTERRUPTED = 10
+    UNDEFINED = 11
+
+
+class State(IntEnum):
+    """What a lane waits for."""
+
+    ENDED = 0
+    BARRIER = 1
+    WARP = 2
+    CONVERGED = 3
+    YIELDED = 4
+    GRID = 5
+    LEAVING = 6
+
+
+class Told(IntEnum):
+    """What came of executing a block, or of letting lanes go on."""
+
+    ENDED = 0
+    FAULT = 1
+    AGAIN = 2
+    GRID = 3
+    SPINS = 4
+
+
+class Noted(ctypes.Structure):
+    """The first fault of a worker; the context tells the block and the lane."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("kind", "site", "address", "size"))
+
+
+class BlockContext(ctypes.Structure):
+    """
+    What the lanes of a block share; each worker has one. `current` is the lane that is executed.
+
+    `regions` are pairs of the first address and the end, those that may be written first, and `found` has for
+    each access of the code the region that it was in last. `heap` has the address of the next allocation, and
+    of the end.
+    """
+
+    _fields_ = (
+        *((axes, ctypes.c_uint32 * 3) for axes in ("ntid", "ctaid", "nctaid")),
+        *((name, ctypes.c_uint32) for name in ("dynamic", "count", "current", "cooperative")),
+        *((size, ctypes.c_uint64) for size in ("shared_size", "local_size", "local_total", "frame_size")),
+        *((name, ctypes.c_uint64) for name in ("shared", "workspace", "readable", "writable", "steps")),
+        *((memory, ctypes.c_void_p) for memory in ("regions", "heap", "params", "local", "frames", "lanes")),
+        *((memory, ctypes.c_void_p) for memory in ("found", "noted")),
+        *((function, ctypes.c_void_p) for function in ("print", "restore", "check", "save")),
+        ("thread", ctypes.c_void_p),
+    )
+
+
+class Lane(ctypes.Structure):
+    """
+    A lane that waits.
+
+    `key` is the mask of a warp's lanes, or the number of a barrier, and `count` how many lanes that is for;
+    `value` is what the lane gives the others, of which `seen` is a copy that lasts until all have read it.
+    """
+
+    _fields_ = (
+        ("handle", ctypes.c_void_p),
+        *((name, ctypes.c_uint64) for name in ("value", "seen")),
+        *((name, ctypes.c_uint32) for name in ("state", "key", "count", "site", "together", "number")),
+    )
+
+
+SHARED_START = 1024
+"""The first address in shared memory, so that a null pointer is outside of it."""
+LANE = ctypes.sizeof(Lane)
+STACK = 1 << 16
+"""Bytes of local memory for a lane whose functions call each other without a bound that is known."""
+LEAST_FRAME = 64
+"""What a call takes of that at least, so that the C stack has an end, too."""
+
+
+def offset(name: str, part: int = 0) -> int:
+    """Return where a field of the context is; *part* is an axis."""
+    return int(getattr(BlockContext, name).offset) + 4 * part
+
+
+def lane_offset(name: str) -> int:
+    """Return where a field of a lane is."""
+    return int(getattr(Lane, name).offset)
+
+
+_STRUCTURES = {"context": BlockContext, "lane": Lane, "noted": Noted}
 _NUMBERS = {"state": State, "fault": Fault, "told": Told}
 _PLACEHOLDER = re.compile(r"\$(\w+)\.(\w+)")
-
-DECLARATIONS = """
-declare void @ptxlink.note(ptr, i64, i64, i64, i64) cold
-declare i1 @ptxlink.find(ptr, i64, i64) cold
-declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
-declare i64 @ptxlink.time()
-declare i64 @ptxlink.allocate(ptr, i64)
-declare i32 @ptxlink.ballot(ptr, i32, i64)
-declare i32 @ptxlink.reduce(ptr, i32, i32)
-declare i32 @ptxlink.begin(ptr, ptr)
-declare i32 @ptxlink.wake(ptr, i32)
-declare i32 @ptxlink.continue(ptr)
-"""
-"""What the code of a program calls."""
-
 # Each lane of a block, none of which waits, one after the other.
 _BLOCK = """
 define i32 @"block.$name"(ptr %ctx, i32 %go) {
@@ -69,7 +160,8 @@ lanes:
   br i1 %x.more, label %run, label %row
 run:
   store i32 %lanes.x, ptr %current.at, !tbaa !1
-  %ended = call i1 @"k.$name"($lane, ptr %params)
+  %left = call i8 @"f.$name"($arguments, ptr %params, ptr null)
+  %ended = icmp ne i8 %left, 0
   br i1 %ended, label %look, label %next
 look:
   %kind = load i64, ptr %noted, !tbaa !1
@@ -136,7 +228,8 @@ run:
   %current = trunc i64 %number to i32
   store i32 %current, ptr %current.at
 $loads
-  %ended = call i1 @"f.$name"($lane$pointers)
+  %left = call i8 @"f.$name"($arguments, ptr null, ptr null$pointers)
+  %ended = icmp ne i8 %left, 0
   br i1 %ended, label %look, label %store
 look:
   %kind = load i64, ptr %noted
@@ -164,7 +257,7 @@ _ELEMENT = """\
 _COPY = "  call void @llvm.memcpy.p0.p0.i64(ptr {}, ptr {}, i64 {}, i1 false)"
 
 
-def filled(text: str) -> str:
+def _filled(text: str) -> str:
     """Return LLVM IR with the numbers that its placeholders name."""
 
     def number(match: re.Match[str]) -> str:
@@ -176,21 +269,15 @@ def filled(text: str) -> str:
     return _PLACEHOLDER.sub(number, text)
 
 
-def text() -> str:
-    """Return the module that every program is loaded with."""
-    return filled(Path(__file__).with_name("runtime.ll").read_text())
-
-
-def accesses(rows: Sequence[tuple[int, int, int, int]]) -> str:
-    """Return what is known of each access: its size, alignment, place, and whether it writes."""
-    content = ", ".join(f"[4 x i64] [{', '.join(f'i64 {each}' for each in values)}]" for values in rows)
-    return f"@ptxlink.accesses = constant [{len(rows)} x [4 x i64]] [{content}]"
+def text(name: str) -> str:
+    """Return a file of LLVM IR: "runtime.ll" for every process, or "program.ll" for each program."""
+    return _filled(Path(__file__).with_name(name).read_text())
 
 
 def block(name: str, *, waits: bool) -> str:
     """Return what executes a block of a kernel."""
-    lane = "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 %x, i32 %y, i32 %z"
-    return filled((_WAITING if waits else _BLOCK).replace("$name", name).replace("$lane,", f"{lane},"))
+    arguments = "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 %x, i32 %y, i32 %z"
+    return _filled((_WAITING if waits else _BLOCK).replace("$name", name).replace("$arguments", arguments))
 
 
 def many(name: str, sizes: Sequence[int], results: int) -> str:
@@ -202,10 +289,10 @@ def many(name: str, sizes: Sequence[int], results: int) -> str:
         "$loads": "\n".join((elements, *(_COPY.format(*each) for each in copies[results:]))),
         "$stores": "\n".join(_COPY.format(to, own, size) for own, to, size in copies[:results]),
         "$pointers": "".join(f", ptr {own}" for own, *_ in copies),
-        "$lane": "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 0, i32 0, i32 0",
+        "$arguments": "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 0, i32 0, i32 0",
         "$name": name,
     }
     made = _MANY
     for placeholder, part in parts.items():
         made = made.replace(placeholder, part)
-    return filled(made)
+    return _filled(made)

@@ -4,166 +4,124 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .builder import PRED, U32, Unknown
-from .layout import LANE, State, lane_offset
+from . import arithmetic
+from .function_text import Unknown
+from .runtime import LANE, State, lane_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .builder import Word
-    from .code import Code
-
+    from .function_text import Word
+    from .translator import Translator
 
 # In the order in which `ptxlink.reduce` has them.
 _REDUCED = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
-_VOTES = {
-    "all": "result = icmp eq i32 {found}, {together}",
-    "any": "result = icmp ne i32 {found}, 0",
-    "uni": """
-        none = icmp eq i32 {found}, 0
-        every = icmp eq i32 {found}, {together}
-        result = or i1 {none}, {every}
-    """,
-}
-# The segment of a warp that a lane is in, and the last lane of it that may be read.
-_LAST = """
-    upper = lshr i32 {bounds}, 8
-    segment = and i32 {upper}, 31
-    within = xor i32 {segment}, 31
-    begin = and i32 {lane}, {segment}
-    clamp = and i32 {bounds}, {within}
-    end = and i32 {clamp}, 31
-    last = or i32 {begin}, {end}
-"""
-# The lane that is read.
-_SOURCES = {
-    "idx": """
-        upper = lshr i32 {bounds}, 8
-        segment = and i32 {upper}, 31
-        within = xor i32 {segment}, 31
-        begin = and i32 {lane}, {segment}
-        place = and i32 {number}, {within}
-        source = or i32 {begin}, {place}
-    """,
-    "up": """
-        distance = and i32 {number}, 31
-        source = sub i32 {lane}, {distance}
-    """,
-    "down": """
-        distance = and i32 {number}, 31
-        source = add i32 {lane}, {distance}
-    """,
-    "bfly": """
-        distance = and i32 {number}, 31
-        source = xor i32 {lane}, {distance}
-    """,
-}
 
 
-def exchange(b: Code, value: str, members: str) -> tuple[str, str]:
+def _exchange(b: Translator, value: str, members: str) -> tuple[str, str]:
     """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
-    b.suspend(State.WARP, key=members, value=value)
-    return gathered(b)
-
-
-def gathered(b: Code) -> tuple[str, str]:
-    """Return the lanes that go on together, and a pointer to the record of the first of the warp."""
-    together = b.load("i32", "%lane", lane_offset("together"))
+    b.suspend(State.WARP, key=b.bits(members, 32), value=value)
     back = b.op("mul", "i32", b.lane(), -LANE)
-    return together, b.let(f"getelementptr i8, ptr %lane, i32 {back}")
+    return _together(b), b.let(f"getelementptr i8, ptr %lane, i32 {back}")
 
 
-def ballot(b: Code, together: str, first: str, value: str) -> str:
+def _together(b: Translator) -> str:
+    """Return the lanes that go on together, or how many came to a barrier."""
+    return b.load("i32", "%lane", lane_offset("together"))
+
+
+def _ballot(b: Translator, together: str, first: str, value: str) -> str:
     """Return the lanes that gave a value."""
-    return b.let(f"call i32 @ptxlink.ballot(ptr {first}, i32 {together}, i64 {value})")
+    return b.call("ptxlink.ballot", "i32", f"ptr {first}", f"i32 {together}", f"i64 {value}")
 
 
-def vote(b: Code, word: Word, operands: Sequence[str]) -> None:
+def _wide(b: Translator, operand: str, bits: int) -> str:
+    """Return an operand as an integer of 64 bits."""
+    return b.resize(b.bits(operand, bits), bits, 64)
+
+
+def vote(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`vote`."""
     if "sync" not in word.flags:
         raise Unknown
-    together, first = exchange(b, b.vote(operands[1]), b.unsigned(operands[-1]))
-    found = b.op("xor", "i32", together, ballot(b, together, first, "0"))
-    if word.flags[-1] == "ballot":
-        b.put(operands[0], found, U32)
-    else:
-        b.put(operands[0], b.ir(_VOTES[word.flags[-1]], found=found, together=together), PRED)
+    together, first = _exchange(b, _wide(b, operands[1], 1), operands[-1])
+    found = b.op("xor", "i32", together, _ballot(b, together, first, "0"))
+    how = word.flags[-1]
+    result = arithmetic.entry(b, f"vote.{how}", found=found, together=together)
+    b.put(operands[0], result, 32 if how == "ballot" else 1)
 
 
-def shuffle(b: Code, word: Word, operands: Sequence[str]) -> None:
+def shuffle(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`shfl`."""
     if "sync" not in word.flags:
         raise Unknown
     target, _, told = (each.strip() for each in operands[0].partition("|"))
-    value = b.resize(b.unsigned(operands[1]), "i32", "i64")
-    number, bounds = b.unsigned(operands[2]), b.unsigned(operands[3])
-    _, first = exchange(b, value, b.unsigned(operands[4]))
+    number, bounds = b.bits(operands[2], 32), b.bits(operands[3], 32)
+    _, first = _exchange(b, _wide(b, operands[1], 32), operands[4])
     lane, how = b.lane(), word.flags[-1]
-    last = b.ir(_LAST, lane=lane, bounds=bounds)
-    source = b.ir(_SOURCES[how], lane=lane, number=number, bounds=bounds)
+    last = arithmetic.entry(b, "shfl.last", lane=lane, bounds=bounds)
+    source = arithmetic.entry(b, f"shfl.{how}", lane=lane, number=number, bounds=bounds)
     inside = b.op(f"icmp {'sge' if how == 'up' else 'sle'}", "i32", source, last)
     source = b.select(inside, "i32", source, lane)
     record = b.let(f"getelementptr [{LANE} x i8], ptr {first}, i32 {source}")
-    b.put(target, b.load("i32", record, lane_offset("seen")), U32)
+    b.put(target, b.load("i32", record, lane_offset("seen")), 32)
     if told:
-        b.put(told, inside, PRED)
+        b.put(told, inside, 1)
 
 
-def match(b: Code, word: Word, operands: Sequence[str]) -> None:
+def match(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`match`."""
     target, _, told = (each.strip() for each in operands[0].partition("|"))
-    value = b.resize(b.bits(operands[1], word.kind.bits), word.kind.raw, "i64")
-    together, first = exchange(b, value, b.unsigned(operands[2]))
-    found = ballot(b, together, first, value)
+    value = _wide(b, operands[1], word.type.bits)
+    together, first = _exchange(b, value, operands[2])
+    found = _ballot(b, together, first, value)
     if "any" in word.flags:
-        b.put(target, found, U32)
+        b.put(target, found, 32)
         return
     every = b.op("icmp eq", "i32", found, together)
-    b.put(target, b.select(every, "i32", together, "0"), U32)
+    b.put(target, b.select(every, "i32", together, "0"), 32)
     if told:
-        b.put(told, every, PRED)
+        b.put(told, every, 1)
 
 
-def reduce(b: Code, word: Word, operands: Sequence[str]) -> None:
+def reduce(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`redux`."""
-    kind, how = word.kind, word.flags[-1]
-    if kind.floating:
+    how = word.flags[-1]
+    if word.type.floating:
         raise Unknown
-    value = b.resize(b.unsigned(operands[1]), "i32", "i64")
-    together, first = exchange(b, value, b.unsigned(operands[2]))
-    name = f"{'s' if kind.signed else 'u'}{how}" if how in ("min", "max") else how
-    number = _REDUCED.index(name)
-    reduced = b.let(f"call i32 @ptxlink.reduce(ptr {first}, i32 {together}, i32 {number})")
-    b.put(operands[0], reduced, U32)
+    together, first = _exchange(b, _wide(b, operands[1], 32), operands[2])
+    name = f"{'s' if word.type.signed else 'u'}{how}" if how in ("min", "max") else how
+    given = f"ptr {first}", f"i32 {together}", f"i32 {_REDUCED.index(name)}"
+    b.put(operands[0], b.call("ptxlink.reduce", "i32", *given), 32)
 
 
-def converged(b: Code, word: Word, operands: Sequence[str]) -> None:
+def converged(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`activemask`: the lanes that come here before any of the warp can do something else."""
     b.suspend(State.CONVERGED)
-    b.put(operands[0], gathered(b)[0], U32)
+    b.put(operands[0], _together(b), 32)
 
 
-def barrier(b: Code, word: Word, operands: Sequence[str]) -> None:
+def barrier(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`bar` and `barrier`, of warps and of blocks, with a reduction or without."""
-    flags = [flag for flag in word.flags if flag not in ("cta", "aligned")]
-    if flags == ["warp", "sync"]:
-        exchange(b, "0", b.unsigned(operands[0]))
+    how, *rest = [flag for flag in word.flags if flag not in ("cta", "aligned")]
+    if [how, *rest] == ["warp", "sync"]:
+        _exchange(b, "0", operands[0])
         return
-    if not flags or flags[0] not in ("sync", "red"):
+    if how not in ("sync", "red"):
         raise Unknown
-    reduces = flags[0] == "red"
-    given = list(operands[1:] if reduces else operands)
-    value = b.vote(given.pop()) if reduces else "0"
-    number, count = b.unsigned(given[0]), b.unsigned(given[1]) if len(given) > 1 else "0"
-    b.suspend(State.BARRIER, key=number, count=count, value=value)
-    if not reduces:
+    given = list(operands[1:] if how == "red" else operands)
+    value = _wide(b, given.pop(), 1) if how == "red" else "0"
+    count = b.bits(given[1], 32) if len(given) > 1 else "0"
+    b.suspend(State.BARRIER, key=b.bits(given[0], 32), count=count, value=value)
+    if how == "sync":
         return
-    hits = b.resize(b.load("i64", "%lane", lane_offset("seen")), "i64", "i32")
-    if flags[1] == "popc":
-        b.put(operands[0], hits, U32)
-        return
-    other = b.load("i32", "%lane", lane_offset("together")) if flags[1] == "and" else "0"
-    b.put(operands[0], b.op(f"icmp {'eq' if flags[1] == 'and' else 'ne'}", "i32", hits, other), PRED)
+    hits = b.load("i32", "%lane", lane_offset("seen"))
+    if rest == ["popc"]:
+        b.put(operands[0], hits, 32)
+    elif rest == ["and"]:
+        b.put(operands[0], b.op("icmp eq", "i32", hits, _together(b)), 1)
+    else:
+        b.put(operands[0], b.op("icmp ne", "i32", hits, 0), 1)
 
 
 WARPS = {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numba_ptxlink._cpu import host
-from numba_ptxlink._cpu.run import Program
+from numba_ptxlink._cpu.run import CpuProgram, sizes
 from numba_ptxlink.errors import LaunchError
 
 from . import arrays, results, values
@@ -70,7 +70,7 @@ class CompiledCode:
     memory = Memory
 
     def __init__(self, ptx: bytes, *, checks: bool, steps: int | None) -> None:
-        self.program, self.steps = Program.of(ptx, checks=checks), steps
+        self.program, self.steps = CpuProgram.of(ptx, checks=checks), steps
 
     def handle(self, name: str) -> int:
         """Raise LaunchError."""
@@ -133,7 +133,7 @@ class CpuFunction:
         given = self.parameters.read(args, memory, self._column)
         columns = [
             self._widened(formal.type, column, size)
-            for formal, column, (size, _) in zip(self.parameters.formals, given, callee.params, strict=True)
+            for formal, column, size in zip(self.parameters.formals, given, sizes(callee.params), strict=True)
         ]
         try:
             shape = np.broadcast_shapes(*(each.shape for each in columns))
@@ -143,7 +143,7 @@ class CpuFunction:
             ) from error
         whole = [np.broadcast_to(each, shape).copy() for each in columns]
         count = math.prod(shape)
-        made = np.zeros((count, callee.result[0] if callee.result else 0), "u1")
+        made = np.zeros((count, sum(sizes(callee.results))), "u1")
         program.call_many(
             self.name,
             count,

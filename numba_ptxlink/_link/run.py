@@ -105,10 +105,10 @@ class Linked:
             from numba_ptxlink import _cpu
 
             _cpu.require()
-            from numba_ptxlink._cpu.host import Kernel
-            from numba_ptxlink._cpu.run import Program
+            from numba_ptxlink._cpu.host import PtxKernel
+            from numba_ptxlink._cpu.run import CpuProgram
 
-            return Kernel(Program.of(self._one_ptx(), checks=checks), symbol)
+            return PtxKernel(CpuProgram.of(self._one_ptx(), checks=checks), symbol)
         try:
             from cuda.core import ObjectCode
         except ImportError as error:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cuda_cxx import ptx
 
-from numba_ptxlink._cpu.run import Program, Region
+from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink.errors import DeviceFaultError, LaunchError
 
 # Each kernel stands on one line, whose number is in FAULTS.
@@ -41,7 +41,7 @@ FAULTS = {
     "fixed": (1, 4, 0, 3, "read-only", "st.global"),
     "trapped": (2, 5, 0, 2, "trap", "trap"),
     "apart": (0, 6, 0, 0, "waits for lanes that never reach", "bar.sync"),
-    "endless": (1, 7, 0, 0, "beyond the limit", "st.volatile"),
+    "endless": (1, 7, 0, 0, "beyond the limit", "bra"),
     "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
     "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
     "missing": (0, 18, 0, 2, "no copies and barriers that are asynchronous", "cp.async.wait_all"),
@@ -51,12 +51,12 @@ FAULTS = {
 
 
 @pytest.fixture(scope="module")
-def program() -> Program:
+def program() -> CpuProgram:
     """Return the kernels, with line numbers."""
-    return Program.of(ptx(SOURCE, "sm_90", "-w", "-lineinfo"))
+    return CpuProgram.of(ptx(SOURCE, "sm_90", "-w", "-lineinfo"))
 
 
-def launch(program: Program, name: str, argument: int, **options: object) -> np.ndarray:
+def launch(program: CpuProgram, name: str, argument: int, **options: object) -> np.ndarray:
     """Launch a kernel with four integers in each of two blocks of four."""
     array = np.zeros(4, np.int32)
     place = Region(array.ctypes.data, array.nbytes, name != "fixed", "x")
@@ -121,12 +121,8 @@ def test_a_loop_is_interrupted(program):
 
 
 def test_what_cannot_be_launched_is_refused(program):
-    """Another name, other parameters, and blocks that are too large have an error with the cure."""
-    with pytest.raises(LaunchError, match=r"no kernel deep; it has beyond"):
-        program.launch("deep", grid=(1,), block=(1,), params=[], regions=[])
+    """Functions in which lanes wait, and other parameters, have an error with the cure."""
     with pytest.raises(LaunchError, match=r"Lanes wait for others in meet"):
-        program.call("meet", [])
+        program.call_many("meet", 1, [], (0, 0), [])
     with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
         program.launch("beyond", grid=(1,), block=(1,), params=[b"1234"], regions=[])
-    with pytest.raises(LaunchError, match=r"1 to 1024 threads"):
-        program.launch("beyond", grid=(1,), block=(32, 33), params=[bytes(8), bytes(4)], regions=[])

@@ -13,7 +13,7 @@ from instructions import HEAD, bits_of, kernel, samples
 from programs import CALLS, CXX, RANDOM, units
 from random_ptx import Program as Random
 
-from numba_ptxlink._cpu.run import Program, Region
+from numba_ptxlink._cpu.run import CpuProgram, Region
 
 ROWS, LANES = 512, 256
 
@@ -32,7 +32,7 @@ def pointers(*arrays: np.ndarray) -> list[bytes]:
 def test_instructions_compute_what_the_machine_computes(part):
     """Each instruction of the sweep that is held against devices, with special and random operands."""
     every = samples()[part::4]
-    program = Program.of(HEAD + "".join(kernel(f"k{number}", each) for number, each in enumerate(every)))
+    program = CpuProgram.of(HEAD + "".join(kernel(f"k{number}", each) for number, each in enumerate(every)))
     wrong = []
     for number, sample in enumerate(every):
         given = sample.operands(ROWS, np.random.default_rng(number))
@@ -62,7 +62,7 @@ def test_instructions_compute_what_the_machine_computes(part):
 
 def written(launch: Launch, text: str) -> np.ndarray:
     """Return the bytes that a program writes on the CPU, as `Launch.run` does on the machine."""
-    program, array = Program.of(text), np.zeros(launch.size, np.uint8)
+    program, array = CpuProgram.of(text), np.zeros(launch.size, np.uint8)
     params = [*pointers(array), struct.pack("i", COUNT)]
     program.launch("k", grid=(1,), block=(launch.lanes,), params=params, regions=[region(array)])
     variables = [ctypes.string_at(program.variables[name].address, size) for name, size in launch.variables]

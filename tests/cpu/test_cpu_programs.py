@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from cuda_cxx import ptx
 
-from numba_ptxlink._cpu.run import Program, Region
+from numba_ptxlink._cpu.run import CpuProgram, Region
 
 LANES = 64
 LANE = np.arange(LANES, dtype=np.int64)
@@ -115,7 +115,7 @@ def region(array: np.ndarray) -> Region:
     return Region(array.ctypes.data, array.nbytes, True, "array")
 
 
-def run(program: Program, name: str, *arrays: np.ndarray, grid: int = 1, **options: object) -> str:
+def run(program: CpuProgram, name: str, *arrays: np.ndarray, grid: int = 1, **options: object) -> str:
     """Launch a kernel with the addresses of arrays."""
     params = [struct.pack("Q", each.ctypes.data) for each in arrays]
     return program.launch(
@@ -124,7 +124,7 @@ def run(program: Program, name: str, *arrays: np.ndarray, grid: int = 1, **optio
 
 
 @pytest.fixture(scope="module")
-def program() -> Program:
+def program() -> CpuProgram:
     """Return a kernel for each program."""
     text = "".join(f"#include <{each}>\n" for each in INCLUDED) + DECLARED
     for number, (body, _) in enumerate(PROGRAMS.values()):
@@ -140,7 +140,7 @@ def program() -> Program:
                                     1ull << 40, 255);
     }
     """
-    return Program.of(ptx(text, "sm_90", "-w", "--device-int128", folders=(".",)))
+    return CpuProgram.of(ptx(text, "sm_90", "-w", "--device-int128", folders=(".",)))
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -170,8 +170,11 @@ HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
 def test_functions_have_shared_memory_of_their_own():
     """Variables of one name in shared memory, which two functions declare, are two."""
     body = "{ .shared .b32 t; .reg .b32 %r; mov.u32 %r, t; st.param.b32 [r], %r; }"
-    program = Program.of(HEAD + "".join(f".func (.param .b32 r) {name}() {body}\n" for name in "fg"))
-    assert program.call("f", []) != program.call("g", [])
+    program = CpuProgram.of(HEAD + "".join(f".func (.param .b32 r) {name}() {body}\n" for name in "fg"))
+    addresses = np.zeros(2, np.uint32)
+    for name, place in zip("fg", (0, 4), strict=True):
+        program.call_many(name, 1, [], (addresses.ctypes.data + place, 4), [])
+    assert addresses[0] != addresses[1]
 
 
 HALVES = """
@@ -186,7 +189,7 @@ st.param.b16 [r], %h; ret; }
 def test_halves_are_rounded_once(mode):
     """Of doubles at, above and below the middle of two halves, to the nearest and towards zero."""
     body = f"cvt.{mode}.f16.f64 %h, %d;"
-    program = Program.of(
+    program = CpuProgram.of(
         HEAD + HALVES.replace("NAME", "f").replace("BODY", body).replace(".reg .b64 %d", ".reg .f64 %d")
     )
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
@@ -207,7 +210,7 @@ def test_halves_are_rounded_once(mode):
 def test_roundings_have_a_direction(opcode, mode, sign):
     """Results of floats are the next ones below, above or towards zero, of the exact value."""
     third = ", %c" if opcode == "fma" else ""
-    program = Program.of(
+    program = CpuProgram.of(
         f"{HEAD}.func (.param .f32 r) f(.param .f32 a, .param .f32 b, .param .f32 c) {{"
         " .reg .f32 %a, %b, %c; ld.param.f32 %a, [a]; ld.param.f32 %b, [b]; ld.param.f32 %c, [c]; "
         f"{opcode}.{mode}.f32 %a, %a, %b{third}; st.param.f32 [r], %a; ret; }}"

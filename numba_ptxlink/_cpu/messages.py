@@ -1,15 +1,16 @@
-"""What went wrong on the CPU, as an error that names the line, the lane and the instruction."""
+"""What code on the CPU tells: faults, as errors with line, lane and instruction, and what `printf` writes."""
 
 from __future__ import annotations
 
 import ctypes
 import re
+import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import DeviceFaultError, located
 
-from .layout import Fault, Noted
+from .runtime import Fault, Noted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .worker import Region, Worker
 
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_CONVERSION = re.compile(r"%([-+ #0]*)(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 _LONGEST, _NEAR = 1000, 1 << 20
 # What went wrong, and what to do about it.
 _SAID = {
@@ -75,7 +77,7 @@ class Place(NamedTuple):
         for number, statement in enumerate(found.body):
             if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
                 file, line = (statement.text.split()[part] for part in (1, 2))
-            # The label of a loop, or the begin of a function, is told by the instruction after it.
+            # The begin of a function is told by the instruction after it.
             if number >= self.statement and isinstance(statement, ptx.Instruction):
                 text = " ".join(str(statement).split())[:_LONGEST]
                 break
@@ -104,7 +106,7 @@ def _said(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
     return f"{said}; check the index, or pass the array that it is meant for."
 
 
-def error(place: Place, worker: Worker) -> DeviceFaultError:
+def fault(place: Place, worker: Worker) -> DeviceFaultError:
     """Return the fault of a worker as an error."""
     instruction, file, line = place.told()
     context, noted = worker.context, worker.noted
@@ -125,3 +127,44 @@ def error(place: Place, worker: Worker) -> DeviceFaultError:
         thread=thread,
         instruction=instruction,
     )
+
+
+class _Values:
+    """The values at an address, one after the other."""
+
+    def __init__(self, address: int) -> None:
+        self._place = address
+
+    def take(self, code: str) -> int | float:
+        """Return the next value of a type of `struct`."""
+        size = struct.calcsize(code)
+        self._place = -(-self._place // size) * size
+        (value,) = struct.unpack(f"<{code}", ctypes.string_at(self._place, size))
+        self._place += size
+        return value  # type: ignore[no-any-return]
+
+
+def formatted(form: int, values: int) -> str:
+    """Return the text that the format at an address makes of values at another."""
+    given = _Values(values)
+
+    def one(match: re.Match[str]) -> str:
+        flags, width, precision, length, letter = match.groups()
+        if letter == "%":
+            return "%"
+        width, precision = (str(given.take("i")) if each == "*" else each for each in (width, precision))
+        spelled = f"%{flags}{width or ''}{'' if precision is None else f'.{precision}'}"
+        if letter == "s":
+            return f"{spelled}s" % text_at(int(given.take("Q")))
+        if letter == "p":
+            return f"{spelled}s" % hex(int(given.take("Q")))
+        if letter == "c":
+            return f"{spelled}c" % (int(given.take("i")) & 255)
+        if letter in "eEfFgGaA":
+            value = given.take("d")
+            return float(value).hex() if letter in "aA" else f"{spelled}{letter}" % value
+        long = length in ("l", "ll", "j", "z", "t")
+        code = ("q" if long else "i") if letter in "di" else ("Q" if long else "I")
+        return f"{spelled}{'d' if letter in 'diu' else letter}" % int(given.take(code))
+
+    return _CONVERSION.sub(one, text_at(form))

@@ -1,31 +1,54 @@
-; What arithmetic computes, as `arithmetic` reads it.
+; What instructions compute, as `arithmetic` reads it.
 ;
 ; Each entry begins with instructions, whose last part may be the type or its letter; the types of their
 ; operands, of which the last repeats; and that of the result. k is the last type of the instruction, w the
 ; same in twice the width, u a u32, p a predicate, and n a k that becomes a u32. Then comes what is computed
-; of {a}, {b}, {c} and {d}, as `Builder.ir` takes it, with the names of `Row.compute`.
+; of {a}, {b}, {c} and {d}, as `FunctionText.ir` takes it, with the names of `arithmetic.computed`. Entries
+; without types are what other modules compute of values that they name.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
     result = call {raw} @llvm.s{opcode}.sat.{raw}({raw} {a}, {raw} {b})
-mul.lo mad.lo: k k
+mul.lo: k k
     result = mul {raw} {a}, {b}
-mul.wide mad.wide: kkw w
+mad.lo: k k
+    product = mul {raw} {a}, {b}
+    result = add {raw} {product}, {c}
+mul.wide: k w
     one = {extend} {raw} {a} to {wide}
     two = {extend} {raw} {b} to {wide}
     result = mul {wide} {one}, {two}
-mul.hi mad.hi: k k
+mad.wide: kkw w
+    one = {extend} {raw} {a} to {wide}
+    two = {extend} {raw} {b} to {wide}
+    product = mul {wide} {one}, {two}
+    result = add {wide} {product}, {c}
+mul.hi: k k
     one = {extend} {raw} {a} to {wide}
     two = {extend} {raw} {b} to {wide}
     product = mul {wide} {one}, {two}
     above = lshr {wide} {product}, {bits}
     result = trunc {wide} {above} to {raw}
-mul24.lo mad24.lo: k k
+mad.hi: k k
+    one = {extend} {raw} {a} to {wide}
+    two = {extend} {raw} {b} to {wide}
+    product = mul {wide} {one}, {two}
+    above = lshr {wide} {product}, {bits}
+    upper = trunc {wide} {above} to {raw}
+    result = add {raw} {upper}, {c}
+mul24.lo: k k
     above1 = shl i32 {a}, 8
     above2 = shl i32 {b}, 8
     one = {shift} i32 {above1}, 8
     two = {shift} i32 {above2}, 8
     result = mul i32 {one}, {two}
+mad24.lo: k k
+    above1 = shl i32 {a}, 8
+    above2 = shl i32 {b}, 8
+    one = {shift} i32 {above1}, 8
+    two = {shift} i32 {above2}, 8
+    product = mul i32 {one}, {two}
+    result = add i32 {product}, {c}
 ; A division by zero, and of the smallest number by -1, ends a process. On a device all bits are ones after
 ; the first.
 div.u rem.u: k k
@@ -133,7 +156,8 @@ shf.r.clamp: u u
 bfe: kuu k
     place = and i32 {b}, 255
     length = and i32 {c}, 255
-    FIELD
+    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     wide = zext {raw} {a} to i128
     moved = lshr i128 {wide}, {by}
     found = and i128 {moved}, {ones}
@@ -142,7 +166,8 @@ bfe: kuu k
 bfe.s: kuu k
     place = and i32 {b}, 255
     length = and i32 {c}, 255
-    FIELD
+    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     wide = sext {raw} {a} to i128
     moved = ashr i128 {wide}, {by}
     found = and i128 {moved}, {ones}
@@ -157,7 +182,8 @@ bfe.s: kuu k
 bfi: kku k
     place = and i32 {c}, 255
     length = and i32 {d}, 255
-    FIELD
+    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     mask = shl i128 {ones}, {by}
     wide = zext {raw} {a} to i128
     moved = shl i128 {wide}, {by}
@@ -168,15 +194,15 @@ bfi: kku k
     both = or i128 {inside}, {kept}
     result = trunc i128 {both} to {raw}
 bmsk.clamp: u u
-    place = or i32 {a}, 0
-    length = or i32 {b}, 0
-    FIELD
+    by = call i128 @ptxlink.least(i32 {a}, i32 {bits})
+    ones = call i128 @ptxlink.ones(i32 {b}, i32 {bits})
     moved = shl i128 {ones}, {by}
     result = trunc i128 {moved} to i32
 bmsk.wrap: u u
     place = and i32 {a}, 31
     length = and i32 {b}, 31
-    FIELD
+    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     moved = shl i128 {ones}, {by}
     result = trunc i128 {moved} to i32
 ; Each nibble of the third operand selects one of eight bytes, or the sign of one.
@@ -233,26 +259,13 @@ fma.f mad.f: k k
     result = call {ir} @llvm.fma.{suffix}({ir} {a}, {ir} {b}, {ir} {c})
 fma.f16: k k
     result = call float @ptxlink.fused(float {a}, float {b}, float {c})
-; LLVM 20's own functions take the wrong one of two where one is subnormal. Zeros of both signs are equal, and
-; their sign bit tells which is smaller.
-min.f: k k
-    first = fcmp olt {ir} {a}, {b}
-    LEAST or
-max.f: k k
-    first = fcmp ogt {ir} {a}, {b}
-    LEAST and
-min.NaN.f: k k
-    first = fcmp olt {ir} {a}, {b}
-    LEAST or
+min.f max.f: k k
+    result = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
+min.NaN.f max.NaN.f: k k
+    plain = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
     unordered = fcmp uno {ir} {a}, {b}
     sum = fadd {ir} {a}, {b}
-    spread = select i1 {unordered}, {ir} {sum}, {ir} {result}
-max.NaN.f: k k
-    first = fcmp ogt {ir} {a}, {b}
-    LEAST and
-    unordered = fcmp uno {ir} {a}, {b}
-    sum = fadd {ir} {a}, {b}
-    spread = select i1 {unordered}, {ir} {sum}, {ir} {result}
+    result = select i1 {unordered}, {ir} {sum}, {ir} {plain}
 neg.f: k k
     result = fneg {ir} {a}
 abs.f: k k
@@ -310,3 +323,112 @@ sat.f: k k
 relu.f: k k
     above = fcmp ugt {ir} {a}, 0.0
     result = select i1 {above}, {ir} {a}, {ir} 0.0
+; How floats become integers: no number becomes 0, or half the range where one of the types has 64 bits.
+cvt.integer:
+    whole = call {ir} @llvm.{rounded}.{suffix}({ir} {value})
+    result = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {whole})
+    none = fcmp uno {ir} {value}, {value}
+    chosen = select i1 {none}, {raw} {no_number}, {raw} {result}
+cvt.sat:
+    above = call i128 @llvm.smax.i128(i128 {value}, i128 {low})
+    result = call i128 @llvm.smin.i128(i128 {above}, i128 {high})
+; What a double drops of a large integer is told by the lowest bit that it keeps.
+cvt.kept:
+    moved = add i64 {value}, 9007199254740992
+    small = icmp ult i64 {moved}, 18014398509481984
+    dropped = and i64 {value}, 2047
+    some = icmp ne i64 {dropped}, 0
+    upper = and i64 {value}, -2048
+    last = select i1 {some}, i64 2048, i64 0
+    kept = or i64 {upper}, {last}
+    result = select i1 {small}, i64 {value}, i64 {kept}
+; Special registers, of the number of a lane in its block, and of the count of the lanes.
+%laneid:
+    result = and i32 {lane}, 31
+%warpid:
+    result = lshr i32 {lane}, 5
+%nwarpid:
+    above = add i32 {count}, 31
+    result = lshr i32 {above}, 5
+%lanemask_eq:
+    place = and i32 {lane}, 31
+    result = shl i32 1, {place}
+%lanemask_lt:
+    place = and i32 {lane}, 31
+    above = shl i32 -1, {place}
+    result = xor i32 {above}, -1
+%lanemask_le:
+    place = and i32 {lane}, 31
+    above = shl i32 -2, {place}
+    result = xor i32 {above}, -1
+%lanemask_gt:
+    place = and i32 {lane}, 31
+    result = shl i32 -2, {place}
+%lanemask_ge:
+    place = and i32 {lane}, 31
+    result = shl i32 -1, {place}
+; Whether an access is in the region that it was in last, and aligned; and whether one is in the block's shared
+; memory.
+access.found:
+    distance = sub i64 {value}, {low}
+    near = icmp ult i64 {distance}, {room}
+    rest = and i64 {value}, {less}
+    straight = icmp eq i64 {rest}, 0
+    fine = and i1 {near}, {straight}
+access.shared:
+    place = sub i64 {value}, {first}
+    begins = icmp ult i64 {place}, {room}
+    end = add i64 {place}, {size}
+    ends = icmp ule i64 {end}, {room}
+    inside = and i1 {begins}, {ends}
+isspacep.shared:
+    start = add i64 {shared}, {first}
+    place = sub i64 {value}, {start}
+    result = icmp ult i64 {place}, {shared_size}
+isspacep.local:
+    distance = sub i64 {value}, {local}
+    result = icmp ult i64 {distance}, {local_total}
+isspacep.global:
+    start = add i64 {shared}, {first}
+    place = sub i64 {value}, {start}
+    is_shared = icmp ult i64 {place}, {shared_size}
+    distance = sub i64 {value}, {local}
+    is_local = icmp ult i64 {distance}, {local_total}
+    either = or i1 {is_shared}, {is_local}
+    result = xor i1 {either}, true
+; Of the lanes of a warp that are {together}, those that are {found} gave a predicate that holds.
+vote.ballot:
+    result = or i32 {found}, 0
+vote.all:
+    result = icmp eq i32 {found}, {together}
+vote.any:
+    result = icmp ne i32 {found}, 0
+vote.uni:
+    none = icmp eq i32 {found}, 0
+    every = icmp eq i32 {found}, {together}
+    result = or i1 {none}, {every}
+; The last lane that a lane may read by a shuffle, and the lane that it reads.
+shfl.last:
+    upper = lshr i32 {bounds}, 8
+    segment = and i32 {upper}, 31
+    within = xor i32 {segment}, 31
+    begin = and i32 {lane}, {segment}
+    clamp = and i32 {bounds}, {within}
+    end = and i32 {clamp}, 31
+    last = or i32 {begin}, {end}
+shfl.idx:
+    upper = lshr i32 {bounds}, 8
+    segment = and i32 {upper}, 31
+    within = xor i32 {segment}, 31
+    begin = and i32 {lane}, {segment}
+    place = and i32 {number}, {within}
+    source = or i32 {begin}, {place}
+shfl.up:
+    distance = and i32 {number}, 31
+    source = sub i32 {lane}, {distance}
+shfl.down:
+    distance = and i32 {number}, 31
+    source = add i32 {lane}, {distance}
+shfl.bfly:
+    distance = and i32 {number}, 31
+    source = xor i32 {lane}, {distance}

@@ -1,0 +1,221 @@
+; What is in the module of each program: what it calls in `runtime.ll`, and functions that instructions are made of.
+
+declare void @ptxlink.note(ptr, i64, i64, i64, i64) cold
+declare i1 @ptxlink.find(ptr, ptr, i64, i64, i64, i64, i1) cold
+declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
+declare i64 @ptxlink.time()
+declare i64 @ptxlink.allocate(ptr, i64)
+declare i32 @ptxlink.ballot(ptr, i32, i64)
+declare i32 @ptxlink.reduce(ptr, i32, i32)
+declare i32 @ptxlink.begin(ptr, ptr)
+declare i32 @ptxlink.wake(ptr, i32)
+declare i32 @ptxlink.continue(ptr)
+
+; Bits of a register: a count that is at most another, and so many ones.
+
+define internal i128 @ptxlink.least(i32 %count, i32 %most) alwaysinline {
+  %least = call i32 @llvm.umin.i32(i32 %count, i32 %most)
+  %result = zext i32 %least to i128
+  ret i128 %result
+}
+define internal i128 @ptxlink.ones(i32 %count, i32 %most) alwaysinline {
+  %size = call i128 @ptxlink.least(i32 %count, i32 %most)
+  %above = shl i128 1, %size
+  %result = sub i128 %above, 1
+  ret i128 %result
+}
+
+; LLVM 20's own functions take the wrong one of two where one is subnormal. Zeros of both signs are equal, and
+; their sign bit tells which is smaller.
+
+define internal float @ptxlink.min.f32(float %a, float %b) alwaysinline {
+  %first = fcmp olt float %a, %b
+  %same = fcmp oeq float %a, %b
+  %none = fcmp uno float %b, %b
+  %keep = or i1 %first, %none
+  %bits.a = bitcast float %a to i32
+  %bits.b = bitcast float %b to i32
+  %both = or i32 %bits.a, %bits.b
+  %equal = bitcast i32 %both to float
+  %other = select i1 %keep, float %a, float %b
+  %result = select i1 %same, float %equal, float %other
+  ret float %result
+}
+define internal double @ptxlink.min.f64(double %a, double %b) alwaysinline {
+  %first = fcmp olt double %a, %b
+  %same = fcmp oeq double %a, %b
+  %none = fcmp uno double %b, %b
+  %keep = or i1 %first, %none
+  %bits.a = bitcast double %a to i64
+  %bits.b = bitcast double %b to i64
+  %both = or i64 %bits.a, %bits.b
+  %equal = bitcast i64 %both to double
+  %other = select i1 %keep, double %a, double %b
+  %result = select i1 %same, double %equal, double %other
+  ret double %result
+}
+define internal float @ptxlink.max.f32(float %a, float %b) alwaysinline {
+  %first = fcmp ogt float %a, %b
+  %same = fcmp oeq float %a, %b
+  %none = fcmp uno float %b, %b
+  %keep = or i1 %first, %none
+  %bits.a = bitcast float %a to i32
+  %bits.b = bitcast float %b to i32
+  %both = and i32 %bits.a, %bits.b
+  %equal = bitcast i32 %both to float
+  %other = select i1 %keep, float %a, float %b
+  %result = select i1 %same, float %equal, float %other
+  ret float %result
+}
+define internal double @ptxlink.max.f64(double %a, double %b) alwaysinline {
+  %first = fcmp ogt double %a, %b
+  %same = fcmp oeq double %a, %b
+  %none = fcmp uno double %b, %b
+  %keep = or i1 %first, %none
+  %bits.a = bitcast double %a to i64
+  %bits.b = bitcast double %b to i64
+  %both = and i64 %bits.a, %bits.b
+  %equal = bitcast i64 %both to double
+  %other = select i1 %keep, double %a, double %b
+  %result = select i1 %same, double %equal, double %other
+  ret double %result
+}
+
+; Halves are computed with as floats, and rounded once. LLVM's own functions for them are in a library of
+; compilers; where that is absent, the process would end. `odd` is the float whose last bit tells whether a
+; double has more, so that a second rounding is as if it were the only one.
+
+define internal float @ptxlink.odd(double %x) alwaysinline {
+  %f = fptrunc double %x to float
+  %back = fpext float %f to double
+  %exact = fcmp ueq double %back, %x
+  %bits = bitcast float %f to i32
+  %size = call double @llvm.fabs.f64(double %x)
+  %other = call double @llvm.fabs.f64(double %back)
+  %above = fcmp ogt double %other, %size
+  %one = zext i1 %above to i32
+  %below = sub i32 %bits, %one
+  %odd = or i32 %below, 1
+  %chosen = select i1 %exact, i32 %bits, i32 %odd
+  %result = bitcast i32 %chosen to float
+  ret float %result
+}
+define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline {
+  ; Of halves the product is exact in a double. What the sum drops is told by its last bit.
+  %a.wide = fpext float %a to double
+  %b.wide = fpext float %b to double
+  %c.wide = fpext float %c to double
+  %product = fmul double %a.wide, %b.wide
+  %sum = fadd double %product, %c.wide
+  %back = fsub double %sum, %product
+  %rest = fsub double %sum, %back
+  %missing.product = fsub double %product, %rest
+  %missing.c = fsub double %c.wide, %back
+  %missing = fadd double %missing.product, %missing.c
+  %some = fcmp one double %missing, 0.0
+  %apart = fmul double %missing, %sum
+  %above = fcmp olt double %apart, 0.0
+  %bits = bitcast double %sum to i64
+  %one = zext i1 %above to i64
+  %below = sub i64 %bits, %one
+  %odd = or i64 %below, 1
+  %chosen = select i1 %some, i64 %odd, i64 %bits
+  %value = bitcast i64 %chosen to double
+  %result = call float @ptxlink.odd(double %value)
+  ret float %result
+}
+define internal float @ptxlink.f16.read(i16 %h) alwaysinline {
+  %wide = zext i16 %h to i32
+  %size = and i32 %wide, 32767
+  %moved = shl i32 %size, 13
+  %small = bitcast i32 %moved to float
+  %scaled = fmul float %small, 0x46F0000000000000
+  %bits = bitcast float %scaled to i32
+  %special = icmp uge i32 %size, 31744
+  %filled = or i32 %moved, 2139095040
+  %value = select i1 %special, i32 %filled, i32 %bits
+  %top = and i32 %wide, 32768
+  %sign = shl i32 %top, 16
+  %all = or i32 %value, %sign
+  %result = bitcast i32 %all to float
+  ret float %result
+}
+define internal float @ptxlink.bf16.read(i16 %h) alwaysinline {
+  %wide = zext i16 %h to i32
+  %bits = shl i32 %wide, 16
+  %result = bitcast i32 %bits to float
+  ret float %result
+}
+define internal i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 %most, i32 %mode) alwaysinline {
+  %one = shl i32 1, %shift
+  %ones = sub i32 %one, 1
+  %rest = and i32 %kept, %ones
+  %quotient = lshr i32 %kept, %shift
+  %half = lshr i32 %one, 1
+  %above = icmp ugt i32 %rest, %half
+  %tie = icmp eq i32 %rest, %half
+  %low = trunc i32 %quotient to i1
+  %even = and i1 %tie, %low
+  %near = or i1 %above, %even
+  %inexact = icmp ne i32 %rest, 0
+  %negative = icmp slt i32 %bits, 0
+  %positive = xor i1 %negative, true
+  %up = and i1 %inexact, %positive
+  %down = and i1 %inexact, %negative
+  %is.rn = icmp eq i32 %mode, 1
+  %is.rp = icmp eq i32 %mode, 2
+  %is.rm = icmp eq i32 %mode, 3
+  %a = select i1 %is.rn, i1 %near, i1 false
+  %b = select i1 %is.rp, i1 %up, i1 %a
+  %c = select i1 %is.rm, i1 %down, i1 %b
+  %more = zext i1 %c to i32
+  %sum = add i32 %quotient, %more
+  %p = select i1 %is.rp, i1 %positive, i1 %is.rn
+  %away = select i1 %is.rm, i1 %negative, i1 %p
+  %edge = select i1 %away, i32 0, i32 1
+  %limit = sub i32 %most, %edge
+  %fits = icmp ult i32 %sum, %limit
+  %capped = select i1 %fits, i32 %sum, i32 %limit
+  %size = and i32 %bits, 2147483647
+  %infinite = icmp eq i32 %size, 2139095040
+  %number = select i1 %infinite, i32 %most, i32 %capped
+  %nan = icmp ugt i32 %size, 2139095040
+  %sign = lshr i32 %bits, 16
+  %top = and i32 %sign, 32768
+  %signed = or i32 %number, %top
+  %all = select i1 %nan, i32 32767, i32 %signed
+  %result = trunc i32 %all to i16
+  ret i16 %result
+}
+define internal i16 @ptxlink.f16.write(float %x, i32 %mode) alwaysinline {
+  %bits = bitcast float %x to i32
+  %size = and i32 %bits, 2147483647
+  %normal = icmp uge i32 %size, 947912704
+  %rebased = sub i32 %size, 939524096
+  %exponent = lshr i32 %size, 23
+  %distance = sub i32 126, %exponent
+  %bounded = call i32 @llvm.umin.i32(i32 %distance, i32 31)
+  %fraction = and i32 %size, 8388607
+  %hidden = or i32 %fraction, 8388608
+  %empty = icmp eq i32 %exponent, 0
+  %digits = select i1 %empty, i32 %fraction, i32 %hidden
+  %kept = select i1 %normal, i32 %rebased, i32 %digits
+  %shift = select i1 %normal, i32 13, i32 %bounded
+  %result = call i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 31744, i32 %mode)
+  ret i16 %result
+}
+define internal i16 @ptxlink.bf16.write(float %x, i32 %mode) alwaysinline {
+  %bits = bitcast float %x to i32
+  %size = and i32 %bits, 2147483647
+  %result = call i16 @ptxlink.round(i32 %bits, i32 %size, i32 16, i32 32640, i32 %mode)
+  ret i16 %result
+}
+
+; Memory that this package keeps for a launch never overlaps what PTX accesses; and how likely a check fails.
+
+!0 = !{!"numba-ptxlink"}
+!1 = !{!3, !3, i64 0}
+!2 = !{!4, !4, i64 0}
+!3 = !{!"own", !0, i64 0}
+!4 = !{!"theirs", !0, i64 0}
+!5 = !{!"branch_weights", i32 2000, i32 1}
