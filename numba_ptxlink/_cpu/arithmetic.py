@@ -22,7 +22,7 @@ MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 """Roundings, as LLVM numbers them."""
 # What LLVM calls a function that rounds in a direction; others begin with an f.
 _DIRECTED = {"fma": "fma", "mad": "fma", "sqrt": "sqrt", "rcp": "fdiv"}
-_HEAD = re.compile(r"^(\S.*):(?: (\w+) (\w))?\n", re.MULTILINE)
+_HEAD = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
 # What all floats may have, besides a rounding.
 _MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *MODES)
@@ -79,17 +79,11 @@ def row(word: Word) -> Row:
     raise Unknown
 
 
-def entry(b: FunctionText, name: str, **values: object) -> str:
-    """Return what an entry of the table computes of values that it names."""
-    return b.ir(rows()[name].body, **values)
-
-
 def evaluated(b: FunctionText, word: Word, values: Sequence[str]) -> str:
     """Return what the table computes of the values of an instruction."""
     kind, bits, signed = word.type, word.type.bits, word.type.signed
-    return b.ir(
-        row(word).body,
-        **dict(zip("abcd", values, strict=False)),
+    names = dict(
+        zip("abcd", values, strict=False),
         opcode=word.opcode,
         letter="s" if signed else "u",
         raw=kind.raw,
@@ -103,6 +97,7 @@ def evaluated(b: FunctionText, word: Word, values: Sequence[str]) -> str:
         suffix=kind.suffix,
         smallest=_SMALLEST.get(f"{kind.letter}{bits}", "0.0"),
     )
+    return b.ir(row(word).body, names)
 
 
 def computed(b: FunctionText, word: Word, given: Sequence[str]) -> str:

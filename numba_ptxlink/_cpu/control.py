@@ -23,8 +23,8 @@ def _target(b: Translator, name: str) -> int:
     """Return the place of a label."""
     scope: ptx.Scope | None = b.scope
     while scope is not None:
-        if (scope.block, name) in b.outline.labels:
-            return b.outline.labels[scope.block, name]
+        if (scope.block, name) in b.labels:
+            return b.labels[scope.block, name]
         scope = scope.outer
     raise Unknown
 
@@ -62,15 +62,15 @@ def trap(b: Translator, word: Word, operands: Sequence[str]) -> None:
 def call(b: Translator, made: ptx.Call) -> None:
     """`call`, of a function by name."""
     passed = [b.storage(name) for name in (*made.results, *made.arguments)]
-    function = b.unit.function(made.callee)
+    function = b.unit.functions.get(made.callee)
     if None in passed:
         raise Unknown
     if function is None:
         EXTERNS[made.callee](b, [each for each in passed if each])
         return
-    waits = b.unit.waits(function.name)
+    waits = function.name in b.unit.waiting
     formals = [max(each.size, 1) for each in (*function.results, *function.params)]
-    if [each.size for each in passed if each] != formals or (waits and b.unit.recurs(function.name)):
+    if [each.size for each in passed if each] != formals or (waits and function.name in b.unit.recursive):
         raise Unknown
     pointers = "".join(f", ptr {each.pointer}" for each in passed if each)
     told = b.let(f'call i8 @"f.{function.name}"({ARGUMENTS.format(local="%top")}{pointers})')
@@ -86,8 +86,8 @@ def _argument(b: Translator, storage: Storage) -> str:
 
 def _print(b: Translator, passed: Sequence[Storage]) -> None:
     result, form, values = passed
-    where = f"i64 {_argument(b, form)}, i64 {_argument(b, values)}"
-    printed = b.let(f"call i32 {b.field('print', kind='ptr')}({where})")
+    given = f"i64 {_argument(b, form)}", f"i64 {_argument(b, values)}"
+    printed = b.call("ptxlink.print", "i32", "ptr %ctx", *given)
     b.do(f"store i32 {printed}, ptr {result.pointer}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,17 +156,17 @@ class FunctionText:
         """Return one of two values."""
         return self.let(f"select i1 {condition}, {kind} {yes}, {kind} {no}")
 
-    def ir(self, text: str, **values: object) -> str:
+    def ir(self, text: str, values: dict[str, Any]) -> str:
         """
         Add instructions as LLVM spells them, one a line; return what the last computes.
 
-        A line may begin with a name and an equals sign: in the lines after it, the name in braces is what it
+        A line begins with a name and an equals sign: in the lines after it, the name in braces is what it
         computes. So are *values*.
         """
         result = ""
         for line in text.strip().splitlines():
             name, _, instruction = line.strip().partition(" = ")
-            values[name] = result = self.let(instruction.format(**values))
+            values[name] = result = self.let(instruction.format_map(values))
         return result
 
     def variable(self, kind: str) -> str:

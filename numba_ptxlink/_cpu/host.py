@@ -1,10 +1,8 @@
-"""Launch on the CPU: arrays in host memory, what a grid may be, and kernels of which there is PTX alone."""
+"""Launch on the CPU: arrays in host memory, and kernels of which there is PTX alone."""
 
 from __future__ import annotations
 
-import math
 import struct
-import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._tools.launching import Launchable
@@ -13,16 +11,10 @@ from numba_ptxlink.errors import LaunchError, shown
 from .run import CpuProgram, Region, sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numba_ptxlink._tools.launching import Configuration
 
-# Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
-_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10
 _ON_HOST = 1  # kDLCPU in dlpack.h
 _POINTER = struct.calcsize("P")
-# The default streams by their handles; launches on the CPU have ended when they return.
-_STREAMS = (0, 1, 2)
 
 
 def array(value: Any) -> Any:
@@ -60,55 +52,6 @@ def region(given: Any, name: str) -> Region:
 def address(given: Any) -> int:
     """Return where the first element of an array of NumPy is."""
     return int(given.__array_interface__["data"][0])
-
-
-def launch(
-    program: CpuProgram,
-    name: str,
-    how: Configuration,
-    params: Sequence[bytes],
-    regions: Sequence[Region],
-    steps: int | None = None,
-) -> None:
-    """
-    Launch a kernel on the CPU; it has ended when this returns, and what it printed is on the standard output.
-
-    Args:
-        program: What has the kernel.
-        name: The kernel.
-        how: The grid and what else the launch has.
-        params: The bytes of each argument.
-        regions: The memory of the arrays among them.
-        steps: How often a loop may go on in each thread; None for no limit.
-
-    Raises:
-        DeviceFaultError: The kernel did something that stops it. Names the place.
-        LaunchError: No device could launch it so, or there is no such thing on the CPU.
-    """
-    threads = math.prod(how.block)
-    if threads > _MOST_THREADS or how.shared > _MOST_SHARED:
-        raise LaunchError(
-            f"Kernel {name} was given blocks of {threads} threads with {how.shared} bytes of dynamic shared "
-            f"memory; no device has more than {_MOST_THREADS} threads and {_MOST_SHARED} bytes a block."
-        )
-    if how.stream not in _STREAMS:
-        raise LaunchError(
-            "There are no streams on the CPU, where each launch ends before the next; leave the stream out."
-        )
-    if how.cluster and math.prod(how.cluster) > 1:
-        raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
-    printed = program.launch(
-        name,
-        grid=how.grid,
-        block=how.block,
-        shared_bytes=how.shared,
-        params=params,
-        regions=regions,
-        cooperative=how.cooperative,
-        steps=steps,
-    )
-    if printed and sys.stdout is not None:
-        sys.stdout.write(printed)
 
 
 class PtxKernel(Launchable):
@@ -151,7 +94,7 @@ class PtxKernel(Launchable):
                 raise LaunchError(
                     f"Kernel {self.name}: parameter {number} has {size} bytes: {error}."
                 ) from error
-        launch(self._program, self.name, how, params, regions)
+        self._program.launch(self.name, how, params, regions)
 
 
 def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:

@@ -3,8 +3,8 @@
 ; Each entry begins with instructions, whose last part may be the type or its letter; the types of their
 ; operands, of which the last repeats; and that of the result. k is the last type of the instruction, w the
 ; same in twice the width, u a u32, p a predicate, and n a k that becomes a u32. Then comes what is computed
-; of {a}, {b}, {c} and {d}, as `FunctionText.ir` takes it, with the names of `arithmetic.computed`. Entries
-; without types are what other modules compute of values that they name.
+; of {a}, {b}, {c} and {d}, as `FunctionText.ir` takes it, with the names of `arithmetic.evaluated`. Entries
+; without types are what other modules compute of values that they name, and of fields of the context.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
@@ -308,6 +308,55 @@ testp.normal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 264)
 testp.subnormal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 144)
+; Comparisons; unordered ones hold for no number.
+setp.eq: k p
+    result = icmp eq {raw} {a}, {b}
+setp.ne: k p
+    result = icmp ne {raw} {a}, {b}
+setp.lt: k p
+    result = icmp {letter}lt {raw} {a}, {b}
+setp.le: k p
+    result = icmp {letter}le {raw} {a}, {b}
+setp.gt: k p
+    result = icmp {letter}gt {raw} {a}, {b}
+setp.ge: k p
+    result = icmp {letter}ge {raw} {a}, {b}
+setp.lo: k p
+    result = icmp ult {raw} {a}, {b}
+setp.ls: k p
+    result = icmp ule {raw} {a}, {b}
+setp.hi: k p
+    result = icmp ugt {raw} {a}, {b}
+setp.hs: k p
+    result = icmp uge {raw} {a}, {b}
+setp.eq.f: k p
+    result = fcmp oeq {ir} {a}, {b}
+setp.ne.f: k p
+    result = fcmp one {ir} {a}, {b}
+setp.lt.f: k p
+    result = fcmp olt {ir} {a}, {b}
+setp.le.f: k p
+    result = fcmp ole {ir} {a}, {b}
+setp.gt.f: k p
+    result = fcmp ogt {ir} {a}, {b}
+setp.ge.f: k p
+    result = fcmp oge {ir} {a}, {b}
+setp.equ.f: k p
+    result = fcmp ueq {ir} {a}, {b}
+setp.neu.f: k p
+    result = fcmp une {ir} {a}, {b}
+setp.ltu.f: k p
+    result = fcmp ult {ir} {a}, {b}
+setp.leu.f: k p
+    result = fcmp ule {ir} {a}, {b}
+setp.gtu.f: k p
+    result = fcmp ugt {ir} {a}, {b}
+setp.geu.f: k p
+    result = fcmp uge {ir} {a}, {b}
+setp.num.f: k p
+    result = fcmp ord {ir} {a}, {b}
+setp.nan.f: k p
+    result = fcmp uno {ir} {a}, {b}
 ; What the modifiers of floats do: a subnormal becomes a zero of its sign, a float is between 0 and 1, or not
 ; below 0.
 flush.f: k k
@@ -342,31 +391,82 @@ cvt.kept:
     last = select i1 {some}, i64 2048, i64 0
     kept = or i64 {upper}, {last}
     result = select i1 {small}, i64 {value}, i64 {kept}
-; Special registers, of the number of a lane in its block, and of the count of the lanes.
-%laneid:
-    result = and i32 {lane}, 31
-%warpid:
-    result = lshr i32 {lane}, 5
-%nwarpid:
+; Special registers; l has 64 bits.
+%tid.x: u
+    result = or i32 %tx, 0
+%tid.y: u
+    result = or i32 %ty, 0
+%tid.z: u
+    result = or i32 %tz, 0
+%ntid.x: u
+    result = or i32 {ntid[0]}, 0
+%ntid.y: u
+    result = or i32 {ntid[1]}, 0
+%ntid.z: u
+    result = or i32 {ntid[2]}, 0
+%ctaid.x: u
+    result = or i32 {ctaid[0]}, 0
+%ctaid.y: u
+    result = or i32 {ctaid[1]}, 0
+%ctaid.z: u
+    result = or i32 {ctaid[2]}, 0
+%nctaid.x: u
+    result = or i32 {nctaid[0]}, 0
+%nctaid.y: u
+    result = or i32 {nctaid[1]}, 0
+%nctaid.z: u
+    result = or i32 {nctaid[2]}, 0
+%laneid: u
+    result = and i32 {current}, 31
+%warpid: u
+    result = lshr i32 {current}, 5
+%nwarpid: u
     above = add i32 {count}, 31
     result = lshr i32 {above}, 5
-%lanemask_eq:
-    place = and i32 {lane}, 31
+%lanemask_eq: u
+    place = and i32 {current}, 31
     result = shl i32 1, {place}
-%lanemask_lt:
-    place = and i32 {lane}, 31
+%lanemask_lt: u
+    place = and i32 {current}, 31
     above = shl i32 -1, {place}
     result = xor i32 {above}, -1
-%lanemask_le:
-    place = and i32 {lane}, 31
+%lanemask_le: u
+    place = and i32 {current}, 31
     above = shl i32 -2, {place}
     result = xor i32 {above}, -1
-%lanemask_gt:
-    place = and i32 {lane}, 31
+%lanemask_gt: u
+    place = and i32 {current}, 31
     result = shl i32 -2, {place}
-%lanemask_ge:
-    place = and i32 {lane}, 31
+%lanemask_ge: u
+    place = and i32 {current}, 31
     result = shl i32 -1, {place}
+%dynamic_smem_size %total_smem_size %aggr_smem_size: u
+    result = or i32 {dynamic}, 0
+; The address of what the barrier of a grid counts in.
+%envreg1: u
+    high = lshr i64 {workspace}, 32
+    result = trunc i64 {high} to i32
+%envreg2: u
+    result = trunc i64 {workspace} to i32
+; A device of one multiprocessor, whose clusters are of one block.
+%smid %gridid %cluster_ctarank %is_explicit_cluster: u
+    result = or i32 0, 0
+%cluster_ctaid.x %cluster_ctaid.y %cluster_ctaid.z: u
+    result = or i32 0, 0
+%nsmid %cluster_nctarank %cluster_nctaid.x %cluster_nctaid.y %cluster_nctaid.z: u
+    result = or i32 1, 0
+WARP_SZ: u
+    result = or i32 32, 0
+%clock %clock64: l
+    result = call i64 @llvm.readcyclecounter()
+%clock_hi: l
+    cycles = call i64 @llvm.readcyclecounter()
+    result = lshr i64 {cycles}, 32
+%globaltimer %globaltimer_lo: l
+    result = call i64 @ptxlink.time()
+%globaltimer_hi: l
+    time = call i64 @ptxlink.time()
+    result = lshr i64 {time}, 32
 ; Whether an access is in the region that it was in last, and aligned; and whether one is in the block's shared
 ; memory.
 access.found:
@@ -377,18 +477,18 @@ access.found:
     fine = and i1 {near}, {straight}
 access.shared:
     place = sub i64 {value}, {first}
-    begins = icmp ult i64 {place}, {room}
+    begins = icmp ult i64 {place}, {shared_size}
     end = add i64 {place}, {size}
-    ends = icmp ule i64 {end}, {room}
+    ends = icmp ule i64 {end}, {shared_size}
     inside = and i1 {begins}, {ends}
-isspacep.shared:
+isspacep.shared: p
     start = add i64 {shared}, {first}
     place = sub i64 {value}, {start}
     result = icmp ult i64 {place}, {shared_size}
-isspacep.local:
+isspacep.local: p
     distance = sub i64 {value}, {local}
     result = icmp ult i64 {distance}, {local_total}
-isspacep.global:
+isspacep.global: p
     start = add i64 {shared}, {first}
     place = sub i64 {value}, {start}
     is_shared = icmp ult i64 {place}, {shared_size}
@@ -396,14 +496,14 @@ isspacep.global:
     is_local = icmp ult i64 {distance}, {local_total}
     either = or i1 {is_shared}, {is_local}
     result = xor i1 {either}, true
-; Of the lanes of a warp that are {together}, those that are {found} gave a predicate that holds.
-vote.ballot:
+; Of the lanes that are {together}, those that are {found} gave a predicate that holds; of a barrier the counts.
+vote.ballot bar.popc: u
     result = or i32 {found}, 0
-vote.all:
+vote.all bar.and: p
     result = icmp eq i32 {found}, {together}
-vote.any:
+vote.any bar.or: p
     result = icmp ne i32 {found}, 0
-vote.uni:
+vote.uni: p
     none = icmp eq i32 {found}, 0
     every = icmp eq i32 {found}, {together}
     result = or i1 {none}, {every}

@@ -12,11 +12,10 @@ from .function_text import PRED, U32, PtxType, Unknown, Word
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .function_text import FunctionText
     from .translator import Translator
 
-_COMPARED = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge", "eq": "eq", "ne": "ne"}
 _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
+_COMBINED = {"and", "or", "xor"}
 _INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
@@ -68,38 +67,24 @@ def move(b: Translator, word: Word, operands: Sequence[str]) -> None:
         size = bits // len(sources)
         value = b.joined([b.bits(part, size) for part in sources], size)
     else:
-        base, _, offset = source.partition("+") if source[:1] not in "%-" else (source, "", "")
-        value = b.bits(base.strip(), bits)
-        if offset:
-            value = b.op("add", f"i{bits}", value, int(offset, 0))
+        value = b.bits(source, bits)
     for part, piece in zip(targets, b.parts(value, bits, len(targets)), strict=True):
         b.put(part, piece, bits // len(targets), signed=word.type.signed)
 
 
 def compared(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`setp` and `set`: one or two comparisons, combined with a predicate."""
-    how, *rest = [flag for flag in word.flags if flag != "ftz"]
-    if not {*rest} <= {"and", "or", "xor"} or len(rest) > 1:
-        raise Unknown
-    kind, single = word.type, word.type.one
+    kind = word.type
+    flags = [flag for flag in word.flags if flag not in _COMBINED]
+    single = Word("setp", tuple(flags), (kind.one,))
     columns = [b.parts(b.bits(each, kind.width), kind.width, kind.lanes) for each in operands[1:3]]
-    results = []
-    for pair in zip(*columns, strict=True):
-        values = [arithmetic.read(b, single, each) for each in pair]
-        if kind.floating:
-            values = [arithmetic.modified(b, single, each, word.flags, ["ftz"]) for each in values]
-            unordered = len(how) == 3 and how.endswith("u")
-            order = {"num": "ord", "nan": "uno"}.get(how) or (f"u{how[:2]}" if unordered else f"o{how}")
-            results.append(b.op(f"fcmp {order}", kind.ir, *values))
-        else:
-            order = _COMPARED.get(how) or f"{'s' if kind.signed else 'u'}{how}"
-            results.append(b.op(f"icmp {order}", kind.raw, *values))
+    results = [arithmetic.computed(b, single, pair) for pair in zip(*columns, strict=True)]
     targets = [each.strip() for each in operands[0].split("|")]
     if kind.lanes == 1 and len(targets) > 1:
         results.append(b.op("xor", "i1", results[0], "true"))
-    if rest:
+    for flag in _COMBINED.intersection(word.flags):
         other = b.bits(operands[3], 1)
-        results = [b.op(rest[0], "i1", each, other) for each in results]
+        results = [b.op(flag, "i1", each, other) for each in results]
     if word.opcode == "setp":
         for target, result in zip(targets, results, strict=False):
             b.put(target, result, 1)
@@ -124,12 +109,13 @@ def converted(b: Translator, word: Word, operands: Sequence[str]) -> None:
     target, source = word.types
     if source.lanes > 1 or len(operands) != target.lanes + 1:
         raise Unknown
-    parts = [_converted(b, word, target.one, source, b.bits(each, source.bits)) for each in operands[:0:-1]]
+    parts = [_converted(b, word, b.bits(each, source.bits)) for each in operands[:0:-1]]
     b.put(operands[0], b.joined(parts, target.bits), target.width, signed=target.signed)
 
 
-def _converted(b: FunctionText, word: Word, target: PtxType, source: PtxType, bits: str) -> str:
-    """Return bits in another type."""
+def _converted(b: Translator, word: Word, bits: str) -> str:
+    """Return the bits of an element in another type."""
+    target, source = word.types[0].one, word.type
     rounding = [flag for flag in word.flags if flag not in ("ftz", "sat", "relu")]
     if len(rounding) > 1 or not {*rounding} <= {*_INTEGRAL, *arithmetic.MODES}:
         raise Unknown
@@ -138,66 +124,57 @@ def _converted(b: FunctionText, word: Word, target: PtxType, source: PtxType, bi
     if source.floating:
         value = arithmetic.modified(b, source, value, word.flags, ["ftz"])
     if not target.floating:
-        if source.floating:
-            return _to_integer(b, target, source, value, _INTEGRAL[mode])
-        return _between_integers(b, target, source, value, saturates="sat" in word.flags)
-    if not source.floating:
-        value = _from_integer(b, target, source, value, mode or "rn")
-    else:
-        if mode in _INTEGRAL:
-            value = b.call(f"llvm.{_INTEGRAL[mode]}.{source.suffix}", source.ir, f"{source.ir} {value}")
-        value = _between_floats(b, target, source, value, mode)
+        return _to_integer(b, word, value, mode)
+    value = _to_float(b, target, source, value, mode)
     value = arithmetic.modified(b, target, value, word.flags, ("sat", "relu", "ftz"))
     return arithmetic.write(b, target, value, mode if mode in arithmetic.MODES else "rn")
 
 
-def _to_integer(b: FunctionText, target: PtxType, source: PtxType, value: str, rounded: str) -> str:
-    """Return an integer, the nearest that there is."""
-    return arithmetic.entry(
-        b,
-        "cvt.integer",
-        value=value,
-        ir=source.ir,
-        raw=target.raw,
-        suffix=source.suffix,
-        rounded=rounded,
-        letter="s" if target.signed else "u",
-        no_number=-(1 << (target.bits - 1)) if 64 in (source.bits, target.bits) else 0,
-    )
-
-
-def _between_integers(
-    b: FunctionText, target: PtxType, source: PtxType, value: str, *, saturates: bool
-) -> str:
-    """Return an integer in another width; the nearest that there is for ".sat"."""
-    if not saturates:
+def _to_integer(b: Translator, word: Word, value: str, mode: str) -> str:
+    """Return an integer; of a float, and for ".sat", the nearest that there is."""
+    target, source = word.types
+    if source.floating:
+        return b.entry(
+            "cvt.integer",
+            value=value,
+            ir=source.ir,
+            raw=target.raw,
+            suffix=source.suffix,
+            rounded=_INTEGRAL[mode],
+            letter="s" if target.signed else "u",
+            no_number=-(1 << (target.bits - 1)) if 64 in (source.bits, target.bits) else 0,
+        )
+    if "sat" not in word.flags:
         return b.resize(value, source.bits, target.bits, signed=source.signed)
     low = -(1 << (target.bits - 1)) if target.signed else 0
     high = (1 << (target.bits - target.signed)) - 1
     wide = b.resize(value, source.bits, 128, signed=source.signed)
-    return b.resize(arithmetic.entry(b, "cvt.sat", value=wide, low=low, high=high), 128, target.bits)
+    return b.resize(b.entry("cvt.sat", value=wide, low=low, high=high), 128, target.bits)
 
 
-def _from_integer(b: FunctionText, target: PtxType, source: PtxType, value: str, mode: str) -> str:
-    """Return a float; on its way to a half, with a last bit that tells whether there is more."""
-    opcode = "sitofp" if source.signed else "uitofp"
-    if target.bits == 16:
-        value = arithmetic.entry(b, "cvt.kept", value=value) if source.bits == 64 else value
-        return b.call("ptxlink.odd", "float", f"double {b.let(f'{opcode} {source.raw} {value} to double')}")
-    if mode != "rn":
-        return arithmetic.directed(b, opcode, target.ir, mode, source.raw, value)
-    return b.let(f"{opcode} {source.raw} {value} to {target.ir}")
-
-
-def _between_floats(b: FunctionText, target: PtxType, source: PtxType, value: str, mode: str) -> str:
+def _to_float(b: Translator, target: PtxType, source: PtxType, value: str, mode: str) -> str:
     """Return a float in the type that is computed with for *target*."""
+    directed = mode if mode in ("rz", "rm", "rp") else ""
+    if not source.floating:
+        opcode = "sitofp" if source.signed else "uitofp"
+        if target.bits == 16:
+            # On its way to a half, the last bit tells whether there is more.
+            value = b.entry("cvt.kept", value=value) if source.bits == 64 else value
+            return b.call(
+                "ptxlink.odd", "float", f"double {b.let(f'{opcode} {source.raw} {value} to double')}"
+            )
+        if directed:
+            return arithmetic.directed(b, opcode, target.ir, mode, source.raw, value)
+        return b.let(f"{opcode} {source.raw} {value} to {target.ir}")
+    if mode in _INTEGRAL:
+        value = b.call(f"llvm.{_INTEGRAL[mode]}.{source.suffix}", source.ir, f"{source.ir} {value}")
     if source.ir == target.ir:
         return value
     if target.ir == "double":
         return b.let(f"fpext float {value} to double")
     if target.bits == 16:
         return b.call("ptxlink.odd", "float", f"double {value}")
-    if mode in ("rz", "rm", "rp"):
+    if directed:
         return arithmetic.directed(b, "fptrunc", "float", mode, "double", value)
     return b.let(f"fptrunc double {value} to float")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .translator import Translator
 
 _SPACES = ("global", "shared", "local", "param", "const")
-_ORDERS = {"acquire": "acquire", "release": "release", "relaxed": "monotonic", "volatile": "monotonic"}
+_ORDERED = {"acquire", "release", "relaxed", "volatile"}
 # Modifiers that are known; most change when and how memory is reached, and not what is read or written.
 _KNOWN = re.compile(
     r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
@@ -53,9 +53,6 @@ def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool 
             b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
             b.label(b.fresh())
         return b.at(storage.pointer, offset)
-    parameter = b.parameter(base, offset) if space == "param" else ""
-    if parameter:
-        return parameter
     _, width = b.register(base) or ("", 64)
     value = b.resize(b.bits(base, width), width, 64)
     if offset:
@@ -69,10 +66,9 @@ def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool 
 
 def _shared(b: Translator, value: str, size: int) -> str:
     """Return a pointer into the block's shared memory."""
-    start = b.field("shared", kind="i64")
+    start = b.field("shared")
     if b.unit.checks:
-        room = b.field("shared_size", kind="i64")
-        inside = arithmetic.entry(b, "access.shared", value=value, first=SHARED_START, room=room, size=size)
+        inside = b.entry("access.shared", value=value, first=SHARED_START, size=size)
         b.unless(inside, Fault.ACCESS, value, size)
         rest = b.op("and", "i64", value, size - 1)
         b.unless(b.op("icmp eq", "i64", rest, 0), Fault.MISALIGNED, value, size)
@@ -84,7 +80,7 @@ def _check(b: Translator, value: str, size: int, *, write: bool) -> None:
     last = b.at("%found", 16 * b.unit.accesses)
     b.unit.accesses += 1
     low, room = b.load("i64", last), b.load("i64", last, 8)
-    fine = arithmetic.entry(b, "access.found", value=value, low=low, room=room, less=size - 1)
+    fine = b.entry("access.found", value=value, low=low, room=room, less=size - 1)
     good, search = b.fresh(), b.fresh()
     b.fork(fine, good, search, likely=True)
     b.label(search)
@@ -93,50 +89,34 @@ def _check(b: Translator, value: str, size: int, *, write: bool) -> None:
     b.label(good)
 
 
-def _shape(word: Word) -> tuple[int, str, set[str]]:
-    """Return how many elements an access has, its order among others, and the modifiers that nobody knows."""
+def _shape(word: Word) -> tuple[int, set[str]]:
+    """Return how many elements an access has, and the modifiers that nobody knows."""
     lanes = next((int(flag[1:]) for flag in word.flags if flag in ("v2", "v4", "v8")), 1)
-    order = next((_ORDERS[flag] for flag in word.flags if flag in _ORDERS), "")
-    return lanes, order, {flag for flag in word.flags if not _KNOWN.fullmatch(flag)}
+    return lanes, {flag for flag in word.flags if not _KNOWN.fullmatch(flag)}
 
 
-def load(b: Translator, word: Word, operands: Sequence[str]) -> None:
-    """`ld`, `ldu`."""
-    lanes, order, rest = _shape(word)
+def access(b: Translator, word: Word, operands: Sequence[str]) -> None:
+    """`ld`, `ldu` and `st`."""
+    lanes, rest = _shape(word)
     if rest:
         raise Unknown
-    bits, size = word.type.width, word.type.width // 8
-    place = _pointer(b, operands[1], _space_of(word), size * lanes)
-    for number, target in enumerate(ptx.elements(operands[0])):
-        at = b.at(place, size * number)
-        if order and order != "release":
-            value = b.let(f"load atomic i{bits}, ptr {at} {order}, align {size}")
+    writes, bits, size = word.opcode == "st", word.type.width, word.type.width // 8
+    atomic, order = (" atomic", " seq_cst") if _ORDERED.intersection(word.flags) else ("", "")
+    memory, registers = operands if writes else operands[::-1]
+    place = _pointer(b, memory, _space_of(word), size * lanes, write=writes)
+    for number, each in enumerate(ptx.elements(registers)):
+        at = f"ptr {b.at(place, size * number)}{order}, align {size}, {THEIRS}"
+        if writes:
+            b.do(f"store{atomic} i{bits} {b.bits(each, bits)}, {at}")
         else:
-            value = b.let(f"load i{bits}, ptr {at}, align {size}, {THEIRS}")
-        b.put(target, value, bits, signed=word.type.signed)
-
-
-def store(b: Translator, word: Word, operands: Sequence[str]) -> None:
-    """`st`."""
-    lanes, order, rest = _shape(word)
-    if rest:
-        raise Unknown
-    bits, size = word.type.width, word.type.width // 8
-    values = [b.bits(each, bits) for each in ptx.elements(operands[1])]
-    place = _pointer(b, operands[0], _space_of(word), size * lanes, write=True)
-    for number, value in enumerate(values):
-        at = b.at(place, size * number)
-        if order and order != "acquire":
-            b.do(f"store atomic i{bits} {value}, ptr {at} {order}, align {size}")
-        else:
-            b.do(f"store i{bits} {value}, ptr {at}, align {size}, {THEIRS}")
+            b.put(each, b.let(f"load{atomic} i{bits}, {at}"), bits, signed=word.type.signed)
 
 
 def atomic(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`atom` and `red`."""
     target = operands[0] if word.opcode == "atom" else "_"
     place, *given = operands[word.opcode == "atom" :]
-    lanes, _, rest = _shape(word)
+    lanes, rest = _shape(word)
     what, *others = rest - {"acq_rel"}
     if others or lanes > 1:
         raise Unknown
@@ -179,23 +159,17 @@ def _again(b: Translator, word: Word, what: str, at: str, value: str) -> str:
 def convert_address(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`cvta`: addresses in shared memory count from a start of their own, all others are the host's."""
     bits = word.type.bits
-    found = ptx.address(f"[{operands[1]}]")
-    if found is None:
-        raise Unknown
-    value = b.bits(found[0], bits)
-    if found[1]:
-        value = b.op("add", f"i{bits}", value, found[1])
+    value = b.bits(operands[1], bits)
     if _space_of(word) == "shared":
-        start = b.resize(b.field("shared", kind="i64"), 64, bits)
+        start = b.resize(b.field("shared"), 64, bits)
         value = b.op("sub" if "to" in word.flags else "add", f"i{bits}", value, start)
     b.put(operands[0], value, bits)
 
 
 def is_space(b: Translator, word: Word, operands: Sequence[str]) -> None:
     """`isspacep`."""
-    fields = {name: b.field(name, kind="i64") for name in ("shared", "shared_size", "local", "local_total")}
-    value, name = b.bits(operands[1], 64), f"isspacep.{_space_of(word)}"
-    b.put(operands[0], arithmetic.entry(b, name, value=value, first=SHARED_START, **fields), 1)
+    name = f"isspacep.{_space_of(word)}"
+    b.put_entry(operands[0], name, value=b.bits(operands[1], 64), first=SHARED_START)
 
 
 def fence(b: Translator, word: Word, operands: Sequence[str]) -> None:
@@ -213,8 +187,7 @@ def stack(b: Translator, word: Word, operands: Sequence[str]) -> None:
 
 
 MEMORY = {
-    **dict.fromkeys(("ld", "ldu"), load),
-    "st": store,
+    **dict.fromkeys(("ld", "ldu", "st"), access),
     **dict.fromkeys(("atom", "red"), atomic),
     "cvta": convert_address,
     "isspacep": is_space,

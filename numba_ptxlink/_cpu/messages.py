@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 import struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import DeviceFaultError, located
@@ -53,35 +53,18 @@ def text_at(address: int) -> str:
     return ctypes.string_at(address).decode(errors="replace") if address else ""
 
 
-class Place(NamedTuple):
-    """
-    Where a fault is in PTX.
-
-    Args:
-        module: The PTX.
-        called: The kernel or function that was launched or called.
-        function: The function whose code it is.
-        statement: The number of the statement in that.
-    """
-
-    module: ptx.Module
-    called: str
-    function: str
-    statement: int
-
-    def told(self) -> tuple[str, str, int]:
-        """Return the instruction, and the source file and line that it is of."""
-        found = next(each for each in self.module.functions if each.name == self.function and each.defined)
-        names = dict(_FILE.findall(self.module.text))
-        file, line, text = "", "0", ""
-        for number, statement in enumerate(found.body):
-            if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
-                file, line = (statement.text.split()[part] for part in (1, 2))
-            # The begin of a function is told by the instruction after it.
-            if number >= self.statement and isinstance(statement, ptx.Instruction):
-                text = " ".join(str(statement).split())[:_LONGEST]
-                break
-        return text, names.get(file, ""), int(line)
+def _source_of(module: ptx.Module, function: str, place: int) -> tuple[str, str, int]:
+    """Return the instruction at a place of a function, and the source file and line that it is of."""
+    found = next(each for each in module.functions if each.name == function and each.defined)
+    file, line, text = "", "0", ""
+    for number, statement in enumerate(found.body):
+        if isinstance(statement, ptx.Directive) and statement.keyword == "loc":
+            _, file, line, *_ = statement.text.split()
+        # The begin of a function is told by the instruction after it.
+        if number >= place and isinstance(statement, ptx.Instruction):
+            text = " ".join(str(statement).split())[:_LONGEST]
+            break
+    return text, dict(_FILE.findall(module.text)).get(file, ""), int(line)
 
 
 def _said(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
@@ -106,21 +89,29 @@ def _said(noted: Noted, regions: Sequence[Region], instruction: str) -> str:
     return f"{said}; check the index, or pass the array that it is meant for."
 
 
-def fault(place: Place, worker: Worker) -> DeviceFaultError:
-    """Return the fault of a worker as an error."""
-    instruction, file, line = place.told()
-    context, noted = worker.context, worker.noted
-    (nx, ny, _), lane = context.ntid, context.current
+def fault(module: ptx.Module, called: str, function: str, statement: int, worker: Worker) -> DeviceFaultError:
+    """
+    Return the fault of a worker as an error.
+
+    Args:
+        module: The PTX.
+        called: The kernel or function that was launched or called.
+        function: The function whose code it is in.
+        statement: The number of the statement in that.
+        worker: What executed it.
+    """
+    instruction, file, line = _source_of(module, function, statement)
+    context, lane = worker.context, worker.context.current
+    (nx, ny, _), block = context.ntid, tuple(context.ctaid)
     thread = (lane % nx, lane // nx % ny, lane // (nx * ny)) if context.params else (lane, 0, 0)
-    block = tuple(context.ctaid)
-    inside = "" if place.function == place.called else f", in {place.function}"
-    told = _said(noted, worker.regions, instruction)
+    inside = "" if function == called else f", in {function}"
+    told = _said(worker.noted, worker.regions, instruction)
     return DeviceFaultError(
         located(
             f"{file}:{line}" if file else "",
-            f"{place.called}{inside}, block {block}, thread {thread}: {told}\n    {instruction}",
+            f"{called}{inside}, block {block}, thread {thread}: {told}\n    {instruction}",
         ),
-        kernel=place.called,
+        kernel=called,
         file=file,
         line=line,
         block=block,

@@ -3,6 +3,7 @@
 declare void @ptxlink.note(ptr, i64, i64, i64, i64) cold
 declare i1 @ptxlink.find(ptr, ptr, i64, i64, i64, i64, i1) cold
 declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
+declare i32 @ptxlink.print(ptr, i64, i64)
 declare i64 @ptxlink.time()
 declare i64 @ptxlink.allocate(ptr, i64)
 declare i32 @ptxlink.ballot(ptr, i32, i64)

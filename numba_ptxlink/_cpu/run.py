@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
@@ -12,17 +13,22 @@ from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink.errors import LaunchError
 
 from . import machine_code, messages, runtime
-from .module import ModuleTranslator
+from .module import ModuleTranslator, places
 from .runtime import Fault, Told
-from .translator import places
 from .worker import Buffer, Region, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from numba_ptxlink._tools.launching import Configuration
+
 __all__ = ["CpuProgram", "Region", "sizes"]
 
 _UNLIMITED = 1 << 62
+# Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
+_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10
+# The default streams by their handles; launches on the CPU have ended when they return.
+_STREAMS = (0, 1, 2)
 # Bytes that `malloc` has, as on a device whose limit nobody has set.
 _HEAP = 8 << 20
 
@@ -90,35 +96,40 @@ class CpuProgram:
     def launch(
         self,
         name: str,
-        *,
-        grid: Sequence[int],
-        block: Sequence[int],
-        shared_bytes: int = 0,
+        how: Configuration,
         params: Sequence[bytes],
         regions: Sequence[Region],
-        cooperative: bool = False,
         steps: int | None = None,
-    ) -> str:
+    ) -> None:
         """
-        Launch a kernel and wait for it.
+        Launch a kernel; it has ended when this returns, and what it printed is on the standard output.
 
         Args:
             name: The kernel.
-            grid: How many blocks there are along x, y and z.
-            block: How many lanes a block has, 1024 at most.
-            shared_bytes: Bytes of dynamic shared memory.
+            how: The grid and what else the launch has.
             params: The bytes of each parameter.
             regions: What it may access besides the variables of the module.
-            cooperative: Whether all blocks run together, so that they can wait for each other.
-            steps: How often a loop may go on in each lane; None for no limit.
-
-        Returns:
-            What it printed.
+            steps: How often a loop may go on in each thread; None for no limit.
 
         Raises:
-            DeviceFaultError: It did what it must not do.
-            LaunchError: It has other parameters.
+            DeviceFaultError: It did something that stops it. Names the place.
+            LaunchError: It has other parameters, no device could launch it so, or there is no such thing on
+                the CPU.
         """
+        threads = math.prod(how.block)
+        if threads > _MOST_THREADS or how.shared > _MOST_SHARED:
+            raise LaunchError(
+                f"Kernel {name} was given blocks of {threads} threads with {how.shared} bytes of dynamic "
+                f"shared memory; no device has more than {_MOST_THREADS} threads and {_MOST_SHARED} bytes a "
+                "block."
+            )
+        if how.stream not in _STREAMS:
+            raise LaunchError(
+                "There are no streams on the CPU, where each launch ends before the next; leave the stream "
+                "out."
+            )
+        if how.cluster and math.prod(how.cluster) > 1:
+            raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
         declared = self.functions[name].params
         wanted, given = sizes(declared), [len(each) for each in params]
         if wanted != given:
@@ -127,30 +138,26 @@ class CpuProgram:
         content = Buffer(starts[-1] + wanted[-1] if wanted else 0)
         for each, place in zip(params, starts, strict=True):
             ctypes.memmove(content.address + place, each, len(each))
-        grid, block, printed = (*grid, 1, 1)[:3], (*block, 1, 1)[:3], list[str]()
-        workspace, blocks = Buffer(64), math.prod(grid)
+        workspace, blocks, printed = Buffer(64), math.prod(how.grid), list[str]()
         make_worker = functools.partial(
             self._worker,
             name,
-            [
-                *regions,
-                content.region("the parameters", writable=False),
-                workspace.region("the grid's barrier"),
-            ],
+            [*regions, workspace.region("the grid's barrier")],
             printed,
             steps,
-            grid=grid,
-            block=block,
-            dynamic=shared_bytes,
+            grid=how.grid,
+            block=how.block,
+            dynamic=how.shared,
             params=content.address,
-            workspace=workspace.address if cooperative else 0,
-            cooperative=cooperative,
+            workspace=workspace.address if how.cooperative else 0,
+            cooperative=how.cooperative,
         )
-        if cooperative:
+        if how.cooperative:
             self._together(name, [make_worker() for _ in range(blocks)])
         else:
             self._run(name, make_worker(), "block", 0, blocks)
-        return "".join(printed)
+        if printed and sys.stdout is not None:
+            sys.stdout.write("".join(printed))
 
     def _together(self, name: str, workers: Sequence[Worker]) -> None:
         """Execute blocks that may wait for each other, each by a worker."""
@@ -223,7 +230,7 @@ class CpuProgram:
         result = worker.run(entry, self._loaded.address(f"{how}.{name}"), first, count, go)
         if worker.noted.kind != Fault.NONE:
             function, statement = self._meta["sites"][worker.noted.site]
-            raise messages.fault(messages.Place(self._module, name, function, statement), worker)
+            raise messages.fault(self._module, name, function, statement, worker)
         return result
 
 

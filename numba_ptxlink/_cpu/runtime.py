@@ -11,10 +11,6 @@ import ctypes
 import re
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class Fault(IntEnum):
@@ -103,13 +99,6 @@ SHARED_START = 1024
 LANE = ctypes.sizeof(Lane)
 STACK = 1 << 16
 """Bytes of local memory for a lane whose functions call each other without a bound that is known."""
-LEAST_FRAME = 64
-"""What a call takes of that at least, so that the C stack has an end, too."""
-
-
-def offset(name: str, part: int = 0) -> int:
-    """Return where a field of the context is; *part* is an axis."""
-    return int(getattr(BlockContext, name).offset) + 4 * part
 
 
 def lane_offset(name: str) -> int:
@@ -227,7 +216,7 @@ test:
 run:
   %current = trunc i64 %number to i32
   store i32 %current, ptr %current.at
-$loads
+$elements
   %left = call i8 @"f.$name"($arguments, ptr null, ptr null$pointers)
   %ended = icmp ne i8 %left, 0
   br i1 %ended, label %look, label %store
@@ -236,7 +225,6 @@ look:
   %faulty = icmp ne i64 %kind, 0
   br i1 %faulty, label %fault, label %store
 store:
-$stores
   %next = add i64 %number, 1
   br label %test
 fault:
@@ -249,12 +237,10 @@ _PLACE = """\
   %a{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}
   %a{0} = load ptr, ptr %a{0}.at
   %s{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}, i64 1
-  %s{0} = load i64, ptr %s{0}.at
-  %p{0} = alloca [{1} x i8], align 16"""
+  %s{0} = load i64, ptr %s{0}.at"""
 _ELEMENT = """\
   %o{0} = mul i64 %number, %s{0}
   %e{0} = getelementptr i8, ptr %a{0}, i64 %o{0}"""
-_COPY = "  call void @llvm.memcpy.p0.p0.i64(ptr {}, ptr {}, i64 {}, i1 false)"
 
 
 def _filled(text: str) -> str:
@@ -280,15 +266,12 @@ def block(name: str, *, waits: bool) -> str:
     return _filled((_WAITING if waits else _BLOCK).replace("$name", name).replace("$arguments", arguments))
 
 
-def many(name: str, sizes: Sequence[int], results: int) -> str:
-    """Return what calls a function for the elements of arrays, whose results come first."""
-    elements = "\n".join(_ELEMENT.format(index) for index in range(len(sizes)))
-    copies = [(f"%p{index}", f"%e{index}", size) for index, size in enumerate(sizes)]
+def many(name: str, count: int) -> str:
+    """Return what calls a function for the elements of arrays, one for each of its results and parameters."""
     parts = {
-        "$places": "\n".join(_PLACE.format(index, size) for index, size in enumerate(sizes)),
-        "$loads": "\n".join((elements, *(_COPY.format(*each) for each in copies[results:]))),
-        "$stores": "\n".join(_COPY.format(to, own, size) for own, to, size in copies[:results]),
-        "$pointers": "".join(f", ptr {own}" for own, *_ in copies),
+        "$places": "\n".join(map(_PLACE.format, range(count))),
+        "$elements": "\n".join(map(_ELEMENT.format, range(count))),
+        "$pointers": "".join(f", ptr %e{number}" for number in range(count)),
         "$arguments": "ptr %ctx, ptr %found, ptr %local, ptr %limit, i32 0, i32 0, i32 0",
         "$name": name,
     }

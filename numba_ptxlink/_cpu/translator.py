@@ -2,63 +2,45 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import ptx
 
 from . import arithmetic
 from .function_text import FunctionText, Unknown
-from .runtime import Fault, State, lane_offset, offset
+from .runtime import BlockContext, Fault, State, lane_offset
 
 if TYPE_CHECKING:
-    from .module import ModuleTranslator, Outline
+    from .module import ModuleTranslator
 
-_FLOAT = re.compile(r"0[fFdD](?P<bits>[0-9a-fA-F]{8}|[0-9a-fA-F]{16})|-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+# Bits of what entries of the table compute.
+_WIDTHS = {"p": 1, "u": 32, "l": 64}
+_POINTER = 8
 # After how many ways back a loop looks up, and where lanes wait gives way.
 _CHUNK, _SHORT_CHUNK = 1 << 20, 1 << 12
-_AXES = {"": 0, "x": 0, "y": 1, "z": 2}
-# The fields of the context that special registers are, and where in these; without axes 0 is the lower half.
-_FIELDS = {
-    "%ntid": ("ntid", 0),
-    "%ctaid": ("ctaid", 0),
-    "%nctaid": ("nctaid", 0),
-    **dict.fromkeys(("%dynamic_smem_size", "%total_smem_size", "%aggr_smem_size"), ("dynamic", 0)),
-    # The address of what the barrier of a grid counts in.
-    "%envreg1": ("workspace", 1),
-    "%envreg2": ("workspace", 0),
-}
-# What a device of one multiprocessor, whose clusters are of one block, has in them.
-_CONSTANT = {
-    **dict.fromkeys(("%smid", "%gridid", "%cluster_ctarank", "%cluster_ctaid", "%is_explicit_cluster"), "0"),
-    **dict.fromkeys(("%nsmid", "%cluster_nctaid", "%cluster_nctarank"), "1"),
-    "WARP_SZ": "32",
-}
-_CLOCKS = {
-    **dict.fromkeys(("%clock", "%clock64", "%clock_hi"), "llvm.readcyclecounter"),
-    **dict.fromkeys(("%globaltimer", "%globaltimer_lo", "%globaltimer_hi"), "ptxlink.time"),
-}
 
 
 def number(text: str, bits: int) -> int | None:
-    """Return the bits of an immediate, None for another operand."""
+    """
+    Return the bits of an immediate, None for another operand.
+
+    Raises:
+        ValueError: It begins like a number, and is none of so many bits.
+    """
     whole = ptx.number(text)
     if whole is not None:
         return whole % (1 << bits)
-    match = _FLOAT.fullmatch(text)
-    if not match:
+    if text[:1] not in "-.0123456789":
         return None
-    digits = match["bits"]
-    if digits and len(digits) * 4 == bits:
-        return int(digits, 16)
-    value = (
-        float(text)
-        if not digits
-        else struct.unpack(">f" if len(digits) == 8 else ">d", bytes.fromhex(digits))[0]
-    )
-    return int.from_bytes(struct.pack("<d" if bits == 64 else "<f", value), "little")
+    if text[:2] in ("0f", "0F", "0d", "0D"):
+        content = bytes.fromhex(text[2:])
+    else:
+        content = struct.pack(">d" if bits == 64 else ">f", float(text))
+    if len(content) * 8 != bits:
+        raise ValueError(text)
+    return int.from_bytes(content, "big")
 
 
 @dataclass(eq=False)
@@ -69,16 +51,26 @@ class Storage:
     Args:
         pointer: Where it is.
         size: Its bytes.
-        alignment: In bytes.
         source: The parameter whose bytes it begins with, "" for a variable.
         exposed: Whether it is in local memory, since its address is taken.
     """
 
     pointer: str
     size: int
-    alignment: int = 64
     source: str = ""
     exposed: bool = False
+
+
+class _Named(dict[str, Any]):
+    """Values by name, and the fields of the context, which are loaded where they are asked for."""
+
+    def __init__(self, b: Translator, values: dict[str, object]) -> None:
+        super().__init__(values)
+        self._b = b
+
+    def __missing__(self, name: str) -> str | list[str]:
+        axes = getattr(BlockContext, name).size > _POINTER
+        return [self._b.field(name, part) for part in range(3)] if axes else self._b.field(name)
 
 
 class Translator(FunctionText):
@@ -87,7 +79,8 @@ class Translator(FunctionText):
 
     Args:
         unit: The translation of the module.
-        outline: The function.
+        function: The function.
+        labels: The places of its labels, by block and name.
         waits: Whether lanes may wait in it.
 
     Attributes:
@@ -96,9 +89,16 @@ class Translator(FunctionText):
         frame: Bytes of its local memory.
     """
 
-    def __init__(self, unit: ModuleTranslator, outline: Outline, *, waits: bool) -> None:
+    def __init__(
+        self,
+        unit: ModuleTranslator,
+        function: ptx.Function,
+        labels: dict[tuple[int, str], int],
+        *,
+        waits: bool,
+    ) -> None:
         super().__init__(unit.defined)
-        self.unit, self.outline, self.waits = unit, outline, waits
+        self.unit, self.function, self.labels, self.waits = unit, function, labels, waits
         self.scope, self.place, self.frame = ptx.Scope(), 0, 0
         self.carry = self.variable("i1")
         self.targets: dict[str, list[str]] = {}
@@ -108,25 +108,23 @@ class Translator(FunctionText):
 
     def begin(self) -> None:
         """Add what a function begins with: how often its loops may go on."""
-        steps = self.field("steps", kind="i64")
+        steps = self.field("steps")
         first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._chunk}")
         self.do(f"store i32 {self.resize(first, 64, 32)}, ptr {self._budget}")
         self.do(f"store i64 {self.op('sub', 'i64', steps, first)}, ptr {self._left}")
         self.do(f"store i1 0, ptr {self.carry}")
 
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
-        """Declare a variable, or a parameter that the function gets the address of."""
-        size, alignment = max(variable.size, 1), min(max(variable.alignment, 16), 64)
-        local = variable.space == "local"
-        self._variables[name] = Storage(f"%{self.fresh('v')}", size, alignment, source, exposed=local)
+        """Declare a variable, or a parameter of which *source* is the address."""
+        local, size = variable.space == "local", max(variable.size, 1)
+        self._variables[name] = Storage(f"%{self.fresh('v')}", size, source, exposed=local)
 
-    def text(self, signature: str, bound: int = 0) -> str:
-        """Return the function, whose frame has *bound* bytes at least."""
+    def text(self, signature: str) -> str:
+        """Return the function."""
         for each in self._variables.values():
             if each.exposed:
-                self.frame = -(-self.frame // each.alignment) * each.alignment
                 place = f"getelementptr i8, ptr %local, i64 {self.frame}"
-                self.frame += each.size
+                self.frame += -(-each.size // 64) * 64
             elif each.source:
                 place = f"getelementptr i8, ptr {each.source}, i64 0"
             else:
@@ -135,7 +133,8 @@ class Translator(FunctionText):
             if each.exposed and each.source:
                 copied = f"ptr {each.pointer}, ptr {each.source}, i64 {each.size}, i1 false"
                 self.head.append(f"  call void @llvm.memcpy.p0.p0.i64({copied})")
-        self.frame = max(-(-self.frame // 64) * 64, bound)
+        # Each call takes some local memory, so that the C stack has an end, too.
+        self.frame += 64
         self.head.append(f"  %top = getelementptr i8, ptr %local, i64 {self.frame}")
         return super().text(signature)
 
@@ -165,9 +164,11 @@ class Translator(FunctionText):
         value = number(operand, bits)
         if value is not None:
             return str(value) if bits > 1 else str(bool(value)).lower()
-        if operand[:1] == "%" or operand in _CONSTANT:
-            return self._special(operand, bits)
-        return self.resize(self._address_of(operand), 64, bits)
+        if operand[:1] == "%" or operand == "WARP_SZ":
+            return self.resize(self.entry(operand), _WIDTHS[arithmetic.rows()[operand].result], bits)
+        name, _, offset = operand.partition("+")
+        place = self._address_of(name.strip())
+        return self.resize(self.op("add", "i64", place, int(offset, 0)) if offset else place, 64, bits)
 
     def put(self, operand: str, value: str, bits: int, *, signed: bool = False) -> None:
         """Write the bits of a result to a register, extended as its type is; "_" takes nothing."""
@@ -179,68 +180,38 @@ class Translator(FunctionText):
         place, width = found
         self.do(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {place}")
 
+    def put_entry(self, operand: str, name: str, **values: object) -> None:
+        """Write what an entry of the table computes to a register."""
+        self.put(operand, self.entry(name, **values), _WIDTHS[arithmetic.rows()[name].result])
+
     def _address_of(self, name: str) -> str:
         """Return the address of a variable or function, in its state space."""
         storage, found = self.storage(name), self.scope.find(name)
         if storage:
-            if name in [each.name for each in self.outline.function.results]:
+            if name in [each.name for each in self.function.results]:
                 raise Unknown
             storage.exposed = True
             return self.let(f"ptrtoint ptr {storage.pointer} to i64")
-        parameter = self.parameter(name)
-        if parameter:
-            return self.let(f"ptrtoint ptr {parameter} to i64")
-        return self.unit.address((self.outline.function.name, found) if found else name)
+        return self.unit.address((self.function.name, found) if found else name)
 
     def storage(self, name: str) -> Storage | None:
         """Return the variable of the function that *name* is, None for another name."""
         return self._variables.get(self.scope.find(name) or name)
 
-    def parameter(self, name: str, offset: int = 0) -> str:
-        """Return a pointer to a parameter of the kernel, or after its begin; "" for another name."""
-        params = self.outline.function.params
-        if self.outline.function.kind != "entry" or self.scope.find(name):
-            return ""
-        for each, place in zip(params, places(params), strict=True):
-            if each.name == name:
-                return self.let(f"getelementptr i8, ptr %params, i64 {place + offset}")
-        return ""
+    def field(self, name: str, part: int = 0) -> str:
+        """Return a field of the context; *part* is an axis."""
+        place = getattr(BlockContext, name)
+        return self.load("i64" if place.size == _POINTER else "i32", "%ctx", place.offset + 4 * part)
 
-    def field(self, name: str, part: int = 0, kind: str = "i32") -> str:
-        """Return a field of the context."""
-        return self.load(kind, "%ctx", offset(name, part))
-
-    def lane(self) -> str:
-        """Return the number of the lane in its warp."""
-        return self.op("and", "i32", self.field("current"), 31)
-
-    def _special(self, name: str, bits: int) -> str:
-        """Return a special register."""
-        base, _, axis = name.partition(".")
-        if base in _CLOCKS:
-            value = self.call(_CLOCKS[base], "i64")
-            value = self.op("lshr", "i64", value, 32) if base.endswith("_hi") else value
-            return self.resize(value, 64, bits)
-        if base == "%tid":
-            value = f"%t{'xyz'[_AXES[axis]]}"
-        elif base in _FIELDS:
-            field, part = _FIELDS[base]
-            value = self.field(field, part + _AXES[axis])
-        elif base in _CONSTANT:
-            value = _CONSTANT[base]
-        elif base.startswith("%envreg"):
-            value = "0"
-        elif base in arithmetic.rows():
-            value = arithmetic.entry(self, base, lane=self.field("current"), count=self.field("count"))
-        else:
-            raise Unknown
-        return self.resize(value, 32, bits)
+    def entry(self, name: str, **values: object) -> str:
+        """Return what an entry of the table computes of values that it names."""
+        return self.ir(arithmetic.rows()[name].body, _Named(self, values))
 
     # Ends
 
     def site(self) -> int:
         """Return the number of the place that is translated, for faults."""
-        return self.unit.site(self.outline.function.name, self.place)
+        return self.unit.site(self.function.name, self.place)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """End the lane with a fault here."""
@@ -285,14 +256,3 @@ class Translator(FunctionText):
         self.do(f"store i32 {more}, ptr {self._budget}")
         self.fork(self.op("icmp ne", "i32", more, 0), after, "leave")
         self.label(after)
-
-
-def places(params: tuple[ptx.Variable, ...]) -> list[int]:
-    """Return where each parameter of a kernel is."""
-    found, top = [], 0
-    for each in params:
-        alignment = each.param.align or each.bits // 8 or 1
-        top = -(-top // alignment) * alignment
-        found.append(top)
-        top += max(each.size, 1)
-    return found

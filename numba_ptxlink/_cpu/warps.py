@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from . import arithmetic
 from .function_text import Unknown
 from .runtime import LANE, State, lane_offset
 
@@ -21,7 +20,7 @@ _REDUCED = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 def _exchange(b: Translator, value: str, members: str) -> tuple[str, str]:
     """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
     b.suspend(State.WARP, key=b.bits(members, 32), value=value)
-    back = b.op("mul", "i32", b.lane(), -LANE)
+    back = b.op("mul", "i32", b.entry("%laneid"), -LANE)
     return _together(b), b.let(f"getelementptr i8, ptr %lane, i32 {back}")
 
 
@@ -46,9 +45,7 @@ def vote(b: Translator, word: Word, operands: Sequence[str]) -> None:
         raise Unknown
     together, first = _exchange(b, _wide(b, operands[1], 1), operands[-1])
     found = b.op("xor", "i32", together, _ballot(b, together, first, "0"))
-    how = word.flags[-1]
-    result = arithmetic.entry(b, f"vote.{how}", found=found, together=together)
-    b.put(operands[0], result, 32 if how == "ballot" else 1)
+    b.put_entry(operands[0], f"vote.{word.flags[-1]}", found=found, together=together)
 
 
 def shuffle(b: Translator, word: Word, operands: Sequence[str]) -> None:
@@ -58,9 +55,9 @@ def shuffle(b: Translator, word: Word, operands: Sequence[str]) -> None:
     target, _, told = (each.strip() for each in operands[0].partition("|"))
     number, bounds = b.bits(operands[2], 32), b.bits(operands[3], 32)
     _, first = _exchange(b, _wide(b, operands[1], 32), operands[4])
-    lane, how = b.lane(), word.flags[-1]
-    last = arithmetic.entry(b, "shfl.last", lane=lane, bounds=bounds)
-    source = arithmetic.entry(b, f"shfl.{how}", lane=lane, number=number, bounds=bounds)
+    lane, how = b.entry("%laneid"), word.flags[-1]
+    last = b.entry("shfl.last", lane=lane, bounds=bounds)
+    source = b.entry(f"shfl.{how}", lane=lane, number=number, bounds=bounds)
     inside = b.op(f"icmp {'sge' if how == 'up' else 'sle'}", "i32", source, last)
     source = b.select(inside, "i32", source, lane)
     record = b.let(f"getelementptr [{LANE} x i8], ptr {first}, i32 {source}")
@@ -116,12 +113,7 @@ def barrier(b: Translator, word: Word, operands: Sequence[str]) -> None:
     if how == "sync":
         return
     hits = b.load("i32", "%lane", lane_offset("seen"))
-    if rest == ["popc"]:
-        b.put(operands[0], hits, 32)
-    elif rest == ["and"]:
-        b.put(operands[0], b.op("icmp eq", "i32", hits, _together(b)), 1)
-    else:
-        b.put(operands[0], b.op("icmp ne", "i32", hits, 0), 1)
+    b.put_entry(operands[0], f"bar.{rest[0]}", found=hits, together=_together(b))
 
 
 WARPS = {

@@ -80,7 +80,7 @@ class CompiledCode:
         self, kernel: LoadedKernel, how: Configuration, arguments: Sequence[bytes], memory: Memory
     ) -> None:
         """Launch a kernel, and wait for it."""
-        host.launch(self.program, kernel.name, how, arguments, memory.regions, self.steps)
+        self.program.launch(kernel.name, how, arguments, memory.regions, self.steps)
 
 
 class CpuFunction:

@@ -12,6 +12,7 @@ import pytest
 from cuda_cxx import ptx
 
 from numba_ptxlink._cpu.run import CpuProgram, Region
+from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import DeviceFaultError, LaunchError
 
 # Each kernel stands on one line, whose number is in FAULTS.
@@ -61,7 +62,7 @@ def launch(program: CpuProgram, name: str, argument: int, **options: object) -> 
     array = np.zeros(4, np.int32)
     place = Region(array.ctypes.data, array.nbytes, name != "fixed", "x")
     params = [struct.pack("Q", array.ctypes.data), struct.pack("i", argument)]
-    program.launch(name, grid=(2,), block=(4,), params=params, regions=[place], **options)
+    program.launch(name, Configuration((2, 1, 1), (4, 1, 1)), params, [place], **options)
     return array
 
 
@@ -95,7 +96,7 @@ def test_the_first_block_is_told(program):
     array = np.zeros(4, np.int32)
     params = [struct.pack("Q", array.ctypes.data), struct.pack("i", 100)]
     with pytest.raises(DeviceFaultError) as caught:
-        program.launch("late", grid=(512,), block=(256,), params=params, regions=[])
+        program.launch("late", Configuration((512, 1, 1), (256, 1, 1)), params, [])
     assert ((101, 0, 0), (0, 0, 0)) == (caught.value.block, caught.value.thread)
 
 
@@ -125,4 +126,4 @@ def test_what_cannot_be_launched_is_refused(program):
     with pytest.raises(LaunchError, match=r"Lanes wait for others in meet"):
         program.call_many("meet", 1, [], (0, 0), [])
     with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
-        program.launch("beyond", grid=(1,), block=(1,), params=[b"1234"], regions=[])
+        program.launch("beyond", Configuration((1, 1, 1), (1, 1, 1)), [b"1234"], [])

@@ -14,6 +14,7 @@ from programs import CALLS, CXX, RANDOM, units
 from random_ptx import Program as Random
 
 from numba_ptxlink._cpu.run import CpuProgram, Region
+from numba_ptxlink._tools.launching import Configuration
 
 ROWS, LANES = 512, 256
 
@@ -42,13 +43,8 @@ def test_instructions_compute_what_the_machine_computes(part):
         expected = machine.read(place, ROWS, f"u{bits_of(sample.result) // 8}")
         results = np.zeros_like(expected)
         arrays = [results, *map(np.ascontiguousarray, given)]
-        program.launch(
-            f"k{number}",
-            grid=(ROWS // LANES,),
-            block=(LANES,),
-            params=pointers(*arrays),
-            regions=list(map(region, arrays)),
-        )
+        how = Configuration((ROWS // LANES, 1, 1), (LANES, 1, 1))
+        program.launch(f"k{number}", how, pointers(*arrays), list(map(region, arrays)))
         differ = (results ^ expected) & machine.defined(place, expected.nbytes).view(expected.dtype) != 0
         if sample.result[0] == "f":
             # A NaN may have other bits.
@@ -64,7 +60,7 @@ def written(launch: Launch, text: str) -> np.ndarray:
     """Return the bytes that a program writes on the CPU, as `Launch.run` does on the machine."""
     program, array = CpuProgram.of(text), np.zeros(launch.size, np.uint8)
     params = [*pointers(array), struct.pack("i", COUNT)]
-    program.launch("k", grid=(1,), block=(launch.lanes,), params=params, regions=[region(array)])
+    program.launch("k", Configuration((1, 1, 1), (launch.lanes, 1, 1)), params, [region(array)])
     variables = [ctypes.string_at(program.variables[name].address, size) for name, size in launch.variables]
     return np.concatenate([array, *(np.frombuffer(each, np.uint8) for each in variables)])
 

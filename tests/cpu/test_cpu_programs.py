@@ -10,6 +10,7 @@ import pytest
 from cuda_cxx import ptx
 
 from numba_ptxlink._cpu.run import CpuProgram, Region
+from numba_ptxlink._tools.launching import Configuration
 
 LANES = 64
 LANE = np.arange(LANES, dtype=np.int64)
@@ -115,12 +116,11 @@ def region(array: np.ndarray) -> Region:
     return Region(array.ctypes.data, array.nbytes, True, "array")
 
 
-def run(program: CpuProgram, name: str, *arrays: np.ndarray, grid: int = 1, **options: object) -> str:
+def run(program: CpuProgram, name: str, *arrays: np.ndarray, grid: int = 1, **options: object) -> None:
     """Launch a kernel with the addresses of arrays."""
     params = [struct.pack("Q", each.ctypes.data) for each in arrays]
-    return program.launch(
-        name, grid=(grid,), block=(LANES,), params=params, regions=list(map(region, arrays)), **options
-    )
+    how = Configuration((grid, 1, 1), (LANES, 1, 1), **options)
+    program.launch(name, how, params, list(map(region, arrays)))
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def program() -> CpuProgram:
 def test_programs_compute_what_they_say(program, name):
     """Each writes what NumPy computes."""
     array = np.zeros(LANES, np.int32)
-    run(program, f"k{list(PROGRAMS).index(name)}", array, shared_bytes=256)
+    run(program, f"k{list(PROGRAMS).index(name)}", array, shared=256)
     assert PROGRAMS[name][1].tolist() == array.tolist()
 
 
@@ -158,10 +158,11 @@ def test_blocks_wait_for_each_other(program):
     assert np.roll(np.arange(256), -100).tolist() == array.tolist()
 
 
-def test_what_is_printed_is_returned(program):
+def test_what_is_printed_is_on_the_standard_output(program, capsys):
     """`printf` formats as in C."""
     text = "{} " + f"{1.5:5.2f} text A {1 << 40} 0xff %\n"
-    assert text.format(0) + text.format(1) == run(program, "print", np.zeros(1, np.int32))
+    run(program, "print", np.zeros(1, np.int32))
+    assert text.format(0) + text.format(1) == capsys.readouterr().out
 
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
