@@ -10,6 +10,7 @@ from __future__ import annotations
 import dis
 import functools
 import json
+import math
 import secrets
 import sys
 from types import FunctionType
@@ -17,8 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._export import jobs
 from ._export.load import Source, check_file, load
-from ._launch import arrays, library
-from ._launch.samples import Samples
+from ._launch import arrays, library, results
 from .errors import DeviceFaultError, ExportError, PtxlinkError, shown
 from .exporter import Udf, export
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["Difference", "compare"]
 
 _ARCH = "sm_90"
+# Calls of a function, and elements along each dimension of an array.
+_CALLS, _LENGTH = 500, 6
 # Lines of Python, and steps of compiled code, that a call may take.
 _LINES, _STEPS = 100_000, 10_000_000
 # In units in the last place: fused multiplications and approximations of a compiler, and what cancels behind.
@@ -37,6 +39,12 @@ _APART = 2048
 # The same for halves and bfloat16, relative.
 _COARSE = 2**-5
 _WRITTEN = {"view", "pointer"}
+# Every third value or so, by NumPy's kind of a type.
+_CORNERS: dict[str, tuple[Any, ...]] = {
+    "f": (0.0, -0.0, 1.0, -1.5, 2.5, 1e-3, -1e4, math.inf, -math.inf, math.nan),
+    "b": (False, True),
+    "S": (b"", b"ab"),
+}
 # What a function that only a GPU can run raises in Python.
 _NOT_PYTHON = (AttributeError, NameError, NotImplementedError, TypeError)
 _SYMBOLS = {
@@ -143,22 +151,8 @@ def compared(
     counts: dict[str, int] = {}
     differences: list[Difference] = []
     for udf, function in zip(udfs, loaded.values(), strict=True):
-        facts = {compiler, *_operators(udf.function)}
-        names = [formal.type for formal in function.parameters.formals]
-        outcome = [function.result, *(each for each in names if function.types[each]["kind"] in _WRITTEN)]
-        samples = Samples(function.types, [seed, *function.name.encode()], small=bool({"**", "<<"} & facts))
-        python = functools.partial(_limited, _as_python(udf.function))
-        count, apart = 0, []
         try:
-            for given in calls or samples.calls(names):
-                wanted = _outcome(python, given)
-                if isinstance(wanted, TimeoutError):
-                    continue
-                got, count = _outcome(function, given), count + 1
-                if not _agree(function.types, outcome, wanted, got):
-                    why = _why(facts | _facts(function.types, names, given, wanted))
-                    texts = (_text(given), _text(wanted), _text(got))
-                    apart.append(Difference(function.declaration, *texts, why))
+            count, found = _compared(udf.function, function, compiler, seed, calls)
         except PtxlinkError as error:
             left_out[function.name] = str(error).rstrip(".")
             continue
@@ -166,9 +160,96 @@ def compared(
             counts[function.declaration] = count
         else:
             left_out[function.name] = "no call of it ended in Python"
-        # A corner is drawn more than once.
-        differences += dict.fromkeys(apart)
+        differences += found
     return Compared(counts, differences, left_out, seed)
+
+
+def _compared(
+    function: FunctionType, compiled: Any, compiler: str, seed: int, calls: Sequence[tuple[Any, ...]] | None
+) -> tuple[int, list[Difference]]:
+    """Return how many calls of a function ended in Python, and where the compiled one differs."""
+    types, names, facts = compiled.types, [formal.type for formal in compiled.parameters.formals], _facts(function)
+    kinds = {compiler, *facts, *names, *(types[name]["kind"] for name in names)}
+    outcome = [compiled.result, *(each for each in names if types[each]["kind"] in _WRITTEN)]
+    python = functools.partial(_limited, _as_python(function))
+    count, apart = 0, []
+    # Python ends with a power, or a shift, by eight bits.
+    small = bool({"**", "<<"} & facts)
+    for given in calls or _samples(types, names, [seed, *compiled.name.encode()], small=small):
+        wanted = _outcome(python, given)
+        if isinstance(wanted, TimeoutError):
+            continue
+        got, count = _outcome(compiled, given), count + 1
+        if isinstance(wanted, Exception) or isinstance(got, Exception):
+            agree = isinstance(wanted, Exception) and isinstance(got, Exception)
+        else:
+            agree = all(map(functools.partial(_agrees, types), outcome, wanted, got))
+        if not agree:
+            known = kinds | {f"given:{each}".replace(":-", ":") for each in given}
+            known |= {f"raises:{each.__name__}" for each in type(wanted).__mro__}
+            fits = (why for why, rows in WHY.items() if any(known.issuperset(row.split()) for row in rows))
+            texts = (_text(given), _text(wanted), _text(got))
+            apart.append(Difference(compiled.declaration, *texts, next(fits, "")))
+    # A corner is drawn more than once.
+    return count, [*dict.fromkeys(apart)]
+
+
+def _samples(
+    types: arrays.Types, names: Sequence[str], seed: Sequence[int], *, small: bool
+) -> list[tuple[Any, ...]]:
+    """Return arguments of the C types *names* for several hundred calls."""
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    columns = []
+    for name in names:
+        entry = types[name]
+        if entry["kind"] not in _WRITTEN:
+            drawn = _drawn(rng, results.dtype(types, name), _CALLS, small=small)
+            columns.append([results.unpack(types, name, each.tobytes()) for each in drawn])
+            continue
+        element = results.dtype(types, entry.get("element", entry.get("target")))
+        whole = np.dtype((element, (_LENGTH,) * entry.get("ndim", 1)))
+        drawn = _drawn(rng, whole, _CALLS, small=small)
+        # Elements have their members as attributes, as in compiled code.
+        drawn = drawn.view(np.recarray) if element.names else drawn
+        columns.append([each.copy("F" if entry.get("layout") == "f" else "C") for each in drawn])
+    return list(zip(*columns, strict=True)) or [()]
+
+
+def _drawn(rng: Any, dtype: Any, count: int, *, small: bool) -> Any:
+    """Return so many elements of a type of NumPy; integers have eight bits if they are *small*."""
+    import numpy as np
+
+    kind, size = dtype.kind, dtype.itemsize
+    draw = functools.partial(_drawn, rng, small=small)
+    if dtype.names:
+        made = np.zeros(count, dtype)
+        for name in dtype.names:
+            made[name] = draw(dtype[name], count)
+        return made
+    if dtype.subdtype:
+        element, shape = dtype.subdtype
+        return draw(element, count * math.prod(shape)).reshape(count, *shape)
+    if kind == "c":
+        return draw(np.dtype(f"f{size // 2}"), 2 * count).view(dtype)
+    if kind == "V" and size == 2:
+        # The upper half of a float is a bfloat16.
+        return draw(np.dtype("<f4"), count).view("<u2")[1::2].copy().view(dtype)
+    if kind in "iu":
+        limits = np.iinfo(f"{kind}1" if small else dtype)
+        corners: tuple[Any, ...] = (0, 1, limits.min, limits.max)
+        drawn = rng.integers(limits.min, limits.max, count, dtype, endpoint=True)
+        # As many small ones as large ones.
+        drawn >>= rng.integers(8 * size, size=count).astype(dtype)
+    elif kind in _CORNERS:
+        corners = _CORNERS[kind]
+        drawn = rng.choice(np.array(corners, dtype), count)
+    else:
+        raise ExportError("NumPy has no type for what it is, or points to")
+    if kind == "f":
+        drawn = (rng.normal(size=count) * 10.0 ** rng.integers(-3, 4, count)).astype(dtype)
+    return np.where(rng.random(count) < 1 / 3, rng.choice(np.array(corners, dtype), count), drawn)
 
 
 def _outcome(call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
@@ -221,26 +302,20 @@ def _limited(function: Callable[..., Any], *given: Any) -> Any:
         sys.settrace(former)
 
 
-def _agree(types: arrays.Types, names: Sequence[str], wanted: Any, got: Any) -> bool:
-    """Return whether two outcomes, or members, of the C types *names* agree."""
-    if isinstance(wanted, Exception) or isinstance(got, Exception):
-        return isinstance(wanted, Exception) and isinstance(got, Exception)
-    return len(wanted) == len(got) and all(map(functools.partial(_agrees, types), names, wanted, got))
-
-
 def _agrees(types: arrays.Types, name: str, wanted: Any, got: Any) -> bool:
     """Return whether Python's result, converted to the C type *name*, is the compiled one."""
     entry = types[name]
-    kind, members = entry["kind"], [member["type"] for member in entry.get("members", ())]
+    members = [member["type"] for member in entry.get("members", ())]
     if wanted is None or got is None:
         return wanted is got
     if arrays.is_optional(types, name):
         return _agrees(types, members[0], wanted, got)
-    if kind == "struct":
-        return _agree(types, members, wanted, got)
-    if kind in {"int", "uint"} and isinstance(wanted, int):
+    if entry["kind"] == "struct":
+        agree = functools.partial(_agrees, types)
+        return len(wanted) == len(got) and all(map(agree, members, wanted, got))
+    if entry["kind"] in {"int", "uint"} and isinstance(wanted, int):
         return not (wanted - got) % (1 << 8 * entry["size"])
-    return _close(wanted, got, _COARSE if kind == "bfloat16" else 0)
+    return _close(wanted, got, _COARSE if entry["kind"] == "bfloat16" else 0)
 
 
 def _close(wanted: Any, got: Any, near: float = 0) -> bool:
@@ -261,7 +336,7 @@ def _close(wanted: Any, got: Any, near: float = 0) -> bool:
     return bool(np.isclose(left, right, rtol=near, atol=float(coarsest.tiny), equal_nan=True).all())
 
 
-def _operators(function: Any) -> set[str]:
+def _facts(function: FunctionType) -> set[str]:
     """Return the operators and the names that the text of a function has."""
     code = dis.Bytecode(function)
     symbols = {_SYMBOLS.get(each.opname, each.argrepr.rstrip("=")) for each in code}
@@ -303,20 +378,6 @@ What explains a difference: each sentence of docs/reference/compilers.md with th
 A fact is an operator or a name in the function, its compiler, the type or the kind of a parameter, `given:` a
 float that is not finite, or what it `raises:` in Python.
 """
-
-
-def _facts(types: arrays.Types, names: Sequence[str], given: Sequence[Any], wanted: Any) -> set[str]:
-    """Return what is known of a call."""
-    kinds = {*names, *(types[name]["kind"] for name in names)}
-    numbers = {f"given:{each}".replace(":-", ":") for each in given}
-    classes = type(wanted).__mro__ if isinstance(wanted, Exception) else ()
-    return kinds | numbers | {f"raises:{each.__name__}" for each in classes}
-
-
-def _why(facts: set[str]) -> str:
-    """Return the first sentence that explains a difference, "" where none does."""
-    fits = (sentence for sentence, rows in WHY.items() if any(facts.issuperset(row.split()) for row in rows))
-    return next(fits, "")
 
 
 def _text(values: Any) -> str:
