@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from comparison import Launch, compiled
 from cxx_pointers import THREADS
 from random_ptx import LANES, ROOM, SLOTS
@@ -61,6 +62,14 @@ CALLS = {
         "unsigned l = i + 3; out[i] = f((unsigned long long)&l, n | 32);",
     ),
 }
+
+
+def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> list:
+    """Return the seeds from *first* on, some at a time."""
+    return [
+        pytest.param(range(start, start + size), marks=marks, id=str(start))
+        for start in range(first, last, size)
+    ]
 
 
 def units(name: str) -> list[str]:

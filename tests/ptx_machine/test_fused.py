@@ -6,20 +6,12 @@ import pytest
 from comparison import ARCH, compiled, difference, fused
 from cxx_pointers import PLACES
 from cxx_pointers import units as pointer_units
-from programs import CALLS, CXX, RANDOM, units
+from programs import CALLS, CXX, RANDOM, batches, units
 from random_ptx import Program
 
 import numba_ptxlink as pl
 
 BATCH = 20
-
-
-def batches(first: int, last: int, size: int, *marks: pytest.MarkDecorator) -> list:
-    """Return the seeds from *first* on, some at a time."""
-    return [
-        pytest.param(range(start, start + size), marks=marks, id=str(start))
-        for start in range(first, last, size)
-    ]
 
 
 @pytest.mark.parametrize(
