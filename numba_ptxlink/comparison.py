@@ -168,7 +168,8 @@ def _compared(
     function: FunctionType, compiled: Any, compiler: str, seed: int, calls: Sequence[tuple[Any, ...]] | None
 ) -> tuple[int, list[Difference]]:
     """Return how many calls of a function ended in Python, and where the compiled one differs."""
-    types, names, facts = compiled.types, [formal.type for formal in compiled.parameters.formals], _facts(function)
+    types, facts = compiled.types, _facts(function)
+    names = [formal.type for formal in compiled.parameters.formals]
     kinds = {compiler, *facts, *names, *(types[name]["kind"] for name in names)}
     outcome = [compiled.result, *(each for each in names if types[each]["kind"] in _WRITTEN)]
     python = functools.partial(_limited, _as_python(function))

@@ -2,7 +2,7 @@
 ;
 ; Each entry begins with instructions, whose last part may be the type or its letter; the types of their
 ; operands, of which the last repeats; and that of the result. k is the last type of the instruction, w the
-; same in twice the width, u a u32, p a predicate, and n a k that becomes a u32. Then comes what is computed
+; same in twice the width, u a u32, and p a predicate. Then comes what is computed
 ; of {a}, {b}, {c} and {d}, as `FunctionText.ir` takes it, with the names of `arithmetic.evaluated`. Entries
 ; without types are what other modules compute of values that they name, and of fields of the context.
 add sub and or xor: k k
@@ -83,33 +83,45 @@ abs: k k
     result = call {raw} @llvm.abs.{raw}({raw} {a}, i1 false)
 brev: k k
     result = call {raw} @llvm.bitreverse.{raw}({raw} {a})
-popc: k n
-    result = call {raw} @llvm.ctpop.{raw}({raw} {a})
-clz: k n
-    result = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+popc: k u
+    count = call {raw} @llvm.ctpop.{raw}({raw} {a})
+    wide = zext {raw} {count} to i65
+    result = trunc i65 {wide} to i32
+clz: k u
+    count = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
+    wide = zext {raw} {count} to i65
+    result = trunc i65 {wide} to i32
 ; The place of the highest bit that is not the sign, or the shift that brings it to the top.
-bfind: k n
+bfind: k u
     none = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
     place = sub {raw} {most}, {zeros}
-    result = select i1 {none}, {raw} -1, {raw} {place}
-bfind.s: k n
+    found = select i1 {none}, {raw} -1, {raw} {place}
+    wide = zext {raw} {found} to i65
+    result = trunc i65 {wide} to i32
+bfind.s: k u
     sign = ashr {raw} {a}, {most}
     value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
     place = sub {raw} {most}, {zeros}
-    result = select i1 {none}, {raw} -1, {raw} {place}
-bfind.shiftamt: k n
+    found = select i1 {none}, {raw} -1, {raw} {place}
+    wide = zext {raw} {found} to i65
+    result = trunc i65 {wide} to i32
+bfind.shiftamt: k u
     none = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
-    result = select i1 {none}, {raw} -1, {raw} {zeros}
-bfind.shiftamt.s: k n
+    found = select i1 {none}, {raw} -1, {raw} {zeros}
+    wide = zext {raw} {found} to i65
+    result = trunc i65 {wide} to i32
+bfind.shiftamt.s: k u
     sign = ashr {raw} {a}, {most}
     value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
-    result = select i1 {none}, {raw} -1, {raw} {zeros}
+    found = select i1 {none}, {raw} -1, {raw} {zeros}
+    wide = zext {raw} {found} to i65
+    result = trunc i65 {wide} to i32
 min max: k k
     result = call {raw} @llvm.{letter}{opcode}.{raw}({raw} {a}, {raw} {b})
 min.relu.s max.relu.s: k k

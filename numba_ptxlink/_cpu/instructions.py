@@ -23,7 +23,7 @@ def _type(letter: str, word: Word) -> PtxType:
     """Return the type that a letter of the table stands for."""
     if letter == "w":
         return PtxType(word.type.letter, word.type.bits * 2)
-    return {"u": U32, "n": U32, "p": PRED}.get(letter, word.type)
+    return {"u": U32, "p": PRED}.get(letter, word.type)
 
 
 def compute(b: Translator, word: Word, operands: Sequence[str]) -> None:
@@ -35,10 +35,8 @@ def compute(b: Translator, word: Word, operands: Sequence[str]) -> None:
     sources = row.sources.ljust(len(operands) - 1, row.sources[-1])
     widths = [_type(letter, word).width for letter in sources]
     given = [b.bits(each, width) for each, width in zip(operands[1:], widths, strict=False)]
-    result, kind = arithmetic.computed(b, word, given), _type(row.result, word)
-    if row.result == "n":
-        result = b.resize(result, word.type.bits, kind.bits)
-    b.put(operands[0], result, kind.width, signed=kind.signed)
+    kind = _type(row.result, word)
+    b.put(operands[0], arithmetic.computed(b, word, given), kind.width, signed=kind.signed)
 
 
 def carried(b: Translator, word: Word, operands: Sequence[str]) -> None:

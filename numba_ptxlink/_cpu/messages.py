@@ -106,6 +106,8 @@ def fault(module: ptx.Module, called: str, function: str, statement: int, worker
     thread = (lane % nx, lane // nx % ny, lane // (nx * ny)) if context.params else (lane, 0, 0)
     inside = "" if function == called else f", in {function}"
     told = _said(worker.noted, worker.regions, instruction)
+    if not file:
+        told += " Export, or link, with line numbers (lineinfo) to see the line."
     return DeviceFaultError(
         located(
             f"{file}:{line}" if file else "",

@@ -139,23 +139,25 @@ class CpuProgram:
         for each, place in zip(params, starts, strict=True):
             ctypes.memmove(content.address + place, each, len(each))
         workspace, blocks, printed = Buffer(64), math.prod(how.grid), list[str]()
-        make_worker = functools.partial(
-            self._worker,
-            name,
-            [*regions, workspace.region("the grid's barrier")],
-            printed,
-            steps,
-            grid=how.grid,
-            block=how.block,
-            dynamic=how.shared,
-            params=content.address,
-            workspace=workspace.address if how.cooperative else 0,
-            cooperative=how.cooperative,
-        )
+        workers = [
+            self._worker(
+                name,
+                [*regions, workspace.region("the grid's barrier")],
+                printed,
+                steps,
+                grid=how.grid,
+                block=how.block,
+                dynamic=how.shared,
+                params=content.address,
+                workspace=workspace.address if how.cooperative else 0,
+                cooperative=how.cooperative,
+            )
+            for _ in range(blocks if how.cooperative else 1)
+        ]
         if how.cooperative:
-            self._together(name, [make_worker() for _ in range(blocks)])
+            self._together(name, workers)
         else:
-            self._run(name, make_worker(), "block", 0, blocks)
+            self._run(name, workers[0], "block", 0, blocks)
         if printed and sys.stdout is not None:
             sys.stdout.write("".join(printed))
 
