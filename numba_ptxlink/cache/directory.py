@@ -95,10 +95,6 @@ class Directory:
         with contextlib.suppress(OSError):
             _refuse_foreign(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._top, follow_symlinks=False))
 
-    def path_of(self, address: bytes) -> Path:
-        """Return the path of the entry of *address*, for messages."""
-        return self.path / LAYOUT / address.hex()
-
     def get(self, address: bytes) -> bytes | None:
         """Return the entry stored under *address*, None if it is missing or unreadable. Counts as a use."""
         try:
@@ -125,7 +121,7 @@ class Directory:
         file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._top)
         try:
             status = os.fstat(file)
-            _refuse_foreign(self.path_of(address), status)
+            _refuse_foreign(self.path / LAYOUT / address.hex(), status)
             if self.writable:
                 # Without times, utime takes the file system's clock, the same for all machines that share it.
                 os.utime(file)

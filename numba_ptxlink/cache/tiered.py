@@ -154,19 +154,13 @@ class Cache:
         return self._hit(entry) if another else entry
 
     def _make(self, key: Key, address: bytes, make: Callable[[], Entry]) -> Entry:
-        landed: list[Entry] = []
-
-        def find() -> bool:
-            entry = self._local(address)
-            landed.extend([entry] if entry else [])
-            return bool(landed)
+        def landed() -> bool:
+            return self._local(address) is not None
 
         writer = self.tiers().writer
-        with writer.processes.lead(address, find) if writer else contextlib.nullcontext():
+        with writer.processes.lead(address, landed) if writer else contextlib.nullcontext():
             # Another process may have stored the result between the first lookup and the lock.
-            if not landed:
-                find()
-            entry = landed[0] if landed else self._remote(address)
+            entry = self._local(address) or self._remote(address)
             if entry is not None:
                 return self._hit(entry)
             self._count(misses=1)
