@@ -10,18 +10,18 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature, is_large
 
 from . import llvm
-from .llvm import Named, Pointer, Scalar, Struct, Type, read
+from .llvm import IdentifiedStruct, PointerType, ScalarType, StructType, Type, read
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink._formats.llvm_ir import NvvmDialect
 
-I8, I64 = Scalar("i8"), Scalar("i64")
+I8, I64 = ScalarType("i8"), ScalarType("i64")
 _PLAIN = re.compile(r"[\w.$-]+")
 
 
-class Builder:
+class FunctionBuilder:
     """
     The instructions of a function.
 
@@ -47,9 +47,9 @@ class Builder:
         self.do(f"{name} = {instruction}")
         return name
 
-    def pointer(self, target: Type) -> Pointer:
+    def pointer(self, target: Type) -> PointerType:
         """Return the type of the addresses of a *target*."""
-        return Pointer(None if self.dialect.is_opaque else target)
+        return PointerType(None if self.dialect.is_opaque else target)
 
     def extract(self, ty: Type, value: str, *path: int) -> str:
         """Return a member of the aggregate *value*."""
@@ -69,13 +69,13 @@ class Builder:
         are opaque.
         """
         if isinstance(ctype, c.Void):
-            return Scalar("void")
+            return ScalarType("void")
         if isinstance(ctype, c.Scalar):
             return read(ctype.row.ir)
         if isinstance(ctype, c.Pointer):
             return self._pointer_to(ctype.target)
         if isinstance(ctype, c.Array):
-            return llvm.Sequence(ctype.count, self.c_type(ctype.element, behind_pointer=behind_pointer))
+            return llvm.SequentialType(ctype.count, self.c_type(ctype.element, behind_pointer=behind_pointer))
         body = self._body(ctype, behind_pointer=behind_pointer)
         name = f"struct.{ctype.name}"
         name = f"%{name}" if _PLAIN.fullmatch(name) else f'%"{name}"'
@@ -83,22 +83,22 @@ class Builder:
             self.bodies.setdefault(name, "opaque")
         else:
             self.bodies[name] = str(body)
-        return Named(name, body)
+        return IdentifiedStruct(name, body)
 
-    def _pointer_to(self, target: c.CType) -> Pointer:
+    def _pointer_to(self, target: c.CType) -> PointerType:
         if isinstance(target, c.Void):
             return self.pointer(I8)
         # An array has no opaque elements.
         return self.pointer(self.c_type(target, behind_pointer=not isinstance(target, c.Array)))
 
-    def _body(self, ctype: Any, *, behind_pointer: bool) -> Struct:
+    def _body(self, ctype: Any, *, behind_pointer: bool) -> StructType:
         if isinstance(ctype, c.Compound):
-            return Struct((read(ctype.row.ir),) * ctype.row.lanes)
+            return StructType((read(ctype.row.ir),) * ctype.row.lanes)
         if isinstance(ctype, c.View):
-            extents = (llvm.Sequence(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
-            return Struct((self._pointer_to(ctype.element), *extents))
+            extents = (llvm.SequentialType(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
+            return StructType((self._pointer_to(ctype.element), *extents))
         parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
-        return Struct(tuple(parts), ctype.packed)
+        return StructType(tuple(parts), ctype.packed)
 
     def places(self, ctype: Any) -> list[tuple[int, c.Member]]:
         """Return the members of a struct, each with its index in the type."""
@@ -108,20 +108,20 @@ class Builder:
         """Return *value*, a number, a pointer or an aggregate of these, as the type *want*."""
         if have == want:
             return value
-        if isinstance(have, Pointer) and isinstance(want, Pointer):
+        if isinstance(have, PointerType) and isinstance(want, PointerType):
             return self.value(f"bitcast {have} {value} to {want}")
-        if isinstance(have, Scalar) and isinstance(want, Scalar) and have.bits and want.bits:
+        if isinstance(have, ScalarType) and isinstance(want, ScalarType) and have.bits and want.bits:
             if want.bits == 1:
                 return self.value(f"icmp ne {have} {value}, 0")
             return self.value(f"{'trunc' if want.bits < have.bits else 'zext'} {have} {value} to {want}")
-        if isinstance(have, Struct) and isinstance(want, Struct):
+        if isinstance(have, StructType) and isinstance(want, StructType):
             out = "undef"
             for at, (old, new) in enumerate(zip(have.members, want.members, strict=True)):
                 out = self.insert(want, out, new, self.convert(old, self.extract(have, value, at), new), at)
             return out
         # Through memory, where both have their members at the same offsets. NVVM keeps in registers what is
         # allocated at the start of a function.
-        slot, whole = f"%w{next(self._numbers)}", Struct((have, want))
+        slot, whole = f"%w{next(self._numbers)}", StructType((have, want))
         self.lines.insert(0, f"  {slot} = alloca {whole}, align 32")
         self.do(f"store {have} {value}, {self.pointer(have)} {self._cast(slot, whole, have)}")
         return self.value(f"load {want}, {self.pointer(want)} {self._cast(slot, whole, want)}")
@@ -130,7 +130,7 @@ class Builder:
         return self.convert(self.pointer(have), address, self.pointer(want))
 
 
-class Prototype(NamedTuple):
+class FunctionHead(NamedTuple):
     """
     A C function in LLVM IR.
 
@@ -147,7 +147,7 @@ class Prototype(NamedTuple):
     notes: tuple[str, ...]
 
 
-def prototype(builder: Builder, signature: Signature) -> Prototype:
+def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
     """Return the prototype of *signature*, with the types of *builder*."""
     returned = builder.c_type(signature.result)
     params, bare, alignments = [], [], []
@@ -172,7 +172,7 @@ def prototype(builder: Builder, signature: Signature) -> Prototype:
             alignments.append((number + 1) << 16 | ctype.align)
     bare_types = ", ".join(bare)
     result = f"{'' if signature.kernel else extension(signature.result)}{returned}"
-    return Prototype(
+    return FunctionHead(
         f"{result} @{signature.name}({', '.join(params)})",
         f"{builder.dialect.pointer(f'{returned} ({bare_types})')} @{signature.name}",
         tuple(values),

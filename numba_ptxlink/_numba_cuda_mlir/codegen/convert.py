@@ -18,20 +18,20 @@ from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink.errors import AbiError
 
 from .builder import I8, I64
-from .llvm import Scalar, Struct, Type, members
+from .llvm import ScalarType, StructType, Type, members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numba_ptxlink._cabi.signatures import Signature
 
-    from .builder import Builder
+    from .builder import FunctionBuilder
 
 Leaf = tuple[Type, str]
 """A value with its type in LLVM IR."""
 
 
-def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
+def from_c(builder: FunctionBuilder, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
     """Return the arguments that *value*, of the C type *ctype* and the Numba type *ty*, becomes."""
     kind = builder.c_type(ctype)
     if isinstance(ty, types.BaseTuple):
@@ -54,8 +54,8 @@ def from_c(builder: Builder, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
     return [(kind, value)]
 
 
-def _pair(builder: Builder, part: Type, value: str, valid: str) -> Leaf:
-    pair = Struct((part, I8))
+def _pair(builder: FunctionBuilder, part: Type, value: str, valid: str) -> Leaf:
+    pair = StructType((part, I8))
     data = builder.insert(pair, "undef", part, value, 0)
     return pair, builder.insert(pair, data, I8, valid, 1)
 
@@ -65,7 +65,7 @@ def _unit(ctype: c.View, ty: Any) -> int:
     return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
 
-def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
+def _memref(builder: FunctionBuilder, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
     kind, unit = builder.c_type(ctype), _unit(ctype, ty)
     address = members(kind)[0]
     data = builder.extract(kind, value, 0)
@@ -85,7 +85,7 @@ def _memref(builder: Builder, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
     return [(address, data), (address, data), (I64, "0"), *((I64, number) for number in (*shape, *strides))]
 
 
-def to_c(builder: Builder, ctype: c.CType, ty: Any, leaves: Iterator[Leaf]) -> str:
+def to_c(builder: FunctionBuilder, ctype: c.CType, ty: Any, leaves: Iterator[Leaf]) -> str:
     """Return the C value that *leaves*, the results of a function of the Numba type *ty*, stand for."""
     kind = builder.c_type(ctype)
     if isinstance(ty, types.BaseTuple):
@@ -117,7 +117,7 @@ def holds_record(ty: Any) -> bool:
     return isinstance(ty, types.Record)
 
 
-def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> str:
+def _view(builder: FunctionBuilder, ctype: c.View, ty: Any, have: Type, value: str) -> str:
     kind, unit, byte = builder.c_type(ctype), _unit(ctype, ty), builder.pointer(I8)
     address = members(kind)[0]
     # The dialects have pointers to bytes, to elements and to nothing.
@@ -132,12 +132,12 @@ def _view(builder: Builder, ctype: c.View, ty: Any, have: Type, value: str) -> s
     return out
 
 
-def _optional(builder: Builder, ctype: c.CType, have: Type, value: str) -> str:
+def _optional(builder: FunctionBuilder, ctype: c.CType, have: Type, value: str) -> str:
     kind, (data, valid) = builder.c_type(ctype), members(have)
     (first, _), (second, _) = builder.places(ctype)
     part = members(kind)[first]
     held, there = builder.extract(have, value, 0), builder.extract(have, value, 1)
-    condition = builder.convert(valid, there, Scalar("i1"))
+    condition = builder.convert(valid, there, ScalarType("i1"))
     held = builder.value(f"select i1 {condition}, {data} {held}, {data} zeroinitializer")
     out = builder.insert(kind, "undef", part, builder.convert(data, held, part), first)
     return builder.insert(kind, out, I8, builder.convert(valid, there, I8), second)

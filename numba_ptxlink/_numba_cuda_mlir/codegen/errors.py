@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .functions import Block
 
 if TYPE_CHECKING:
-    from .functions import Function, Module
+    from .functions import Definition, ParsedModule
 
 ERROR = "%numba_ptxlink_error"
 """The parameter by which a function tells its callers that it met an error: the address of a byte."""
@@ -30,7 +30,7 @@ _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
 _TRAP = '  call void asm sideeffect "trap;", ""()'
 
 
-def end(module: Module, root: str, *, trap: bool, byte: str) -> bool:
+def end(module: ParsedModule, root: str, *, trap: bool, byte: str) -> bool:
     """
     Let each error end the function *root* of *module*, and drop what that function does not reach.
 
@@ -60,7 +60,7 @@ def end(module: Module, root: str, *, trap: bool, byte: str) -> bool:
     return bool(ending)
 
 
-def _end_blocks(function: Function, does: str) -> bool:
+def _end_blocks(function: Definition, does: str) -> bool:
     """End each block that meets an error by the instruction *does*; return whether there is one."""
     ended = False
     for block in _live(function):
@@ -74,7 +74,7 @@ def _end_blocks(function: Function, does: str) -> bool:
     return ended
 
 
-def _live(function: Function) -> list[Block]:
+def _live(function: Definition) -> list[Block]:
     """Return the blocks that can be reached from the first one, in their order."""
     blocks = {block.label: block for block in function.blocks}
     reached, pending = {function.blocks[0].label}, [function.blocks[0].label]
@@ -92,7 +92,7 @@ def _successors(block: Block) -> set[str]:
     return {label[1:] for line in lines for label in _TARGET.findall(line)}
 
 
-def _forget_edges(function: Function) -> None:
+def _forget_edges(function: Definition) -> None:
     """Take the edges that are gone out of the phis of *function*."""
     predecessors: dict[str, set[str]] = {}
     for block in function.blocks:
@@ -106,7 +106,7 @@ def _forget_edges(function: Function) -> None:
                 block.lines[at] = line[: line.index("[ ")] + ", ".join(kept)
 
 
-def _leave_after_calls(function: Function, failing: set[str], byte: str) -> None:
+def _leave_after_calls(function: Definition, failing: set[str], byte: str) -> None:
     """Pass `ERROR` on in the calls of *failing* functions, and return from *function* where one failed."""
     blocks: list[Block] = []
     last: dict[str, str] = {}
@@ -141,6 +141,6 @@ def _from(match: re.Match[str], last: dict[str, str]) -> str:
     return match[0].replace(f"{match[1]} ]", f"%{last[match[1][1:]]} ]")
 
 
-def _return(function: Function) -> str:
+def _return(function: Definition) -> str:
     returned = function.result_type
     return "  ret void" if str(returned) == "void" else f"  ret {returned} zeroinitializer"

@@ -35,7 +35,7 @@ class Block:
 
 
 @dataclass
-class Function:
+class Definition:
     """
     One definition.
 
@@ -81,7 +81,7 @@ class Function:
 
 
 @dataclass
-class Module:
+class ParsedModule:
     """
     A module of LLVM IR.
 
@@ -90,7 +90,7 @@ class Module:
         rest: All its other lines, in their order.
     """
 
-    functions: dict[str, Function]
+    functions: dict[str, Definition]
     rest: list[str]
 
     @property
@@ -123,9 +123,9 @@ class Module:
         self.rest = [line for line in self.rest if line not in dropped]
 
 
-def read(text: str) -> Module:
+def read(text: str) -> ParsedModule:
     """Return the module of *text*."""
-    module = Module({}, [])
+    module = ParsedModule({}, [])
     lines = iter(text.splitlines())
     for line in lines:
         match = _HEAD.match(line)
@@ -139,7 +139,7 @@ def read(text: str) -> Module:
     return module
 
 
-def _function(match: re.Match[str], line: str, body: list[str]) -> Function:
+def _function(match: re.Match[str], line: str, body: list[str]) -> Definition:
     params, after = llvm.split(line[match.end() :])
     # Names are left out in one dialect, and are numbers in the other.
     params = [re.sub(r"\s*%\w+$", "", param) for param in params]
@@ -153,7 +153,7 @@ def _function(match: re.Match[str], line: str, body: list[str]) -> Function:
         elif instruction.strip():
             blocks[-1].lines.append(_named(instruction))
     result = " ".join(word for word in match["before"].split() if word not in _LINKAGES)
-    return Function(match["name"], result, params, after.rstrip().rstrip("{").strip(), blocks)
+    return Definition(match["name"], result, params, after.rstrip().rstrip("{").strip(), blocks)
 
 
 def _named(instruction: str) -> str:

@@ -24,7 +24,7 @@ class Type:
 
 
 @dataclass(frozen=True)
-class Scalar(Type):
+class ScalarType(Type):
     """A number, or no value: "i32", "half", "bfloat", "float", "double" or "void"."""
 
     name: str
@@ -39,7 +39,7 @@ class Scalar(Type):
 
 
 @dataclass(frozen=True)
-class Pointer(Type):
+class PointerType(Type):
     """An address, with a *target* only in the dialect that has typed pointers."""
 
     target: Type | None = None
@@ -51,7 +51,7 @@ class Pointer(Type):
 
 
 @dataclass(frozen=True)
-class Struct(Type):
+class StructType(Type):
     """Members one after the other."""
 
     members: tuple[Type, ...]
@@ -63,7 +63,7 @@ class Struct(Type):
 
 
 @dataclass(frozen=True)
-class Sequence(Type):
+class SequentialType(Type):
     """*count* elements: an array, or a vector."""
 
     count: int
@@ -76,11 +76,11 @@ class Sequence(Type):
 
 
 @dataclass(frozen=True)
-class Named(Type):
+class IdentifiedStruct(Type):
     """An identified struct: *name* is how the IR spells it, with its `%`."""
 
     name: str
-    body: Struct
+    body: StructType
 
     def __str__(self) -> str:
         return self.name
@@ -88,11 +88,11 @@ class Named(Type):
 
 def members(ty: Type) -> tuple[Type, ...]:
     """Return the types of the members of an aggregate; nothing of a scalar."""
-    if isinstance(ty, Named):
+    if isinstance(ty, IdentifiedStruct):
         return ty.body.members
-    if isinstance(ty, Struct):
+    if isinstance(ty, StructType):
         return ty.members
-    return (ty.element,) * ty.count if isinstance(ty, Sequence) else ()
+    return (ty.element,) * ty.count if isinstance(ty, SequentialType) else ()
 
 
 def read(text: str) -> Type:
@@ -112,38 +112,38 @@ def _read(tokens: list[str]) -> tuple[Type, list[str]]:
         ty, rest = _members(rest)
     elif head == "<" and rest[0] == "{":
         body, rest = _members(rest[1:])
-        ty, rest = Struct(body.members, packed=True), rest[1:]
+        ty, rest = StructType(body.members, packed=True), rest[1:]
     elif head in "[<":
         element, after = _read(rest[2:])
-        ty, rest = Sequence(int(rest[0]), element, head == "<"), after[1:]
+        ty, rest = SequentialType(int(rest[0]), element, head == "<"), after[1:]
     else:
         ty = _word(head)
     while rest and rest[0] in ("*", "addrspace"):
         space = 0
         if rest[0] == "addrspace":
             space, rest = int(rest[2]), rest[4:]
-        if ty == Pointer():
-            ty = Pointer(space=space)
+        if ty == PointerType():
+            ty = PointerType(space=space)
         else:
-            ty, rest = Pointer(ty, space), rest[1:]
+            ty, rest = PointerType(ty, space), rest[1:]
     return ty, rest
 
 
 def _word(word: str) -> Type:
     if word == "ptr":
-        return Pointer()
+        return PointerType()
     if _SCALAR.fullmatch(word):
-        return Scalar(word)
+        return ScalarType(word)
     raise ValueError(f"no type of LLVM IR: {word}")
 
 
-def _members(tokens: list[str]) -> tuple[Struct, list[str]]:
+def _members(tokens: list[str]) -> tuple[StructType, list[str]]:
     found: list[Type] = []
     while tokens[0] != "}":
         member, tokens = _read(tokens)
         found.append(member)
         tokens = tokens[1:] if tokens[0] == "," else tokens
-    return Struct(tuple(found)), tokens[1:]
+    return StructType(tuple(found)), tokens[1:]
 
 
 def split(text: str) -> tuple[list[str], str]:

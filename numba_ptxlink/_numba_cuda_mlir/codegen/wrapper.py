@@ -13,14 +13,14 @@ from numba_cuda_mlir.numba_cuda import types
 
 from numba_ptxlink._cabi.signatures import Signature, unaligned_member
 
-from .builder import I8, Builder, nvvm_annotations, prototype
+from .builder import I8, FunctionBuilder, nvvm_annotations, prototype
 from .convert import check, count, from_c, holds_record, to_c
 from .llvm import members
 
 if TYPE_CHECKING:
     from numba_ptxlink._formats.llvm_ir import NvvmDialect
 
-    from .functions import Function, Module
+    from .functions import Definition, ParsedModule
     from .llvm import Type
 
 INNER = "numba_ptxlink_inner"
@@ -31,14 +31,12 @@ _SMALL = 1000
 _BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
 # Of debug information.
 _SUBPROGRAM = re.compile(r"!dbg !(\d+)")
-_NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
 _LINE = re.compile(r"\bline: (\d+)")
-_NOWHERE: tuple[str, str, tuple[str, ...]] = ("", "", ())
 _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
 
 
 def wrap(
-    module: Module,
+    module: ParsedModule,
     typed: Any,
     signature: Signature,
     *,
@@ -59,7 +57,7 @@ def wrap(
     """
     result = typed.return_type
     check(signature, typed.args, result)
-    builder = Builder(dialect)
+    builder = FunctionBuilder(dialect)
     outer = prototype(builder, signature)
     arguments: list[tuple[Type, str]] = []
     for (_, ctype), ty, (value, address) in zip(signature.params, typed.args, outer.values, strict=True):
@@ -72,7 +70,7 @@ def wrap(
             loaded = builder.value(f"load {kind}, {address} {value}, align {ctype.align}")
         arguments += from_c(builder, ctype, ty, loaded)
     function = module.functions[INNER]
-    by_head, by_call, nodes = _location("\n".join(module.rest), function.attributes, signature.name)
+    by_head, by_call, nodes = _location(module, function.attributes, signature.name)
     _call(builder, function, arguments, signature, result, by_call)
     if inline or holds_record(result):
         # A record is returned by address, which may point into the function's frame.
@@ -95,8 +93,8 @@ def wrap(
 
 
 def _call(  # noqa: PLR0917 - one call
-    builder: Builder,
-    function: Function,
+    builder: FunctionBuilder,
+    function: Definition,
     arguments: list[tuple[Type, str]],
     signature: Signature,
     result: Any,
@@ -149,7 +147,7 @@ def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
     ]
 
 
-def _location(rest: str, attributes: str, name: str) -> tuple[str, str, tuple[str, ...]]:
+def _location(module: ParsedModule, attributes: str, name: str) -> tuple[str, str, tuple[str, ...]]:
     """
     Return what a function *name*, which calls one with the *attributes*, carries of debug information.
 
@@ -157,18 +155,18 @@ def _location(rest: str, attributes: str, name: str) -> tuple[str, str, tuple[st
     drops the lines of a function that it inlines where the call has no line.
 
     Args:
-        rest: The lines of the module outside of functions.
+        module: The module.
         attributes: The attributes of the function that is called.
         name: The symbol of the generated function.
     """
     match = _SUBPROGRAM.search(attributes)
-    if match is None:
-        return _NOWHERE
-    scope = re.search(rf"^!{match[1]} = (.*)$", rest, re.MULTILINE)
-    if scope is None or (line := _LINE.search(scope[1])) is None:
-        return _NOWHERE
-    first = max(map(int, _NODE.findall(rest))) + 1
-    renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope[1])
+    head = f"!{match[1]} = " if match else ""
+    scope = next((line for line in module.rest if head and line.startswith(head)), "")
+    line = _LINE.search(scope)
+    if line is None:
+        return "", "", ()
+    first = module.last_node + 1
+    renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope.removeprefix(head))
     return (
         f" !dbg !{first}",
         f", !dbg !{first + 1}",
