@@ -316,10 +316,10 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "numba_cuda/test_debug.py",
         ),
         (
-            "_numba_cuda/patches/disk_cache.py",
-            "if not stamp or stamp != _stamp(path):",
-            "if not stamp:",
-            "numba_cuda/test_disk_cache.py",
+            "_front_end/disk_keys.py",
+            "all(noted.values()) and noted ==",
+            "all(noted.values()) or noted ==",
+            "numba_cuda/test_disk_cache.py numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
         (
             "_numba_cuda/patches/driverless.py",
@@ -333,12 +333,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "return original() if cc else",
             "numba_cuda/test_helpers_again.py numba_cuda/test_recursion.py",
         ),
-        (
-            "_numba_cuda/patches/nvvm_cache.py",
-            '{"gen_lto", "gen-lto", "g"} & options',
-            '{"g"} & options',
-            "numba_cuda/test_plan.py",
-        ),
+        ("_front_end/compiler.py", '"flags": options,', '"flags": [],', "numba_cuda/test_plan.py"),
         (
             "_numba_cuda/patches/c_abi.py",
             "get_data_type() != model.get_value_type()",
@@ -387,12 +382,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if not current().called and config().checks",
             "link/test_declarations.py",
         ),
-        (
-            "_front_end/activation.py",
-            "self.applied if row.purpose == purpose",
-            "self.applied if row.purpose != purpose",
-            ACTIVE,
-        ),
+        ("_front_end/activation.py", "if row.module == module and row not", "if row not", ACTIVE),
         (
             "_front_end/activation.py",
             "if driver not in self.ran and not is_imported(driver):",

@@ -20,7 +20,7 @@ from numba_ptxlink._front_end import registry, sources, substitution
 from numba_ptxlink._front_end.activation import Activation
 
 HERE = Path(__file__).parent
-MOST_ROWS = {"numba-cuda": 30, "numba-cuda-mlir": 23}
+MOST_ROWS = {"numba-cuda": 24, "numba-cuda-mlir": 23}
 FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 
 
@@ -34,7 +34,7 @@ def digests_file(name: str) -> Path:
 def places(name: str) -> list[str]:
     """Return the places of what is replaced in a front end, and of what is called where it says so."""
     front_end = registry.get(name)
-    own = getattr(front_end, "contract", lambda: map(sources.place_of, front_end.table()))
+    own = getattr(front_end, "contract", lambda: [row.place for row in front_end.table()])
     return list(own())
 
 
@@ -48,7 +48,7 @@ def moved(name: str, known: dict[str, dict[str, str]], version: str, now: dict[s
     """Return what differs from *version*'s digests, or from the newest known ones where it has none."""
     newest = max(known, key=lambda release: tuple(map(int, release.split("."))))
     then = known.get(version, known[newest])
-    wrappers = {sources.place_of(row): row.wrap for row in registry.get(name).table()}
+    wrappers = {row.place: row.wrap for row in registry.get(name).table()}
     return [
         f"{place} ({'moved' if now.get(place) else 'is gone'}; "
         f"wrapped by {wrappers[place].__module__ if place in wrappers else 'nothing'})"
@@ -103,7 +103,7 @@ def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkey
 def test_the_table_has_each_row_once_with_its_reason(name):
     """No attribute is replaced twice, and each reason is a sentence."""
     front_end = registry.get(name)
-    rows = [sources.place_of(row) for row in front_end.table()]
+    rows = [row.place for row in front_end.table()]
     assert len(rows) == len(set(rows))
     assert [row.path for row in front_end.table() if not row.reason.endswith(".")] == []
     assert {row.purpose for row in front_end.table()} <= {*substitution.PURPOSES}

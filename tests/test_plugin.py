@@ -8,7 +8,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import fakedevice
 import processes
 import pytest
 
@@ -19,21 +18,6 @@ SHOW = """
 s = pl.status()
 print(f"{s.active}|{s.reason}|{s.trigger}|{s.links_served}")
 """
-# Drives a kernel through compile and link as if there were an 8.0 device, and shows what it would load.
-FAKE_DEVICE = f"""
-import sys
-sys.path.append({str(Path(fakedevice.__file__).parent)!r})
-import fakedevice
-context = fakedevice.install()
-def link_one_kernel():
-    @cuda.jit
-    def kernel(x):
-        x[0] = 1
-    kernel.compile("void(float32[:])")
-    return [image[:4] for image in context.images]
-"""
-
-
 CAUGHT = """
 import warnings
 _caught = warnings.catch_warnings(record=True)
@@ -144,28 +128,6 @@ def test_enable_and_disable_wait_for_other_threads_kernels():
     assert lines == ["False 100 {True}"]
 
 
-def test_kernels_are_linked_by_ptxlinker():
-    """A kernel's cubin comes from PtxLinker, and the counter says so."""
-    lines = run(
-        "from numba import cuda\n",
-        FAKE_DEVICE,
-        "print(link_one_kernel(), pl.status().links_served, pl.status().assembled)",
-    )
-    assert lines == [r"[b'\x7fELF'] 1 1"]
-
-
-def test_the_variable_turns_the_plugin_off():
-    """NUMBA_PTXLINK=0 leaves the stock linker, which then serves the link."""
-    lines = run(
-        "from numba import cuda\nfrom numba.cuda.cudadrv import driver\n",
-        FAKE_DEVICE,
-        "print(driver._Linker.__name__, link_one_kernel())",
-        SHOW,
-        NUMBA_PTXLINK="0",
-    )
-    assert lines == [r"_Linker [b'\x7fELF']", "False|NUMBA_PTXLINK=0|import hook|0"]
-
-
 @pytest.mark.parametrize(
     ("driver", "active", "relation"),
     [
@@ -245,14 +207,6 @@ def test_an_unsupported_numba_cuda_is_left_alone():
         f"numba-ptxlink cannot be enabled: {reason}.",
         str([f"numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."]),
     ]
-
-
-def test_enable_serves_what_the_hook_has_missed():
-    """Where numba.cuda was imported without the hook, enable() replaces all of it."""
-    lines = run(
-        "import _numba_ptxlink_hook\n_numba_ptxlink_hook.remove()\nimport numba.cuda", "pl.enable()", SHOW
-    )
-    assert lines == ["True|enable() was called|enable()|0"]
 
 
 @pytest.mark.numba_cuda
@@ -426,30 +380,3 @@ def test_device_functions_call_device_functions_without_a_driver(compiled_for_th
         "('sm_86',) ('sm_86',) True",
         *(f"('sm_{arch}',) []" for arch in (80, 90, 80, 86)),
     ]
-
-
-CONVENIENCE = """
-import os
-os.environ["NUMBA_PTXLINK"] = "0"
-import numba.cuda.dispatcher as dispatcher
-dispatcher.CUDACache._moved = dispatcher.CUDACache._index_key
-del dispatcher.CUDACache._index_key
-import numba_ptxlink as pl
-status = pl.enable()
-from numba.cuda import codegen
-from numba.cuda.cudadrv import driver
-print(status.active, driver._Linker.__module__, codegen.CUDACodeLibrary._rebuild.__func__.__module__)
-print(status.reason)
-print(next(each.reason for each in pl.status().front_ends if each.name == "numba-cuda"))
-"""
-
-
-def test_a_convenience_that_moved_leaves_the_linker_active(tmp_path):
-    """Rows that only save something switch off by themselves, together, and `status()` says so."""
-    pytest.importorskip("numba.cuda")
-    command = [sys.executable, "-c", CONVENIENCE]
-    done = processes.run(*command, cwd=tmp_path)
-    first, *reasons = done.stdout.splitlines()
-    assert "True numba_ptxlink._numba_cuda.linker numba.cuda.codegen" == first
-    off = "the rows for the cache are off: numba.cuda.dispatcher has no CUDACache._index_key"
-    assert [f"enable() was called; {off}"] * 2 == reasons

@@ -21,17 +21,16 @@ are not named here the plugin stays inactive, with a warning.
 | `NUMBA_PTXLINK=auto` | nothing is replaced unless the driver is older than the toolkit |
 | `NUMBA_PTXLINK_CACHE=0` | all is replaced, and NVVM runs each time |
 
-The plugin needs the rows for the linker, for compiling without a driver and for the C ABI: where a release
-lacks what one of these replaces, it stays inactive, and `status()` says why. Those for the first kernel of a
-process, and those for the cache, switch off by themselves, all for one purpose; `status()` has a line.
+All of them are replaced, or none: where a release lacks what one row replaces, the plugin stays inactive, and
+`status()` says why.
 
 `numba_ptxlink.export` and `numba-ptxlink export` work without the plugin. For the length of a call they need
 the rows marked with an asterisk.
 """
 # The constants of `patches` that an export applies.
-EXPORTED = ("C_ABI", "DRIVERLESS", "NVVM", "OPTIMIZE")
+EXPORTED = ("C_ABI", "DRIVERLESS", "OPTIMIZE")
 
-COLUMNS = "| module | attribute | for | why |\n| --- | --- | --- | --- |"
+COLUMNS = "| module | attribute | for | what it does |\n| --- | --- | --- | --- |"
 
 
 def page() -> str:

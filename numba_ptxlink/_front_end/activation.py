@@ -62,7 +62,6 @@ class Activation:
         self._reason: str | None = None  # None while the front end is waited for
         self.ran: set[str] = set()  # modules that the hook has reported
         self.applied: list[Substitution] = []
-        self.lost: dict[str, str] = {}  # purposes whose rows are off, and why
         self._warned: set[str] = set()
 
     @property
@@ -124,7 +123,6 @@ class Activation:
             from . import substitution
 
             substitution.undo(self.applied.pop())
-        self.lost.clear()
         self.active = False
 
     def give_up(self, trigger: str, error: Exception) -> None:
@@ -144,8 +142,8 @@ class Activation:
     def reason(self) -> str:
         """The reason that was settled, or what keeps it from being active so far."""
         if self._reason is not None:
-            remark = [self.front_end.remark] if self.active and self.front_end.remark else []
-            return "; ".join([self._reason, *self.lost.values(), *remark])
+            remark = self.front_end.remark if self.active else ""
+            return "; ".join(filter(None, (self._reason, remark)))
         try:
             package, met = self.front_end.package, self.is_imported()
             config()
@@ -205,27 +203,9 @@ class Activation:
         from . import substitution
 
         for row in self.front_end.table():
-            if row.module != module or row in self.applied or row.purpose in self.lost:
-                continue
-            try:
+            if row.module == module and row not in self.applied:
                 substitution.apply(row)
-            except (AttributeError, KeyError):
-                if substitution.PURPOSES[row.purpose]:
-                    raise
-                self._switch_off(row)
-            else:
                 self.applied.append(row)
-
-    def _switch_off(self, missing: Substitution) -> None:
-        """Do without the rows of a purpose that the plugin does not need, one of which is *missing*."""
-        from . import substitution
-
-        purpose = missing.purpose
-        self.lost[purpose] = f"the rows for the {purpose} are off: {missing.module} has no {missing.path}"
-        log.warning("%s: %s", self.name, self.lost[purpose])
-        for row in [row for row in self.applied if row.purpose == purpose]:
-            substitution.undo(row)
-            self.applied.remove(row)
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

@@ -1,20 +1,27 @@
-"""What the compilers have in common, which all stem from one: releases, where modules are, and the lock."""
+"""What a front end is: one of Numba's compilers for CUDA, which have much in common as they stem from one."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import re
 import sys
 import warnings
+from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
+
+    from numba_ptxlink._arch import Arch
+    from numba_ptxlink._tools.nvvm import Nvvm
+
+    from .protocol import IR, CompileOptions
+    from .substitution import Substitution
 
 # Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
@@ -50,58 +57,80 @@ def _spelled(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-class Compiler:
+class FrontEnd(ABC):
     """
-    The members of `protocol.FrontEnd` that front ends share.
+    One of Numba's compilers for CUDA.
+
+    Importing the module that holds it, and reading its attributes, imports nothing of the compiler: that
+    happens at each start of a program that uses it. Methods import what they need.
 
     Args:
         home: The package that has the modules `types`, `core`, `np` and `cudadrv`.
         supported: The releases that are served.
     """
 
+    name: str
+    """The name that users choose it by, which is that of its distribution: "numba-cuda"."""
+
+    module: str
+    """The module by whose presence it is known to be installed: "numba_cuda"."""
+
+    root: str
+    """The outermost package of its modules, classes of types and dispatchers: "numba"."""
+
+    package: str
+    """The package whose modules its table names; the import hook lists it: "numba.cuda"."""
+
+    distributions: tuple[str, ...]
+    """The distributions whose versions say what it compiled: its own, and those it compiles with."""
+
     remark = ""
+    """What `status()` adds of a release that this package was not tested with; "" of others."""
 
     def __init__(self, home: str, supported: Releases) -> None:
         self.home = home
-        self.driver = f"{home}.cudadrv.driver"
         self.supported = supported
-
-    def lower(self, *args: Any, **options: Any) -> Any:
-        """Return the `protocol.IR` of a function."""
-        return self._compile.lower(*args, **options)
-
-    def compile_ir(self, *args: Any, **options: Any) -> Any:
-        """Return what NVVM makes of LLVM IR."""
-        return self._compile.compile_ir(*args, **options)
+        # The module of *package* whose import decides whether the plugin becomes active.
+        self.driver = f"{home}.cudadrv.driver"
 
     @property
-    def _compile(self) -> Any:
-        # It imports the compiler.
-        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.compile")
+    @abstractmethod
+    def extra(self) -> str:
+        """The extra of numba-ptxlink, or extras with commas, that install it with its tools: "cu13"."""
 
-    @property
-    def types(self) -> Any:
-        """Its module of types."""
-        return self._module("types")
+    # Activation. None of these imports the compiler, and none raises.
 
-    def from_dtype(self, dtype: Any) -> Any:
-        """Return the type of a NumPy dtype."""
-        return self._module("np.numpy_support").from_dtype(dtype)
+    @abstractmethod
+    def unsupported_reason(self) -> str | None:
+        """
+        Return why it cannot serve, with the cure, without a full stop; None if it can.
 
-    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
-        """Return the types of parameters and result."""
-        args, result = self._module("core.sigutils").normalize_signature(signature)
-        return tuple(args), result
+        Not installed, a release that is not served, a simulator. The words "is not installed" and "is not
+        supported" are what `doctor` finds its advice by.
+        """
 
-    def _module(self, name: str) -> Any:
-        return importlib.import_module(f"{self.home}.{name}")
+    def simulated(self) -> bool:
+        """Return whether it is a simulator, or will be once it is imported: then nothing is warned of."""
+        return False
+
+    @abstractmethod
+    def table(self) -> tuple[Substitution, ...]:
+        """
+        Return what the plugin replaces.
+
+        Importing the wrappers imports nothing of the compiler: it may be within its own import.
+        """
+
+    def linker(self) -> type | None:
+        """Return the class that takes the place of its linker class; None where only methods are replaced."""
+        return None
 
     def compilation_stopped(self) -> AbstractContextManager[Any]:
-        """Return what waits for other threads' compilations, and blocks new ones during a `with` block."""
+        """Return a context that waits for other threads' compilations, and blocks new ones."""
         return self._lock() or contextlib.nullcontext()
 
     def free_compiler_lock(self) -> None:
-        """Release the lock in a forked child, if it was held by a thread that the child lacks."""
+        """Free it in a forked child of what threads hold or work for that the child lacks."""
         lock = self._lock()
         # It is a pair with Numba's, or one where there is no Numba.
         for part in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
@@ -113,53 +142,155 @@ class Compiler:
         home = sys.modules.get(f"{self.home}.core.compiler_lock")
         return getattr(home, "global_compiler_lock", None)
 
+    # Types and signatures.
 
-def checked_closures(original: Any, exports: Callable[[], bool]) -> Any:
+    def _module(self, name: str) -> Any:
+        return importlib.import_module(f"{self.home}.{name}")
+
+    @property
+    def types(self) -> Any:
+        """Its module of types: `Type`, `Integer`, `Record`, `Array`, `unliteral`, `voidptr` and so on."""
+        return self._module("types")
+
+    @abstractmethod
+    def vectors(self) -> Mapping[str, Any]:
+        """Return CUDA's vector types by the names that signatures spell: "float32x4" and "float4"."""
+
+    @abstractmethod
+    def vector(self, ty: Any) -> tuple[Any, int] | None:
+        """Return the type and number of elements of a vector type; None for any other type."""
+
+    def vector_of(self, value: type) -> Any | None:  # noqa: ARG002 - such a class may be the type itself
+        """Return the vector type that a class, such as `cuda.float32x4`, makes; None for any other class."""
+        return None
+
+    def from_dtype(self, dtype: Any) -> Any:
+        """Return the type of a NumPy dtype. Raises whatever the compiler raises."""
+        return self._module("np.numpy_support").from_dtype(dtype)
+
+    def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
+        """
+        Return the types of parameters and result; None for a result that is to be inferred.
+
+        Args:
+            signature: A signature object, a tuple of types, or a string without names of its module.
+
+        Raises:
+            Exception: It is none. The caller adds the function and the cure.
+        """
+        args, result = self._module("core.sigutils").normalize_signature(signature)
+        return tuple(args), result
+
+    # Compilation.
+
+    def lower(self, function: Callable[..., Any], args: tuple[Any, ...], result: Any, **how: Any) -> IR:
+        """
+        Compile *function* to LLVM IR in NVVM's dialect, with a C function that calls it.
+
+        The C function has nvcc's prototype in PTX. It converts arguments from C, an error does what it is to
+        do, and it converts the result to C. A kernel, where the declaration is of one, is an entry and has
+        the launch bounds. Needs no driver.
+
+        Args:
+            function: The Python function. It may call marked functions, and itself through one.
+            args: The types of its parameters.
+            result: The type of its result, None to infer it; void for a kernel.
+            how: What `lower` in the front end's module `compile` takes:
+                arch, the GPU to generate code for;
+                options, those of the export;
+                abi, what an error does, and whether divisions and indices are checked;
+                declare, a `protocol.Declare`, called once, when the compiler has accepted the function;
+                inline, whether NVVM may inline the Python function into the C function (it may);
+                launch_bounds, for a kernel, as `@kernel` takes them.
+
+        Raises:
+            Exception: Before *declare* is called, the compiler refused the function. The message becomes the
+                reason in an ExportError that names function and line.
+            PtxlinkError: C has not its types, a link file cannot be read, or the compiler lacks what the C
+                function needs; with the cure.
+        """
+        # It imports the compiler.
+        compiling = importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.compile")
+        ir: IR = compiling.lower(function, args, result, **how)
+        return ir
+
+    def compile_ir(
+        self,
+        modules: Sequence[str],
+        arch: Arch,
+        options: CompileOptions,
+        *,
+        lto: bool,
+        toolkit: Nvvm | None = None,
+    ) -> bytes:
+        """
+        Compile the modules of one or several `IR` to PTX, or to LTO-IR for *lto*, or read it from the cache.
+
+        Needs no driver. LTO-IR is made by the libNVVM of *toolkit*, where that is given.
+
+        Raises:
+            ExportError: libNVVM refused it.
+            LinkError: libNVVM cannot be loaded.
+        """
+        from numba_ptxlink._tools import nvvm
+
+        flags = options.nvvm_flags(arch, lto=lto)
+        if toolkit is not None:
+            return toolkit.compile_ir(modules, flags)
+        return nvvm.compile_ir(modules, flags, self._module("cudadrv.nvvm").LibDevice().get())
+
+    @abstractmethod
+    def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
+        """
+        Return what its `cuda.jit` makes of *function*: a device function, or a kernel.
+
+        The result has the attribute `_numba_type_`, by which other functions of this front end call it.
+        """
+
+    def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:  # noqa: ARG002 - its type may suffice
+        """Return what else an object needs, by name, for a call of it to be one of *dispatcher*."""
+        return {}
+
+
+def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None:
     """
-    Return *original*, `_get_callee_args` of a compiler, for the calls of functions within functions.
+    Refuse a call of a function within a function that the compilers would mix up.
 
-    The compilers match arguments and defaults by their places alone: of what is passed by a keyword, or by
-    fewer places than the function has, another value would be taken without a word.
+    They match arguments and defaults by their places alone: of what is passed by a keyword, or by fewer
+    places than the function has, another value would be taken without a word.
 
     Args:
-        original: It returns the arguments of a call.
-        exports: Whether the function that is compiled is exported; others are the compiler's.
+        call: The expression in Numba IR.
+        callee: What is called.
+        loc: Where.
+        args: The arguments that the compiler has found.
+
+    Raises:
+        ExportError: The call is such a one. Names its line.
     """
-
-    @functools.wraps(original)
-    def _get_callee_args(call: Any, callee: Any, loc: Any, func_ir: Any) -> Any:
-        from pathlib import Path
-
-        args, code = original(call, callee, loc, func_ir), getattr(callee, "code", None)
-        if call.op != "call" or code is None or not exports():
-            return args
-        if call.kws or code.co_argcount not in (len(call.args), len(args)):
-            raise ExportError(
-                f"{Path(loc.filename).name}:{loc.line}: the closure {code.co_name!r} is called with keyword "
-                f"arguments, or not with as many as its {code.co_argcount} parameters; pass a value for each "
-                "parameter by its place, or define the function outside with @cuda.jit(device=True)"
-            )
-        return args
-
-    return _get_callee_args
+    code = getattr(callee, "code", None)
+    if call.op != "call" or code is None:
+        return
+    if call.kws or code.co_argcount not in (len(call.args), len(args)):
+        raise ExportError(
+            f"{Path(loc.filename).name}:{loc.line}: the closure {code.co_name!r} is called with keyword "
+            f"arguments, or not with as many as its {code.co_argcount} parameters; pass a value for each "
+            "parameter by its place, or define the function outside with @cuda.jit(device=True)"
+        )
 
 
-@functools.cache
-def libdevice(home: str) -> str:
-    """Return a digest of the libdevice that the compiler in the package *home* compiles with."""
-    import hashlib
-
-    code = importlib.import_module(f"{home}.cudadrv.nvvm").LibDevice().get()
-    return hashlib.sha256(code).hexdigest()
-
-
-def isolating(original: Any, fail: Callable[[Any, str, int], None]) -> Any:
+def compilation_unit(
+    original: Any, fail: Callable[[Any, str, int], None], meaning: Callable[[str], str] = str
+) -> Any:
     """
-    Return a compiler's class for one call of libNVVM, with the call made apart where it changes later ones.
+    Return a compiler's class for one call of libNVVM, whose results are kept in the cache.
+
+    A call that would change what libNVVM makes later in the same process is made in a child process.
 
     Args:
         original: The class.
         fail: Raises the compiler's error, of an instance, the step that failed, and libNVVM's status.
+        meaning: Returns the same for modules that libNVVM makes the same of.
     """
 
     class CompilationUnit(original):  # type: ignore[misc]
@@ -180,18 +311,33 @@ def isolating(original: Any, fail: Callable[[Any, str, int], None]) -> Any:
             self._steps.append(("", b"", "verify"))
 
         def compile(self) -> bytes:
-            from numba_ptxlink._tools import nvvm
+            from numba_ptxlink import cache
+            from numba_ptxlink._tools import find, nvvm
 
-            step, status, given = nvvm.run(self._steps, [option.decode() for option in self.options])
-            self._said = given["log"]
-            if step:
-                fail(self, step, status)
-            self.log = self.get_log()
+            options = [option.decode() for option in self.options]
+
+            def make() -> cache.Entry:
+                step, status, given = nvvm.run(self._steps, options)
+                self._said = given["log"]
+                if step:
+                    fail(self, step, status)
+                return cache.Entry({"log": self._said}, given["code"])
+
+            parts: dict[str, Any] = {
+                "package": cache.package_version(),
+                "tool": ("NVVM", find.build_of("nvvm")),
+                "flags": options,
+                "steps": [kind for _, _, kind in self._steps],
+                "code": [
+                    meaning(code.decode()) if kind == "whole" else code for _, code, kind in self._steps
+                ],
+            }
+            entry = cache.cached(cache.Key.of("nvvm", parts), make)
+            self.log = self._said = entry.log
             if self.log:
                 errors = importlib.import_module(f"{original.__module__.rpartition('.')[0]}.error")
                 warnings.warn(self.log, category=errors.NvvmWarning, stacklevel=2)
-            code: bytes = given["code"]
-            return code
+            return entry.code
 
         def get_log(self) -> str:
             return self._said

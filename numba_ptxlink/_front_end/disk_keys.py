@@ -73,12 +73,20 @@ def of_file(path: str, source_options: Callable[..., Any]) -> str:
     return _digest(content, Path(path).suffix == ".cu" and source_options(folder=Path(path).parent))
 
 
-def stamp(path: str, source_options: Callable[..., Any]) -> str:
-    """Return what `of_file` does, "" where it cannot be told."""
-    try:
-        return of_file(path, source_options)
-    except (OSError, ValueError):
-        return ""
+def stamps(paths: Iterable[str], source_options: Callable[..., Any]) -> dict[str, str]:
+    """Return what `of_file` does of each of *paths*, "" where it cannot be told."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = of_file(path, source_options)
+        except (OSError, ValueError):
+            found[path] = ""
+    return found
+
+
+def are_fresh(noted: Mapping[str, str], source_options: Callable[..., Any]) -> bool:
+    """Return whether the files still are what `stamps` has *noted* of them."""
+    return all(noted.values()) and noted == stamps(noted, source_options)
 
 
 def of_item(item: Any, source_options: Callable[..., Any]) -> str:

@@ -1,4 +1,4 @@
-"""Whether a release of a front end has the functions that this package was written against, by their text."""
+"""The text of what this package replaces and calls in a front end, by which releases are compared."""
 
 from __future__ import annotations
 
@@ -11,15 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from .protocol import FrontEnd
-    from .substitution import Substitution
-
-
-def place_of(row: Substitution) -> str:
-    """Return the place of what *row* replaces."""
-    return f"{row.module}:{row.path}"
+    from .compiler import FrontEnd
 
 
 def site(front_end: FrontEnd) -> Path:
@@ -29,24 +21,16 @@ def site(front_end: FrontEnd) -> Path:
     return package.parent if front_end.module == front_end.root else package
 
 
-def moved(known: Mapping[str, Mapping[str, str]], places: Iterable[str], site: Path) -> list[str]:
+def digest(place: str, site: Path) -> str:
     """
-    Return those of *places* whose text is that of no release in *known*. Imports nothing.
+    Return a digest of the text of *place*; "" where it is gone, the module where others define it.
+
+    Imports nothing.
 
     Args:
-        known: The digests of releases, by their versions and places.
-        places: Functions and classes, such as "package.module:Class.method".
+        place: A function or class, such as "package.module:Class.method".
         site: The folder that has the package.
     """
-    return [
-        place
-        for place in places
-        if digest(place, site) not in {release.get(place) or None for release in known.values()}
-    ]
-
-
-def digest(place: str, site: Path) -> str:
-    """Return a digest of the text of *place*; "" where it is gone, the module where others define it."""
     module, _, path = place.partition(":")
     first, *rest = path.split(".")
     try:
@@ -71,15 +55,12 @@ def _parsed(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of the module at *path*, and what defines or imports each of its names last."""
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = file.read_text()
+    tree = ast.parse(text)
     names: dict[str, Any] = {}
-    pending: list[Any] = [ast.parse(text)]
-    while pending:
-        node = pending.pop()
+    # What stands at the top of the module counts most, and the last of that.
+    for node in (*ast.walk(tree), *tree.body):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name: node for alias in node.names}
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             names[node.name] = node
-        else:
-            # The last statement of a block is popped first where it is pushed last.
-            pending += reversed([*ast.iter_child_nodes(node)])
     return text.split("\n"), names

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 Wrap = Callable[[Any], Any]
 T = TypeVar("T", bound=NamedTuple)
+F = TypeVar("F", bound=Callable[..., Any])
 
-PURPOSES = {"linker": True, "driverless": True, "C ABI": True, "first kernel": False, "cache": False}
-"""What rows are for, and whether the plugin needs them; the rows of another purpose switch off together."""
+PURPOSES = ("linker", "driverless", "C ABI", "first kernel", "cache")
+"""What rows are for, as the documentation shows it."""
 
 
 class Substitution(NamedTuple):
@@ -49,6 +50,11 @@ class Substitution(NamedTuple):
     bound: str = ""
     purpose: str = "linker"
 
+    @property
+    def place(self) -> str:
+        """The attribute as "module:path"."""
+        return f"{self.module}:{self.path}"
+
     def owner(self) -> Any:
         """Return the module or class that holds the attribute."""
         *parents, _ = self.path.split(".")
@@ -60,6 +66,46 @@ class Substitution(NamedTuple):
     def attribute(self) -> str:
         """The attribute's own name."""
         return self.path.rpartition(".")[2]
+
+
+class Rows(list[Substitution]):
+    """
+    The replacements of one purpose, which decorators add; the docstring of what they decorate is the reason.
+
+    Args:
+        purpose: One of `PURPOSES`.
+    """
+
+    def __init__(self, purpose: str) -> None:
+        super().__init__()
+        self.purpose = purpose
+
+    def replace(self, module: str, path: str, *, bound: str = "") -> Callable[[Wrap], Wrap]:
+        """Return a decorator of what makes the replacement out of the original; see `Substitution`."""
+
+        def decorated(wrap: Wrap) -> Wrap:
+            reason = " ".join((wrap.__doc__ or "").split())
+            self.append(Substitution(module, path, wrap, reason, bound, self.purpose))
+            return wrap
+
+        return decorated
+
+    def around(self, module: str, path: str, *, bound: str = "") -> Callable[[F], F]:
+        """Return a decorator of what is called in place of the original, which is its first argument."""
+
+        def decorated(function: F) -> F:
+            @functools.wraps(function)
+            def wrap(original: Any) -> Any:
+                @functools.wraps(original)
+                def replacement(*args: Any, **kwargs: Any) -> Any:
+                    return function(original, *args, **kwargs)
+
+                return replacement
+
+            self.replace(module, path, bound=bound)(wrap)
+            return function
+
+        return decorated
 
 
 class _InPlace:

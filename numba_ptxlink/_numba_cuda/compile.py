@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with Numba's ABI, and LLVM IR to PTX and LTO-IR. Needs no driver."""
+"""Compile Python functions to LLVM IR with Numba's ABI. Needs no driver."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
-from numba_ptxlink._front_end.protocol import IR, CompileOptions
+from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
-from numba_ptxlink._tools.options import NVVM as NVVM_OPTIONS
 from numba_ptxlink.errors import ExportError
 
 from .codegen.wrapper import wrap
@@ -17,20 +16,17 @@ from .context import entered, notes
 from .modules import all_libraries, ordered_modules
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
-from .patches.nvvm_cache import NVVM
 
-__all__ = ["compile_ir", "lower"]
+__all__ = ["lower"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._front_end.protocol import Declare
-    from numba_ptxlink._tools.nvvm import Nvvm
+    from numba_ptxlink._front_end.protocol import CompileOptions, Declare
 
 
-_OPTIONS = CompileOptions()
 # What numba-cuda has no code for, by what its errors have in them, with the cure.
 _NO_TRY = "numba-cuda has neither `try` nor `with`; test the condition before it arises"
 _LACKS = {
@@ -61,104 +57,55 @@ def lower(
     launch_bounds: Any = None,
 ) -> IR:
     """
-    Compile *function* as `compile_function` does, and add its C function; see `protocol.FrontEnd.lower`.
+    Compile *function* to LLVM IR with Numba's ABI, and add its C function; see `FrontEnd.lower`.
 
     Raises:
-        ExportError: The function has what numba-cuda lacks, and says so in words of its own.
+        ExportError: The function has what numba-cuda lacks.
     """
+    from numba.cuda.compiler import compile_cuda
+    from numba.cuda.core.compiler_lock import global_compiler_lock
+    from numba.cuda.cudadrv.nvvm import llvm_replace
+    from numba.cuda.memory_management.nrt import NRT_LIBRARY
+
     try:
-        compiled = compile_function(function, args, result, arch, options, checked=abi.checked)
+        with global_compiler_lock, applied(PATCHES), entered(checked=abi.checked):
+            compiled = compile_cuda(
+                function,
+                result,
+                args,
+                lineinfo=options.lineinfo,
+                fastmath=options.fastmath,
+                nvvm_options={"fastmath": options.fastmath, "opt": options.level},
+                cc=arch.cc,
+            )
     except Exception as error:
-        lacked = _lacked(error)
-        if lacked:
-            raise ExportError(lacked) from error
+        for trace, advice in _LACKS.items():
+            if trace in str(error):
+                raise ExportError(advice) from error
         raise
     library, typed = compiled.library, compiled.signature
     raises = _raise_sites(library)
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
     wrap(compiled, declaration.signature, abi, inline=inline, launch_bounds=launch_bounds)
     own = declaration.signature.name
-    modules = ordered_modules([library], [own], repr((arch, {options})))
+    modules = ordered_modules(library, [own], repr((arch, {options})))
     return IR(
         declaration,
         abi,
-        tuple(NvvmDialect.of(arch).written(modules)),
-        tuple(map(link_files.read, _link_files(library))),
+        tuple(map(llvm_replace, NvvmDialect.of(arch).written(modules))),
+        tuple(
+            link_files.read(file) for file in dict.fromkeys(library._linking_files) if file is not NRT_LIBRARY
+        ),
         externs.calls(_declared(compiled), modules, own),
         raises,
     )
 
 
-def _lacked(error: Exception) -> str:
-    """Return what numba-cuda lacks by *error*, with the cure; "" if it is another error."""
-    return next((advice for trace, advice in _LACKS.items() if trace in str(error)), "")
-
-
 def _raise_sites(library: Any) -> tuple[str, ...]:
     """Return the lines where the code of *library* or of its callees may raise, its own first."""
-    libraries = all_libraries([library])
-    own, *others = (notes(each).sites for each in libraries)
+    own, *others = (notes(each).sites for each in all_libraries(library))
     places = [*sorted(own), *sorted(place for sites in others for place in sites)]
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in places))
-
-
-def compile_function(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    result: Any,
-    arch: Arch,
-    options: CompileOptions = _OPTIONS,
-    *,
-    checked: bool = False,
-) -> Any:
-    """
-    Compile *function* to LLVM IR with Numba's ABI; return the CUDACompileResult. Needs no driver.
-
-    With *checked*, it and its callees raise for divisions by zero and for indices out of range.
-    """
-    from numba.cuda.compiler import compile_cuda
-    from numba.cuda.core.compiler_lock import global_compiler_lock
-
-    with global_compiler_lock, applied(PATCHES), entered(checked=checked):
-        return compile_cuda(
-            function,
-            result,
-            args,
-            lineinfo=options.lineinfo,
-            fastmath=options.fastmath,
-            nvvm_options={"fastmath": options.fastmath, "opt": options.level},
-            cc=arch.cc,
-        )
-
-
-def compile_ir(
-    modules: Sequence[str],
-    arch: Arch,
-    options: CompileOptions,
-    *,
-    lto: bool,
-    toolkit: Nvvm | None = None,
-) -> bytes:
-    """Compile LLVM IR with NVVM, as numba-cuda does, or read the result from the cache."""
-    from numba.cuda.cudadrv import nvvm
-
-    if toolkit is not None:
-        return toolkit.compile_ir([*map(nvvm.llvm_replace, modules)], options.nvvm_flags(arch, lto=lto))
-    # Those of `fastmath` are among the arguments: numba-cuda would overwrite others with them.
-    spelled = (flag.lstrip("-").split("=") for flag in options.tools.spelled(NVVM_OPTIONS))
-    flags = {"arch": arch.compute, **{name.replace("-", "_"): int(value) for name, value in spelled}}
-    with applied(NVVM), entered(stable=True):
-        code: bytes = nvvm.compile_ir(list(modules), **flags, **({"gen_lto": None} if lto else {}))
-        return code
-
-
-def _link_files(library: Any) -> Iterator[Any]:
-    """Yield the files that *library* links, each once; without the memory manager."""
-    from numba.cuda.memory_management.nrt import NRT_LIBRARY
-
-    for file in dict.fromkeys(library._linking_files):
-        if file is not NRT_LIBRARY:
-            yield file
 
 
 def _declared(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:

@@ -23,15 +23,11 @@ class CompileContext(NamedTuple):
     Args:
         cc: The requested compute capability, in place of the device's.
         sought: Names that numba-cuda searches a new kernel's code for.
-        remarks: NVVM's logs.
-        stable: Whether all names in the LLVM IR depend on the program alone.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
     """
 
     cc: tuple[Any, ...] | None = None
     sought: tuple[str, ...] = ()
-    remarks: list[str] | None = None
-    stable: bool = False
     checked: bool | None = None
 
 

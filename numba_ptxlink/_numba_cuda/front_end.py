@@ -7,17 +7,16 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.compiler import Compiler, Releases
+from numba_ptxlink._front_end.compiler import FrontEnd, Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numba_ptxlink._front_end.protocol import FrontEnd
     from numba_ptxlink._front_end.substitution import Substitution
 
 
-class NumbaCuda(Compiler):
-    """numba-cuda; see `_front_end.protocol.FrontEnd`, where each member is described."""
+class NumbaCuda(FrontEnd):
+    """numba-cuda; see `FrontEnd`, where each member is described."""
 
     name = "numba-cuda"
     module = "numba_cuda"
@@ -86,8 +85,5 @@ class NumbaCuda(Compiler):
 
         return cuda.jit(device=True)(function) if device else cuda.jit(launch_bounds=launch_bounds)(function)
 
-    def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:  # noqa: ARG002 - its type suffices
-        return {}
 
-
-FRONT_END: FrontEnd = NumbaCuda("numba.cuda", Releases((0, 30, 4), (0, 31)))
+FRONT_END = NumbaCuda("numba.cuda", Releases((0, 30, 4), (0, 31)))

@@ -12,9 +12,8 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._link import kernels
 from numba_ptxlink.errors import LinkError, PtxlinkError
 
@@ -79,28 +78,6 @@ class PtxLinker:
         self._llvm: list[str] = []
         self._exported: list[Declared] = []
         self._failure: PtxlinkError | None = None
-
-    def choose_lto(
-        self, *, has_link_files: bool, all_ptx: bool = False, debug: bool = False, by_linker: bool = False
-    ) -> None:
-        """
-        Turn LTO off where it has no effect.
-
-        Without link files there is nothing to inline, so NVVM's PTX of the kernel is already final. Functions
-        in PTX are inlined in the kernel's PTX, but not in its LTO-IR. And code for the debugger is not
-        optimised.
-
-        Args:
-            has_link_files: Whether something is linked with the kernel.
-            all_ptx: Whether all of that is PTX.
-            debug: Whether the code is for the debugger.
-            by_linker: Whether the linker gives the options another meaning than NVVM; keeps LTO on.
-        """
-        if not self.lto or self.additional_flags:
-            return
-        inlines = all_ptx and config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
-        if debug or not (by_linker or (has_link_files and not inlines)):
-            self.lto = False
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:
         """
@@ -255,7 +232,6 @@ class PtxLinker:
         self._inputs.append(Input(kind, shown, as_bytes(code)))
 
     def _compiled(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
-        from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         from numba_ptxlink._arch import Arch
@@ -277,9 +253,6 @@ class PtxLinker:
             arch = Arch.of(tuple(_verify_cc_tuple(tuple(self.cc))))
             compiled = kernels.compile_source(source, name, arch, kind, options)
         self._sources[content] = compiled.code
-        if not self.lto and config.DUMP_ASSEMBLY:
-            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
-            print(compiled.code.decode())  # noqa: T201
         return compiled.code
 
     def _read(self, path: Any) -> bytes:
@@ -355,16 +328,10 @@ def _kind_of_file(path: Path) -> str:
     return EXTENSIONS[path.suffix]
 
 
-def _wrap_linker(_: Any) -> Any:
+SUBSTITUTIONS = Rows("linker")
+
+
+@SUBSTITUTIONS.replace("numba.cuda.cudadrv.driver", "_Linker", bound="numba.cuda")
+def _linker(_original: Any) -> Any:
+    """Assemble and link kernels in process, check and cache them; name the cure in errors."""
     return PtxLinker
-
-
-SUBSTITUTIONS = (
-    Substitution(
-        "numba.cuda.cudadrv.driver",
-        "_Linker",
-        _wrap_linker,
-        "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
-        bound="numba.cuda",
-    ),
-)

@@ -28,6 +28,7 @@ _MODULE_ID = "; ModuleID = "
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
 _LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
 _UNQUOTED = re.compile(r"@[-\w.$]")
+_PLAIN = re.compile(r"%([-\w.$]+)")
 _HIDDEN = frozenset({"internal", "private"})
 
 
@@ -44,7 +45,7 @@ class Renamed(NamedTuple):
     names: Mapping[str, str]
 
 
-class Module:
+class QuotedModule:
     """
     The LLVM IR of one module as llvmlite writes it, split at quotes.
 
@@ -133,71 +134,73 @@ def _number(pieces: list[str]) -> None:
     def number(name: str) -> str:
         return numbers.setdefault(name, f"\0{len(numbers)}")
 
+    def label(match: re.Match[str]) -> str:
+        # Text of other writers has the jumps to it without quotes.
+        return match[0] if match[1] in plain else f"{number(match[1])}:"
+
+    plain = {*_PLAIN.findall(" ".join(pieces[::2]))}
     for at in range(0, len(pieces) - 1, 2):
         before = pieces[at]
         if ":" in before:
-            pieces[at] = _LABEL.sub(lambda match: f"{number(match[1])}:", before)
-        label = before.endswith("\n") and pieces[at + 2].startswith(":")
-        if label or before.endswith("%"):
+            pieces[at] = _LABEL.sub(label, before)
+        if before.endswith("%") or (before.endswith("\n") and pieces[at + 2].startswith(":")):
             pieces[at + 1] = number(pieces[at + 1])
-    pieces[-1] = _LABEL.sub(lambda match: f"{number(match[1])}:", pieces[-1])
+    pieces[-1] = _LABEL.sub(label, pieces[-1])
 
 
-def in_order(modules: Sequence[Module], roots: int) -> list[Module]:
+def in_order(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     """
     Return *modules* in topological order, callers before callees except in cycles, otherwise by first use.
 
     NVVM drops a linkonce function that no earlier module references.
 
     Args:
-        modules: The modules of a program: the roots, then their callees in any order.
-        roots: The number of roots, which stay first and in their order.
+        modules: The modules of a program: the root, then its callees in any order.
     """
+    root, *callees = modules
     blank = dict.fromkeys((name for module in modules for name in module.temporary), "")
-    called = sorted(modules[roots:], key=lambda module: module.meaning(blank))
-    definers: dict[str, list[Module]] = {}
-    for module in (*modules[:roots], *called):
+    called = sorted(callees, key=lambda module: module.meaning(blank))
+    definers: dict[str, list[QuotedModule]] = {}
+    for module in (root, *called):
         for name in module.defined:
             definers.setdefault(name, []).append(module)
-    finished: dict[Module, None] = {}
-    entered: set[Module] = set()
+    finished: dict[QuotedModule, None] = {}
+    entered: set[QuotedModule] = set()
 
-    def walk(module: Module) -> None:
+    def walk(module: QuotedModule) -> None:
         if module not in entered:
             entered.add(module)
             undefined = (name for name in module.used if name not in module.defined)
-            callees = [callee for name in undefined for callee in definers.get(name, ())]
             # The order is reversed in the end.
-            for callee in reversed(callees):
+            for callee in reversed([callee for name in undefined for callee in definers.get(name, ())]):
                 walk(callee)
             finished[module] = None
 
-    for root in reversed(modules[:roots]):
-        walk(root)
-    # Modules that no root reaches are kept, after all others.
-    return list(dict.fromkeys([*modules[:roots], *reversed(finished), *called]))
+    walk(root)
+    # Modules that the root does not reach are kept, after all others.
+    return list(dict.fromkeys([*reversed(finished), *called]))
 
 
-def rename(modules: Sequence[Module], kept: Iterable[str] | None = ()) -> Renamed:
+def rename(modules: Sequence[QuotedModule], kept: Iterable[str] = ()) -> Renamed:
     """
     Rename every symbol whose name depends on the process.
 
     Args:
         modules: All modules of the program, in an order that depends on the program alone.
-        kept: Symbols that keep their names, None for all. The new names of the others do not depend on this.
+        kept: Symbols that keep their names. The new names of the others do not depend on this.
     """
-    symbols = dict.fromkeys(name for module in modules for name in module.temporary if kept is not None)
+    symbols = dict.fromkeys(name for module in modules for name in module.temporary)
     blank = _new_names(symbols, "")
     whole = hashlib.sha256()
     for module in modules if symbols else ():
         whole.update(module.meaning(blank).encode() + b"\0")
     digest = whole.hexdigest()[:_DIGITS]
-    stay = set(kept or ())
+    stay = set(kept)
     names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}
     return Renamed(tuple(module.renamed(names) for module in modules), names)
 
 
-def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str = "") -> Renamed:
+def rename_apart(modules: Sequence[QuotedModule], kept: Iterable[str] = (), salt: str = "") -> Renamed:
     """
     Rename every symbol whose name depends on the process, to one that depends on its own module alone.
 
@@ -227,14 +230,6 @@ def rename_apart(modules: Sequence[Module], kept: Iterable[str] = (), salt: str 
         names |= _new_names(own, digest)
     names = {old: new for old, new in names.items() if old not in stay}
     return Renamed(tuple(module.renamed(names) for module in modules), names)
-
-
-def restore(text: str, names: Mapping[str, str]) -> str:
-    """Return *text*, such as PTX compiled from renamed modules, with the original names restored."""
-    # A plain replacement is safe: nothing but a new name contains the digest, and longer ones go first.
-    for old, new in sorted(names.items(), key=lambda pair: len(pair[1]), reverse=True):
-        text = text.replace(new, old)
-    return text
 
 
 def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir, and that to code. Needs no driver."""
+"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir. Needs no driver."""
 
 from __future__ import annotations
 
@@ -9,20 +9,19 @@ from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
-from numba_ptxlink._tools import nvvm
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
 from .codegen.wrapper import INNER, wrap
-from .context import Export, exporting
+from .context import ExportedFunction, exporting
 from .patches.c_abi import C_ABI
-from .patches.driverless import SUBSTITUTIONS as DRIVERLESS
+from .patches.driverless import DRIVERLESS
 from .patches.first_kernel import OPTIMIZE
 
-__all__ = ["compile_ir", "lower"]
+__all__ = ["lower"]
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
@@ -101,7 +100,7 @@ def lower(
         annotations_as_signatures=False,
     )
     target = jit(function).targetoptions
-    nvvm_dialect, export = NvvmDialect.of(arch), Export(arch.sm, arch.cc)
+    nvvm_dialect, export = NvvmDialect.of(arch), ExportedFunction(arch.sm, arch.cc)
     rows = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
     with global_compiler_lock, applied(rows), exporting(export):
         mlir_target.ensure_initialized()
@@ -131,7 +130,11 @@ def lower(
         abi,
         modules,
         tuple(map(link_files.read, dict.fromkeys(export.links))),
-        externs.calls(_declared(export), modules, own),
+        externs.calls(
+            ((each.name, tuple(each.sig.args), each.sig.return_type) for each in export.declared),
+            modules,
+            own,
+        ),
         raises,
     )
 
@@ -173,26 +176,3 @@ def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> t
 
     ordered = sorted(lines, key=lambda place: (is_callees(place), place))
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
-
-
-def compile_ir(
-    modules: Sequence[str],
-    arch: Arch,
-    options: CompileOptions,
-    *,
-    lto: bool,
-    toolkit: nvvm.Nvvm | None = None,
-) -> bytes:
-    """Compile LLVM IR with libNVVM, or read the result from the cache."""
-    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
-
-    flags = options.nvvm_flags(arch, lto=lto)
-    if toolkit is not None:
-        return toolkit.compile_ir(modules, flags)
-    return nvvm.compile_ir(modules, flags, LibDevice().get())
-
-
-def _declared(export: Export) -> Iterable[tuple[str, tuple[Any, ...], Any]]:
-    """Yield symbol, parameters and result of what `cuda.declare_device` declared and *export* calls."""
-    for extern in export.declared:
-        yield extern.name, tuple(extern.sig.args), extern.sig.return_type

@@ -19,7 +19,7 @@ _DISPATCHER_STATE = ("overloads", "targetoptions", "_device_dispatcher")
 
 
 @dataclass(eq=False, repr=False)
-class Export:
+class ExportedFunction:
     """
     One exported function with all that it calls, filled in as its compilation proceeds.
 
@@ -81,7 +81,7 @@ class Compilation(NamedTuple):
     called: tuple[tuple[str, tuple[str, ...]], ...] = ()
     links: bool = True
     lowering: bool = False
-    export: Export | None = None
+    export: ExportedFunction | None = None
     unoptimised: bool = False
 
 
@@ -90,7 +90,7 @@ current, entered = _compilations.current, _compilations.entered
 
 
 @contextlib.contextmanager
-def exporting(export: Export) -> Iterator[None]:
+def exporting(export: ExportedFunction) -> Iterator[None]:
     """Compile *export* for the length of a `with` block."""
     try:
         with entered(export=export, cc=export.cc):

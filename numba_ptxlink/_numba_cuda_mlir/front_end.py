@@ -7,12 +7,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.compiler import Compiler, Releases
+from numba_ptxlink._front_end.compiler import FrontEnd, Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numba_ptxlink._front_end.protocol import FrontEnd
     from numba_ptxlink._front_end.substitution import Substitution
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
@@ -20,8 +19,8 @@ _NEVER = (1000, 0)
 _of_parents: list[Any] = []
 
 
-class NumbaCudaMlir(Compiler):
-    """numba-cuda-mlir; see `_front_end.protocol.FrontEnd`, where each member is described."""
+class NumbaCudaMlir(FrontEnd):
+    """numba-cuda-mlir; see `FrontEnd`, where each member is described."""
 
     name = "numba-cuda-mlir"
     module = "numba_cuda_mlir"
@@ -53,32 +52,24 @@ class NumbaCudaMlir(Compiler):
 
         from numba_ptxlink._front_end import sources
 
-        known = json.loads(digests)
-        moved = sources.moved(known, self.contract(), sources.site(self))
-        if moved:
-            what = f"{self.name} {version} is not supported: {moved[0]} has changed"
-            return f"{what}; install {self.name}=={max(known)}"
+        known, site = json.loads(digests), sources.site(self)
+        for place in self.contract():
+            if sources.digest(place, site) not in {release.get(place) or None for release in known.values()}:
+                what = f"{self.name} {version} is not supported: {place} has changed"
+                return f"{what}; install {self.name}=={max(known)}"
         self.remark = f"{version} was not tested, and has all that is replaced or called unchanged"
         return None
 
     def contract(self) -> tuple[str, ...]:
         """Return the places of what is replaced and of what is called, as `sources` has them."""
-        from numba_ptxlink._front_end import sources
+        from .patches import CALLED, TABLE
 
-        from .patches import CALLED
-
-        return (*map(sources.place_of, self.table()), *CALLED)
-
-    def simulated(self) -> bool:
-        return False
+        return (*(row.place for row in TABLE), *CALLED)
 
     def table(self) -> tuple[Substitution, ...]:
         from .patches import TABLE
 
         return TABLE
-
-    def linker(self) -> None:
-        return None
 
     def free_compiler_lock(self) -> None:
         super().free_compiler_lock()
@@ -98,9 +89,6 @@ class NumbaCudaMlir(Compiler):
 
         return (ty.dtype, ty.length) if isinstance(ty, VectorType) and len(ty.shape) == 1 else None
 
-    def vector_of(self, value: type) -> Any | None:  # noqa: ARG002 - `cuda.float32x4` is the type itself
-        return None
-
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         from numba_cuda_mlir import cuda
 
@@ -113,4 +101,4 @@ class NumbaCudaMlir(Compiler):
         return {"__numba_cuda_mlir_jitable__": True, "_numba_cuda_mlir_device_dispatcher": dispatcher}
 
 
-FRONT_END: FrontEnd = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", Releases((0, 5, 4), (0, 7)))
+FRONT_END = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", Releases((0, 5, 4), (0, 7)))

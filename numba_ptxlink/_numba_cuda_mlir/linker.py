@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LinkError, PtxlinkError
@@ -52,21 +51,20 @@ class _Known(NamedTuple):
     exported: tuple[Declared, ...] = ()
 
 
-_known: OrderedDict[bytes, _Known] = OrderedDict()
+_known: dict[bytes, _Known] = {}
 _known_lock = Lock()
 
 
 def _remember(code: bytes, **news: Any) -> None:
     with _known_lock.held:
-        _known[code] = _known.get(code, _Known())._replace(**news)
-        _known.move_to_end(code)
-        while len(_known) > _REMEMBERED:
-            _known.popitem(last=False)
+        # What was noted last is last in the table.
+        _known[code] = _known.pop(code, _Known())._replace(**news)
+        if len(_known) > _REMEMBERED:
+            del _known[next(iter(_known))]
 
 
 def _known_of(code: bytes) -> _Known:
-    with _known_lock.held:
-        return _known.get(code, _Known())
+    return _known.get(code, _Known())
 
 
 def _is_named(name: str) -> bool:
@@ -259,40 +257,26 @@ def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
     return of_mlir(error, source=source)
 
 
-def _wrap_linker(_original: Any) -> Any:
+SUBSTITUTIONS = Rows("linker")
+
+
+@SUBSTITUTIONS.replace(_DRIVER, "Linker")
+def _linker(_original: Any) -> Any:
+    """Assemble and link kernels in process, check and cache them; name the cure in errors."""
     return CoreLinker
 
 
-def _wrap_compile(_original: Any) -> Any:
+@SUBSTITUTIONS.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")
+def _compile(_original: Any) -> Any:
+    """Compile CUDA C++ once in a process, without a driver; quote it in errors."""
     return compile_source
 
 
-def _wrap_cached_file_read(original: Any) -> Any:
-    @functools.wraps(original)
-    def cached_file_read(filepath: Any, how: str = "r") -> Any:
-        return content_of(filepath) if how == "rb" else original(filepath, how)
+@SUBSTITUTIONS.around(_DRIVER, "cached_file_read")
+def _cached_file_read(original: Any, filepath: Any, how: str = "r") -> Any:
+    """
+    Read a link file whenever it is linked, and compare it with the manifest of an export beside it.
 
-    return cached_file_read
-
-
-SUBSTITUTIONS = (
-    Substitution(
-        _DRIVER,
-        "Linker",
-        _wrap_linker,
-        "Kernels are assembled and linked in process, checked and cached; errors name the cure.",
-    ),
-    Substitution(
-        "numba_cuda_mlir.numba_cuda.cudadrv.nvrtc",
-        "compile",
-        _wrap_compile,
-        "CUDA C++ is compiled once in a process, without a driver; errors quote it.",
-    ),
-    Substitution(
-        _DRIVER,
-        "cached_file_read",
-        _wrap_cached_file_read,
-        "A link file is read whenever it is linked, where numba-cuda-mlir keeps the first content of a path, "
-        "and compared with the manifest of an export beside it.",
-    ),
-)
+    numba-cuda-mlir keeps the first content of a path.
+    """
+    return content_of(filepath) if how == "rb" else original(filepath, how)

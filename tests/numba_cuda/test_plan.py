@@ -99,12 +99,3 @@ def test_a_warning_of_nvvm_is_shown_again(monkeypatch):
             fakedevice.compile_kernel(kernel, (types.float32[::1],))
     with pytest.warns(NvvmWarning, match="a remark"):
         fakedevice.compile_kernel(kernel, (types.float32[::1],))
-
-
-@pytest.mark.usefixtures("compiled", "cached")
-def test_ltoir_is_kept_as_it_is():
-    """Names in it are bytes, and are not restored."""
-    options = {"cc": (9, 0), "abi": "numba", "output": "ltoir"}
-    first, second = (cuda.compile(lambda x: x + 1, types.int32(types.int32), **options)[0] for _ in range(2))
-    assert first.startswith(b"\xedCN\x7f")
-    assert len(first) == len(second)

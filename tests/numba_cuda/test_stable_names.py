@@ -36,10 +36,10 @@ def modules(caller: int, callee: int, bytes_hash: int = 1, returned: int = 0) ->
     }
 
 
-def rename(texts: dict[int, str], roots: int = 1, kept: tuple[str, ...] = ()) -> stable_names.Renamed:
-    """Order and rename modules, of which the first *roots* are roots."""
-    parsed = [stable_names.Module(text) for text in texts.values()]
-    return stable_names.rename(stable_names.in_order(parsed, roots), kept)
+def rename(texts: dict[int, str], kept: tuple[str, ...] = ()) -> stable_names.Renamed:
+    """Order and rename modules, of which the first is the root."""
+    parsed = [stable_names.QuotedModule(text) for text in texts.values()]
+    return stable_names.rename(stable_names.in_order(parsed), kept)
 
 
 def test_counters_and_hashes_do_not_show():
@@ -155,7 +155,7 @@ def test_names_of_values_and_labels_mean_nothing():
     """Other names for values and labels mean the same, as long as those that are two stay two."""
 
     def meaning(*names):
-        return stable_names.Module(VALUES.format(*names)).meaning({})
+        return stable_names.QuotedModule(VALUES.format(*names)).meaning({})
 
     one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
     assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
@@ -169,32 +169,21 @@ def test_names_of_values_and_labels_mean_nothing():
     assert 1 + len(others) == len({one, *(meaning(*each) for each in others)})
 
 
-def test_old_names_come_back():
-    """PTX made of renamed modules can be given the old names back, where they are part of others too."""
-    made = rename(modules(23, 104))
-    old = "_ZN1m1kB3v23B5flagsEf"
-    assert f"{old}_param_0 {old}" == stable_names.restore(
-        f"{made.names[old]}_param_0 {made.names[old]}", made.names
+def test_labels_without_quotes_keep_their_names():
+    """Text of other writers jumps to labels by names without quotes, which tell two programs apart."""
+    text = (
+        'define i32 @"f"(i1 %x) {{\n  br i1 %x, label %a, label %b\n{}:\n  ret i32 1\n{}:\n  ret i32 2\n}}\n'
     )
-    assert tuple(modules(23, 104)[each].replace("$3", "") for each in (1, 2)) == tuple(
-        stable_names.restore(text, made.names) for text in made.texts
-    )
-
-
-def test_as_many_old_names_as_there_are_come_back():
-    """A new name that begins like another one is not taken for it."""
-    constants = (f'@".bytes.{1000 + n}" = internal constant [1 x i8] c"{n % 10}"\n' for n in range(25))
-    text = "".join(constants)
-    renamed = stable_names.rename([stable_names.Module(text)])
-    assert text == stable_names.restore(renamed.texts[0], renamed.names)
+    one, other = (stable_names.QuotedModule(text.format(*labels)).meaning({}) for labels in ("ab", "ba"))
+    assert one != other
 
 
 def test_a_module_has_one_text_in_all_programs():
     """Named apart, a callee has the same text under any caller, so that programs can share it."""
 
     def apart(texts, salt=""):
-        parsed = [stable_names.Module(text) for text in texts.values()]
-        return stable_names.rename_apart(stable_names.in_order(parsed, 1), salt=salt).texts
+        parsed = [stable_names.QuotedModule(text) for text in texts.values()]
+        return stable_names.rename_apart(stable_names.in_order(parsed), salt=salt).texts
 
     one, other = modules(1, 2), modules(7, 8)
     other[1] = other[1].replace("ret void", "unreachable")
@@ -211,6 +200,6 @@ def test_functions_that_call_each_other_are_named_together():
     """Where no module comes first, the names are those of the whole program."""
     texts = modules(1, 2)
     texts[2] += 'declare void @"_ZN1m1kB2v1B5flagsEf"(float %"x")\n'
-    parsed = [stable_names.Module(text) for text in texts.values()]
-    ordered = stable_names.in_order(parsed, 1)
+    parsed = [stable_names.QuotedModule(text) for text in texts.values()]
+    ordered = stable_names.in_order(parsed)
     assert stable_names.rename(ordered).texts == stable_names.rename_apart(ordered).texts

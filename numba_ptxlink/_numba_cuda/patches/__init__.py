@@ -1,5 +1,5 @@
 """
-The table of everything that is replaced in numba-cuda; each module of wrappers ends with its rows.
+The table of everything that is replaced in numba-cuda; each module of wrappers has its own.
 
 The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
 the source of each replaced function with the one that its wrapper was written for.
@@ -17,7 +17,6 @@ TABLE = (
     *c_abi.C_ABI,
     *c_abi.SUBSTITUTIONS,
     *first_kernel.SUBSTITUTIONS,
-    *nvvm_cache.NVVM,
     *nvvm_cache.SUBSTITUTIONS,
     *disk_cache.SUBSTITUTIONS,
 )

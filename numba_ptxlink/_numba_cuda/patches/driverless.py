@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from types import SimpleNamespace
 from typing import Any
 
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._numba_cuda.context import current, entered, notes
+
+DRIVERLESS = Rows("driverless")
+"""The rows that let device functions call each other without a driver; an export applies them too."""
 
 
 def current_cc() -> tuple[Any, ...]:
@@ -31,34 +33,30 @@ def requested_cc() -> tuple[Any, ...]:
     return next((tuple(cc) for cc in ccs if cc), current_cc()[:2])
 
 
-def _wrap_get_current_device(original: Any) -> Any:
-    @functools.wraps(original)
-    def get_current_device() -> Any:
-        cc = current().cc
-        return original() if cc is None else SimpleNamespace(compute_capability=cc)
-
-    return get_current_device
+@DRIVERLESS.around("numba.cuda.dispatcher", "get_current_device")
+def _get_current_device(original: Any) -> Any:
+    """Compile a device function that calls another for the requested architecture, without a device."""
+    cc = current().cc
+    return original() if cc is None else SimpleNamespace(compute_capability=cc)
 
 
-def _wrap_compile_device(original: Any) -> Any:
-    @functools.wraps(original)
-    def compile_device(self: Any, args: Any, return_type: Any = None) -> Any:
-        from numba.cuda.compiler import CUDACompileResult
+@DRIVERLESS.around("numba.cuda.dispatcher", "CUDADispatcher.compile_device")
+def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None) -> Any:
+    """Compile a device function again that was compiled for another architecture."""
+    from numba.cuda.compiler import CUDACompileResult
 
-        cc, checked = requested_cc(), current().checked
-        known = self.overloads.get(args)
-        if isinstance(known, CUDACompileResult) and _variant(known.library) != (cc, checked):
-            # It is code for another architecture, or with other errors.
-            del self.overloads[args]
-            self.targetctx.remove_user_function(known.entry_point)
-            return_type = known.signature.return_type
-        with entered(cc=cc):
-            compiled = original(self, args, return_type)
-        noted = notes(compiled.library)
-        noted.cc, noted.checked = cc, checked
-        return compiled
-
-    return compile_device
+    cc, checked = requested_cc(), current().checked
+    known = self.overloads.get(args)
+    if isinstance(known, CUDACompileResult) and _variant(known.library) != (cc, checked):
+        # It is code for another architecture, or with other errors.
+        del self.overloads[args]
+        self.targetctx.remove_user_function(known.entry_point)
+        return_type = known.signature.return_type
+    with entered(cc=cc):
+        compiled = original(self, args, return_type)
+    noted = notes(compiled.library)
+    noted.cc, noted.checked = cc, checked
+    return compiled
 
 
 def _variant(library: Any) -> tuple[Any, ...]:
@@ -66,42 +64,14 @@ def _variant(library: Any) -> tuple[Any, ...]:
     return noted.cc, noted.checked
 
 
-def _wrap_get_overload(original: Any) -> Any:
-    @functools.wraps(original)
-    def get_overload(self: Any, sig: Any) -> Any:
-        from numba.cuda.compiler import CUDACompileResult
-        from numba.cuda.core import sigutils
+@DRIVERLESS.around("numba.cuda.dispatcher", "_DispatcherBase.get_overload")
+def _get_overload(original: Any, self: Any, sig: Any) -> Any:
+    """Lower a call to code for the architecture of its caller."""
+    from numba.cuda.compiler import CUDACompileResult
+    from numba.cuda.core import sigutils
 
-        args = tuple(sigutils.normalize_signature(sig)[0])
-        # What was compiled when the call was typed may have been replaced meanwhile.
-        if isinstance(self.overloads.get(args), CUDACompileResult):
-            self.compile_device(args)
-        return original(self, sig)
-
-    return get_overload
-
-
-DRIVERLESS = (
-    Substitution(
-        "numba.cuda.dispatcher",
-        "get_current_device",
-        _wrap_get_current_device,
-        "A device function that calls another is compiled for the requested architecture, without a device.",
-        purpose="driverless",
-    ),
-    Substitution(
-        "numba.cuda.dispatcher",
-        "CUDADispatcher.compile_device",
-        _wrap_compile_device,
-        "A device function that was compiled for another architecture is compiled again.",
-        purpose="driverless",
-    ),
-    Substitution(
-        "numba.cuda.dispatcher",
-        "_DispatcherBase.get_overload",
-        _wrap_get_overload,
-        "A call is lowered to code for the architecture of its caller.",
-        purpose="driverless",
-    ),
-)
-"""The rows that let device functions call each other without a driver; an export applies them too."""
+    args = tuple(sigutils.normalize_signature(sig)[0])
+    # What was compiled when the call was typed may have been replaced meanwhile.
+    if isinstance(self.overloads.get(args), CUDACompileResult):
+        self.compile_device(args)
+    return original(self, sig)

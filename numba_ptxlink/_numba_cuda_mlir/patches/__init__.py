@@ -1,5 +1,5 @@
 """
-The table of what is replaced in numba-cuda-mlir; each module of wrappers ends with its rows.
+The table of what is replaced in numba-cuda-mlir; each module of wrappers has its own.
 
 The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
 the source of each replaced function with the one that its wrapper was written for.
@@ -13,7 +13,8 @@ from . import c_abi, disk_cache, driverless, first_kernel
 
 TABLE = (
     *linker.SUBSTITUTIONS,
-    *driverless.SUBSTITUTIONS,
+    *driverless.DRIVERLESS,
+    *first_kernel.OPTIMIZE,
     *first_kernel.SUBSTITUTIONS,
     *disk_cache.SUBSTITUTIONS,
     *c_abi.C_ABI,

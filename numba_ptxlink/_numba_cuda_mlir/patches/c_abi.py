@@ -14,64 +14,89 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.compiler import check_closure
+from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._numba_cuda_mlir.context import current, requested_cc
 from numba_ptxlink.errors import AbiError, ExportError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._numba_cuda_mlir.context import ExportedFunction
+
+C_ABI = Rows("C ABI")
+"""The rows that an export applies, too."""
+SUBSTITUTIONS = Rows("C ABI")
 
 CALLED = "numba_ptxlink_called"
 """The key in a function's metadata of the C functions that it calls, with the names of their C types."""
 
 # The bits of the registers that nvcc passes narrow integers in.
 _REGISTER = 32
+_LOWERING = "numba_cuda_mlir.mlir_lowering"
 
 
-def _wrap_compile_as_device_callee(original: Any) -> Any:
-    @functools.wraps(original)
-    def _compile_as_device_callee(self: Any, *args: Any, **kwargs: Any) -> Any:
+def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Call *function* with the export and the original in an export; elsewhere call the original alone."""
+
+    @functools.wraps(function)
+    def called(original: Any, *args: Any, **kwargs: Any) -> Any:
         export = current().export
         if export is None:
-            return original(self, *args, **kwargs)
-        export.borrow(self)
-        compiled = original(self, *args, **kwargs)
-        from numba_cuda_mlir.numba_cuda import types
+            return original(*args, **kwargs)
+        return function(export, original, *args, **kwargs)
 
-        if isinstance(compiled.signature.return_type, types.Array):
-            # numba-cuda-mlir finds no end of the results of its call.
-            raise ExportError(
-                f"{self.py_func.__qualname__} returns an array, and numba-cuda-mlir compiles no call of such "
-                "a function; pass it an array to write to"
-            )
-        return compiled
-
-    return _compile_as_device_callee
+    return called
 
 
-def _wrap_lower_to_mlir(original: Any) -> Any:
-    @functools.wraps(original)
-    def lower_to_mlir(self: Any) -> None:
-        if current().export is None:
-            original(self)
-            return
-        _check_records(self)
-        try:
-            original(self)
-            # numba-cuda-mlir prints what it finds invalid.
-            self.mlir_module.operation.verify()
-        except ExportError:
-            raise
-        except Exception as error:
-            loc = _place(error) or self.func_ir.loc
-            kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
-            raise ExportError(
-                f"{Path(loc.filename).name}:{loc.line}: numba-cuda-mlir has no code for it: {kind}{error}"
-            ) from error
+@C_ABI.around("numba_cuda_mlir.numba_cuda.core.inline_closurecall", "_get_callee_args")
+@_in_exports
+def _get_callee_args(
+    _: ExportedFunction, original: Any, call: Any, callee: Any, loc: Any, func_ir: Any
+) -> Any:
+    """Refuse a closure that an exported function calls by a keyword: its default would be taken."""
+    args = original(call, callee, loc, func_ir)
+    check_closure(call, callee, loc, args)
+    return args
 
-    return lower_to_mlir
+
+@C_ABI.around("numba_cuda_mlir.descriptor", "MLIRDispatcher._compile_as_device_callee")
+@_in_exports
+def _compile_as_device_callee(
+    export: ExportedFunction, original: Any, self: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """Compile callees of an exported function with it; numba-cuda-mlir reuses the first result."""
+    from numba_cuda_mlir.numba_cuda import types
+
+    export.borrow(self)
+    compiled = original(self, *args, **kwargs)
+    if isinstance(compiled.signature.return_type, types.Array):
+        # numba-cuda-mlir finds no end of the results of its call.
+        raise ExportError(
+            f"{self.py_func.__qualname__} returns an array, and numba-cuda-mlir compiles no call of such "
+            "a function; pass it an array to write to"
+        )
+    return compiled
+
+
+@C_ABI.around(_LOWERING, "MLIRLower.lower_to_mlir")
+@_in_exports
+def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
+    """Name the line and the cause in the error of an export, instead of a file that contains them."""
+    _check_records(self)
+    try:
+        original(self)
+        # numba-cuda-mlir prints what it finds invalid.
+        self.mlir_module.operation.verify()
+    except ExportError:
+        raise
+    except Exception as error:
+        loc = _place(error) or self.func_ir.loc
+        kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
+        raise ExportError(
+            f"{Path(loc.filename).name}:{loc.line}: numba-cuda-mlir has no code for it: {kind}{error}"
+        ) from error
 
 
 def _place(error: BaseException) -> Any:
@@ -137,87 +162,100 @@ def _accessed(inst: Any, ir: Any) -> tuple[Any, Any] | None:
     return (expr.value, None) if expr.op == "getiter" else None
 
 
-def _wrap_field_view(original: Any) -> Any:
-    @functools.wraps(original)
-    def _lower_record_array_field_view(self: Any, target: Any, value: Any, attr: str) -> None:
-        if current().export is None:
-            original(self, target, value, attr)
-            return
-        from numba_cuda_mlir._mlir import ir
-        from numba_cuda_mlir._mlir.dialects import arith, memref
-        from numba_cuda_mlir._mlir.extras import types as mlir_types
-        from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
+@C_ABI.around(_LOWERING, "MLIRLower._lower_record_array_field_view")
+@_in_exports
+def _lower_field_view(
+    _: ExportedFunction, original: Any, self: Any, target: Any, value: Any, attr: str
+) -> None:
+    """Give a field of an array of records, in an exported function, the strides of a contiguous array."""
+    from numba_cuda_mlir._mlir import ir
+    from numba_cuda_mlir._mlir.dialects import arith, memref
+    from numba_cuda_mlir._mlir.extras import types as mlir_types
+    from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
-        # It multiplies strides by the size of a record in fields. Those of parameters are bytes, by which
-        # their slices are right.
-        ty = self.get_numba_type(value.name)
-        width = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
-        if not width or ty.dtype.size % width:
-            raise ExportError(
-                f"numba-cuda-mlir has no view of the field {attr!r}, of type {ty.dtype.typeof(attr)}, of "
-                f"records of {ty.dtype.size} bytes; write a[i].{attr} for a.{attr}[i]"
-            )
-        array = self.load_var(value)
-        _, offset, *extents = memref.extract_strided_metadata(array)
-        sizes = extents[: ty.ndim]
-        strides = [arith.constant(result=mlir_types.index(), value=1)]
-        for size in sizes[:0:-1]:
-            strides.insert(0, arith.muli(strides[0], size))
-        dynamic, size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
-        whole = numba_ir.Var(value.scope, f"{target.name}.whole", value.loc)
-        self.fndesc.typemap[whole.name] = ty
-        self.varmap[whole.name] = memref.reinterpret_cast(
-            ir.MemRefType.get(
-                [size] * ty.ndim,
-                array.type.element_type,
-                ir.StridedLayoutAttr.get(dynamic, [dynamic] * ty.ndim),
-                array.type.memory_space,
-            ),
-            array,
-            offsets=[offset],
-            sizes=sizes,
-            strides=strides,
-            static_offsets=[dynamic],
-            static_sizes=[size] * ty.ndim,
-            static_strides=[dynamic] * ty.ndim,
+    # It multiplies strides by the size of a record in fields. Those of parameters are bytes, by which
+    # their slices are right.
+    ty = self.get_numba_type(value.name)
+    width = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
+    if not width or ty.dtype.size % width:
+        raise ExportError(
+            f"numba-cuda-mlir has no view of the field {attr!r}, of type {ty.dtype.typeof(attr)}, of "
+            f"records of {ty.dtype.size} bytes; write a[i].{attr} for a.{attr}[i]"
         )
-        original(self, target, whole, attr)
+    array = self.load_var(value)
+    _, offset, *extents = memref.extract_strided_metadata(array)
+    sizes = extents[: ty.ndim]
+    strides = [arith.constant(result=mlir_types.index(), value=1)]
+    for size in sizes[:0:-1]:
+        strides.insert(0, arith.muli(strides[0], size))
+    dynamic, size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
+    whole = numba_ir.Var(value.scope, f"{target.name}.whole", value.loc)
+    self.fndesc.typemap[whole.name] = ty
+    self.varmap[whole.name] = memref.reinterpret_cast(
+        ir.MemRefType.get(
+            [size] * ty.ndim,
+            array.type.element_type,
+            ir.StridedLayoutAttr.get(dynamic, [dynamic] * ty.ndim),
+            array.type.memory_space,
+        ),
+        array,
+        offsets=[offset],
+        sizes=sizes,
+        strides=strides,
+        static_offsets=[dynamic],
+        static_sizes=[size] * ty.ndim,
+        static_strides=[dynamic] * ty.ndim,
+    )
+    original(self, target, whole, attr)
 
-    return _lower_record_array_field_view
 
+@C_ABI.around(_LOWERING, "MLIRLower.lower_static_raise")
+@_in_exports
+def _lower_static_raise(export: ExportedFunction, _original: Any, self: Any, inst: Any) -> None:
+    """End an exported function by a `raise`, where numba-cuda-mlir goes on."""
+    from numba_cuda_mlir._mlir import ir
+    from numba_cuda_mlir._mlir.dialects import cf
 
-def _wrap_lower_static_raise(original: Any) -> Any:
-    @functools.wraps(original)
-    def lower_static_raise(self: Any, inst: Any) -> None:
-        export = current().export
-        if export is None:
-            original(self, inst)
-            return
-        from numba_cuda_mlir._mlir import ir
-        from numba_cuda_mlir._mlir.dialects import cf
-
-        export.raises[inst.loc.filename, inst.loc.line] = None
-        self.set_error_code(1)
-        # numba-cuda-mlir goes on at the last return, whose value need not be known here. LLVM's word for no
-        # end has no counterpart in NVVM's older dialect.
-        never = self.mlir_funcOp.body.blocks.append()
+    export.raises[inst.loc.filename, inst.loc.line] = None
+    self.set_error_code(1)
+    # numba-cuda-mlir goes on at the last return, whose value need not be known here. LLVM's word for no
+    # end has no counterpart in NVVM's older dialect.
+    never = self.mlir_funcOp.body.blocks.append()
+    cf.br([], never)
+    with ir.InsertionPoint(never):
         cf.br([], never)
-        with ir.InsertionPoint(never):
-            cf.br([], never)
-
-    return lower_static_raise
 
 
-def _wrap_link_external_item(original: Any) -> Any:
-    @functools.wraps(original)
-    def link_external_item(self: Any, link_item: Any) -> None:
-        export = current().export
-        if export is None:
-            original(self, link_item)
-        else:
-            export.links[link_item] = None
+@C_ABI.around(_LOWERING, "MLIRLower.link_external_item")
+@_in_exports
+def _link_external_item(export: ExportedFunction, _original: Any, _self: Any, link_item: Any) -> None:
+    """Leave the files of an export's functions to the export."""
+    export.links[link_item] = None
 
-    return link_external_item
+
+@C_ABI.around(_LOWERING, "MLIRLower.lower_call_external_function")
+def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any, *args: Any) -> None:
+    """
+    Note what an export and a kernel declare, and refuse narrow arguments.
+
+    The types are compared with those of the export that they link.
+    """
+    from numba_cuda_mlir.numba_cuda import types
+
+    export, by_c = current().export, fn_value.abi == "c"
+    if export is not None:
+        export.declared[fn_value] = None
+        if by_c and any(
+            isinstance(ty, (types.Boolean, types.Integer)) and getattr(ty, "bitwidth", 1) < _REGISTER
+            for ty in fn_value.sig.args
+        ):
+            raise ExportError(
+                f"numba-cuda-mlir does not extend the narrow arguments of {fn_value.name} as C++ does; "
+                "declare it with int32 in their place"
+            )
+    else:
+        _note(self.metadata, fn_value.name, fn_value.sig, by_c=by_c)
+    original(self, target, fn_value, *args)
 
 
 def _note(metadata: dict[str, Any], name: str, sig: Any, *, by_c: bool) -> None:
@@ -242,115 +280,20 @@ def _note(metadata: dict[str, Any], name: str, sig: Any, *, by_c: bool) -> None:
         metadata.setdefault(CALLED, {})[name] = called
 
 
-def _wrap_call_external_function(original: Any) -> Any:
-    @functools.wraps(original)
-    def lower_call_external_function(self: Any, target: Any, fn_value: Any, args: Any, kws: Any) -> None:
-        from numba_cuda_mlir.numba_cuda import types
+@SUBSTITUTIONS.around("numba_cuda_mlir.compiler", "compile", bound="numba_cuda_mlir")
+def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
+    """With `abi_info`, give functions the prototype that C++ declares, and make kernels, too."""
+    from numba_ptxlink._export import choice, cuda_compile
 
-        export, by_c = current().export, fn_value.abi == "c"
-        if export is not None:
-            export.declared[fn_value] = None
-            if by_c and any(
-                isinstance(ty, (types.Boolean, types.Integer)) and getattr(ty, "bitwidth", 1) < _REGISTER
-                for ty in fn_value.sig.args
-            ):
-                raise ExportError(
-                    f"numba-cuda-mlir does not extend the narrow arguments of {fn_value.name} as C++ does; "
-                    "declare it with int32 in their place"
-                )
-        else:
-            _note(self.metadata, fn_value.name, fn_value.sig, by_c=by_c)
-        original(self, target, fn_value, args, kws)
-
-    return lower_call_external_function
-
-
-_LOWERING = "numba_cuda_mlir.mlir_lowering"
-
-
-def _wrap_get_callee_args(original: Any) -> Any:
-    from numba_ptxlink._front_end.compiler import checked_closures
-
-    return checked_closures(original, lambda: current().export is not None)
-
-
-C_ABI = (
-    Substitution(
-        "numba_cuda_mlir.numba_cuda.core.inline_closurecall",
-        "_get_callee_args",
-        _wrap_get_callee_args,
-        "A closure that an exported function calls by a keyword is refused: its default would be taken.",
-        purpose="C ABI",
-    ),
-    Substitution(
-        "numba_cuda_mlir.descriptor",
-        "MLIRDispatcher._compile_as_device_callee",
-        _wrap_compile_as_device_callee,
-        "Callees of an exported function are compiled with it; numba-cuda-mlir reuses the first result.",
-        purpose="C ABI",
-    ),
-    Substitution(
-        _LOWERING,
-        "MLIRLower.lower_to_mlir",
-        _wrap_lower_to_mlir,
-        "The error of an export names the line and the cause, instead of a file that contains them.",
-        purpose="C ABI",
-    ),
-    Substitution(
-        _LOWERING,
-        "MLIRLower._lower_record_array_field_view",
-        _wrap_field_view,
-        "In an exported function, a field of an array of records has the strides of a contiguous array.",
-        purpose="C ABI",
-    ),
-    Substitution(
-        _LOWERING,
-        "MLIRLower.lower_static_raise",
-        _wrap_lower_static_raise,
-        "A `raise` ends an exported function, where numba-cuda-mlir goes on.",
-        purpose="C ABI",
-    ),
-    Substitution(
-        _LOWERING,
-        "MLIRLower.link_external_item",
-        _wrap_link_external_item,
-        "An export links the files of its functions itself.",
-        purpose="C ABI",
-    ),
-    Substitution(
-        _LOWERING,
-        "MLIRLower.lower_call_external_function",
-        _wrap_call_external_function,
-        "What an export and a kernel declare is noted; the types are compared with those of the export that "
-        "they link, and narrow arguments are refused.",
-        purpose="C ABI",
-    ),
-)
-"""The rows that an export applies, too."""
-
-
-def _wrap_compile(original: Any) -> Any:
-    signature = inspect.signature(original)
-
-    @functools.wraps(original)
-    def compile(*args: Any, **kwargs: Any) -> Any:  # noqa: A001 - numba-cuda-mlir's name for it
-        bound = signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        given = bound.arguments
-        from numba_ptxlink._export import choice
-
-        given["pyfunc"] = choice.unmarked(given["pyfunc"])
-        if given["abi_info"] is not None:
-            from numba_ptxlink._export import cuda_compile
-
-            code = cuda_compile.by_value(
-                "numba-cuda-mlir", given, functools.partial(_arch, given), always=True
-            )
-            if code is not None:
-                return code
-        return original(*bound.args, **bound.kwargs)
-
-    return compile
+    bound = inspect.signature(original).bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    given["pyfunc"] = choice.unmarked(given["pyfunc"])
+    if given["abi_info"] is not None:
+        code = cuda_compile.by_value("numba-cuda-mlir", given, functools.partial(_arch, given), always=True)
+        if code is not None:
+            return code
+    return original(*bound.args, **bound.kwargs)
 
 
 def _arch(given: Mapping[str, Any], options: Mapping[str, Any]) -> Arch:
@@ -360,15 +303,3 @@ def _arch(given: Mapping[str, Any], options: Mapping[str, Any]) -> Arch:
 
     requested = given["cc"] or options.get("chip") or options.get("cc")
     return Arch.of(requested or requested_cc({}) or tools.get_gpu_compute_capability(tuple))
-
-
-SUBSTITUTIONS = (
-    Substitution(
-        "numba_cuda_mlir.compiler",
-        "compile",
-        _wrap_compile,
-        "With `abi_info`, functions have the prototype that C++ declares; kernels are made, too.",
-        bound="numba_cuda_mlir",
-        purpose="C ABI",
-    ),
-)

@@ -6,80 +6,69 @@ numba-cuda-mlir's per-function index of compiled kernels is kept; its keys gain 
 
 from __future__ import annotations
 
-import functools
 import inspect
 import os
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._numba_cuda_mlir.context import entered, requested_cc
 from numba_ptxlink._numba_cuda_mlir.linker import source_options
+
+SUBSTITUTIONS = Rows("cache")
 
 # The digests that the kernels of each cache were looked up by, by the keys of numba-cuda-mlir.
 _digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
 
 
-def _wrap_index_key(original: Any) -> Any:
-    @functools.wraps(original)
-    def _index_key(self: Any, sig: Any, codegen: Any) -> Any:
-        with entered(cc=requested_cc(self._targetoptions)):
-            key = original(self, sig, codegen)
-        # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
-        digests = _digests.setdefault(self, {})
-        if key not in digests:
-            # What cannot be told is found by this process alone.
-            digests[key] = _digest(self) or f"{id(digests)}"
-        return (*key, ("numba-ptxlink", digests[key]))
-
-    return _index_key
+@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCache._index_key")
+def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
+    """Have all options, the contents of the decorator's link files and the tools in the key on disk."""
+    with entered(cc=requested_cc(self._targetoptions)):
+        key = original(self, sig, codegen)
+    # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
+    digests = _digests.setdefault(self, {})
+    if key not in digests:
+        # What cannot be told is found by this process alone.
+        digests[key] = _digest(self) or f"{id(digests)}"
+    return (*key, ("numba-ptxlink", digests[key]))
 
 
-def _wrap_check_cachable(original: Any) -> Any:
-    @functools.wraps(original)
-    def check_cachable(self: Any, cres: Any) -> bool:
-        del self
-        # The original refuses all link files. What it keeps says nothing of a cooperative launch.
-        given = cres.metadata.get("targetoptions", {}).get("link") or ()
-        return not cres.metadata.get("use_cooperative") and not any(
-            getattr(item, "setup_callback", None)
-            or getattr(item, "teardown_callback", None)
-            # Code in memory that a function declares cannot be compared with that of a later process.
-            or not (_is_path(item) or item in given)
-            for item in _linked(cres)
-        )
-
-    return check_cachable
+@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.check_cachable")
+def _check_cachable(_original: Any, _self: Any, cres: Any) -> bool:
+    """Keep kernels with link files, which `cache=True` of numba-cuda-mlir refuses."""
+    # What the original keeps says nothing of a cooperative launch.
+    given = cres.metadata.get("targetoptions", {}).get("link") or ()
+    return not cres.metadata.get("use_cooperative") and not any(
+        getattr(item, "setup_callback", None)
+        or getattr(item, "teardown_callback", None)
+        # Code in memory that a function declares cannot be compared with that of a later process.
+        or not (_is_path(item) or item in given)
+        for item in _linked(cres)
+    )
 
 
-def _wrap_reduce(original: Any) -> Any:
-    @functools.wraps(original)
-    def reduce(self: Any, cres: Any) -> Any:
-        files = [os.fspath(item) for item in _linked(cres) if _is_path(item)]
-        return {**original(self, cres), "ptxlink_stamps": {file: _stamp(file) for file in files}}
+@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.reduce")
+def _reduce(original: Any, self: Any, cres: Any) -> Any:
+    """Note the contents of the files that a kernel has linked, whoever asked for them."""
+    from numba_ptxlink._front_end import disk_keys
 
-    return reduce
+    files = (os.fspath(item) for item in _linked(cres) if _is_path(item))
+    return {**original(self, cres), "ptxlink_stamps": disk_keys.stamps(files, source_options)}
 
 
-def _wrap_rebuild(original: Any) -> Any:
-    @functools.wraps(original)
-    def rebuild(self: Any, target_context: Any, payload: Any) -> Any:
-        stamps = payload.get("ptxlink_stamps", {"": ""})
-        # None is no kernel, and numba-cuda-mlir compiles another one.
-        fresh = all(stamp and stamp == _stamp(file) for file, stamp in stamps.items())
-        return original(self, target_context, payload) if fresh else None
+@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.rebuild")
+def _rebuild(original: Any, self: Any, target_context: Any, payload: Any) -> Any:
+    """Compile a kernel again whose link files have changed."""
+    from numba_ptxlink._front_end import disk_keys
 
-    return rebuild
+    fresh = disk_keys.are_fresh(payload.get("ptxlink_stamps", {"": ""}), source_options)
+    # None is no kernel, and numba-cuda-mlir compiles another one.
+    return original(self, target_context, payload) if fresh else None
 
 
 def _is_path(item: Any) -> bool:
     return isinstance(item, (str, os.PathLike))
-
-
-def _stamp(file: str) -> str:
-    from numba_ptxlink._front_end import disk_keys
-
-    return disk_keys.stamp(file, source_options)
 
 
 def _linked(cres: Any) -> tuple[Any, ...]:
@@ -102,36 +91,3 @@ def _digest(cache: Any) -> str | None:
     tools = ["nvvm", "nvJitLink", "nvrtc"]
     given = cache._targetoptions.get("link") or ()
     return disk_keys.of_kernel("jit-mlir", options, given, source_options, tools)
-
-
-SUBSTITUTIONS = (
-    Substitution(
-        "numba_cuda_mlir.caching",
-        "MLIRCache._index_key",
-        _wrap_index_key,
-        "The key of a kernel on disk has all options, the contents of the decorator's link files, and the "
-        "tools.",
-        purpose="cache",
-    ),
-    Substitution(
-        "numba_cuda_mlir.caching",
-        "MLIRCacheImpl.check_cachable",
-        _wrap_check_cachable,
-        "`cache=True` keeps kernels with link files, which numba-cuda-mlir refuses.",
-        purpose="cache",
-    ),
-    Substitution(
-        "numba_cuda_mlir.caching",
-        "MLIRCacheImpl.reduce",
-        _wrap_reduce,
-        "It notes the contents of the files that a kernel has linked, whoever asked for them.",
-        purpose="cache",
-    ),
-    Substitution(
-        "numba_cuda_mlir.caching",
-        "MLIRCacheImpl.rebuild",
-        _wrap_rebuild,
-        "A kernel whose link files have changed is compiled again.",
-        purpose="cache",
-    ),
-)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from importlib import metadata
 from typing import Any
 
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
-from numba_ptxlink._front_end.compiler import isolating, libdevice
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.compiler import compilation_unit
+from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
 from . import c_abi
+
+OPTIMIZE = Rows("first kernel")
+"""The rows that an export applies."""
+SUBSTITUTIONS = Rows("first kernel")
 
 # The options that choose the passes and NVVM's options; what the others change is in the MLIR.
 _OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
@@ -30,25 +33,23 @@ _NAMED_STRUCT = 'struct<"'
 _SHOWN = ("dump", "dump_mlir", "dump_llvmir", "dump_ptx", "dump_cubin", "print_before_all", "print_after_all")
 
 
-def _wrap_optimize(original: Any) -> Any:
-    @functools.wraps(original)
-    def optimize(cres: Any) -> None:
-        from numba_ptxlink._tools import find
+@OPTIMIZE.around("numba_cuda_mlir.mlir_optimization", "optimize")
+def _optimize(original: Any, cres: Any) -> None:
+    """Read the output of MLIR and NVVM from the cache; name the Python function in errors."""
+    from numba_ptxlink._tools import find
 
-        options = cres.metadata["targetoptions"]
-        if current().lowering and options.get("device"):
-            # The caller takes the MLIR of what it calls.
-            return
-        called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
-        request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
-        with find.explaining(), entered(**request):
-            # What needs the memory manager gets callbacks, which are no text.
-            if not config().cache or _is_shown(options) or cres.metadata.get("needs_nrt"):
-                original(cres)
-            else:
-                _optimize_once(original, cres)
-
-    return optimize
+    options = cres.metadata["targetoptions"]
+    if current().lowering and options.get("device"):
+        # The caller takes the MLIR of what it calls.
+        return
+    called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
+    request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
+    with find.explaining(), entered(**request):
+        # What needs the memory manager gets callbacks, which are no text.
+        if not config().cache or _is_shown(options) or cres.metadata.get("needs_nrt"):
+            original(cres)
+        else:
+            _optimize_once(original, cres)
 
 
 def _optimize_once(original: Any, cres: Any) -> None:
@@ -134,6 +135,8 @@ def _origin(cres: Any) -> str:
 
 
 def _key(cres: Any, module: str) -> cache.Key:
+    from numba_cuda_mlir.numba_cuda.cudadrv.nvvm import LibDevice
+
     from numba_ptxlink._tools import find
 
     options = cres.metadata["targetoptions"]
@@ -145,7 +148,7 @@ def _key(cres: Any, module: str) -> cache.Key:
             "tool": ("NVVM", find.build_of("nvvm")),
             # Its release, which stands for the toolkit's, chooses the version of PTX.
             "nvrtc": find.build_of("nvrtc"),
-            "libdevice": libdevice("numba_cuda_mlir.numba_cuda"),
+            "libdevice": LibDevice().get(),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",
             "module": _numbered(module, _symbol(cres)),
@@ -181,59 +184,31 @@ def _numbered(module: str, kept: str) -> str:
     return '"'.join(pieces)
 
 
-def _wrap_compile(original: Any) -> Any:
-    @functools.wraps(original)
-    def _compile(pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True) -> Any:
-        with entered(links=current().links and not _is_for_text(pyfunc, targetoptions or {})):
-            return original(pyfunc, sig, targetoptions, optimized)
-
-    return _compile
+@SUBSTITUTIONS.around("numba_cuda_mlir.compiler", "_compile")
+def _compile(
+    original: Any, pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True
+) -> Any:
+    """Link no cubin in a compilation to PTX or LTO-IR."""
+    with entered(links=current().links and not _is_for_text(pyfunc, targetoptions or {})):
+        return original(pyfunc, sig, targetoptions, optimized)
 
 
 def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
     """Return whether PTX or LTO-IR is asked for, and nobody can ask for a cubin later."""
     if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
         return False
-    if any(options.get(name) for name in ("dump", "dump_ptx", "dump_cubin")):
+    if _is_shown(options):
         return False
     dispatched = getattr(pyfunc, "targetoptions", None)
     # A dispatcher keeps what was compiled, and may be launched if it is a kernel.
     return dispatched is None or bool(dispatched.get("device"))
 
 
-def _wrap_compilation_unit(original: Any) -> Any:
-    return isolating(original, _fail)
+@SUBSTITUTIONS.replace("numba_cuda_mlir.mlir_optimization", "CompilationUnit")
+def _compilation_unit(original: Any) -> Any:
+    """Make unoptimised code in a child process, after which NVVM compiles other code."""
+    return compilation_unit(original, _fail)
 
 
 def _fail(unit: Any, step: str, status: int) -> None:
     unit.driver.check_error(status, f"Failed to {step}\n\n{unit.get_log()}")
-
-
-OPTIMIZE = (
-    Substitution(
-        "numba_cuda_mlir.mlir_optimization",
-        "optimize",
-        _wrap_optimize,
-        "The output of MLIR and NVVM is read from the cache; errors name the Python function.",
-        purpose="first kernel",
-    ),
-)
-"""The rows that an export applies."""
-
-SUBSTITUTIONS = (
-    *OPTIMIZE,
-    Substitution(
-        "numba_cuda_mlir.mlir_optimization",
-        "CompilationUnit",
-        _wrap_compilation_unit,
-        "A child process makes unoptimised code, after which NVVM compiles other code.",
-        purpose="first kernel",
-    ),
-    Substitution(
-        "numba_cuda_mlir.compiler",
-        "_compile",
-        _wrap_compile,
-        "A compilation to PTX or LTO-IR links no cubin.",
-        purpose="first kernel",
-    ),
-)
