@@ -147,21 +147,6 @@ def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
     ]
 
 
-@pytest.mark.numba_cuda
-def test_numba_cuda_that_cannot_be_served_hampers_the_other_not(run):
-    """enable() before any import serves the supported one, and says of the other why not."""
-    lines = run(
-        "import numba_cuda\nnumba_cuda.__version__ = '99.0'\nprint(pl.enable().active)",
-        THEIRS,
-        "linkers()\nshow()",
-    )
-    assert lines[:2] == ["False", "Ours"]
-    assert lines[3:] == [
-        "numba-cuda-mlir|True|enable() was called|import hook",
-        "True|enable() was called|import hook",
-    ]
-
-
 @pytest.mark.slow
 def test_a_damaged_front_end_hampers_the_other_not(run):
     """A module of this package that is no Python is the reason for one front end alone."""

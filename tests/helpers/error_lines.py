@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import numba_ptxlink as pl
-from numba_ptxlink._formats.ptx import parse
 
 
 def line_of(function, text) -> str:
@@ -25,13 +24,3 @@ def sites(udf, folder, front_end) -> tuple[list[str], str]:
     assert udf.options.checked is function["checked"]
     lines = exported.header.read_text().splitlines()
     return function["raises"], next((line for line in lines if "it raises" in line), "")
-
-
-def traps_of(udfs, folder, arch, **options) -> dict[str, bool]:
-    """Return whether each of *udfs* traps in the PTX of their export, by name."""
-    exported = pl.export(udfs, folder, arch=[arch], emit=["ptx"], name="traps", **options)
-    text = exported.artifacts["ptx", arch].read_text()
-    module = parse(text)
-    functions = {each.name: module.text[each.start : each.end] for each in module.functions if each.defined}
-    assert {udf.name for udf in udfs} == functions.keys()
-    return {udf.name: "trap;" in functions[udf.name] for udf in udfs}

@@ -54,13 +54,6 @@ def test_without_a_name_it_is_the_functions_own():
     assert (["increment"], types.int32) == (list(defined(ptx)), result)
 
 
-def test_a_narrow_result_is_widened():
-    """The caller may rely on the upper bits, which numba-cuda-mlir leaves as they are."""
-    signature = types.int8(types.int8, types.int8)
-    ptx, _ = cuda.compile(lambda a, b: a + b, signature, cc=CC, abi_info={"abi_name": "add"})
-    assert "cvt.s32.s8" in ptx or "cvt.s32.s16" in ptx
-
-
 def test_kernels_have_a_c_abi():
     """With `abi_info`, a kernel has the name and takes values as C++ does; stock refuses it without."""
     pair = types.Tuple((types.int8, types.float64))

@@ -6,7 +6,7 @@ import errors_module as errors
 import front_ends
 import numpy as np
 import pytest
-from error_lines import line_of, sites, traps_of
+from error_lines import line_of, sites
 from front_ends import on_cpu, with_names
 
 import numba_ptxlink as pl
@@ -96,13 +96,6 @@ def test_an_error_leaves_a_recursion():
 
     call = on_cpu(pl.udf("int64(int64)")(of), NAME)
     assert (127, 0) == (call(5), call(-1))
-
-
-@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
-def test_an_error_traps_where_it_is_to(arch, tmp_path):
-    """The PTX traps with on_error="trap", and not without."""
-    udfs = [pl.udf(INTS, name=on_error, on_error=on_error)(errors.asserted) for on_error in ("zero", "trap")]
-    assert {"zero": False, "trap": True} == traps_of(udfs, tmp_path, arch, front_end=NAME)
 
 
 def test_the_lines_that_raise_are_listed(tmp_path):

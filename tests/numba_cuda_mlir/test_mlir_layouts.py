@@ -72,18 +72,6 @@ def test_what_would_be_misread_is_refused(ty, around, tmp_path):
         pl.export([udf], tmp_path, arch="sm_90", emit=["ltoir"])
 
 
-def turn(value):
-    """Write to a record by a pointer."""
-    value[0].x = value[0].y
-
-
-def test_a_record_behind_a_pointer_is_refused_by_the_type():
-    """The error is about the parameter also where the function reads what it leads to."""
-    udf = pl.udf(types.void(types.CPointer(RECORD)), name="f", front_end=NAME)(turn)
-    with pytest.raises(pl.AbiError, match=r"'value', of Numba type .* leads to records or tuples"):
-        pl.export([udf], arch="sm_90", emit=["ltoir"])
-
-
 @pytest.mark.parametrize(
     "ty", [types.CPointer(cuda.float32x4), types.CPointer(types.CPointer(types.float32)), RECORD], ids=str
 )
