@@ -12,7 +12,6 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
-import processes
 import pytest
 
 import numba_ptxlink as pl
@@ -114,6 +113,9 @@ def test_the_table_has_each_row_once_with_its_reason(name):
 @pytest.mark.parametrize("name", FRONT_ENDS)
 def test_the_table_imports_no_compiler(name):
     """The import hook reads the table before anything of the front end is there."""
+    # Beside the helpers, where the script does not look.
+    import processes
+
     program = (
         f"import sys, numba_ptxlink._front_end.registry as registry; registry.get({name!r}).table()\n"
         "compilers = {'numba', 'numba_cuda', 'numba_cuda_mlir', 'cuda', 'llvmlite'}\n"
