@@ -298,9 +298,9 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "front ends": [
         (
-            "_numba_cuda/linker.py",
-            "if not self.lto or self.additional_flags:",
-            "if not self.lto:",
+            "_numba_cuda/patches/first_kernel.py",
+            "if linker.lto and not linker.additional_flags:",
+            "if linker.lto:",
             "numba_cuda/test_plan.py",
         ),
         (

@@ -206,7 +206,11 @@ def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
 
 @SUBSTITUTIONS.replace("numba_cuda_mlir.mlir_optimization", "CompilationUnit")
 def _compilation_unit(original: Any) -> Any:
-    """Make unoptimised code in a child process, after which NVVM compiles other code."""
+    """
+    Read NVVM's output from the cache where it was kept, and show its warnings again.
+
+    A child process makes unoptimised code, after which NVVM compiles other code.
+    """
     return compilation_unit(original, _fail)
 
 
