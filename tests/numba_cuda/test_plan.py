@@ -34,11 +34,12 @@ def compiled(monkeypatch):
     return asked
 
 
+@pytest.mark.usefixtures("cached")
 @pytest.mark.parametrize(
     ("lto", "linked", "made"), [(True, True, "ltoir"), (True, False, "ptx"), (False, True, "ptx")]
 )
 def test_nvvm_runs_once(compiled, lto, linked, made):
-    """NVVM makes what is linked and nothing else, and the PTX can be had afterwards."""
+    """NVVM makes what is linked and nothing else; the PTX can be had afterwards, and is kept apart."""
     link = [cuda.CUSource(CALLEE, name="blend.cu")]
     blend = cuda.declare_device("blend", "float32(float32)", link=link if linked else None)
 
