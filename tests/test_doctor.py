@@ -160,8 +160,9 @@ def test_the_command_prints_text_and_json(capsys):
     assert json.loads(capsys.readouterr().out)["active"] is True
 
 
-def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch):
-    """It is found around nvcc, which may be a link; one in CUDA_HOME that cannot be loaded is not shown."""
+@pytest.mark.parametrize("kind", ["link", "script"])
+def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
+    """It is found around nvcc, or where a script's nvcc says; one that cannot be loaded is not shown."""
     own = Path(find.library("nvvm"))
     libdevice = next(own.parents[1].glob("**/libdevice.10.bc"))
     libraries = [tmp_path / name / "nvvm" / "lib64" / "libnvvm.so" for name in ("cuda", "broken")]
@@ -172,7 +173,11 @@ def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch):
     nvcc = tmp_path / "cuda" / "bin" / "nvcc"
     nvcc.parent.mkdir()
     nvcc.touch(0o755)
-    (tmp_path / "nvcc").symlink_to(nvcc)
+    if kind == "link":
+        (tmp_path / "nvcc").symlink_to(nvcc)
+    else:
+        (tmp_path / "nvcc").write_text(f"#!/bin/sh\necho '#$ TOP={nvcc.parent}/..' >&2\n")
+        (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "broken"))
     shown = {each.where: each.version for each in pl.diagnose().components}

@@ -166,6 +166,7 @@ def toolkits() -> Iterator[Path]:
     """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in wheels, in CUDA_HOME and CUDA_PATH."""
     named = shlex.split(os.environ.get("CUDACXX", ""))[:1]
     for path in filter(None, map(shutil.which, (*named, "nvcc"))):
+        yield from _told_by(path)
         # It may be a link in a folder of programs, or within a toolkit of links.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
     yield from _homes()
@@ -175,6 +176,21 @@ def _homes() -> Iterator[Path]:
     for folder in map(Path, sys.path):
         yield from folder.glob("nvidia/*")
     yield from map(Path, filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))))
+
+
+@functools.cache
+def _told_by(nvcc: str) -> tuple[Path, ...]:
+    """Return the toolkit of the nvcc that the script *nvcc* starts, nothing where it is no script."""
+    import subprocess
+
+    # Among the commands that it would run, nvcc tells the variables of its profile.
+    command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
+    with contextlib.suppress(OSError), Path(nvcc).open("rb") as file:
+        if file.read(2) == b"#!":
+            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+            tops = re.findall(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE)
+            return tuple(Path(top).resolve() for top in tops)
+    return ()
 
 
 @functools.cache
