@@ -21,7 +21,13 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parent
 SOURCES = [HERE / "halves.py", HERE / "plain.py"]
 WHEELS = {
-    "12.4": ["nvidia-cuda-nvcc-cu12==12.4.131", "nvidia-nvjitlink-cu12==12.4.127"],
+    # The wheels of CUDA 12 have no nvcc and no nvlink.
+    "12.4": [
+        "nvidia-cuda-nvcc-cu12==12.4.131",
+        "nvidia-cuda-nvrtc-cu12==12.4.127",
+        "nvidia-cuda-runtime-cu12==12.4.127",
+        "nvidia-nvjitlink-cu12==12.4.127",
+    ],
     "13.0": [
         "nvidia-cuda-nvcc==13.0.88",
         "nvidia-cuda-crt==13.0.88",
@@ -34,13 +40,9 @@ CALLER = """
 #include "halves.h"
 extern "C" __global__ void apply(__half *x) { x[threadIdx.x] = fused(x[threadIdx.x], x[0]); }
 """
-KERNELS = """
-from numba import cuda
-from numba_ptxlink import kernel
-damp = cuda.declare_device("damp", "float32(float32, int8)", abi="c")
-@kernel("void(float32[::1])")
-def apply(values):
-    values[0] = damp(values[1], 3)
+PLAIN_CALLER = """
+#include "plain.h"
+extern "C" __global__ void apply(float *x) { x[0] = damp(x[1], 3); }
 """
 
 
@@ -89,29 +91,45 @@ def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
     nvcc("-dlink", "caller.o", wrapped, "-o", "linked.o")
 
 
-def test_a_toolkit_inlines_what_its_nvvm_compiled(tmp_path):
-    """A toolkit on PATH is all that a CMake build takes beside newer compilers: no call is left."""
+@pytest.mark.parametrize(
+    ("build", "program"),
+    [
+        (
+            "cmake -S . -B build -DCMAKE_CUDA_ARCHITECTURES=80 && cmake --build build",
+            "build/damping_lto",
+        ),
+        # By its path alone, as where PATH has another or none.
+        ("PATH=${{PATH#*:}}; unset CUDACXX; make CUDA={} ARCHS=80 CODE='-dlto -arch=sm_80'", "damping"),
+    ],
+    ids=["cmake", "make"],
+)
+def test_a_toolkit_inlines_what_its_nvvm_compiled(build, program, tmp_path):
+    """A toolkit is all that a build takes beside newer compilers: no call is left."""
     home = completed(tools("13.0").parent, tmp_path)
     folder = tmp_path / "example"
     shutil.copytree(HERE.parents[1] / "examples" / "cmake", folder)
-    options = f"-DCMAKE_PREFIX_PATH={linker.INCLUDE_DIR / 'cmake'} -DCMAKE_CUDA_ARCHITECTURES=80"
-    said = shell(f"cmake -S . -B build {options} && cmake --build build", folder, home)
+    said = shell(build.format(home), folder, home)
     assert "Left out" not in said
-    assert "damp" not in linked_functions(folder / "build" / "damping_lto")["sm_80"]
+    assert "damp" not in linked_functions(folder / program)["sm_80"]
 
 
-def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(tmp_path, monkeypatch):
-    """That of CUDA 12.4 links a kernel and functions that were exported for it, line numbers included."""
+@pytest.mark.parametrize("kind", ["ltoir", "object"])
+def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(kind, tmp_path, monkeypatch):
+    """That of CUDA 12.4 links what was exported for it into C++ of that release, line numbers included."""
     folder = tools("12.4").parent
     monkeypatch.setenv("CUDA_HOME", str(folder))
-    (tmp_path / "kernels.py").write_text(KERNELS)
-    inputs = []
-    for source in (tmp_path / "kernels.py", HERE / "plain.py"):
-        exported = pl.export(source, arch="sm_80", emit="ltoir", cuda="12.4", lineinfo=True)
-        inputs.append((source.name, exported.read("ltoir", "sm_80"), "LTOIR"))
-    (library,) = folder.parent.glob("nvjitlink/lib/libnvJitLink.so.*")
+    exported = pl.export(HERE / "plain.py", tmp_path, arch="sm_80", emit=kind, cuda="12.4", lineinfo=True)
+    (artifact,) = exported.artifacts.values()
+    (nvrtc,) = folder.parent.glob("cuda_nvrtc/lib/libnvrtc.so.*")
+    (nvjitlink,) = folder.parent.glob("nvjitlink/lib/libnvJitLink.so.*")
+    searched = (tmp_path, linker.INCLUDE_DIR, folder.parent / "cuda_runtime" / "include")
+    flags = ["-arch=compute_80", "-rdc=true", "-dlto", "-lineinfo", *(f"-I{path}" for path in searched)]
+    sources = [("apply.cu", PLAIN_CALLER.encode(), "LTOIR")]
+    step, _, given = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], spoils=True)
+    assert ("", "") == (step, given["log"])
+    inputs = [("apply", given["code"], "LTOIR"), (artifact.name, artifact.read_bytes(), kind.upper())]
     flags = ["-arch=sm_80", "-lto", "-lineinfo"]
-    step, _, given = isolated.call("nvjitlink", str(library), flags, inputs, "Cubin", spoils=True)
+    step, _, given = isolated.call("nvjitlink", str(nvjitlink), flags, inputs, "Cubin", spoils=True)
     assert ("", "") == (step, given["log"])
     (tmp_path / "linked.cubin").write_bytes(given["code"])
     assert {"apply", "scale"} == linked_functions(tmp_path / "linked.cubin")[""]
