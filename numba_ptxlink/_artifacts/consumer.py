@@ -259,12 +259,15 @@ class Consumer:
         Raises:
             ExportError: The consumer does not read it. Names the cure.
         """
+        # LTO-IR of link files by that toolkit's NVRTC would not help: nvlink reads one for each architecture
+        # out of an object or fat binary, and only nvJitLink makes one of two, from 13.4 on.
         release = _ltoir_release(arch, merged=True)
         if self._is_newer(release):
             raise ExportError(
                 f"No ltoir for {self.asked}: nvJitLink {dotted(release)} merges link files into it, and "
-                "linkers read LTO-IR of their own release or of older ones; leave ltoir out, or export what "
-                "uses link files or half precision from a file of its own: the other functions have LTO-IR."
+                "linkers read LTO-IR of their own release or of older ones; declare the functions of link "
+                "files without link=, for that toolkit to compile and link, and export what uses half "
+                "precision from a file of its own: the other functions have LTO-IR."
             )
 
     def _is_newer(self, release: Release | None) -> bool:
