@@ -79,3 +79,19 @@ def test_the_page_about_launchers_is_right(tmp_path):
         "launch saxpy 3,1,1 128,1,1 0 0x40 0 ",
         "programmatic cluster 2,1,1 launch saxpy 4,1,1 128,1,1 0 0x40 0 ",
     ]
+
+
+@pytest.mark.slow
+def test_the_module_of_the_page_about_packages_launches(tmp_path):
+    """The package whose kernels need no nvcc is installed, and launches them."""
+    pytest.importorskip("pybind11")
+    for block in doc_blocks.blocks(PAGES / "package.md"):
+        if block.file and block.file.startswith("launching/"):
+            (tmp_path / block.file).parent.mkdir(exist_ok=True)
+            (tmp_path / block.file).write_text(block.text)
+    options = ["--quiet", "--no-build-isolation", "--no-deps", "--target", "."]
+    command = [sys.executable, "-m", "pip", "install", *options, "./launching"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    program = "import launching; launching.saxpy(2.0, 0x7000, 0x8000, 300, 0x40)"
+    run(program, tmp_path, **launches.fake_driver(tmp_path))
+    assert launches.log_of(tmp_path)[-1] == "launch saxpy 3,1,1 128,1,1 0 0x40 0 "
