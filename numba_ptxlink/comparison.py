@@ -49,7 +49,7 @@ _CORNERS: dict[str, tuple[Any, ...]] = {
 _NOT_PYTHON = (AttributeError, NameError, NotImplementedError, TypeError)
 _SYMBOLS = {
     "BINARY_FLOOR_DIVIDE": "//", "BINARY_MODULO": "%", "BINARY_POWER": "**", "BINARY_LSHIFT": "<<",
-    "UNARY_NEGATIVE": "-x", "UNARY_INVERT": "~x",
+    "BINARY_SUBTRACT": "-", "UNARY_NEGATIVE": "-x", "UNARY_INVERT": "~x",
 }  # fmt: skip
 
 
@@ -365,6 +365,7 @@ WHY = {
     "`-x`, and with numba-cuda `~x`, of a narrow unsigned integer has its bits, filled up with zeros to "
     "64.": ["uint -x", "uint ~x"],
     "A `uint64` beside a signed integer or a constant is computed as an `int64`.": ["uint64_t"],
+    "`a - b` of unsigned integers is an unsigned one of 64 bits, which wraps around below zero.": ["uint -"],
     "`round` takes halves to the even number in Python and with numba-cuda, and up with numba-cuda-mlir.": [
         "numba-cuda-mlir round"
     ],

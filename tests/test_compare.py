@@ -116,6 +116,7 @@ ROWS = [
     ("float64 float64", "x / y"),
     ("uint8", "-x"),
     ("uint8", "~x"),
+    ("uint8 uint8", "x - y > 0"),
     ("uint64", "x % 10"),
     ("uint64", "x // 10"),
     ("int32 int32", "x ** y"),
