@@ -155,9 +155,9 @@ def program(name: str) -> str | None:
 
 
 def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
-    """Return the paths of an NVIDIA program: on PATH, in wheels, in CUDA_HOME, CUDA_PATH; or on PATH last."""
+    """Return the paths of an NVIDIA program: on PATH, in wheels and in the `toolkits`; or on PATH last."""
     on_path = [shutil.which(name)]
-    elsewhere = (shutil.which(name, path=str(home / "bin")) for home in _homes())
+    elsewhere = (shutil.which(name, path=str(home / "bin")) for home in itertools.chain(_homes(), toolkits()))
     places = itertools.chain(elsewhere, on_path) if wheels_first else itertools.chain(on_path, elsewhere)
     return filter(None, places)
 

@@ -95,20 +95,21 @@ def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
     ("build", "program"),
     [
         (
-            "cmake -S . -B build -DCMAKE_CUDA_ARCHITECTURES=80 && cmake --build build",
+            "cmake -S . -B build -DCMAKE_CUDA_COMPILER=$CUDA/bin/nvcc && cmake --build build",
             "build/damping_lto",
         ),
-        # By its path alone, as where PATH has another or none.
-        ("PATH=${{PATH#*:}}; unset CUDACXX; make CUDA={} ARCHS=80 CODE='-dlto -arch=sm_80'", "damping"),
+        ("make CUDA=$CUDA ARCHS=80 CODE='-dlto -arch=sm_80'", "damping"),
     ],
     ids=["cmake", "make"],
 )
 def test_a_toolkit_inlines_what_its_nvvm_compiled(build, program, tmp_path):
-    """A toolkit is all that a build takes beside newer compilers: no call is left."""
+    """The path of a toolkit is all that a build takes beside newer compilers: no call is left."""
     home = completed(tools("13.0").parent, tmp_path)
     folder = tmp_path / "example"
     shutil.copytree(HERE.parents[1] / "examples" / "cmake", folder)
-    said = shell(build.format(home), folder, home)
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    said = shell(f"unset CUDACXX; CUDA={home}; export PATH={path} CUDAARCHS=80; {build}", folder, home)
+    assert "Host code of the object: nvcc 13.0" in said
     assert "Left out" not in said
     assert "damp" not in linked_functions(folder / program)["sm_80"]
 
