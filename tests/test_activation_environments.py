@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -180,3 +181,19 @@ def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, 
     if status:
         assert "False import hook" == lines[1]
         assert words in lines[2]
+
+
+def test_a_compiled_module_for_a_newer_glibc_has_its_cure(damaged):
+    """What was built on a newer Linux is refused where it is loaded, and has to be built on the older one."""
+    (native,) = (damaged / "numba_ptxlink" / "_native").glob("*.so")
+    code = native.read_bytes()
+    native.unlink()
+    native.write_bytes(re.sub(rb"(?<=\0GLIBC_2\.)\d\d(?=\0)", b"99", code, count=1))
+    program = (
+        "import numba_ptxlink as pl\n"
+        f"try: pl.assemble({make_kernel()!r}, 'sm_80')\n"
+        "except pl.AssembleError as error: print(error)\n"
+    )
+    (line,), _ = run(damaged, program)
+    assert "GLIBC_2.99' not found" in line
+    assert "built on a newer Linux, build it on this one" in line

@@ -12,6 +12,10 @@ _AGAIN = (
     "install the wheel or sdist that it came from again: "
     "python -m pip install --force-reinstall --no-deps FILE"
 )
+_OLDER = (
+    "it was built on a newer Linux, build it on this one or an older one, from the sdist: "
+    "python -m pip install --force-reinstall --no-deps FILE"
+)
 
 
 def location() -> str | None:
@@ -36,7 +40,7 @@ def refusal(reason: object) -> str:
     cannot = f"numba-ptxlink's compiled part cannot be loaded ({reason})"
     if (checkout / "pyproject.toml").is_file():
         return f"{cannot}; {checkout} is the source tree, build it: python -m pip install -e {checkout}"
-    return f"{cannot}; {_AGAIN}"
+    return f"{cannot}; {_OLDER if 'GLIBC_' in str(reason) else _AGAIN}"
 
 
 def _find(name: str, path: list[str] | None) -> str | None:
