@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -38,6 +39,19 @@ DEAR = ("test_build_tools.py", "test_docs_code.py", "test_gallery.py", "test_two
 def kernel() -> str:
     """Return a small valid PTX module with the kernel "kernel"."""
     return make_kernel(body="st.global.u32 [%rd1], 7;")
+
+
+@pytest.fixture
+def interruptible() -> Generator[None]:
+    """
+    Let a test and what it starts be interrupted.
+
+    A shell lets what it starts in the background ignore the signal, and so do the children of a process that
+    ignores it. To change that between fork and exec could wait for a lock that another thread holds.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -185,19 +184,6 @@ def test_errors_are_no_output_where_the_standard_error_is_closed(closed):
 
 
 INTERRUPT = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
-
-
-@pytest.fixture
-def interruptible():
-    """
-    Let what a test starts be interrupted.
-
-    A shell lets what it starts in the background ignore the signal, and so do the children of a process that
-    ignores it. To change that between fork and exec could wait for a lock that another thread holds.
-    """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("interruptible")

@@ -113,6 +113,7 @@ def test_a_call_tells_the_element(program):
     assert [0, 1] == results[:2].tolist()
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_a_loop_is_interrupted(program):
     """Ctrl-C ends a loop that has no limit."""
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))

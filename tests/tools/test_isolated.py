@@ -176,6 +176,7 @@ except ChildProcessError:
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_child():
     """Ctrl-C is no error of the library, and leaves no child that goes on."""
     said = subprocess.check_output([sys.executable, "-c", INTERRUPTED], text=True, timeout=120)
