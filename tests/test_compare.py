@@ -184,6 +184,8 @@ def test_compare_calls_with_arguments_of_a_test():
         pl.compare(len)
 
 
+# llvmlite, which runs what is compared, comes with it.
+@pytest.mark.numba_cuda
 def test_the_command_shows_a_table(tmp_path, capsys):
     """Differences are rows with inputs, both results and the sentence, and the status is 1."""
     (tmp_path / "udfs.py").write_text(UDFS + '@udf("int32(int32)")\ndef tenth(x):\n    return 10 // x\n')
