@@ -99,7 +99,7 @@ class Echo:
 
     def compiles(self, front_end: str) -> bool:
         """Return whether *front_end* can compile it: numba-cuda-mlir lacks some Optionals and arrays."""
-        return front_end == "numba-cuda" or not any(map(_is_only_in_numba_cuda, self.params))
+        return front_end == "numba-cuda" or not _is_only_in_numba_cuda(self.result)
 
 
 def _echo(count: int) -> Callable[..., Any]:
@@ -110,6 +110,9 @@ def _echo(count: int) -> Callable[..., Any]:
 
 
 ECHOES = {count: _echo(count) for count in range(1, 9)}
+
+
+_TUPLES = ("tuple", "named")
 
 
 def _is_only_in_numba_cuda(spec: Any) -> bool:
@@ -129,8 +132,11 @@ def _is_only_in_numba_cuda(spec: Any) -> bool:
         return _is_packed(spec)
     if kind == "pointer":
         return _leads_to_struct(parts[0])
+    if kind not in _TUPLES:
+        return False
     inner = [part for _, part in parts[0]] if kind == "named" else parts[0]
-    return kind in ("tuple", "named") and any(map(_is_only_in_numba_cuda, inner))
+    nested = any(part[0] in _TUPLES for part in inner)
+    return (nested and not front_ends.IS_MLIR_06) or any(map(_is_only_in_numba_cuda, inner))
 
 
 def _has_strided_parts(spec: Any) -> bool:

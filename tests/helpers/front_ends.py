@@ -13,8 +13,9 @@ from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end import registry
 
 NAMES = FRONT_ENDS
+IS_MLIR_06 = sys.version_info >= (3, 11)
 MLIR_06 = pytest.mark.skipif(
-    sys.version_info < (3, 11),
+    not IS_MLIR_06,
     reason="numba-cuda-mlir 0.5, the last for Python 3.10, returns no tuple in a tuple, and always inlines",
 )
 """Marks tests of what numba-cuda-mlir 0.6 compiles and 0.5 does not."""

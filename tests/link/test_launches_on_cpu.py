@@ -287,12 +287,12 @@ def test_a_loop_may_go_on_for_so_long():
     assert 5000 == pl.load(exported, device="cpu", checks=False).raised(given, 5000)
 
 
-def test_llvmlite_is_asked_for_by_the_extra():
+def test_llvmlite_is_asked_for_by_the_extra(tmp_path):
     """Without llvmlite the error names what installs it."""
     program = (
         "import sys; sys.modules['llvmlite'] = None\nimport numba_ptxlink as pl\n"
         f"kernel = pl.link({KERNEL!r}, {function()!r}, arch='sm_90').kernel\n"
         "try:\n    kernel('k', device='cpu')\nexcept pl.LaunchError as error:\n    print(error)\n"
     )
-    said = subprocess.check_output([sys.executable, "-c", program], text=True)
+    said = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=tmp_path)
     assert "numba-ptxlink[cpu]" in said

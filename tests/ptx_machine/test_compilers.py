@@ -85,6 +85,7 @@ def table() -> str:
     return "\n".join((*lines, ""))
 
 
+@front_ends.MLIR_06
 @pytest.mark.filterwarnings("ignore")
 def test_the_page_shows_what_is_computed():
     """Each value in the table is what the compiled function returns."""

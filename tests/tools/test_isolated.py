@@ -206,10 +206,9 @@ done.join()
 """
 
 
-def test_links_go_on_where_nvjitlink_would_wait_for_ever():
+def test_links_go_on_where_nvjitlink_would_wait_for_ever(tmp_path):
     """After a refusal that leaves its lock held, links of other threads are made in children."""
     helpers = Path(compiled_after.__file__).parent
-    done = subprocess.run(
-        [sys.executable, "-c", LOCK, helpers], capture_output=True, text=True, timeout=120, check=True
-    )
+    command = [sys.executable, "-c", LOCK, helpers]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.split() == ["True"] * 5
