@@ -75,8 +75,18 @@ def test_half_arithmetic_and_kernels_get_old_ptx():
     assert ["7.0", "7.8"] == versions(exported.read("fatbin")) == versions(exported.read("kernels"))
     ages, tools = described(exported)
     assert {"toolkit": "11.0", "driver": "11.0"} == ages["ptx", "sm_80"]
-    assert {"toolkit": None, "driver": "12.4"} == ages["kernels", ""]
+    assert {"toolkit": None, "driver": "11.8"} == ages["kernels", ""]
     assert {"nvvm", "nvrtc", "nvjitlink", "nvfatbin", "nvptxcompiler"} <= tools.keys()
+
+
+@pytest.mark.usefixtures("_no_ptxas")
+@pytest.mark.parametrize(("release", "packed"), [("12.4", False), ("12.8", False), ("12.9", True)])
+def test_no_nvlink_gets_a_compression_that_it_does_not_read(release, packed):
+    """The one of CUDA 12.4 ends with "Uncompress failed" at zstd, which the drivers of its release read."""
+    exported = pl.export([fused, scale], arch="sm_80", cuda=release, emit=["ptx", "fatbin"], name="packed")
+    ages, _ = described(exported)
+    assert packed is (b"\x28\xb5\x2f\xfd" in exported.read("fatbin"))
+    assert ages["fatbin", ""]["toolkit"] == ("12.9" if packed else ages["ptx", "sm_80"]["toolkit"])
 
 
 def test_a_manifest_states_the_age_of_everything():

@@ -34,8 +34,10 @@ _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)")
 # The first release whose libNVVM reads version 2.0 of NVVM IR: that of 11.8 refuses it.
 _IR_SINCE = (12, 0)
-# The first release that reads fat binaries with zstd in them: nvJitLink 12.3 refuses them.
-_ZSTD_SINCE = (12, 4)
+# The first release whose driver reads fat binaries with zstd in them: nvJitLink 12.3 refuses them.
+_ZSTD_LOADED_SINCE = (12, 4)
+# nvlink 12.4 refuses them. The tools of this release write them by default, so its nvlink reads them.
+_ZSTD_LINKED_SINCE = (12, 9)
 # What compressed content begins with ("Zstandard frames" in RFC 8878).
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
@@ -119,11 +121,11 @@ def of_fatbin(members: Sequence[tuple[str, Oldest]], code: bytes, *, linkable: b
         code: The fat binary, or what has one in it.
         linkable: Whether its code is relocatable.
     """
-    packed = [_ZSTD_SINCE] if _ZSTD in code else []
+    loads, links = (([since] if _ZSTD in code else []) for since in (_ZSTD_LOADED_SINCE, _ZSTD_LINKED_SINCE))
     # PTX is compiled where there is no machine code for the device.
     loaded = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
-    driver = _newest([*packed, *(oldest.driver for kind, oldest in members if kind == loaded)])
-    toolkit = _newest([*packed, *(oldest.toolkit for _, oldest in members)])
+    driver = _newest([*loads, *(oldest.driver for kind, oldest in members if kind == loaded)])
+    toolkit = _newest([*links, *(oldest.toolkit for _, oldest in members)])
     return Oldest(toolkit if linkable else None, driver)
 
 
@@ -198,8 +200,8 @@ class Consumer:
 
     @property
     def reads_zstd(self) -> bool:
-        """Whether it reads fat binaries that are compressed by zstd."""
-        return self.release >= _ZSTD_SINCE
+        """Whether its driver and its nvlink read fat binaries that are compressed by zstd."""
+        return self.release >= _ZSTD_LINKED_SINCE
 
     def lowered(self, ptx: bytes, arch: Arch) -> bytes:
         """

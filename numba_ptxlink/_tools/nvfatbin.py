@@ -38,7 +38,7 @@ def pack(
     Args:
         entries: Kinds are "ptx", "ltoir" and "cubin".
         relocatable: Whether the entries hold relocatable code.
-        zstd: Whether readers know zstd, as those from CUDA 12.4 on do.
+        zstd: Whether readers know zstd, as drivers from CUDA 12.4 on do, and nvlink from 12.9 on.
         lineinfo: Whether LTO-IR has line numbers. nvlink reads it here, and tells of objects that differ.
 
     Raises:
