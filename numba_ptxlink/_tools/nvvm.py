@@ -136,6 +136,8 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     """
     Compile the LLVM IR of one program to PTX or LTO-IR, or read it from the cache. Needs no driver.
 
+    Its warnings are logged.
+
     Args:
         modules: The program.
         options: libNVVM's options, such as "-arch=compute_90".
@@ -160,12 +162,15 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
         # Not all releases verify their own libdevice.
         steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
         step, _, given = run(steps, options, library)
+        said = given["log"].strip()
         if step:
-            said = given["log"].strip()
             raise ExportError(" ".join(said.split()) or given["reason"], flags=tuple(options), log=said)
-        return cache.Entry({}, given["code"])
+        return cache.Entry({"log": said}, given["code"])
 
-    return cache.cached(cache.Key.of("nvvm", parts), make).code
+    entry = cache.cached(cache.Key.of("nvvm", parts), make)
+    if entry.log:
+        log.warning("libNVVM: %s", entry.log)
+    return entry.code
 
 
 def run(
