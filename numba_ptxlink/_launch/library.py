@@ -283,6 +283,7 @@ class LoadedKernel(Launchable):
         self.parameters = Parameters(f"Kernel {self.name}", function["parameters"], types)
         self._code = code
         self._cooperative = function.get("cooperative") is True
+        self._handle = 0
 
     def __repr__(self) -> str:
         return f"<{self.declaration.removesuffix(';')}>"
@@ -291,7 +292,10 @@ class LoadedKernel(Launchable):
         memory: Any = self._code.memory(how.stream)
         self._code.launch(self, how, self.parameters.read(args, memory), memory)
 
-    @functools.cached_property
+    @property
     def handle(self) -> int:
         """The driver's `CUkernel`, which is loaded when it is first asked for."""
-        return self._code.handle(self.name)
+        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
+        if not self._handle:
+            self._handle = self._code.handle(self.name)
+        return self._handle
