@@ -14,8 +14,7 @@ from numba.cuda import types
 from numba.cuda._internal.cuda_bf16 import nv_bfloat16
 
 import numba_ptxlink as pl
-from numba_ptxlink._numba_cuda import compile as numba_cuda
-from numba_ptxlink._tools import nvjitlink
+from numba_ptxlink._tools import nvjitlink, nvvm
 
 SQUARE = cuda.CUSource('extern "C" __device__ float squared(float x) { return x * x; }')
 squared = cuda.declare_device("squared", "float32(float32)", abi="c", link=[SQUARE])
@@ -155,14 +154,14 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
 
 def test_what_this_nvvm_refuses_as_ltoir_is_an_error(monkeypatch):
     """LTO-IR is left out where link files or the NVVM of a toolkit stand in its way, for nothing else."""
-    compile_ir = numba_cuda.compile_ir
+    compile_ir = nvvm.compile_ir
 
-    def refuse(*arguments, lto, **options):
-        if lto:
-            raise RuntimeError("unsupported")
-        return compile_ir(*arguments, lto=lto, **options)
+    def refuse(modules, options, *others):
+        if "-gen-lto" in options:
+            raise pl.ExportError("unsupported")
+        return compile_ir(modules, options, *others)
 
-    monkeypatch.setattr(numba_cuda, "compile_ir", refuse)
+    monkeypatch.setattr(nvvm, "compile_ir", refuse)
     with pytest.raises(pl.ExportError, match=r"plain.* unsupported"):
         pl.export([pl.udf("float32(float32)", name="plain")(triple)], arch="sm_90")
 
