@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = {"numba_ptxlink": 177_500, "tests": 180_200}
-MODULES = {"numba_ptxlink": 178, "tests": 231}
+BUDGET = {"numba_ptxlink": 168_000, "tests": 180_700}
+MODULES = {"numba_ptxlink": 173, "tests": 231}
 FREE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
