@@ -187,13 +187,13 @@ def compile_udfs(
     how = CompileOptions(fastmath=arithmetic.pop("fast_math", False), arithmetic=tuple(arithmetic.items()))
     options = (front_end, name, arch, (LTOIR, PTX) if link.lto else (PTX,), [*beside], how)
     if not isinstance(source, Path):
-        return _compile(source, *options)
+        return _python_code(source, *options)
     check_file(source)
-    compiled: PythonCode = jobs.in_child(_compile, Source(str(source)), *options)
+    compiled: PythonCode = jobs.in_child(_python_code, Source(str(source)), *options)
     return compiled
 
 
-def _compile(  # noqa: PLR0917 - a child takes what is given by place
+def _python_code(  # noqa: PLR0917 - a child takes what is given by place
     source: Any,
     front_end: str | None,
     name: str,

@@ -1,5 +1,5 @@
 """
-Link many inputs to one cubin: `link` reads the inputs, compiles CUDA C++ and UDFs, checks, plans and runs.
+Link many inputs to one cubin: `link` reads the inputs, compiles CUDA C++ and UDFs; `run.link` does the rest.
 
 Each step is a module of `_link/`. Nothing here needs a driver.
 """

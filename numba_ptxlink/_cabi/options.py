@@ -33,7 +33,7 @@ _MOST = (1024, 32, (1 << 31) - 1)
 @dataclass(frozen=True)
 class AbiOptions:
     """
-    The options in `abi_info`.
+    The options that change a function's code: those in `abi_info` of `cuda.compile`, and of marks.
 
     Args:
         abi_name: The symbol, None for the Python function's `__name__`.

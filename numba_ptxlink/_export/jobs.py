@@ -30,7 +30,7 @@ from . import children, choice, link_files
 from .compile import Group, compile_group, compile_units, split, symbols
 from .load import Source, load
 from .signatures import units
-from .write import check_stem, made
+from .write import check_stem, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,7 +59,7 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     """
     done: dict[GroupKey, Group] = {}
     if not isinstance(source, Source):
-        return _made(source, request.front_end, request, done)
+        return _export(source, request.front_end, request, done)
     if executor is not None:
         identity, groups = in_child(_divide, source, request.front_end, request.options)
         keys = [(arch, names) for arch in request.archs for names in groups]
@@ -71,11 +71,11 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
                 for key in keys
             }
             done = _gathered(futures)
-    exported: Export = in_child(_made, source, request.front_end, request, done)
+    exported: Export = in_child(_export, source, request.front_end, request, done)
     return exported
 
 
-def _made(
+def _export(
     source: Any,
     front_end: str | None,
     request: Request,
@@ -87,7 +87,7 @@ def _made(
         stem=request.stem or check_stem(loaded.stem),
         include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
     )
-    return made(compile_units(functions, request.archs, request.options, done), request, loaded.files)
+    return in_memory(compile_units(functions, request.archs, request.options, done), request, loaded.files)
 
 
 def in_child(

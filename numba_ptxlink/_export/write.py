@@ -87,7 +87,7 @@ class Export:
         return self.contents[paths[0].name]
 
 
-def made(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Export:
+def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Export:
     """
     Return the export of *groups*, in memory.
 

@@ -15,9 +15,9 @@ A package holds what is private to its compiler and no more. Common to all, and 
 - `_export`: `signatures` resolves signatures; `externs` and `link_files` read what a function calls and
   links; `compile` verifies prototypes, merges link files and makes cubins.
 
-An export calls, for each architecture, `normalize` for each signature, `lower` for each function, which
-returns its IR, C function and all, and `compile_ir` for the IR of several functions: to PTX, and to LTO-IR
-where it is wanted.
+An export calls `normalize` once for each signature. For each architecture it calls `lower` for each function,
+which returns its IR, C function and all, and `compile_ir` for the IR of several functions: to PTX, and to
+LTO-IR where it is wanted.
 """
 
 from __future__ import annotations

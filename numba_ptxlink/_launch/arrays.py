@@ -25,7 +25,7 @@ _READONLY = 1
 _LEGACY = 1
 
 Types = Mapping[str, Mapping[str, Any]]
-"""The C types of a manifest, as `_cabi.layouts` describes them."""
+"""The C types of a manifest, as `_cabi.signatures` describes them."""
 
 
 class WrongArgumentError(Exception):

@@ -214,12 +214,12 @@ def _compile_as_declared(
         What it is compiled to, and what could not be compared.
     """
     if checks is None:
-        return compile_source(source, arch, output, options), ""
+        return _compile_warned(source, arch, output, options), ""
     asserted, said = checks.asserted(source), ""
     plain = options._replace(name_expressions=())
     try:
         if plain == options:
-            return compile_source(asserted, arch, output, options), ""
+            return _compile_warned(asserted, arch, output, options), ""
         # Names of templates may have macros in them, which the assertions undefine.
         _compile(asserted, arch, PTX, plain)
     except LinkError as error:
@@ -227,7 +227,7 @@ def _compile_as_declared(
             if mark in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
         said = error.log or str(error)
-    compiled = compile_source(source, arch, output, options)
+    compiled = _compile_warned(source, arch, output, options)
     if said:
         ptx = _compile(source, arch, PTX, plain).code
         said = _judge(source, checks, said, parse(ptx.decode(errors="replace")))
@@ -263,7 +263,7 @@ def _told(name: str, lines: str) -> str:
     return said
 
 
-def compile_source(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
+def _compile_warned(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
     """
     Compile CUDA C++ to *output*; its warnings are logged.
 

@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with Numba's ABI. Needs no driver."""
+"""Compile Python functions to LLVM IR with numba-cuda, and add their C functions. Needs no driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with the ABI of numba-cuda-mlir. Needs no driver."""
+"""Compile Python functions to LLVM IR with numba-cuda-mlir, and add their C functions. Needs no driver."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ def lower(
     launch_bounds: Any = None,
 ) -> IR:
     """
-    Compile *function* to LLVM IR in which its errors do what *abi* says, and add its C function.
-
-    See `protocol.FrontEnd.lower`.
+    Compile *function* to LLVM IR in which its errors end it, and add its C function; see `FrontEnd.lower`.
 
     Raises:
         ExportError: numba-cuda-mlir lacks what it uses, or what *abi* asks for.

@@ -24,7 +24,7 @@ from .convert import Structs, from_c, from_return, holds_record, ir_type, to_c
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numba_ptxlink.abi import AbiOptions
+    from numba_ptxlink._cabi.options import AbiOptions
 
 # In instructions of LLVM IR as Numba emits it; whether to inline a larger function is NVVM's decision.
 _SMALL = 1000
