@@ -35,6 +35,11 @@ def main(tool: str) -> None:
 
     names = [*inputs]
     first = timing.timed(lambda: link(names[0]))
+    if tool != "nvJitLink":
+        import numba_ptxlink
+
+        # It has linked PTX without nvJitLink, which LTO-IR would have to load first.
+        numba_ptxlink.link(*inputs[names[0]], arch=ARCH, backend="nvjitlink")
     figures = {name: timing.timed(lambda name=name: link(name)) for name in names[1:]}
     timing.tell({"1 function, the tool's first link": first, **figures})
 
