@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from .walks import reachable
-
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    Writers = Mapping[ptx.Register, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
+    Writers = Mapping[str, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
 
 _SPACES = frozenset(("global", "shared", "local", "param", "const"))
 # What orders an access stands before its state space.
@@ -53,14 +51,18 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
         params: The parameters of a kernel.
     """
     bases: dict[int, ptx.Register] = {}
-    writers: dict[ptx.Register, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
+    # By the names that blocks may share: to find the register of every name would take longer than all else
+    # here. `_unknown` does so for the few that addresses depend on.
+    writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
     for place, statement, scope in ptx.scoped(body):
         if not isinstance(statement, ptx.Instruction):
             continue
-        first, *_ = statement.operands or ("",)
-        if first[:1] != "[":
-            for register in filter(None, map(scope.find, ptx.names(first))):
-                writers[register].append((statement, scope))
+        first = statement.listed.partition(",")[0].strip()
+        if first[1:].isalnum():
+            writers[first].append((statement, scope))
+        elif first and first[0] != "[":
+            for name in ptx.names(statement.operands[0]):
+                writers[name].append((statement, scope))
         if _is_generic(statement.word) and (address := statement.address):
             base = scope.find(address[0])
             if base and ptx.width(base.type) == 64:
@@ -85,20 +87,32 @@ def _in_global(access: ptx.Statement) -> ptx.Statement:
 
 def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection[str]) -> set[ptx.Register]:
     """Return which of *bases*, and of what they depend on, are not known."""
-    readers: dict[ptx.Register, list[ptx.Register]] = defaultdict(list)
-    unknown: list[ptx.Register] = []
-
-    def sources_of(register: ptx.Register) -> list[ptx.Register]:
-        found = [_sources(register, *writer, params) for writer in writers.get(register, ())]
+    readers: dict[ptx.Register, list[ptx.Register]] = {}
+    fresh: list[ptx.Register] = []
+    pending, seen = list(bases), set(bases)
+    own: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
+    names: set[str] = set()
+    while pending:
+        register = pending.pop()
+        if register.name not in names:
+            names.add(register.name)
+            for writer in writers.get(register.name, ()):
+                own.setdefault(writer[1].find(register.name), []).append(writer)
+        found = [_sources(register, *writer, params) for writer in own.get(register, ())]
         if not found or None in found:
-            unknown.append(register)
-        sources = [source for sources in found for source in sources or ()]
-        for source in sources:
-            readers[source].append(register)
-        return sources
-
-    reachable(bases, sources_of)
-    return reachable(unknown, lambda register: readers.get(register, ()))
+            fresh.append(register)
+        for source in {source for sources in found for source in sources or ()}:
+            readers.setdefault(source, []).append(register)
+            if source not in seen:
+                seen.add(source)
+                pending.append(source)
+    unknown: set[ptx.Register] = set()
+    while fresh:
+        register = fresh.pop()
+        if register not in unknown:
+            unknown.add(register)
+            fresh += readers.get(register, ())
+    return unknown
 
 
 def _sources(
