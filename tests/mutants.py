@@ -114,8 +114,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
         (
             "_fusion/spaces.py",
-            "writers.get(register, ())",
-            "writers.get(register, ())[:1]",
+            "writers.get(register.name, ())",
+            "writers.get(register.name, ())[:1]",
             FUSION,
         ),
         ("_formats/ptx/lexer.py", "if not depth:", "if depth:", PTX),

@@ -69,8 +69,8 @@ def written(launch: Launch, text: str, *, checks: bool = True) -> np.ndarray:
 @pytest.mark.parametrize(
     "seeds",
     [
-        *batches(0, 160, 20),
-        *batches(160, 2_000, 80, pytest.mark.slow),
+        *batches(0, 100, 20),
+        *batches(100, 2_000, 100, pytest.mark.slow),
         *batches(2_000, 20_000, 100, pytest.mark.slow, pytest.mark.long),
     ],
 )
