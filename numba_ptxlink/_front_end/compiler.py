@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
+# What LLVM bitcode begins with, and what its wrapper does.
+_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 Version = tuple[int, ...]
 
@@ -329,7 +331,8 @@ def compilation_unit(
                 "flags": options,
                 "steps": [kind for _, _, kind in self._steps],
                 "code": [
-                    meaning(code.decode()) if kind == "whole" else code for _, code, kind in self._steps
+                    meaning(code.decode()) if kind == "whole" and not code.startswith(_BITCODE) else code
+                    for _, code, kind in self._steps
                 ],
             }
             entry = cache.cached(cache.Key.of("nvvm", parts), make)

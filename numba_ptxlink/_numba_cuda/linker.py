@@ -232,6 +232,7 @@ class PtxLinker:
         self._inputs.append(Input(kind, shown, as_bytes(code)))
 
     def _compiled(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
+        from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         from numba_ptxlink._arch import Arch
@@ -253,6 +254,9 @@ class PtxLinker:
             arch = Arch.of(tuple(_verify_cc_tuple(tuple(self.cc))))
             compiled = kernels.compile_source(source, name, arch, kind, options)
         self._sources[content] = compiled.code
+        if not self.lto and config.DUMP_ASSEMBLY:
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
+            print(compiled.code.decode())  # noqa: T201
         return compiled.code
 
     def _read(self, path: Any) -> bytes:

@@ -130,15 +130,15 @@ class QuotedModule:
 def _number(pieces: list[str]) -> None:
     """Replace the names of values, labels and types in a text that is split at its quotes by numbers."""
     numbers: dict[str, str] = {}
+    # Text of other writers has these without quotes where it uses them, and so they keep their names.
+    plain = {*_PLAIN.findall(" ".join(pieces[::2]))}
 
     def number(name: str) -> str:
-        return numbers.setdefault(name, f"\0{len(numbers)}")
+        return name if name in plain else numbers.setdefault(name, f"\0{len(numbers)}")
 
     def label(match: re.Match[str]) -> str:
-        # Text of other writers has the jumps to it without quotes.
-        return match[0] if match[1] in plain else f"{number(match[1])}:"
+        return f"{number(match[1])}:"
 
-    plain = {*_PLAIN.findall(" ".join(pieces[::2]))}
     for at in range(0, len(pieces) - 1, 2):
         before = pieces[at]
         if ":" in before:

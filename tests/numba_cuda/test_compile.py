@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from llvmlite import binding as llvm
 from numba import cuda
 from numba.cuda import types
+from numba.cuda.codegen import nvvm
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
@@ -42,6 +44,20 @@ def links(code, declaration: str, body: str) -> bool:
     """Return whether C++ with *declaration* links with *code*."""
     linked = pl.link(CALLER.format(declaration=declaration, body=body), code, arch="sm_90", lto=False)
     return b"caller" in linked.cubin
+
+
+def test_a_module_may_be_bitcode():
+    """NVVM's interface in numba-cuda takes LLVM IR in either form."""
+    text = (
+        'target triple = "nvptx64-nvidia-cuda"\ndefine void @f() { ret void }\n'
+        "!nvvmir.version = !{!0}\n!0 = !{i32 2, i32 0}\n"
+    )
+    made = []
+    for module in (text.encode(), llvm.parse_assembly(text).as_bitcode()):
+        unit = nvvm.CompilationUnit({"arch": "compute_100"})
+        unit.add_module(module)
+        made.append(b"f()" in unit.compile())
+    assert [True, True] == made
 
 
 def double(value):

@@ -178,6 +178,17 @@ def test_labels_without_quotes_keep_their_names():
     assert one != other
 
 
+def test_labels_with_and_without_quotes_are_the_same():
+    """A module of both writers, as one with numba-cuda's atomics is, keeps what its quoted jumps mean."""
+    text = (
+        "define i64 @atomic() {{\n  br label %a\na:\n  br i1 true, label %a, label %b\nb:\n  ret i64 0\n}}\n"
+        'define i32 @"f"(i1 %".1") {{\n  br i1 %".1", label %"{}", label %"{}"\na:\n  ret i32 1\n'
+        "b:\n  ret i32 2\n}}\n"
+    )
+    one, other = (stable_names.QuotedModule(text.format(*labels)).meaning({}) for labels in ("ab", "ba"))
+    assert one != other
+
+
 def test_a_module_has_one_text_in_all_programs():
     """Named apart, a callee has the same text under any caller, so that programs can share it."""
 
