@@ -64,7 +64,8 @@ def _remember(code: bytes, **news: Any) -> None:
 
 
 def _known_of(code: bytes) -> _Known:
-    return _known.get(code, _Known())
+    with _known_lock.held:
+        return _known.get(code, _Known())
 
 
 def _is_named(name: str) -> bool:
