@@ -160,7 +160,14 @@ def export(
             ", ".join(name for name, _ in request.options.arithmetic),
         )
     made = jobs.export(named, request, executor)
+    _warn_of_left_out(made)
     return write(made, out_dir, depfile)
+
+
+def _warn_of_left_out(made: Export) -> None:
+    """Warn of the kinds that *made* lacks: not in the child, where an imported file may turn logging off."""
+    for each in made.left_out:
+        log.warning("Left out of %s: %s (%s)", made.header.stem, each.kind, each)
 
 
 def compile_udfs(

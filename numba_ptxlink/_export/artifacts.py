@@ -155,8 +155,6 @@ def pack(
             left_out = (*left_out, LeftOut(KERNELS, why, "link what defines it, and load the result"))
         else:
             kinds += (KERNELS,)
-    for each in left_out:
-        log.warning("Left out of %s: %s (%s)", request.stem, each.kind, each)
     parts = [
         (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
         for code in codes

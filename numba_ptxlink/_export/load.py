@@ -12,6 +12,7 @@ import importlib
 import importlib.util
 import os
 import site
+import stat
 import sys
 import sysconfig
 import traceback
@@ -161,13 +162,17 @@ def check_file(path: Path) -> None:
         ExportError: It is none, or cannot be read.
     """
     try:
-        with path.open("rb"):
-            pass
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError) as error:
-        what = "a folder" if isinstance(error, IsADirectoryError) else "not a file"
-        raise ExportError(f"{path} is {what}; give the path of a Python file.") from error
+        mode = path.stat().st_mode
+        # A pipe would wait for what writes to it.
+        if stat.S_ISREG(mode):
+            path.open("rb").close()
+    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        raise ExportError(f"{path} is not a file; give the path of a Python file.") from error
     except OSError as error:
         raise ExportError(f"{path} could not be read: {error.strerror}; check the path.") from error
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "not a file"
+        raise ExportError(f"{path} is {what}; give the path of a Python file.")
     if path.suffix != ".py":
         raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
 
