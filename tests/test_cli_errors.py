@@ -31,6 +31,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "empty.py").write_text("")
     (tmp_path / "empty.ptx").write_text("")
     (tmp_path / "folder.py").mkdir()
+    os.mkfifo(tmp_path / "pipe.py")
     (tmp_path / "file").write_text("mine")
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "else")
     return tmp_path
@@ -58,6 +59,7 @@ WRONG_PATHS = {
     "link missing.ptx --arch sm_90 -o out": "missing.ptx not found; check the path.",
     "export udfs.py --emit ptx -o file": "file is not a folder; give the path of a folder.",
     "export udfs.py --emit ptx -o file/below": "file",
+    "export pipe.py -o out": "pipe.py is not a file; give the path of a Python file.",
     "export folder.py -o out": "folder.py is a folder; give the path of a Python file.",
     "export empty.py -o out": "empty defines no UDF; mark functions with @udf(signature).",
     "export kernel.cu -o out": "cannot be imported as Python; give the path of a .py file.",

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,7 +32,7 @@ def prepare_streams() -> None:
         if getattr(sys, name) is None:
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
-            setattr(sys, name, os.fdopen(descriptor, mode))
+            setattr(sys, name, os.fdopen(descriptor, mode, errors="backslashreplace"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -100,11 +100,14 @@ def check_output(path: Path, inputs: Sequence[Path]) -> None:
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Let what this process, and others that it starts, write to stdout go to stderr, for a block."""
+    saved = None
     with redirect_stdout(sys.stderr):
-        saved = os.dup(1)
-        os.dup2(2, 1)
+        with suppress(OSError):  # Whoever called this may have closed either below Python.
+            saved = os.dup(1)
+            os.dup2(2, 1)
         try:
             yield
         finally:
-            os.dup2(saved, 1)
-            os.close(saved)
+            if saved is not None:
+                os.dup2(saved, 1)
+                os.close(saved)
