@@ -160,17 +160,17 @@ def test_the_command_prints_text_and_json(capsys):
     assert json.loads(capsys.readouterr().out)["active"] is True
 
 
-@pytest.mark.parametrize("kind", ["link", "script"])
+@pytest.mark.parametrize("kind", ["link", "script", "path"])
 def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
-    """It is found around nvcc, or where a script's nvcc says; one that cannot be loaded is not shown."""
+    """It is found around nvcc, also behind blanks, or where a script says; a broken one is not shown."""
     own = Path(find.library("nvvm"))
     libdevice = next(own.parents[1].glob("**/libdevice.10.bc"))
-    libraries = [tmp_path / name / "nvvm" / "lib64" / "libnvvm.so" for name in ("cuda", "broken")]
+    libraries = [tmp_path / name / "nvvm" / "lib64" / "libnvvm.so" for name in ("my cuda", "broken")]
     for library in libraries:
         library.parent.mkdir(parents=True)
         shutil.copytree(libdevice.parent, library.parents[1] / "libdevice")
         library.write_bytes(own.read_bytes() if library == libraries[0] else b"")
-    nvcc = tmp_path / "cuda" / "bin" / "nvcc"
+    nvcc = tmp_path / "my cuda" / "bin" / "nvcc"
     nvcc.parent.mkdir()
     nvcc.touch(0o755)
     if kind == "link":
@@ -178,7 +178,7 @@ def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
     else:
         (tmp_path / "nvcc").write_text(f"#!/bin/sh\necho '#$ TOP={nvcc.parent}/..' >&2\n")
         (tmp_path / "nvcc").chmod(0o755)
-    monkeypatch.setenv("CUDACXX", str(tmp_path / "nvcc"))
+    monkeypatch.setenv("CUDACXX", str(nvcc if kind == "path" else tmp_path / "nvcc"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "broken"))
     shown = {each.where: each.version for each in pl.diagnose().components}
     assert [shown[str(own)], None] == [shown.get(str(library)) for library in libraries]

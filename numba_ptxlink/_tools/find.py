@@ -164,7 +164,7 @@ def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
 
 def toolkits() -> Iterator[Path]:
     """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in wheels, in CUDA_HOME and CUDA_PATH."""
-    named = shlex.split(os.environ.get("CUDACXX", ""))[:1]
+    named = command("CUDACXX")[:1]
     for path in filter(None, map(shutil.which, (*named, "nvcc"))):
         yield from _told_by(path)
         # It may be a link in a folder of programs, or within a toolkit of links.
@@ -176,6 +176,12 @@ def _homes() -> Iterator[Path]:
     for folder in map(Path, sys.path):
         yield from folder.glob("nvidia/*")
     yield from map(Path, filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))))
+
+
+def command(variable: str) -> list[str]:
+    """Return the command in an environment variable: a program, with blanks or not, or a line of shell."""
+    value = os.environ.get(variable, "")
+    return [value] if shutil.which(value) else shlex.split(value)
 
 
 @functools.cache

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 import shlex
 import shutil
@@ -135,7 +134,7 @@ def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
 
 def _named(variable: str) -> Sequence[str]:
     """Return the command in *variable*, empty where it is not set or there is no such program."""
-    command = shlex.split(os.environ.get(variable, ""))
+    command = find.command(variable)
     if command and not shutil.which(command[0]):
         log.warning("%s=%s is not a program and is ignored: correct or unset it", variable, command[0])
         return ()
