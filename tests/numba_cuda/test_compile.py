@@ -49,8 +49,8 @@ def links(code, declaration: str, body: str) -> bool:
 def test_a_module_may_be_bitcode():
     """NVVM's interface in numba-cuda takes LLVM IR in either form."""
     text = (
-        'target triple = "nvptx64-nvidia-cuda"\ndefine void @f() { ret void }\n'
-        "!nvvmir.version = !{!0}\n!0 = !{i32 2, i32 0}\n"
+        f'target triple = "nvptx64-nvidia-cuda"\ntarget datalayout = "{nvvm.NVVM().data_layout}"\n'
+        "define void @f() { ret void }\n!nvvmir.version = !{!0}\n!0 = !{i32 2, i32 0}\n"
     )
     made = []
     for module in (text.encode(), llvm.parse_assembly(text).as_bitcode()):
