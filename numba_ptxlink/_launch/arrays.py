@@ -92,7 +92,7 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
         inner = sys.modules["numpy"].dtype((base, tuple(rest)))
         return bool(count == entry["count"]) and is_like(types, entry["element"], inner)
     own = fields(types, name)
-    if not own:
+    if not own or (dtype.kind == "V" and not dtype.names):
         return _is_number(entry, dtype.str)
     there = dtype.fields or {}
     # C has no members without size.

@@ -178,7 +178,7 @@ class Library(Mapping[str, Item]):
 
     def __getattr__(self, name: str) -> Item:
         # A copy that is being made has nothing yet.
-        if name.startswith("__"):
+        if "_items" not in vars(self):
             raise AttributeError(name)
         return self[name]
 

@@ -171,6 +171,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     size, fields = entry["size"], arrays.fields(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
+    is_struct = entry["kind"] == "struct"
     is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
 
     def pack(value: Any, launch: Launch) -> bytes:
@@ -182,13 +183,14 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 f"it is of {value.dtype}, of which other members are elsewhere or have other names; pass one "
                 f"of the members of {name}, converted by .astype(), or a tuple"
             )
-        if is_record or isinstance(value, bytes):
+        if is_record or (is_struct and isinstance(value, bytes)):
             content = value.tobytes() if is_record else value
             if len(content) != size or _has_view(types, name):
                 raise WrongArgumentError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
             return bytes(content)
         packed = bytearray()
-        for own, (offset, one), part in zip(names, packers, _parts(value, names, name), strict=True):
+        parts = _parts(value, names, name, named=is_struct)
+        for own, (offset, one), part in zip(names, packers, parts, strict=True):
             try:
                 packed += bytes(offset - len(packed)) + one(part, launch)
             except WrongArgumentError as error:
@@ -204,7 +206,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 def _has_view(types: Types, name: str) -> bool:
     entry = types[name]
     return entry["kind"] == "view" or any(
-        _has_view(types, member["type"]) for member in entry.get("members", ())
+        _has_view(types, field.type) for field in arrays.fields(types, name)
     )
 
 
@@ -212,12 +214,12 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or arrays.is_numpy(value, "bool_")
 
 
-def _parts(value: Any, names: list[str], name: str) -> list[Any]:
-    """Return the values of members, which mappings and named tuples have by their names."""
+def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]:
+    """Return the values of members, which mappings, and named tuples of *named* ones, have by their names."""
     own = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
     differs = own != names if isinstance(value, tuple) else set(own) != set(names)
-    # A tuple in C has no names, and neither have the elements of an array.
-    if differs and not (isinstance(value, tuple) and arrays.is_tuple(names)):
+    # A tuple in C has no names, and neither have the elements of an array; those of vectors are C's own.
+    if differs and not (isinstance(value, tuple) and (arrays.is_tuple(names) or not named)):
         raise WrongArgumentError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
     if isinstance(value, Mapping):
         return [value[field] for field in names]

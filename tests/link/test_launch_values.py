@@ -251,6 +251,7 @@ REFUSED = {
     # What looks like what a parameter takes.
     "float_bits": ("pair", np.array([1.0, 2.0]), "member 'f0': it is .*, a float64, and no int64_t"),
     "bytes_for_views": ("views", bytes(48), "pass a tuple of the members"),
+    "bytes_for_a_vector": ("float32x2", b"abcdefgh", "it is b'abcdefgh', a bytes; for .* pass 2 values"),
     "set": ("pair", {20, 3}, "it is .*, a set; for .* pass 2 values"),
     "masked": ("pair", np.ma.array([1, 2], mask=[0, 1]), "pass 2 values, such as a tuple"),
     "swapped": ("part", np.zeros(1, swapped)[0], "of which other members are elsewhere"),
