@@ -36,6 +36,10 @@ def number(text: str, bits: int) -> int | None:
         return None
     if text[:2] in ("0f", "0F", "0d", "0D"):
         content = bytes.fromhex(text[2:])
+        if {bits, 8 * len(content)} == {32, 64}:
+            # A float of the other width is converted, as ptxas does.
+            (value,) = struct.unpack(">f" if bits == 64 else ">d", content)
+            content = struct.pack(">d" if bits == 64 else ">f", value)
     else:
         content = struct.pack(">d" if bits == 64 else ">f", float(text))
     if len(content) * 8 != bits:

@@ -296,3 +296,17 @@ def test_llvmlite_is_asked_for_by_the_extra(tmp_path):
     )
     said = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=tmp_path)
     assert "numba-ptxlink[cpu]" in said
+
+
+def test_a_float_of_the_other_width_is_converted():
+    """PTX may write an operand or a value as a float of 32 bits where 64 are wanted, and the reverse."""
+    text = (
+        ".version 8.0\n.target sm_80\n.address_size 64\n.global .f64 half = 0f3F000000;\n"
+        ".visible .entry k(.param .u64 p)\n{\n.reg .b64 %rd<2>;\n.reg .f32 %f<3>;\n.reg .f64 %d<2>;\n"
+        "ld.param.u64 %rd1, [p];\nld.global.f32 %f1, [%rd1];\nld.global.f64 %d1, [half];\n"
+        "cvt.rn.f32.f64 %f2, %d1;\nadd.f32 %f1, %f1, %f2;\nadd.f32 %f1, %f1, 0d3FF8000000000000;\n"
+        "st.global.f32 [%rd1], %f1;\nret;\n}\n"
+    )
+    values = np.ones(1, "f4")
+    pl.link(text, arch="sm_80").kernel("k", device="cpu")[1, 1](values)
+    assert [3.0] == values.tolist()
