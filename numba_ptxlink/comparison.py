@@ -242,7 +242,7 @@ def _drawn(rng: Any, dtype: Any, count: int, *, small: bool) -> Any:
         corners: tuple[Any, ...] = (0, 1, limits.min, limits.max)
         drawn = rng.integers(limits.min, limits.max, count, dtype, endpoint=True)
         # As many small ones as large ones.
-        drawn >>= rng.integers(8 * size, size=count).astype(dtype)
+        drawn >>= rng.integers(8 if small else 8 * size, size=count).astype(dtype)
     elif kind in _CORNERS:
         corners = _CORNERS[kind]
         drawn = rng.choice(np.array(corners, dtype), count)
