@@ -133,8 +133,10 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
         for function in manifest.functions
     ]
     names = {symbol.name for symbol in exported}
-    compiled = (source for source in inputs if source.compiled and source.kind == PTX)
-    made = (symbol for source in compiled for symbol in symbols(source) if symbol.name in names)
+    # What is the artifact of a file is no second definition.
+    compiled = {source.code: source for source in inputs if source.compiled and source.kind == PTX}
+    others = (source for code, source in compiled.items() if code not in artifacts)
+    made = (symbol for source in others for symbol in symbols(source) if symbol.name in names)
     refuse_duplicates([*exported, *made])
 
 

@@ -87,10 +87,10 @@ def explained(
     inputs = error.inputs or tuple(source.name for source in sources)
     said, kind = str(error), type(error)
     if isinstance(error, AssembleError):
-        # Compilers of PTX have told the cure.
-        said, cure = f"{', '.join(inputs)}: {said}", ""
-    else:
-        cure = _cure(error.log or said, tool)
+        said = f"{', '.join(inputs)}: {said}"
+    # nvPTXCompiler's error has told the cure.
+    is_told = isinstance(error, AssembleError) and tool != "ptxas"
+    cure = "" if is_told else _cure(error.log or said, tool)
     if names:
         from numba_ptxlink.assembler import TO_RESOLVE
 

@@ -149,9 +149,7 @@ def link(
         spoils=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_SPOILING.match, flags)),
     )
     if step:
-        from cuda.bindings.nvjitlink import nvJitLinkError
-
-        error, text = nvJitLinkError(status), given["log"]
+        error, text = _named(status), given["log"]
         cure = "\nIt does not know one of them; correct arch or extra_flags, or take a toolkit that knows it."
         raise LinkError(
             f"nvJitLink failed to {step}: {text.strip() or error}\n"
@@ -162,6 +160,16 @@ def link(
             log=text or (str(error) if step == "accept its flags" else ""),
         ) from error
     return Product(given["code"], given["info"], given["log"])
+
+
+def _named(status: int) -> Exception:
+    """Return *status* as an error of NVIDIA's bindings, where they are installed: that has its name."""
+    try:
+        from cuda.bindings.nvjitlink import nvJitLinkError
+    except ImportError:
+        return RuntimeError(f"status {status} of nvJitLink")
+    error: Exception = nvJitLinkError(status)
+    return error
 
 
 def _encodable(name: str) -> str:

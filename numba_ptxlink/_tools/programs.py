@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -75,9 +76,14 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
     return not done.returncode, done.stdout, log if done.returncode else ""
 
 
-@functools.cache
-def version_text(*command: str) -> str:
+def version_text(program: str, *arguments: str) -> str:
     """Return what a program says of its version."""
+    # PATH may lead to another one later.
+    return _version_text(shutil.which(program) or program, *arguments)
+
+
+@functools.cache
+def _version_text(*command: str) -> str:
     return run([*command, "--version"])[1]
 
 
