@@ -231,7 +231,7 @@ def _compile_as_declared(
         said = error.log or str(error)
     compiled = _compile_warned(source, arch, output, options)
     if said:
-        ptx = _compile(source, arch, PTX, plain).code
+        ptx = _compile(source, arch, PTX, options).code
         said = _judge(source, checks, said, parse(ptx.decode(errors="replace")))
     return compiled, said
 

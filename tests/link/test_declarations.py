@@ -156,6 +156,16 @@ def test_macros_are_those_of_the_source_in_names_of_templates(exported):
     assert "_Z6spreadIiEvPT_" == linked.lowered_names["spread<bool>"]
 
 
+def test_a_call_in_a_template_is_compared(exported):
+    """Where an instance that is asked for alone calls a function, its declaration is compared, too."""
+    caller = "template <int n> __global__ void k(float* p) { *p = damp(*p, n); }\n"
+    for declared, fits in (("float damp(float, float)", False), ("float damp(float, int)", True)):
+        source = f'extern "C" __device__ {declared};\n{caller}'
+        given = (source, exported.artifacts["ptx", "sm_90"])
+        with contextlib.nullcontext() if fits else pytest.raises(pl.LinkError, match="declares damp"):
+            pl.link(*given, arch="sm_90", name_expressions=["k<4>"])
+
+
 NAMES = (
     'extern "C" __device__ int da\\\nmp(int, int);\n' + CALL,
     f"#define JOIN(a, b) a##b\n{INT}{CALL}".replace("damp", "JOIN(da, mp)"),
