@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import doc_blocks
 import launches
+import numpy as np
 import pytest
 
+import numba_ptxlink as pl
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
@@ -95,3 +97,14 @@ def test_the_module_of_the_page_about_packages_launches(tmp_path):
     program = "import launching; launching.saxpy(2.0, 0x7000, 0x8000, 300, 0x40)"
     run(program, tmp_path, **launches.fake_driver(tmp_path))
     assert launches.log_of(tmp_path)[-1] == "launch saxpy 3,1,1 128,1,1 0 0x40 0 "
+
+
+@pytest.mark.slow
+def test_the_function_of_the_page_about_packages_computes(tmp_path):
+    """What its first two projects call on the GPU has its values without one."""
+    pytest.importorskip("llvmlite")
+    (udfs,) = (block for block in doc_blocks.blocks(PAGES / "package.md") if block.file == "udfs.py")
+    (tmp_path / "udfs.py").write_text(udfs.text)
+    library = pl.load(pl.export(tmp_path / "udfs.py", arch="sm_90", emit=["ptx"]), device="cpu")
+    steps = np.arange(4, dtype=np.int32)
+    assert [1.0, 0.5, 1 / np.float32(3), 0.25] == library.damp(1.0, steps).tolist()
