@@ -78,7 +78,7 @@ class Parameters:
             except Exception as error:
                 raise LaunchError(
                     f"{place}: a {type(value).__name__} cannot be read: {type(error).__name__}: {error}; "
-                    "pass another value."
+                    "detach or copy it, or pass another value."
                 ) from error
         return made
 
