@@ -42,6 +42,8 @@ _NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
 _PAGES = 1 << 16
 # What loading a library raises: cuda-pathfinder's errors and those of older bindings are RuntimeErrors.
 _FAILURES = (ImportError, OSError, RuntimeError)
+# A script that is named like nvcc may do something else.
+_SECONDS = 30
 
 
 def loaded(name: str, path: str = "") -> ctypes.CDLL:
@@ -191,9 +193,17 @@ def _told_by(nvcc: str) -> tuple[Path, ...]:
 
     # Among the commands that it would run, nvcc tells the variables of its profile.
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
-    with contextlib.suppress(OSError), Path(nvcc).open("rb") as file:
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), Path(nvcc).open("rb") as file:
         if file.read(2) == b"#!":
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)  # noqa: S603
+            done = subprocess.run(  # noqa: S603 - the user's nvcc
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_SECONDS,
+                check=False,
+            )
             tops = re.findall(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE)
             return tuple(Path(top).resolve() for top in tops)
     return ()
