@@ -131,6 +131,10 @@ def token_at(text: str, start: int) -> Token:
 
 def block_end(text: str, start: int) -> int | None:
     """Return the offset after the block whose opening brace is at *start*, None if it is not closed."""
+    end = text.find("}", start)
+    # Most bodies hold no other block, comment or string, and need no search by a pattern.
+    if all(text.find(other, start + 1, end) < 0 for other in '{/"#'):
+        return None if end < 0 else end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
         brace = match[0]
