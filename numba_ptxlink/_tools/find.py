@@ -63,6 +63,7 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
         raise missing(name, error) from error
 
 
+@functools.cache
 def version(name: str, function: str, path: str = "") -> tuple[int, int]:
     """Return (major, minor) of a library, which its *function* tells; the rest is as for `loaded`."""
     major, minor = ctypes.c_int(), ctypes.c_int()
