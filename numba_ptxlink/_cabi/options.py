@@ -78,6 +78,17 @@ class AbiOptions:
             )
         return options
 
+    @property
+    def marked(self) -> dict[str, Any]:
+        """The values of `MARKED` by name, as manifests have them."""
+        return {name: getattr(self, name) for name in MARKED}
+
+
+MARKED = tuple(
+    field.name for field in dataclasses.fields(AbiOptions) if field.name not in ("abi_name", "aggregates")
+)
+"""The options that marks have, too, and that no compiler has a word for."""
+
 
 def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
     """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.header import CFunction
-from numba_ptxlink._cabi.options import launch_bounds
+from numba_ptxlink._cabi.options import MARKED, launch_bounds
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What only this package makes of `abi_info`: nothing else can stand in for it.
-_OURS = ("on_error", "checked")
 # Options with which a front end compiles alone: for a debugger, and under a name of its dispatcher.
 _STOCKS = ("debug", "capi")
 
@@ -53,7 +51,7 @@ def by_value(
         ExportError: A compiler refused the function.
     """
     info, output = given["abi_info"], given["output"]
-    asked = [key for key in (*_OURS, "aggregates") if isinstance(info, Mapping) and key in info]
+    asked = [key for key in (*MARKED, "aggregates") if isinstance(info, Mapping) and key in info]
     if asked and (given["abi"] != "c" or given["sig"] is None):
         raise AbiError(
             f'{asked[0]} in abi_info is for functions with abi="c" and a signature; pass these, or drop it.'
@@ -62,7 +60,7 @@ def by_value(
         return None
     checked = abi.AbiOptions.of(info)
     # Compilers have no word for these.
-    ours = not given["device"] or any(key in info for key in _OURS) or info.get("aggregates") == "value"
+    ours = not given["device"] or any(key in info for key in MARKED) or info.get("aggregates") == "value"
     if given["sig"] is None or (given["forceinline"] and output != LTOIR) or not (ours or always):
         return None
     front_end, options = registry.get(name), getattr(given["pyfunc"], "targetoptions", {})

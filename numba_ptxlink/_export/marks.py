@@ -7,7 +7,7 @@ import inspect
 import sys
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
-from numba_ptxlink._cabi.options import AbiOptions, CxxOptions
+from numba_ptxlink._cabi.options import MARKED, AbiOptions, CxxOptions
 from numba_ptxlink._cabi.options import launch_bounds as checked_bounds
 from numba_ptxlink._front_end import registry
 from numba_ptxlink.errors import AbiError, ExportError
@@ -261,8 +261,6 @@ def _mark(
     launch_bounds: int | tuple[int, ...] | None,
     *,
     name: str | None = None,
-    on_error: OnError = "zero",
-    checked: bool = False,
     **others: Any,
 ) -> Callable[[Any], T]:
     decorator = cls.__name__.lower()
@@ -274,7 +272,8 @@ def _mark(
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     named = {} if name is None else {"abi_name": name}
-    options = AbiOptions.of({**named, "on_error": on_error, "checked": checked})
+    changing = {option: others.pop(option) for option in MARKED if option in others}
+    options = AbiOptions.of({**named, **changing})
     return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
 
 

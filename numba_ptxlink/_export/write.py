@@ -205,8 +205,7 @@ def _function(function: IR, artifacts: Artifacts) -> dict[str, Any]:
         "prototype": str(signature.prototype),
         "result": signature.result.name,
         "parameters": signatures.parameters(signature.params, kernel=signature.kernel),
-        "on_error": function.abi.on_error,
-        "checked": function.abi.checked,
+        **function.abi.marked,
         "raises": list(function.raises),
         **({"cooperative": signature.name in artifacts.cooperative} if signature.kernel else {}),
     }
