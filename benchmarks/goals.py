@@ -10,10 +10,12 @@ from . import protocol
 from .protocol import AGAIN, WHOLE, Spread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     Entry = Mapping[str, Any]
 
+VERDICTS = ("met", "equal", "open", "missed", "not measured")
+"""What can be said of one comparison with a bound."""
 # Fewer processes than these say nothing.
 ENOUGH = 10
 EQUAL = 1.02
@@ -81,12 +83,18 @@ class Line:
         return "less" if self.wall.median < 1 else "more"
 
     def verdict(self, most: float) -> str:
-        """Return whether a goal is met: with too few processes it is not measured."""
+        """
+        Return whether a goal is met: with too few processes it is not measured.
+
+        It is missed where three of four turns exceed the bound, and open where the median alone does.
+        """
         if self.wall is None or self.n < ENOUGH:
             return "not measured"
         if self.told == "equal" and most >= 1:
             return "equal"
-        return "met" if self.wall.median <= most else "missed"
+        if self.wall.median <= most:
+            return "met"
+        return "missed" if self.wall.low > most else "open"
 
 
 def lines(content: Entry, part: str) -> Iterator[Line]:
@@ -131,6 +139,13 @@ def lines_of(goal: Goal, content: Entry) -> list[Line]:
         and re.search(goal.rows, line.entry["name"])
         and re.search(goal.pairs, f"{line.contender}/{line.peer}")
     ]
+
+
+def verdict(verdicts: Sequence[str]) -> str:
+    """Return what the verdicts on the comparisons of a goal are together: one that is missed decides."""
+    if not verdicts or set(verdicts) == {"not measured"}:
+        return "not measured"
+    return "missed" if "missed" in verdicts else "held"
 
 
 ALL = (

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import statistics
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from . import goals, plots, results, rows
@@ -44,7 +45,9 @@ processor, and n, the number of processes of each contender. An export compiles 
 for: their processor time and memory are not told.
 
 The noise is measured the same way: one contender runs twice in each turn, and its two processes are compared.
-A median within the noise is *equal*. A goal with fewer than {goals.ENOUGH} processes is *not measured*.
+A median within the noise is *equal*. A bound is *met* by the median, *missed* where three of four turns
+exceed it, and *open* where the median alone does; with fewer than {goals.ENOUGH} processes it is
+*not measured*. A goal is *held* if none of its comparisons has missed it.
 
 ## Run them
 
@@ -108,17 +111,25 @@ def _results(content: Mapping[str, Any], pictures: Path) -> Iterator[str]:
 
 
 def goal_table(content: Mapping[str, Any]) -> str:
-    """Return a table with a line for each comparison of each goal."""
-    lines = []
+    """Return a table with the verdict on each goal, and one with a line for each of its comparisons."""
+    lines, together = [], []
     for goal in goals.ALL:
         found = goals.lines_of(goal, content)
         most = f"{goal.most:g}"
         if not found:
             lines.append([goal.text, "", most, "", "", "0", "not measured"])
+        verdicts = [line.verdict(goal.most) for line in found]
+        counts = Counter(verdicts)
+        told = ", ".join(f"{counts[each]} {each}" for each in goals.VERDICTS if counts[each])
+        together.append([goal.text, most, told, goals.verdict(verdicts)])
         lines += [
-            [goal.text, _subject(line), most, *_ratios(line), line.verdict(goal.most)] for line in found
+            [goal.text, _subject(line), most, *_ratios(line), each]
+            for line, each in zip(found, verdicts, strict=True)
         ]
-    return _table(["goal", "measured", "at most", "ratio (quartiles)", "processor", "n", ""], lines)
+    header = ["goal", "measured", "at most", "ratio (quartiles)", "processor", "n", ""]
+    return "\n\n".join(
+        (_table(["goal", "at most", "comparisons", "verdict"], together), _table(header, lines))
+    )
 
 
 def _causes(content: Mapping[str, Any]) -> Iterator[str]:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LESS, MORE, EVEN = "#0a7d4f", "#c2410c", "#6b7280"
-COLORS = {"met": LESS, "equal": EVEN, "missed": MORE, "not measured": "#d1d5db"}
+COLORS = dict(zip(goals.VERDICTS, (LESS, EVEN, "#eab308", MORE, "#d1d5db"), strict=True))
 WAYS = {"LTO": "as LTO-IR", "PTX inlined": "as PTX, inlined here", "PTX": "as PTX by nvJitLink"}
 STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "none", "svg.hashsalt": "ptxlink"}
 SUMMARY = "Calls from C++ beside one C++ source; the first kernel of a process"

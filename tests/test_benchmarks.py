@@ -113,6 +113,18 @@ def test_a_goal_has_a_verdict(benchmarks, measured, most, verdict):
     assert verdict == line.verdict(most)
 
 
+def test_what_a_part_of_the_turns_exceeds_is_open(benchmarks):
+    """The median alone is above the bound: the comparison is open, and the goal is held."""
+    goals = benchmarks("goals")
+    content = results_of(1.03, 1.01)
+    samples = content["measures"]["link: two inputs, caches off"]["samples"]["link()"]
+    for figure in samples.values():
+        figure["wall"] = [1e-3] * 4 + [1.1e-3] * 6
+    (_, line) = goals.lines(content, "link")
+    assert ("open", "missed") == (line.verdict(1.02), goals.verdict(["open", "missed"]))
+    assert ("held", "not measured") == (goals.verdict(["open", "met"]), goals.verdict(["not measured"]))
+
+
 def test_the_page_shows_what_is_slower_in_the_same_table(benchmarks, tmp_path):
     """The page, README and the home page are written from one file, whose digest the page has."""
     pytest.importorskip("matplotlib", reason="matplotlib draws the pictures")
