@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._arch import dotted
 from numba_ptxlink.errors import LinkError
 
-from . import isolated
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -57,6 +55,9 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
     Raises:
         LinkError: It cannot be found or loaded. Names the package.
     """
+    # Deferred: a kernel that is kept on disk asks for builds of libraries, and loads none.
+    from . import isolated
+
     try:
         return isolated.load(path or library(name))
     except OSError as error:
