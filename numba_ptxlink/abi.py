@@ -2,8 +2,8 @@
 Map Numba types to C types.
 
 The classes of types have the same names in all front ends; `_front_end.registry` tells which one a type
-belongs to. `_cabi` has the C types, their layouts and the prototypes; each front end generates the
-conversion of values.
+belongs to. `_cabi` has the C types, their layouts and the prototypes; `_front_end.codegen` generates
+the conversion of values.
 """
 
 from __future__ import annotations

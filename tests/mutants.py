@@ -190,9 +190,9 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("abi.py", "readonly=not ty.mutable)", "readonly=False)", ABI),
         ("abi.py", "readonly=not ty.mutable)", "readonly=True)", ABI),
         (
-            "_numba_cuda/codegen/wrapper.py",
-            'if on_error == "trap":',
-            'if on_error != "trap":',
+            "_front_end/codegen/wrapper.py",
+            'if abi.on_error == "trap":',
+            'if abi.on_error != "trap":',
             "numba_cuda/test_error_model.py",
         ),
         (
@@ -202,8 +202,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "numba_cuda numba_cuda_mlir",
         ),
         (
-            "_numba_cuda/codegen/convert.py",
-            'strides if ty.layout == "C" else strides[::-1]',
+            "_front_end/codegen/convention.py",
+            'strides[::-1] if ty.layout == "C" else strides',
             "strides[:]",
             "ptx_machine/test_signatures.py numba_cuda",
         ),
@@ -347,16 +347,10 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "numba_cuda/test_recursion.py",
         ),
         (
-            "_numba_cuda_mlir/codegen/convert.py",
+            "_numba_cuda_mlir/codegen/convention.py",
             "element.length == 3:",
             "element.length == 4:",
             "numba_cuda_mlir/test_mlir_layouts.py",
-        ),
-        (
-            "_numba_cuda_mlir/codegen/convert.py",
-            'strides[::-1] if ty.layout == "C" else strides',
-            "strides[:]",
-            "ptx_machine/test_signatures.py",
         ),
         (
             "_numba_cuda_mlir/codegen/dialect.py",

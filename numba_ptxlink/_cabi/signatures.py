@@ -61,6 +61,10 @@ class Signature:
         result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
         return Prototype(name=self.name, result=result, params=tuple(filter(None, params)), entry=self.kernel)
 
+    def is_by_address(self, ctype: CType) -> bool:
+        """Return whether nvcc passes a parameter by address in NVVM IR; in PTX it is by value."""
+        return _is_large(ctype) and not self.kernel
+
     @property
     def types(self) -> Iterator[CType]:
         """Every type used by the declaration, members before their structs."""
@@ -80,8 +84,12 @@ def _param(ctype: CType, dialect: NvvmDialect, *, kernel: bool) -> Param | None:
         return None
     if isinstance(ctype, (Scalar, Pointer)) and ctype.size <= _WIDEST:
         return Param(bits=ctype.size * 8 if kernel else max(32, ctype.size * 8))
-    aligned = 4 if is_large(ctype) and not kernel and not dialect.is_opaque else 1
+    aligned = 4 if _is_large(ctype) and not kernel and not dialect.is_opaque else 1
     return Param(align=max(ctype.align, aligned), size=ctype.size)
+
+
+def _is_large(ctype: CType) -> bool:
+    return ctype.size > _LARGEST_DIRECT
 
 
 def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
@@ -176,11 +184,6 @@ def inside(
 def words(types: Iterable[CType]) -> set[str]:
     """Return the words that *types* are spelled with."""
     return {word for ctype in types for word in re.findall(r"[^\W\d]\w*", ctype.name)}
-
-
-def is_large(ctype: CType) -> bool:
-    """Return whether nvcc passes a parameter of this type by address in NVVM IR; in PTX it is by value."""
-    return ctype.size > _LARGEST_DIRECT
 
 
 def unaligned_member(ctype: CType) -> str | None:

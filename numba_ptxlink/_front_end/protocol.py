@@ -10,7 +10,8 @@ A package holds what is private to its compiler and no more. Common to all, and 
 
 - `_front_end`: `substitution`, how an attribute is replaced and put back, and what travels between replaced
   functions; `compiler`, the base class of front ends; `disk_keys`, keys of kernels on disk; `errors`, what
-  link errors have in common.
+  link errors have in common; `codegen`, the C function around one that a compiler made, for which a package
+  has a `Convention`.
 - `abi`: which C type a type is. The classes of types have equal names in all front ends.
 - `_export`: `signatures` resolves signatures; `externs` and `link_files` read what a function calls and
   links; `compile` verifies prototypes, merges link files and makes cubins.

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
+from numba_ptxlink._front_end.codegen.wrapper import wrap
 from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
-from .codegen.wrapper import wrap
 from .context import entered, notes
+from .convention import StatusConvention
 from .modules import all_libraries, ordered_modules
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
@@ -86,9 +87,22 @@ def lower(
     library, typed = compiled.library, compiled.signature
     raises = _raise_sites(library)
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
-    wrap(compiled, declaration.signature, abi, inline=inline, launch_bounds=launch_bounds)
-    own = declaration.signature.name
-    modules = ordered_modules(library, [own], repr((arch, {options})))
+    symbol, own = compiled.fndesc.llvm_func_name, declaration.signature.name
+    inner = library.get_function(symbol)
+    inner.linkage = "internal"
+    inner.attributes.discard("noinline")
+    root = wrap(
+        str(inner.module),
+        symbol,
+        declaration.signature,
+        typed,
+        convention=StatusConvention,
+        dialect=NvvmDialect.TYPED_POINTERS,
+        abi=abi,
+        inline=inline,
+        launch_bounds=launch_bounds,
+    )
+    modules = ordered_modules(library, [own], repr((arch, {options})), root)
     return IR(
         declaration,
         abi,

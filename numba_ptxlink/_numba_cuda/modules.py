@@ -18,7 +18,7 @@ _VARIABLE = re.compile(
 )
 
 
-def ordered_modules(library: Any, kept: Iterable[str], salt: str) -> list[str]:
+def ordered_modules(library: Any, kept: Iterable[str], salt: str, root: str) -> list[str]:
     """
     Return the LLVM IR of *library* and its transitive callees, each once, callers first.
 
@@ -29,8 +29,9 @@ def ordered_modules(library: Any, kept: Iterable[str], salt: str) -> list[str]:
         library: Numba's code library.
         kept: Symbols that keep their names, which a caller may have chosen to look like Numba's.
         salt: What else the code depends on: NVVM's options.
+        root: The LLVM IR of *library* itself.
     """
-    texts = rename_apart(_ordered(library), kept, salt).texts
+    texts = rename_apart(_ordered(library, root), kept, salt).texts
     return [_VARIABLE.sub(r"\1internal ", text) for text in texts]
 
 
@@ -46,9 +47,9 @@ def renamed(library: Any, *, keep_visible: bool) -> Renamed:
     return rename(modules, modules[0].visible if keep_visible else ())
 
 
-def _ordered(library: Any) -> list[QuotedModule]:
-    modules = (next(iter(each.modules), None) for each in all_libraries(library))
-    texts = [str(module).replace(*DEBUG_VERSION) for module in modules if module is not None]
+def _ordered(library: Any, root: str = "") -> list[QuotedModule]:
+    own, *modules = filter(None, (next(iter(each.modules), None) for each in all_libraries(library)))
+    texts = [text.replace(*DEBUG_VERSION) for text in (root or str(own), *map(str, modules))]
     return in_order(list(map(QuotedModule, texts)))
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
+from numba_ptxlink._front_end.codegen.wrapper import wrap
 from numba_ptxlink._front_end.protocol import IR
 from numba_ptxlink._front_end.substitution import applied
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
-from .codegen.wrapper import INNER, wrap
+from .codegen.convention import MemrefConvention, check
 from .context import ExportedFunction, exporting
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._front_end.protocol import CompileOptions, Declare
 
+# The symbol of a function with the ABI of numba-cuda-mlir.
+_INNER = "numba_ptxlink_inner"
 # What numba-cuda-mlir says where it lacks something, and what that is.
 _NO_OPTIONAL = (
     "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
@@ -89,7 +92,7 @@ def lower(
     jit = cuda.jit(
         device=True,
         chip=arch.sm,
-        abi_info={"abi_name": INNER},
+        abi_info={"abi_name": _INNER},
         debug=False,
         fastmath=options.fastmath,
         lineinfo=options.lineinfo,
@@ -112,17 +115,26 @@ def lower(
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, nvvm_dialect)
     module = functions.read(text)
-    ends = errors.end(module, INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8"))
+    ends = errors.end(module, _INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8"))
     code = function.__code__
     entered = (code.co_filename, code.co_firstlineno)
     raises = _raises(function, export.raises or [entered]) if ends else ()
     typed = compiled.signature
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
     own = declaration.signature.name
+    check(declaration.signature, typed.args, typed.return_type)
     text = wrap(
-        module, typed, declaration.signature, dialect=nvvm_dialect, inline=inline, launch_bounds=launch_bounds
+        module.text(),
+        _INNER,
+        declaration.signature,
+        typed,
+        convention=MemrefConvention,
+        dialect=nvvm_dialect,
+        abi=abi,
+        inline=inline,
+        launch_bounds=launch_bounds,
     )
-    modules = (dialect.stable(text, own),)
+    modules = tuple(nvvm_dialect.written([dialect.stable(text, own)]))
     return IR(
         declaration,
         abi,

@@ -1,1 +1,1 @@
-"""C functions around those of numba-cuda-mlir, written as LLVM IR text."""
+"""The LLVM IR of numba-cuda-mlir: read and mended as text, and how its functions take and return values."""

@@ -10,19 +10,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from . import llvm
+from numba_ptxlink._formats import llvm_types
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 _HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
-_ATTRIBUTE = re.compile(r"^(?:(?:noundef|signext|zeroext)\s+)*")
 _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
 _LOCAL = re.compile(r"%(\d+)\b")
 _SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
 # Lists of what nothing drops, and of notes about functions; numba-cuda-mlir has none of what it compiles.
 _LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
-_NODE = re.compile(r"^!(\d+) = ")
 _LINKAGES = frozenset({"dso_local", "internal", "private", "linkonce_odr", "weak", "weak_odr", "linkonce"})
 
 
@@ -56,14 +54,9 @@ class Definition:
     more: tuple[str, ...] = ()
 
     @property
-    def result_type(self) -> llvm.Type:
+    def result_type(self) -> llvm_types.Type:
         """The type of its result."""
-        return llvm.read(_ATTRIBUTE.sub("", self.result))
-
-    @property
-    def param_types(self) -> list[llvm.Type]:
-        """The types of its parameters."""
-        return list(map(llvm.read, self.params))
+        return llvm_types.read(self.result)
 
     @property
     def symbols(self) -> dict[str, None]:
@@ -93,15 +86,9 @@ class ParsedModule:
     functions: dict[str, Definition]
     rest: list[str]
 
-    @property
-    def last_node(self) -> int:
-        """The number of its last metadata node, -1 without one."""
-        return max((int(match[1]) for line in self.rest if (match := _NODE.match(line))), default=-1)
-
-    def add_types(self, types: Mapping[str, str]) -> None:
-        """Define more identified types, before what uses them."""
-        at = next(number for number, line in enumerate(self.rest) if line.startswith("target triple = "))
-        self.rest[at + 1 : at + 1] = [f"{name} = type {body}" for name, body in types.items()]
+    def text(self) -> str:
+        """Return its text."""
+        return "\n".join([*self.rest, *(each.text() for each in self.functions.values())])
 
     def reached(self, root: str) -> list[str]:
         """Return *root* and the functions that it reaches, callers first."""
@@ -140,7 +127,7 @@ def read(text: str) -> ParsedModule:
 
 
 def _function(match: re.Match[str], line: str, body: list[str]) -> Definition:
-    params, after = llvm.split(line[match.end() :])
+    params, after = llvm_types.split(line[match.end() :])
     # Names are left out in one dialect, and are numbers in the other.
     params = [re.sub(r"\s*%\w+$", "", param) for param in params]
     # The first block has no label, and the number that follows those of the parameters.

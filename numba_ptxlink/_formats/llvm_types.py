@@ -6,6 +6,7 @@ Pointers have a target before sm_100 and none from there on, where the IR spells
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(r'%"[^"]*"|"[^"]*"|%[\w.$-]+|[\w.]+|\S')
 _SCALAR = re.compile(r"void|half|bfloat|float|double|i\d+")
+_ATTRIBUTES = frozenset(("internal", "noundef", "signext", "zeroext"))
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
@@ -87,22 +89,34 @@ class IdentifiedStruct(Type):
 
 
 def members(ty: Type) -> tuple[Type, ...]:
-    """Return the types of the members of an aggregate; nothing of a scalar."""
+    """Return the types of the members of an aggregate; nothing of a scalar or a vector."""
     if isinstance(ty, IdentifiedStruct):
         return ty.body.members
     if isinstance(ty, StructType):
         return ty.members
-    return (ty.element,) * ty.count if isinstance(ty, SequentialType) else ()
+    return (ty.element,) * ty.count if isinstance(ty, SequentialType) and not ty.vector else ()
+
+
+def pointee(ty: Type) -> Type:
+    """
+    Return what is at addresses of the type *ty*.
+
+    Raises:
+        ValueError: It does not tell.
+    """
+    if isinstance(ty, PointerType) and ty.target is not None:
+        return ty.target
+    raise ValueError(f"no typed pointer: {ty}")
 
 
 def read(text: str) -> Type:
     """
-    Return the type at the start of *text*; attributes and a name may follow.
+    Return the type at the start of *text*; attributes may stand before and behind it, and a name may follow.
 
     Raises:
         ValueError: There is none, or an identified one.
     """
-    return _read(_TOKEN.findall(text))[0]
+    return _read(list(itertools.dropwhile(_ATTRIBUTES.__contains__, _TOKEN.findall(text))))[0]
 
 
 def _read(tokens: list[str]) -> tuple[Type, list[str]]:

@@ -1,0 +1,67 @@
+"""
+The calling convention of numba-cuda: `MinimalCallConv` of `numba.cuda.core.callconv`.
+
+A function returns a status and writes its result through its first parameter: as in memory, but tuples of
+equal types and records as they are in a function. Arguments are spread: a struct is its members.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba.cuda import types
+
+from numba_ptxlink._formats.llvm_types import Type, members, pointee
+from numba_ptxlink._front_end.codegen.builder import I1, I8, I64
+from numba_ptxlink._front_end.codegen.convention import Convention
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numba_ptxlink._cabi import types as c
+    from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
+
+# RETCODE_NONE, which is no error.
+_NONE = -2
+
+
+class StatusConvention(Convention):
+    """See `Convention`, where each member is described."""
+
+    types = types
+    spreads_structs = True
+
+    def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
+        builder, have = self.builder, pointee(callee.params[0])
+        pointer, slot = builder.slot(have, 8, "zeroinitializer")
+        status = builder.call(callee, [(pointer, slot), *arguments])
+        none = builder.value(f"icmp eq i32 {status}, {_NONE}")
+        fine = builder.value(f"or i1 {none}, {builder.value(f'icmp eq i32 {status}, 0')}")
+        failed = builder.value(f"xor i1 {fine}, true")
+        returned = have, builder.value(f"load {have}, {pointer} {slot}, align 8")
+        if isinstance(ty, types.Optional):
+            # The status tells whether there is a value.
+            some = builder.value(f"xor i1 {none}, true")
+            return failed, iter([builder.struct([returned, (I1, some)])])
+        return failed, self.results(ty, *returned)
+
+    def results(self, ty: Any, have: Type, value: str) -> Iterator[Leaf]:
+        if not isinstance(ty, types.BaseTuple):
+            yield have, value
+            return
+        for at, (inner, part) in enumerate(zip(ty.types, members(have), strict=True)):
+            yield from self.results(inner, part, self.builder.extract(have, value, at))
+
+    def stride_unit(self, ctype: c.View, ty: Any) -> int:
+        return 1
+
+    def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+        items = "1"
+        for extent in shape:
+            items = self.builder.value(f"mul i64 {items}, {extent}")
+        # Nothing that Numba knows of owns its memory.
+        owner = self.builder.pointer(I8), "null"
+        return [owner, owner, (I64, items), (I64, str(itemsize)), data]
+
+    def first_element(self, have: Type, value: str, unit: int) -> tuple[Leaf, int]:
+        return (members(have)[4], self.builder.extract(have, value, 4)), 5

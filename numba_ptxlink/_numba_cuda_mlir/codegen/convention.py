@@ -1,0 +1,140 @@
+"""
+The calling convention of numba-cuda-mlir, and the types that it would misread.
+
+Tuples are spread over parameters and results, records are passed and returned by address, and arrays are
+memrefs: two addresses, an offset, and shape and strides in elements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numba_cuda_mlir.numba_cuda import types
+from numba_cuda_mlir.type_defs.vector_types import VectorType
+
+from numba_ptxlink import abi
+from numba_ptxlink._cabi.signatures import unaligned_member
+from numba_ptxlink._formats.llvm_types import Type, members
+from numba_ptxlink._front_end.codegen.builder import I8, I64
+from numba_ptxlink._front_end.codegen.convention import Convention
+from numba_ptxlink.errors import AbiError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numba_ptxlink._cabi import types as c
+    from numba_ptxlink._cabi.signatures import Signature
+    from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
+
+
+class MemrefConvention(Convention):
+    """See `Convention`, where each member is described."""
+
+    types = types
+    spreads_structs = False
+
+    def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
+        builder, failed = self.builder, ""
+        fails = len(callee.params) > len(arguments)
+        if fails:
+            # `errors` gave it the address of a byte, to which it writes where it meets an error.
+            arguments = [*arguments, builder.slot(I8, 1, "0")]
+        value = builder.call(callee, arguments)
+        if fails:
+            pointer, slot = arguments[-1]
+            failed = builder.value(f"icmp ne i8 {builder.value(f'load i8, {pointer} {slot}')}, 0")
+        return failed, self.results(ty, callee.result, value)
+
+    def results(self, ty: Any, have: Type, value: str) -> Iterator[Leaf]:
+        if _count(ty) == 1:
+            yield have, value
+            return
+        for at, part in enumerate(members(have)):
+            yield part, self.builder.extract(have, value, at)
+
+    def stride_unit(self, ctype: c.View, ty: Any) -> int:
+        # Those of an array of records count in bytes.
+        return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
+
+    def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+        return [data, data, (I64, "0")]
+
+    def first_element(self, have: Type, value: str, unit: int) -> tuple[Leaf, int]:
+        builder, byte = self.builder, self.builder.pointer(I8)
+        # The dialects have pointers to bytes, to elements and to nothing.
+        data = builder.convert(members(have)[1], builder.extract(have, value, 1), byte)
+        offset = builder.value(f"mul i64 {builder.extract(have, value, 2)}, {unit}")
+        return (byte, builder.value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
+
+
+def _count(ty: Any) -> int:
+    """Return how many results a function of the Numba type *ty* has."""
+    return sum(map(_count, ty.types)) if isinstance(ty, types.BaseTuple) else 1
+
+
+def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
+    """
+    Check the Numba types *args* and *result* of the function of *signature*.
+
+    Raises:
+        AbiError: Values of one would be misread. Names the function, the parameter and the type.
+    """
+    labeled = [(f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)]
+    for where, ty in (*labeled, ("the return value", result)):
+        reason = _misread(ty)
+        if reason is not None:
+            raise AbiError(
+                f"Function {signature.name}: {where}, of Numba type {ty}, {reason}, or choose "
+                'front_end="numba-cuda".'
+            )
+
+
+def _misread(ty: Any) -> str | None:
+    """Return why values of the Numba type *ty* would be misread, with the cure; None if they are not."""
+    if isinstance(ty, types.BaseTuple):
+        return next(filter(None, map(_misread, ty.types)), None)
+    if isinstance(ty, types.Optional):
+        return (
+            "is an Optional of a record; pass a flag beside it"
+            if MemrefConvention.holds_record(ty.type)
+            else _misread(ty.type)
+        )
+    if isinstance(ty, types.Record) and unaligned_member(abi.c_type(ty)) is not None:
+        return (
+            "has members or a size that C++ aligns otherwise, and numba-cuda-mlir takes them for C++'s; "
+            "create its dtype with align=True or, where it has complex numbers, with C++'s offsets and size: "
+            "np.dtype({'names': ['n', 'z'], 'formats': ['i4', 'c16'], 'offsets': [0, 16], 'itemsize': 32})"
+        )
+    if not isinstance(ty, (types.CPointer, types.Array)):
+        return None
+    element = ty.dtype
+    if isinstance(element, VectorType) and element.length == 3:
+        return (
+            "leads to vectors of three, which numba-cuda-mlir lays out as vectors of four; take a pointer to "
+            "their elements"
+        )
+    return _misread_array(ty) if isinstance(ty, types.Array) else _misread_pointee(element)
+
+
+def _misread_array(array: Any) -> str | None:
+    element = array.dtype
+    # In one dimension both contiguous orders are one.
+    if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
+        return _misread(element) if isinstance(element, types.Record) else None
+    ctype = abi.c_type(element)
+    # Only where an element is aligned as a whole, each stride is a multiple of its size.
+    if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
+        return None
+    return (
+        "is an array with strides of records, complex numbers or long vectors, which numba-cuda-mlir counts "
+        "in elements; declare it in C order, such as complex64[::1]"
+    )
+
+
+def _misread_pointee(target: Any) -> str | None:
+    if isinstance(target, (types.Record, types.BaseTuple)):
+        return (
+            "leads to records or tuples, which numba-cuda-mlir takes for their addresses; take an array, "
+            "record[::1]"
+        )
+    return _misread(target) if isinstance(target, types.CPointer) else None
