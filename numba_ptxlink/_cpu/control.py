@@ -88,6 +88,7 @@ def _print(b: Translator, passed: Sequence[Storage]) -> None:
     result, form, values = passed
     given = f"i64 {_argument(b, form)}", f"i64 {_argument(b, values)}"
     printed = b.call("ptxlink.print", "i32", "ptr %ctx", *given)
+    b.unless(b.op("icmp sge", "i32", printed, 0), Fault.INTERRUPTED)
     b.do(f"store i32 {printed}, ptr {result.pointer}")
 
 

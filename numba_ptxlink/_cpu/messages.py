@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import DeviceFaultError, located
@@ -18,7 +17,9 @@ if TYPE_CHECKING:
     from .worker import Region, Worker
 
 _FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
-_CONVERSION = re.compile(r"%([-+ #0]*)(\d+|\*)?(?:\.(\d+|\*))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
+_CONVERSION = re.compile(r"%[-+ #0]*[\d*]*(?:\.[\d*]*)?(?:hh?|(ll?|[jzt]))?([diouxXeEfFgGaAcsp%])")
+_write = ctypes.CDLL(None).snprintf
+_write.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
 _LONGEST, _NEAR = 1000, 1 << 20
 # What went wrong, and what to do about it.
 _SAID = {
@@ -122,42 +123,26 @@ def fault(module: ptx.Module, called: str, function: str, statement: int, worker
     )
 
 
-class _Values:
-    """The values at an address, one after the other."""
-
-    def __init__(self, address: int) -> None:
-        self._place = address
-
-    def take(self, code: str) -> int | float:
-        """Return the next value of a type of `struct`."""
-        size = struct.calcsize(code)
-        self._place = -(-self._place // size) * size
-        (value,) = struct.unpack(f"<{code}", ctypes.string_at(self._place, size))
-        self._place += size
-        return value  # type: ignore[no-any-return]
-
-
 def formatted(form: int, values: int) -> str:
-    """Return the text that the format at an address makes of values at another."""
-    given = _Values(values)
+    """Return the text that the format at an address makes of values at another, by the C library."""
+    place = values
+
+    def take(kind: type[Any]) -> Any:
+        nonlocal place
+        size = ctypes.sizeof(kind)
+        place = -(-place // size) * size + size
+        return kind.from_address(place - size)
 
     def one(match: re.Match[str]) -> str:
-        flags, width, precision, length, letter = match.groups()
-        if letter == "%":
-            return "%"
-        width, precision = (str(given.take("i")) if each == "*" else each for each in (width, precision))
-        spelled = f"%{flags}{width or ''}{'' if precision is None else f'.{precision}'}"
-        if letter == "s":
-            return f"{spelled}s" % text_at(int(given.take("Q")))
-        if letter == "p":
-            return f"{spelled}s" % hex(int(given.take("Q")))
-        if letter == "c":
-            return f"{spelled}c" % (int(given.take("i")) & 255)
-        if letter in "eEfFgGaA":
-            value = given.take("d")
-            return float(value).hex() if letter in "aA" else f"{spelled}{letter}" % value
-        long = length in ("l", "ll", "j", "z", "t")
-        code = ("q" if long else "i") if letter in "di" else ("Q" if long else "I")
-        return f"{spelled}{'d' if letter in 'diu' else letter}" % int(given.take(code))
+        spelled, (long, letter) = match[0].encode(), match.groups()
+        passed = [take(ctypes.c_int32) for _ in range(match[0].count("*"))]
+        if letter in "aAeEfFgG":
+            passed.append(take(ctypes.c_double))
+        elif letter != "%":
+            passed.append(take(ctypes.c_int64 if long or letter in "sp" else ctypes.c_int32))
+        size = _write(None, 0, spelled, *passed)
+        text = ctypes.create_string_buffer(size + 1)
+        _write(text, size + 1, spelled, *passed)
+        return text.raw[:size].decode(errors="replace")
 
     return _CONVERSION.sub(one, text_at(form))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import sys
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import cache
@@ -102,7 +101,7 @@ class CpuProgram:
         steps: int | None = None,
     ) -> None:
         """
-        Launch a kernel; it has ended when this returns, and what it printed is on the standard output.
+        Launch a kernel; it has ended when this returns. What it prints is on the standard output.
 
         Args:
             name: The kernel.
@@ -138,12 +137,11 @@ class CpuProgram:
         content = Buffer(starts[-1] + wanted[-1] if wanted else 0)
         for each, place in zip(params, starts, strict=True):
             ctypes.memmove(content.address + place, each, len(each))
-        workspace, blocks, printed = Buffer(64), math.prod(how.grid), list[str]()
+        workspace, blocks = Buffer(64), math.prod(how.grid)
         workers = [
             self._worker(
                 name,
                 [*regions, workspace.region("the grid's barrier")],
-                printed,
                 steps,
                 grid=how.grid,
                 block=how.block,
@@ -154,20 +152,12 @@ class CpuProgram:
             )
             for _ in range(blocks if how.cooperative else 1)
         ]
-        if how.cooperative:
-            self._together(name, workers)
-        else:
-            self._run(name, workers[0], "block", 0, blocks)
-        if printed and sys.stdout is not None:
-            sys.stdout.write("".join(printed))
-
-    def _together(self, name: str, workers: Sequence[Worker]) -> None:
-        """Execute blocks that may wait for each other, each by a worker."""
+        # Blocks that may wait for each other are executed each by a worker, others all by one.
         ready, held = dict.fromkeys(range(len(workers)), 0), list[int]()
         while ready:
             spinning = []
             for number, go in ready.items():
-                told = self._run(name, workers[number], "block", number, 1, go)
+                told = self._run(name, workers[number], "block", number, blocks // len(workers), go)
                 held += [number] * (told == Told.GRID)
                 spinning += [number] * (told == Told.SPINS)
             # The barrier of the grid opens when no block is on its way there.
@@ -202,21 +192,13 @@ class CpuProgram:
             raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = self._worker(name, regions, [], steps)
+        worker = self._worker(name, regions, steps)
         self._run(name, worker, "many", ctypes.addressof(arrays), count)
 
-    def _worker(
-        self, name: str, regions: Sequence[Region], printed: list[str], steps: int | None, **launch: Any
-    ) -> Worker:
+    def _worker(self, name: str, regions: Sequence[Region], steps: int | None, **launch: Any) -> Worker:
         waits, local = self._meta["entries"][name]
-
-        def take(form: int, values: int) -> int:
-            printed.append(messages.formatted(form, values))
-            return 0
-
         return Worker(
             [*regions, *self.variables.values(), self._heap.region("the heap")],
-            take,
             accesses=self._meta["accesses"],
             shared=self._meta["shared_size"],
             local=local,

@@ -8,10 +8,11 @@ import math
 import mmap
 from typing import TYPE_CHECKING, NamedTuple
 
+from . import messages
 from .runtime import LANE, SHARED_START, BlockContext, Noted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _ALIGNED, _LARGE = 1024, 1 << 16
 _PRINT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64)
@@ -59,9 +60,9 @@ class Buffer:
         self.address = -(-start // _ALIGNED) * _ALIGNED
         self.size = size
 
-    def region(self, name: str, *, writable: bool = True) -> Region:
+    def region(self, name: str) -> Region:
         """Return it as a region."""
-        return Region(self.address, self.size, writable, name)
+        return Region(self.address, self.size, True, name)
 
 
 class Worker:
@@ -70,7 +71,6 @@ class Worker:
 
     Args:
         regions: The memory that may be accessed besides.
-        take: What takes the addresses of a format and of values that are printed.
         accesses: How many accesses are checked.
         shared: Bytes of shared memory without the dynamic part.
         local: Bytes of local memory for a lane.
@@ -84,7 +84,6 @@ class Worker:
     def __init__(
         self,
         regions: Sequence[Region],
-        take: Callable[[int, int], int],
         *,
         accesses: int,
         shared: int,
@@ -105,7 +104,16 @@ class Worker:
         table = (ctypes.c_uint64 * (2 * len(self.regions)))(
             *(part for each in self.regions for part in (each.address, each.end))
         )
-        self.noted, printing = Noted(), _PRINT(take)
+        self.noted, failed = Noted(), list[BaseException]()
+
+        def take(form: int, values: int) -> int:
+            try:
+                print(messages.formatted(form, values), end="")  # noqa: T201 - what the code prints
+            except BaseException as error:  # noqa: BLE001 - ctypes drops it, so that `run` raises it
+                failed.append(error)
+            return -len(failed)
+
+        self._failed, printing = failed, _PRINT(take)
         self._kept = of_block, of_lanes, frames, records, found, table, printing
         self.context = BlockContext(
             ntid=tuple(block),
@@ -141,7 +149,10 @@ class Worker:
             count: How many there are.
             go: 1 to go on after a barrier of the grid.
         """
-        return int(_ENTRY(entry)(ctypes.addressof(self.context), code, first, count, go))
+        told = int(_ENTRY(entry)(ctypes.addressof(self.context), code, first, count, go))
+        for error in self._failed:
+            raise error
+        return told
 
 
 @functools.cache

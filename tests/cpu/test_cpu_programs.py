@@ -136,8 +136,8 @@ def program() -> CpuProgram:
         cooperative_groups::this_grid().sync(); o[i] = v;
     }
     extern "C" __global__ void print(int*) {
-        if (threadIdx.x < 2) printf("%d %5.2f %s %c %llu %#x %%\\n", threadIdx.x, 1.5, "text", 65,
-                                    1ull << 40, 255);
+        if (threadIdx.x < 2) printf("%d %5.2f %s %c %llu %#x %#o %hhd %a %05f %.0d|%-*s|%p %%\\n",
+            threadIdx.x, 1.5, "text", 65, 1ull << 40, 0, 8, 300, 1.5, 1 / 0.0, 0, 3, "ab", (void*)0);
     }
     """
     return CpuProgram.of(ptx(text, "sm_90", "-w", "--device-int128", folders=(".",)))
@@ -159,8 +159,8 @@ def test_blocks_wait_for_each_other(program):
 
 
 def test_what_is_printed_is_on_the_standard_output(program, capsys):
-    """`printf` formats as in C."""
-    text = "{} " + f"{1.5:5.2f} text A {1 << 40} 0xff %\n"
+    """`printf` formats as the C library does."""
+    text = "{}  1.50 text A 1099511627776 0 010 44 0x1.8p+0   inf |ab |(nil) %\n"
     run(program, "print", np.zeros(1, np.int32))
     assert text.format(0) + text.format(1) == capsys.readouterr().out
 
