@@ -103,6 +103,8 @@ def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
         return bytes(size)
     given = array(value)
     if given is not None and given.shape:
+        if not given.dtype.isnative or (size == _POINTER and not given.flags.forc):
+            raise ValueError("it has gaps, or the other byte order; pass a copy that has neither")
         regions.append(region(given, name))
         # An array_view begins with the pointer.
         view = struct.pack(f"<Q{2 * given.ndim}q", address(given), *given.shape, *given.strides)
