@@ -129,6 +129,7 @@ EQUAL = [
     ("float32 float32", "x * y + x"),
     ("int8 float64", "x * y"),
     ("uint8", "x + 1"),
+    ("float16", "x / 2 - x"),
 ]
 
 
@@ -178,6 +179,17 @@ def test_compare_calls_with_arguments_of_a_test():
         return values[0]
 
     assert [] == pl.compare(written, np.zeros(3, np.float32), 1)
+
+    @pl.udf("Tuple((boolean, int8, float64, complex128))(int32[::1, :], int64, float64)")
+    def converted(values, number, part):
+        return values[0, 0], values[0, 1], number**3, complex(part, max(part, 1.0))
+
+    values = np.array([[2, 300], [0, 0]], np.int32, order="F")
+    assert [] == pl.compare(converted, values, 5, 2.0)
+    # Python's power is too large for an integer of 64 bits, and NaN in one part does not hide the other.
+    for given in ((2**60, 2.0), (5, math.nan)):
+        assert 1 == len(pl.compare(converted, values, *given))
+
     with pytest.raises(pl.ExportError, match=r"parameter 'x' is int32_t.*; give other arguments"):
         pl.compare(divided, 1.5, 2)
     with pytest.raises(pl.ExportError, match="takes a function with @udf"):
