@@ -104,7 +104,7 @@ def _allocate(b: Translator, passed: Sequence[Storage]) -> None:
 
 
 def _free(b: Translator, passed: Sequence[Storage]) -> None:
-    """Keep the memory: the heap is as large as a device's, and lasts as long as the program."""
+    b.do(f"call void @ptxlink.free(ptr %ctx, i64 {_argument(b, passed[0])})")
 
 
 def _grid_handle(b: Translator, passed: Sequence[Storage]) -> None:

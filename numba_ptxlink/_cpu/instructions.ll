@@ -135,6 +135,25 @@ dp4a: u u
     products = mul <4 x i32> {wide1}, {wide2}
     total = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> {products})
     result = add i32 {total}, {c}
+; Of the second operand the lower two bytes, or the upper ones.
+dp2a.lo: u u
+    bytes = bitcast i32 {b} to <4 x i8>
+    two = shufflevector <4 x i8> {bytes}, <4 x i8> poison, <2 x i32> <i32 0, i32 1>
+    halves = bitcast i32 {a} to <2 x i16>
+    wide1 = {extend0} <2 x i16> {halves} to <2 x i32>
+    wide2 = {extend} <2 x i8> {two} to <2 x i32>
+    products = mul <2 x i32> {wide1}, {wide2}
+    total = call i32 @llvm.vector.reduce.add.v2i32(<2 x i32> {products})
+    result = add i32 {total}, {c}
+dp2a.hi: u u
+    bytes = bitcast i32 {b} to <4 x i8>
+    two = shufflevector <4 x i8> {bytes}, <4 x i8> poison, <2 x i32> <i32 2, i32 3>
+    halves = bitcast i32 {a} to <2 x i16>
+    wide1 = {extend0} <2 x i16> {halves} to <2 x i32>
+    wide2 = {extend} <2 x i8> {two} to <2 x i32>
+    products = mul <2 x i32> {wide1}, {wide2}
+    total = call i32 @llvm.vector.reduce.add.v2i32(<2 x i32> {products})
+    result = add i32 {total}, {c}
 sad: k k
     greater = call {raw} @llvm.{letter}max.{raw}({raw} {a}, {raw} {b})
     smaller = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
@@ -316,8 +335,9 @@ testp.number.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 1020)
 testp.notanumber.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 3)
+; Zeros are normal numbers here.
 testp.normal.f: k p
-    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 264)
+    result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 360)
 testp.subnormal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 144)
 ; Comparisons; unordered ones hold for no number.
@@ -452,8 +472,10 @@ cvt.kept:
 %lanemask_ge: u
     place = and i32 {current}, 31
     result = shl i32 -1, {place}
-%dynamic_smem_size %total_smem_size %aggr_smem_size: u
+%dynamic_smem_size: u
     result = or i32 {dynamic}, 0
+%total_smem_size %aggr_smem_size: u
+    result = trunc i64 {shared_size} to i32
 ; The address of what the barrier of a grid counts in.
 %envreg1: u
     high = lshr i64 {workspace}, 32

@@ -6,6 +6,7 @@ declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
 declare i32 @ptxlink.print(ptr, i64, i64)
 declare i64 @ptxlink.time()
 declare i64 @ptxlink.allocate(ptr, i64)
+declare void @ptxlink.free(ptr, i64)
 declare i32 @ptxlink.ballot(ptr, i32, i64)
 declare i32 @ptxlink.reduce(ptr, i32, i32)
 declare i32 @ptxlink.begin(ptr, ptr)

@@ -56,7 +56,7 @@ class CpuProgram:
         self._module, self._meta = module, code.meta
         self._loaded = machine_code.LoadedCode(_runtime(), code.code)
         self._heap = Buffer(_HEAP)
-        self._heap_state = (ctypes.c_int64 * 2)(self._heap.address, self._heap.address + _HEAP)
+        self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP, self._heap.address)
         self.functions: Mapping[str, formats.Function] = {
             each.name: each for each in module.functions if each.defined
         }

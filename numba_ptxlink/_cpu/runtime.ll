@@ -147,27 +147,60 @@ define i64 @ptxlink.time() {
   ret i64 %result
 }
 
+; The heap is one word: how many allocations live, above 40 bits of where the next one begins. When none lives,
+; the next one begins at the start again.
 define i64 @ptxlink.allocate(ptr %ctx, i64 %wanted) {
+entry:
   %heap.at = getelementptr i8, ptr %ctx, i64 $context.heap
   %heap = load ptr, ptr %heap.at
-  %end.at = getelementptr i64, ptr %heap, i64 1
-  %end = load i64, ptr %end.at
-  %above = add i64 %wanted, 15
+  %room.at = getelementptr i64, ptr %heap, i64 1
+  %room = load i64, ptr %room.at
+  %start.at = getelementptr i64, ptr %heap, i64 2
+  %start = load i64, ptr %start.at
+  %some = call i64 @llvm.umax.i64(i64 %wanted, i64 1)
+  %above = add i64 %some, 15
   %size = and i64 %above, -16
-  %old = load atomic i64, ptr %heap monotonic, align 8
-  %room = sub i64 %end, %old
-  %fits = icmp ule i64 %size, %room
-  %plain = icmp uge i64 %size, %wanted
-  %good = and i1 %fits, %plain
-  br i1 %good, label %take, label %none
+  %one = add i64 %size, 1099511627776
+  %plain = icmp ule i64 %wanted, %room
+  %first = load atomic i64, ptr %heap monotonic, align 8
+  br i1 %plain, label %test, label %none
+test:
+  %old = phi i64 [%first, %entry], [%now, %take]
+  %place = and i64 %old, 1099511627775
+  %end = add i64 %place, %size
+  %fits = icmp ule i64 %end, %room
+  br i1 %fits, label %take, label %none
 take:
-  %place = atomicrmw add ptr %heap, i64 %size seq_cst
-  %after = add i64 %place, %size
-  %inside = icmp ule i64 %after, %end
-  %result = select i1 %inside, i64 %place, i64 0
+  %new = add i64 %old, %one
+  %pair = cmpxchg ptr %heap, i64 %old, i64 %new seq_cst seq_cst
+  %now = extractvalue {i64, i1} %pair, 0
+  %done = extractvalue {i64, i1} %pair, 1
+  br i1 %done, label %good, label %test
+good:
+  %result = add i64 %start, %place
   ret i64 %result
 none:
   ret i64 0
+}
+
+define void @ptxlink.free(ptr %ctx, i64 %address) {
+entry:
+  %heap.at = getelementptr i8, ptr %ctx, i64 $context.heap
+  %heap = load ptr, ptr %heap.at
+  %first = load atomic i64, ptr %heap monotonic, align 8
+  %null = icmp eq i64 %address, 0
+  br i1 %null, label %ended, label %test
+test:
+  %old = phi i64 [%first, %entry], [%now, %test]
+  %fewer = sub i64 %old, 1099511627776
+  %none = icmp ult i64 %fewer, 1099511627776
+  %new = select i1 %none, i64 0, i64 %fewer
+  %pair = cmpxchg ptr %heap, i64 %old, i64 %new seq_cst seq_cst
+  %now = extractvalue {i64, i1} %pair, 0
+  %done = extractvalue {i64, i1} %pair, 1
+  br i1 %done, label %ended, label %test
+ended:
+  ret void
 }
 
 ; ---- What the lanes of a warp have given: which of those in %lanes gave %value, and a reduction of all.

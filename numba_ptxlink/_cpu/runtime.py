@@ -63,8 +63,8 @@ class BlockContext(ctypes.Structure):
     What the lanes of a block share; each worker has one. `current` is the lane that is executed.
 
     `regions` are pairs of the first address and the end, those that may be written first, and `found` has for
-    each access of the code the region that it was in last. `heap` has the address of the next allocation, and
-    of the end.
+    each access of the code the region that it was in last. `heap` has what is allocated, how much there is,
+    and where it begins.
     """
 
     _fields_ = (

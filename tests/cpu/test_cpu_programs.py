@@ -24,10 +24,22 @@ __device__ int* pointed = &seven;
 PROGRAMS = {
     "constant memory, and a pointer in a variable": ("o[i] = four[i & 3] + *pointed;", 10 + LANE % 4),
     "shared memory": (
-        "extern __shared__ int s[]; s[i] = i; __syncthreads(); o[i] = s[63 - i];",
+        (
+            "extern __shared__ int s[]; __shared__ int t[9]; t[i % 9] = i; s[i] = i; __syncthreads(); "
+            'int total; asm("mov.u32 %0, %%total_smem_size;" : "=r"(total)); '
+            "o[i] = s[63 - i] + (total < 256 + 36) + (t[0] < 0);"
+        ),
         63 - LANE,
     ),
-    "memory of the heap": ("int* p = (int*)malloc(8); p[1] = i; o[i] = p[1]; free(p);", LANE),
+    "memory of the heap": ("int* p = (int*)malloc(1 << 20); p[1] = i; o[i] = p[1]; free(p);", LANE),
+    "products of bytes, and zeros, which are normal numbers": (
+        (
+            'int normal; asm("{.reg .pred p; testp.normal.f32 p, %1; selp.b32 %0, 1, 0, p;}" '
+            ': "=r"(normal) : "f"(i - 3.0f)); o[i] = normal * 10000; '
+            "o[i] += __dp2a_lo(i * 65539, 0x81f3, i) + __dp2a_hi(i * 65539, 0x5070000, 0);"
+        ),
+        10_000 - 139 * LANE,
+    ),
     "a table of jumps": (
         (
             "switch (i & 7) { case 0: o[i] = 9; break; case 1: o[i] = i * 3; break; "
