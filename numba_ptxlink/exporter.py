@@ -22,7 +22,7 @@ from ._link.compile import PythonCode
 from ._link.declarations import counted, declaration
 from ._link.read import Input
 from ._tools import includes
-from ._tools.options import Options, given_arithmetic
+from ._tools.options import Options, given_choices
 from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
@@ -136,7 +136,7 @@ def export(
         "" if name is None else check_stem(name),
         chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
-        CompileOptions(bool(opt), bool(fastmath), bool(lineinfo), tuple(given_arithmetic(asked).items())),
+        CompileOptions(bool(opt), bool(fastmath), bool(lineinfo), tuple(given_choices(asked).items())),
         consumer,
         # Compilers run in folders of their own.
         tuple(Path(each).absolute() for each in includes.folders(include_dirs)),

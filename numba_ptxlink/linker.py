@@ -21,7 +21,7 @@ from ._link.backends import Target
 from ._link.check import unheard
 from ._link.read import read
 from ._link.run import Linked
-from ._tools.options import ARITHMETIC, NVRTC, Options, as_texts, link_flags, source_flags
+from ._tools.options import ARITHMETIC, NVRTC, Options, as_texts, given_choices, link_flags, source_flags
 from .errors import ConfigError, LinkError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def link(
             that keep what they were compiled with beside others that obey are named in the log.
         ftz: Whether subnormal floats become zero.
         prec_div: Whether divisions of floats are rounded as IEEE 754 says.
-        prec_sqrt: Whether square roots of floats are.
+        prec_sqrt: Whether square roots of floats are. LTO-IR keeps those that it was compiled with.
         fast_math: Whether arithmetic is fast: *ftz* and *fma*, but neither *prec_div* nor *prec_sqrt*, where
             these are None, and in CUDA C++ and Python approximate functions.
         include_dirs: Directories that `#include` searches, or one, before the toolkit's and this package's.
@@ -145,7 +145,8 @@ def link(
 
         consumer = Consumer.of(cuda, ptx_isa)
     target = Arch.of(arch)
-    _check_options(checks, inline, {"defines": defines, "headers": headers}, lto=lto)
+    _check_options(checks, inline, {"defines": defines, "headers": headers})
+    given_choices({"lto": lto})
     flags, arithmetic = source_flags(nvrtc_flags, dict(zip(ARITHMETIC, asked, strict=True)))
     options = Options(
         debug=debug,
@@ -211,11 +212,7 @@ def _compiled(
     return compile_sources(files, python, arch, how, lto=options.lto, compares=options.compares)
 
 
-def _check_options(
-    checks: str | None, inline: str | None, mappings: Mapping[str, Any], *, lto: object
-) -> None:
-    if lto is not None and not isinstance(lto, bool):
-        raise ConfigError(f"lto is {lto!r}, of type {type(lto).__name__}; pass True, False or None.")
+def _check_options(checks: str | None, inline: str | None, mappings: Mapping[str, Any]) -> None:
     for option, chosen, choices in (("checks", checks, CHECKS), ("inline", inline, INLINE)):
         if chosen is not None and chosen not in choices:
             raise ConfigError(f"{option}={chosen!r} is unknown; choose {', '.join(choices)}.")

@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 _MOST = 5
 # The options of arithmetic that hold for an input, by its kind: machine code has none left, and PTX leaves
-# open which multiplications and additions are fused.
-_HEARD = {CU: ARITHMETIC, LTOIR: ARITHMETIC, PTX: ("fma",)}
+# open which multiplications and additions are fused. Who makes LTO-IR chooses its square roots.
+_HEARD = {CU: ARITHMETIC, LTOIR: {*ARITHMETIC} - {"prec_sqrt"}, PTX: ("fma",)}
 _WEAK = ("weak", "common")
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
 _FLOATING = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
@@ -145,20 +145,29 @@ def unheard(inputs: Sequence[Input], options: Options, *, heard: bool = False) -
         LinkError: An option holds for no input. Names the cure.
     """
     left = []
-    for option, value in options.arithmetic.items():
+    asked = options.arithmetic
+    for option, value in ({"prec_sqrt": False} | asked if options.fast_math else asked).items():
         others = [each.name for each in inputs if option not in _HEARD.get(each.kind, ())]
-        if others and len(others) == len(inputs) and not heard:
+        # LTO-IR may be in objects and libraries, too.
+        if (
+            len(others) == len(inputs)
+            and option in asked
+            and not (heard or (options.lto and option in _HEARD[LTOIR]))
+        ):
             raise LinkError(
-                f"{option}={value} holds for none of {', '.join(others)}: machine code and the instructions "
-                "of PTX have it already. Give it to what compiles them, or link CUDA C++, Python or LTO-IR.",
+                f"{option}={value} holds for none of {', '.join(others)}: machine code, the instructions of "
+                "PTX and the square roots of LTO-IR have it already. Give it to what compiles them, or link "
+                "CUDA C++ or Python.",
                 inputs=tuple(others),
             )
         if option == "fma" and not value:
             others += [each.name for each in inputs if each.kind == PTX and b"fma." in each.code]
         if others:
-            left.append(f"{option}={value} is for what the link compiles; as before: {', '.join(others)}")
-    for line in left:
-        log.warning("%s", line)
+            line = (
+                f"{option}={value} is for what the link compiles; all else is as before: {', '.join(others)}"
+            )
+            log.warning("%s", line)
+            left.append(line)
     return left
 
 

@@ -83,8 +83,8 @@ _PARAMETERS = {
     "use_fast_math": "fast_math",
 }
 # No key of the cache reads the files that these name.
-_FILES = ("optf", "options-file")
-_NO_CUBIN = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx")
+_FILES = ("optf", "options-file", "apply-controls")
+_NO_CUBIN = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
 # The flags that nvJitLink has for link-time optimisation, where it takes --split-compile too. All but these,
 # -time and -no-cache are ptxas's, and some mean the same to both.
 _LTO_ALONE = (
@@ -95,7 +95,7 @@ _LTO_ALONE = (
     "split-compile-extended",
     "jump-table-density",
 )
-_OF_BOTH = ("verbose", "O0", "O1", "O2", "O3")
+_OF_BOTH = ("verbose", "O0", "O3")
 # Each is followed by flags for a tool that nvJitLink calls.
 _INNER = "-X(?:ptxas|nvvm)="
 # In flags of NVRTC, which makes PTX or LTO-IR here and ignores them.
@@ -174,7 +174,7 @@ class Options(NamedTuple):
         for name in ("relocatable", "debug", "lineinfo"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} is {value!r}; pass True or False.")
-        given_arithmetic(self.arithmetic)
+        given_choices(self.arithmetic)
         # The compiler accepts any number here without a diagnostic.
         if not _is_int(self.opt_level) or self.opt_level not in range(DEFAULT_LEVEL + 1):
             raise ConfigError(f"opt_level is {self.opt_level!r}; pass 0, 1, 2 or 3.")
@@ -234,13 +234,11 @@ def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
         # What is no flag is the value of the one before.
         if name := _name(flag):
             own = whose(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
-        if name == "verbose":
-            # A long name has two hyphens for ptxas, and one for nvJitLink; each refuses the other.
-            yield "--verbose" if tool == PTXAS else "-verbose"
-        elif tool == PTXAS:
-            yield flag.removeprefix("-Xptxas=")
+        # A long name has two hyphens for ptxas, and one for nvJitLink; each refuses the other.
+        if tool == PTXAS:
+            yield "--verbose" if name == "verbose" else flag.removeprefix("-Xptxas=")
         else:
-            yield flag if own else f"-Xptxas={flag}"
+            yield re.sub("^--", "-", flag) if own else f"-Xptxas={flag}"
 
 
 def whose(flag: str) -> str:
@@ -311,7 +309,7 @@ def source_flags(given: Any, asked: Mapping[str, Any]) -> tuple[tuple[str, ...],
             contradict *asked* or each other.
     """
     flags = list(as_texts("nvrtc_flags", given))
-    options, others = given_arithmetic(asked), []
+    options, others = given_choices(asked), []
     while flags:
         flag = flags.pop(0)
         name, _, value = flag.lstrip("-").partition("=")
@@ -389,12 +387,14 @@ def check_flags(
                 "nothing else."
             )
         if name in _FILES:
-            raise ConfigError(f"{option} contains {flag!r}; give the flags in that file in its place.")
+            raise ConfigError(
+                f"{option} contains {flag!r}, and no cache follows that file; give its flags in its place."
+            )
 
 
-def given_arithmetic(asked: Mapping[str, Any]) -> dict[str, bool]:
+def given_choices(asked: Mapping[str, Any]) -> dict[str, bool]:
     """
-    Return the options of arithmetic *asked* for that are not left to the tools.
+    Return the options *asked* for that are not left to the tools.
 
     Raises:
         ConfigError: One is neither True, False nor None.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -93,7 +94,9 @@ def test_flags_of_nvrtc_are_the_options(flags, option, source):
         ((PTX,), {"ftz": True}, "ftz=True holds for none of <ptx 1>"),
         ((F,), {"nvrtc_flags": ["--fmad=false"], "fma": True}, "and fma=True is asked for, too"),
         ((F,), {"nvrtc_flags": ["-Xptxas=-v"]}, "which NVRTC ignores; give ptxas's flags in extra_flags"),
+        ((F,), {"nvrtc_flags": ["-fdevice-syntax-only"]}, "link() makes a cubin that a driver loads"),
         ((F,), {"extra_flags": ["-fma=0"]}, "use the parameter fma for it"),
+        ((F,), {"extra_flags": ["--apply-controls=a"]}, "no cache follows that file"),
         ((F,), {"fma": 0}, "fma is 0; pass True, False or None"),
     ],
 )
@@ -106,7 +109,22 @@ def test_what_cannot_hold_is_refused(given, options, message):
 def test_what_holds_in_part_is_said():
     """An input that keeps what it was compiled with beside one that obeys is named in the log."""
     log = pl.link(DECLARED + K, PTX, arch=ARCH, ftz=True).log
-    assert "ftz=True is for what the link compiles; as before: <ptx 2>" in log
+    assert "ftz=True is for what the link compiles; all else is as before: <ptx 2>" in log
+
+
+@pytest.mark.parametrize("form", ["ltoir", "fatbin"])
+def test_square_roots_of_ltoir_stay(form):
+    """Who makes LTO-IR chooses its square roots; the rest of fast arithmetic holds, in a fat binary too."""
+    f = pl.udf("float32(float32, float32, float32)", name="f")(lambda a, b, c: math.sqrt(a * b + c))
+    given = DECLARED + K, pl.export(f, arch=ARCH, emit=form).read(form)
+    options = {"arch": ARCH, "lto": True}
+    assert f"prec_sqrt=False is for what the link compiles; all else is as before: <{form} 2>" in (
+        pl.link(*given, **options, fast_math=True).log
+    )
+    with pytest.raises(pl.LinkError, match="prec_sqrt=False holds for none"):
+        pl.link(given[1], **options, prec_sqrt=False)
+    assert (form == "fatbin") == ("as before" in pl.link(given[1], **options, ftz=True).log)
+    assert "MUFU.SQRT" not in instructions(*given, lto=True, fast_math=True)
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ TABLE = [
     (
         NEW,
         LTOIR,
-        {**LTO, "extra_flags": ["-Xnvvm=-opt=0", "-v", "-O0", "-split-compile=2"]},
-        f"{LINKED} -lto -Xnvvm=-opt=0 -Xptxas=-v -O0 -split-compile=2: {OPTIMISED}",
+        {**LTO, "extra_flags": ["-Xnvvm=-opt=0", "-v", "-O0", "-O1", "--split-compile=2"]},
+        f"{LINKED} -lto -Xnvvm=-opt=0 -Xptxas=-v -O0 -Xptxas=-O1 -split-compile=2: {OPTIMISED}",
     ),
     (NEW, CUBIN, {"extra_flags": ["-v"]}, "!which is ptxas's, and there is no PTX"),
     # Several inputs, and other kinds.
