@@ -265,6 +265,13 @@ def test_what_a_linker_refuses_is_refused(text):
             pl.link(f"{TOP}.visible .entry k()\n{{\nret;\n}}\n", text, arch="sm_80", inline=inline_)
 
 
+@pytest.mark.parametrize(("word", "wrong"), [(" f(", " f.g("), ("a)\n", "a) .maxnreg 32\n")])
+def test_what_ptxas_refuses_of_a_called_function_is_refused(word, wrong):
+    """A function whose heading has a mistake is not inlined, so that the compiler finds it."""
+    with pytest.raises(pl.PtxlinkError, match="Parsing error"):
+        pl.link(PLAIN, callee(RETURN).replace(word, wrong), arch="sm_80")
+
+
 def test_what_nothing_reaches_may_call_what_is_not_defined():
     """A linker drops such a function, so it keeps no inputs from becoming one."""
     library = f"{callee(RETURN)}.extern .func h();\n.visible .func g()\n{{\ncall h, ();\nret;\n}}\n"

@@ -79,7 +79,7 @@ class Function:
         results: What it returns: one, or several where they are registers.
         params: Its parameters, in order.
         attributes: Such as "unified(1, 2)".
-        directives: The words between the parameters and the body, such as ".maxntid".
+        directives: What stands between the parameters and the body, such as ".maxntid", "32".
         line: 1-based line of the text that its kind stands on.
         text: The text of the module.
         linkage_span: Where the linkage is; an empty range where it would be if there is none.
@@ -331,15 +331,13 @@ class _Reader:
         while cursor.accept(".attribute"):
             attributes += cursor.attributes()
         results = cursor.parameters()
-        name, *more = cursor.take("word").split(".")
+        # No name has a dot: what follows one is refused by compilers, as an unknown directive is.
+        name, *directives = cursor.take("word").split(".")
         params = cursor.parameters()
-        directives = [f".{word}" for word in more]
         while token := cursor.token:
-            kind_of_token = lexer.kind(token)
-            if kind_of_token == "directive":
-                directives.append(token)
-            elif kind_of_token not in ("number", "word", "string") and token != ",":
+            if lexer.kind(token) not in ("directive", "number", "word", "string") and token != ",":
                 cursor.fail("a directive is expected")
+            directives.append(token)
             cursor.at += 1
         end, body_span = stop + 1, NOWHERE
         if delimiter == "{":
