@@ -137,6 +137,8 @@ def of(
         headers: Headers in memory, by name.
         flags: NVRTC's options, of which macros, folders and files to include count.
     """
+    for name in (*map(os.fsdecode, include_dirs), *(headers or ())):
+        encoded(name)
     texts = {name: _scan(encoded(text)) for name, text in (headers or {}).items()}
     files: dict[str, _Scan] = {}
     lines: set[str] = set()

@@ -77,6 +77,8 @@ UNREADABLE = {
     "file of another encoding": (io.TextIOWrapper(io.BytesIO(b"\xe9\n"), encoding="utf-8"), {}),
     "NUL in a header": (CU, {"headers": {"a.h": "int a;\0int"}}),
     "half a character in a header": (CU, {"headers": {"a.h": "// \ud800"}}),
+    "half a character in a header's name": (CU, {"headers": {"\ud800.h": ""}}),
+    "half a character in a folder": (CU, {"include_dirs": "\ud800"}),
     "NUL in a macro": (CU, {"defines": {"A": "1\0"}}),
     "half a character in a name": (CU, {"name_expressions": ["k<\ud800>"]}),
 }
