@@ -74,8 +74,8 @@ def export(
     which is written each time. `numba_ptxlink/array_view.h` comes along where the header includes it.
 
     Args:
-        source: A module or the path of a Python file, of which all functions that it defines and marks are
-            exported in that order, those that it keeps in a list or has deleted, too; or the UDFs
+        source: A module or the path of a Python file, of which all functions that it marks are exported in
+            that order, those that it keeps in a list or has deleted, too; or the UDFs
             themselves, or one. A file is imported from its source, with the modules of its
             folder, by a process that ends with the export.
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.

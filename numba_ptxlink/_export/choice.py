@@ -107,20 +107,15 @@ def _values(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def record(marked: Marked) -> None:
-    """Note that *marked* is defined while the body of its module runs."""
-    names = marked.function.__globals__
-    spec = names.get("__spec__")
-    # Without a specification it is a script or a notebook, whose cells are meant to run again.
-    if spec is not None and _runs(names):
-        vars(spec).setdefault(MARKS, []).append(marked)
-
-
-def _runs(names: dict[str, Any]) -> bool:
-    """Return whether the body of the module with the globals *names* is being run."""
+    """Note *marked* for the module whose body marks it, whichever module defines the function."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
-    while frame is not None and not (frame.f_globals is names and frame.f_code.co_name == "<module>"):
+    while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
-    return frame is not None
+    names = frame.f_globals if frame else {}
+    spec = names.get("__spec__")
+    # A program may mark functions as long as it runs, and its list of them would keep them alive.
+    if spec is not None and names["__name__"] != "__main__":
+        vars(spec).setdefault(MARKS, []).append(marked)
 
 
 def chosen(function: Marked, asked: str | None = None) -> FrontEnd:

@@ -140,17 +140,16 @@ def _given(source: Any) -> Loaded:
 
 def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     """
-    Return the marked functions that *module* defines, in order of definition.
+    Return the marked functions of *module*, in the order in which they were marked.
 
-    They are all that its body has marked, whatever has them in the end, such as a list or a class; and what
-    got a name in it later.
+    They are all that its body has marked, whatever defines them and whatever has them in the end, such as a
+    list or a class; and those of its own that got a name in it later.
     """
-    named = [each for each in vars(module).values() if isinstance(each, Udf)]
-    own = [each for each in named if each.function.__module__ == module.__name__]
-    recorded = getattr(module.__spec__, choice.MARKS, ())
-    marked = tuple(dict.fromkeys((*recorded, *own)))
+    name = module.__name__
+    own = (f for f in vars(module).values() if isinstance(f, Udf) and f.function.__module__ == name)
+    marked = tuple(dict.fromkeys((*getattr(module.__spec__, choice.MARKS, ()), *own)))
     if not marked:
-        raise ExportError(f"{module.__name__} defines no UDF; mark functions with @udf(signature).")
+        raise ExportError(f"{name} defines no UDF; mark functions with @udf(signature).")
     return marked
 
 

@@ -30,10 +30,15 @@ FACTORY = (
 
 
 def test_functions_without_a_name_in_the_module_are_exported(tmp_path):
-    """What a factory has made is exported wherever it is kept, in the order in which it was made."""
-    text = FACTORY + "listed = [made(i, f'a{i}') for i in range(2)]\none = made(7, 'one')\nmade(8, 'lost')\n"
+    """What a factory has made is exported wherever it is kept and defined, in the order of marking."""
+    (tmp_path / "plain.py").write_text("def plain(x):\n    return x\n")
+    text = (
+        FACTORY
+        + "import plain\nudf('int32(int32)')(plain.plain)\nlisted = [made(i, f'a{i}') for i in range(2)]\n"
+        "one = made(7, 'one')\nmade(8, 'lost')\n"
+    )
     exported = pl.export(written(tmp_path, text), emit=["ptx"])
-    assert ["a0", "a1", "one", "lost"] == [signature.name for signature in exported.signatures]
+    assert ["plain", "a0", "a1", "one", "lost"] == [signature.name for signature in exported.signatures]
 
 
 def test_static_methods_are_exported(tmp_path):
