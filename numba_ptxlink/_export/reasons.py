@@ -36,7 +36,7 @@ def reason(function: Any, error: Exception) -> str:
             f"{type(error).__name__} in the compiler ({Path(last.f_code.co_filename).name}:{last.f_lineno}), "
             "which says no more; leave out expressions until it compiles, and write the last one otherwise"
         )
-    return f"{_place(frames)}{cause}"
+    return f"{place(error)}{cause}"
 
 
 def _frames(error: BaseException) -> list[FrameType]:
@@ -75,9 +75,9 @@ def _keyword_only(function: Any, error: Exception) -> str:
     return ""
 
 
-def _place(frames: list[FrameType]) -> str:
+def place(error: BaseException) -> str:
     """Return the line of the statement that a compiler was at, with a colon; "" if no frame knows it."""
-    for frame in reversed(frames):
+    for frame in reversed(_frames(error)):
         for name in ("inst", "self", "expr"):
             loc: Any = getattr(frame.f_locals.get(name), "loc", None)
             if isinstance(getattr(loc, "line", None), int) and isinstance(loc.filename, str):

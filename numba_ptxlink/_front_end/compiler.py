@@ -115,13 +115,14 @@ class FrontEnd(ABC):
         """Return whether it is a simulator, or will be once it is imported: then nothing is warned of."""
         return False
 
-    @abstractmethod
     def table(self) -> tuple[Substitution, ...]:
         """
         Return what the plugin replaces.
 
         Importing the wrappers imports nothing of the compiler: it may be within its own import.
         """
+        rows: tuple[Substitution, ...] = self._own("patches").TABLE
+        return rows
 
     def linker(self) -> type | None:
         """Return the class that takes the place of its linker class; None where only methods are replaced."""
@@ -143,6 +144,9 @@ class FrontEnd(ABC):
     def _lock(self) -> Any:
         home = sys.modules.get(f"{self.home}.core.compiler_lock")
         return getattr(home, "global_compiler_lock", None)
+
+    def _own(self, name: str) -> Any:
+        return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
     # Types and signatures.
 
@@ -212,8 +216,7 @@ class FrontEnd(ABC):
                 function needs; with the cure.
         """
         # It imports the compiler.
-        compiling = importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.compile")
-        ir: IR = compiling.lower(function, args, result, **how)
+        ir: IR = self._own("compile").lower(function, args, result, **how)
         return ir
 
     def compile_ir(

@@ -63,6 +63,7 @@ def lower(
     Raises:
         ExportError: The function has what numba-cuda lacks.
     """
+    from numba.cuda import dispatcher
     from numba.cuda.compiler import compile_cuda
     from numba.cuda.core.compiler_lock import global_compiler_lock
     from numba.cuda.cudadrv.nvvm import llvm_replace
@@ -103,13 +104,15 @@ def lower(
         launch_bounds=launch_bounds,
     )
     modules = ordered_modules(library, [own], repr((arch, {options})), root)
+    linked = library._linking_files - {NRT_LIBRARY}
+    # numba-cuda adds it to kernels alone.
+    if any(name in text for text in modules for name in dispatcher.reshape_funcs):
+        linked.add(Path(dispatcher.__file__).with_name("reshape_funcs.cu"))
     return IR(
         declaration,
         abi,
         tuple(map(llvm_replace, NvvmDialect.of(arch).written(modules))),
-        tuple(
-            link_files.read(file) for file in dict.fromkeys(library._linking_files) if file is not NRT_LIBRARY
-        ),
+        tuple(map(link_files.read, linked)),
         externs.calls(_declared(compiled), modules, own),
         raises,
     )

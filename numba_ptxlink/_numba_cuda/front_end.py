@@ -12,8 +12,6 @@ from numba_ptxlink._front_end.compiler import FrontEnd, Releases
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numba_ptxlink._front_end.substitution import Substitution
-
 
 class NumbaCuda(FrontEnd):
     """numba-cuda; see `FrontEnd`, where each member is described."""
@@ -54,11 +52,6 @@ class NumbaCuda(FrontEnd):
             return getattr(driver, "__name__", self.driver) != self.driver
         switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
         return switch.isdecimal() and int(switch) != 0
-
-    def table(self) -> tuple[Substitution, ...]:
-        from .patches import TABLE
-
-        return TABLE
 
     def linker(self) -> type:
         from .linker import PtxLinker

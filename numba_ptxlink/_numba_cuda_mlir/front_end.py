@@ -12,8 +12,6 @@ from numba_ptxlink._front_end.compiler import FrontEnd, Releases
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from numba_ptxlink._front_end.substitution import Substitution
-
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
 _NEVER = (1000, 0)
 _of_parents: list[Any] = []
@@ -65,11 +63,6 @@ class NumbaCudaMlir(FrontEnd):
         from .patches import CALLED, TABLE
 
         return (*(row.place for row in TABLE), *CALLED)
-
-    def table(self) -> tuple[Substitution, ...]:
-        from .patches import TABLE
-
-        return TABLE
 
     def free_compiler_lock(self) -> None:
         super().free_compiler_lock()

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import inspect
 import itertools
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,25 +91,20 @@ def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
     except ExportError:
         raise
     except Exception as error:
-        loc = _place(error) or self.func_ir.loc
+        from numba_ptxlink._export import reasons
+
         kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
         raise ExportError(
-            f"{Path(loc.filename).name}:{loc.line}: numba-cuda-mlir has no code for it: {kind}{error}"
+            f"{reasons.place(error)}numba-cuda-mlir has no code for it: {kind}{error}"
         ) from error
-
-
-def _place(error: BaseException) -> Any:
-    """Return where the statement is whose lowering raised *error*; None where no statement's did."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    lowering = [frame for frame in frames if frame.f_code.co_name == "lower_inst"]
-    return lowering[-1].f_locals["inst"].loc if lowering else None
 
 
 def _check_records(lower: Any) -> None:
     """
-    Refuse accesses to arrays of records that numba-cuda-mlir makes to other records.
+    Refuse accesses to arrays of records that numba-cuda-mlir makes to other records, and copies into records.
 
-    It finds a record by the address of the first one, the index, and the size, whatever the strides are.
+    It finds a record by the address of the first one, the index, and the size, whatever the strides are. Into
+    another record it writes the address instead.
 
     Raises:
         ExportError: There is one. Names its line.
@@ -121,9 +115,7 @@ def _check_records(lower: Any) -> None:
     def is_misread(array: Any, index: Any) -> bool:
         ty = lower.get_numba_type(array)
         # The address of what is in a nested array is right; pointers to records are refused by their type.
-        if not isinstance(ty, types.Array) or isinstance(ty, types.NestedArray):
-            return False
-        if not isinstance(ty.dtype, types.Record):
+        if type(ty) is not types.Array or not isinstance(ty.dtype, types.Record):
             return False
         if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
             return True
@@ -138,14 +130,30 @@ def _check_records(lower: Any) -> None:
 
     for block in lower.func_ir.blocks.values():
         for inst in block.body:
+            place = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
+            if _is_address(inst, lower):
+                raise ExportError(
+                    f"{place}: numba-cuda-mlir writes the address of a record to a part of another; assign "
+                    "its fields"
+                )
             accessed = _accessed(inst, ir)
             if accessed is not None and is_misread(*accessed):
-                place = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
                 raise ExportError(
                     f"{place}: numba-cuda-mlir finds records by an index from 0 on into a contiguous array "
                     "of one dimension alone; write the field first, as in a.x[i, j] and a.x[1::2], but "
                     'a[i].x.y and a[i].x[0] where it has parts itself, or choose front_end="numba-cuda"'
                 )
+
+
+def _is_address(inst: Any, lower: Any) -> bool:
+    """Return whether *inst* writes a record into another one, where numba-cuda-mlir writes the address."""
+    from numba_cuda_mlir.numba_cuda.core import ir
+    from numba_cuda_mlir.numba_cuda.types import Array, Record
+
+    if not isinstance(inst, (ir.SetAttr, ir.SetItem, ir.StaticSetItem)):
+        return False
+    target, value = map(lower.get_numba_type, (inst.target, inst.value))
+    return isinstance(value, Record) and type(target) is not Array
 
 
 def _accessed(inst: Any, ir: Any) -> tuple[Any, Any] | None:
