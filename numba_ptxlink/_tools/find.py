@@ -64,9 +64,13 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
         raise missing(name, error) from error
 
 
-@functools.cache
 def version(name: str, function: str, path: str = "") -> tuple[int, int]:
     """Return (major, minor) of a library, which its *function* tells; the rest is as for `loaded`."""
+    return _version(name, function, path or library(name))
+
+
+@functools.cache
+def _version(name: str, function: str, path: str) -> tuple[int, int]:
     major, minor = ctypes.c_int(), ctypes.c_int()
     try:
         getattr(loaded(name, path), function)(ctypes.byref(major), ctypes.byref(minor))
