@@ -215,7 +215,7 @@ class FunctionBuilder:
         return self.value(f"load {want}, {pointer} {self.convert(*address, pointer)}")
 
 
-class Prototype(NamedTuple):
+class FunctionHead(NamedTuple):
     """
     A C function in LLVM IR.
 
@@ -230,7 +230,7 @@ class Prototype(NamedTuple):
     notes: list[str]
 
 
-def prototype(builder: FunctionBuilder, signature: Signature) -> Prototype:
+def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
     """Return the prototype of *signature*, with the types of *builder*."""
     returned, result = builder.c_type(signature.result), signature.result
     types: list[Type] = []
@@ -249,7 +249,7 @@ def prototype(builder: FunctionBuilder, signature: Signature) -> Prototype:
         types.append(kind)
         params.append(f"{kind} {attribute}%p{position - 1}")
     bare = f"{returned} ({', '.join(map(str, types))})"
-    return Prototype(
+    return FunctionHead(
         f'{_extension(result, signature)}{returned} @"{signature.name}"({", ".join(params)})',
         f'{builder.dialect.pointer(bare)} @"{signature.name}"',
         [f'!"align", i32 {alignment}' for alignment in alignments],
