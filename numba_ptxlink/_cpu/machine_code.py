@@ -45,22 +45,28 @@ def target() -> Sequence[str]:
     return llvmlite.__version__, release, llvm.get_default_triple(), llvm.get_host_cpu_name(), features
 
 
-def _machine() -> Any:
+def _machine(level: int, **model: str) -> Any:
     llvm = _binding()
     *_, cpu, features = target()
     made = llvm.Target.from_default_triple()
-    return made.create_target_machine(cpu=cpu, features=features, opt=2, jit=True)
+    return made.create_target_machine(cpu=cpu, features=features, opt=level, jit=True, **model)
+
+
+def _parsed(text: str, machine: Any) -> Any:
+    llvm = _binding()
+    # `coro.end` returned a value before LLVM 22.
+    text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
+    # Passes lay out what a lane keeps while it waits. They align numbers as the code does that is made later.
+    module = llvm.parse_assembly(f'target datalayout = "{machine.target_data}"\n{text}')
+    module.verify()
+    return module
 
 
 def compile_ir(text: str) -> bytes:
     """Return the object code of a module in LLVM IR."""
     with _lock.held:
-        llvm = _binding()
-        # `coro.end` returned a value before LLVM 22.
-        text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
-        machine = _machine()
-        module = llvm.parse_assembly(text)
-        module.verify()
+        llvm, machine = _binding(), _machine(2)
+        module = _parsed(text, machine)
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
         builder.getModulePassManager().run(module, builder)
         return bytes(machine.emit_object(module))
@@ -84,7 +90,7 @@ class LoadedCode:
     def __init__(self, *codes: bytes) -> None:
         with _lock.held:
             llvm = _binding()
-            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine())
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(2))
             for code in codes:
                 self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
