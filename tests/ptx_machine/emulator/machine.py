@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import CODE, GLOBAL, RAW, Space
+from .memory import CODE, GLOBAL, RAW, Space, lanes_of
 from .parse import Function, Module, PtxError, Symbol, Variable, number, parse, width
 from .steps import Maker
 
@@ -185,7 +185,7 @@ class Block:
             "local": Space("local", machine.fill, lanes=self.lanes, frozen=machine.poison),
         }
         for variable in machine.shared:
-            self.spaces["shared"].own(0, variable.place, variable.size or shared)
+            self.spaces["shared"].own(slice(None), variable.place, variable.size or shared)
         self.live = np.ones(self.lanes, bool)
         self.frames: list[Frame] = []
         self.results: list[tuple[np.ndarray, np.ndarray]] = []
@@ -205,7 +205,7 @@ class Block:
             for result in function.results
         ]
         with np.errstate(all="ignore"):
-            while self.live.any():
+            while np.count_nonzero(self.live):
                 ready = [frame for frame in self.frames if frame.ready]
                 if ready:
                     max(ready, key=lambda frame: frame.depth).run()
@@ -270,11 +270,12 @@ class Frame:
             block.machine.steps[function] = Maker(block.machine, function), [None] * len(function.code)
         raws = [RAW[width(kind)] for kind in function.registers]
         fill = bool(block.machine.fill)
-        self.values = [np.full(mask.size, ~raw(0) if fill else raw(0), raw) for raw in raws]
-        ones = {raw: np.where(mask, ~raw(0), raw(0)) for raw in set(raws)}
+        filled = {raw: np.full(mask.size, ~raw(0) if fill else raw(0), raw) for raw in set(raws)}
+        self.values = [filled[raw].copy() for raw in raws]
+        ones = {raw: np.where(mask, ~raw(0), raw(0)) for raw in filled}
         self.undefined = [ones[raw] for raw in raws]
         block.frames.append(self)
-        local, lanes = block.spaces["local"], np.flatnonzero(mask)
+        local, lanes = block.spaces["local"], lanes_of(mask)
         for variable in function.frame:
             local.own(lanes, self.base + variable.place, variable.size)
 
@@ -287,6 +288,9 @@ class Frame:
         while self.ready and len(frames) == depth:
             place = min(self.ready)
             mask = self.ready.pop(place)
+            if np.count_nonzero(mask) == np.count_nonzero(self.mask):
+                # By this `Maker.writer` knows that all lanes of the call write.
+                mask = self.mask
             others = min(self.ready, default=len(code) + 1)
             while True:
                 if place == len(code):
@@ -312,7 +316,7 @@ class Frame:
 
     def join(self, place: int, mask: np.ndarray) -> bool:
         """Let lanes go on at *place*, with those that are there."""
-        if mask.any():
+        if np.count_nonzero(mask):
             mask = self.gathered(place, mask)
             self.ready[place] = mask | self.ready[place] if place in self.ready else mask
         return True
@@ -341,14 +345,14 @@ class Frame:
         if [each.size for each in given] != [each.size for each in wanted]:
             raise PtxError(f"{function.name} is called with other parameters than it has")
         frame = Frame(self.block, function, mask, caller=self, place=place, results=results)
-        local, lanes = self.block.spaces["local"], np.flatnonzero(mask)
+        local, lanes = self.block.spaces["local"], lanes_of(mask)
         for passed, formal in zip(arguments, function.params, strict=True):
             local.copy(lanes, self.base + passed.place, frame.base + formal.place, formal.size)
         return True
 
     def leave(self, mask: np.ndarray) -> bool:
         """Let lanes return, or end."""
-        block, lanes = self.block, np.flatnonzero(mask)
+        block, lanes = self.block, lanes_of(mask)
         local = block.spaces["local"]
         if self.caller:
             for target, result in zip(self._results, self.function.results, strict=True):
@@ -356,13 +360,13 @@ class Frame:
             self.caller.join(self._place, mask)
         else:
             for taken, result in zip(block.results, self.function.results, strict=True):
-                for lane in lanes:
+                for lane in np.flatnonzero(mask):
                     taken[0][lane], taken[1][lane] = local.peek(self.base + result.place, result.size, lane)
             block.live &= ~mask
         self.mask = self.mask & ~mask
         for variable in self.function.frame:
             local.disown(lanes, self.base + variable.place, variable.size)
-        if not self.mask.any():
+        if not np.count_nonzero(self.mask):
             block.frames.remove(self)
         return True
 

@@ -18,6 +18,11 @@ WINDOWS = {"global": 0, "const": 0, "shared": WINDOW, "local": 2 * WINDOW, "para
 _GAP = 256
 
 
+def lanes_of(mask: np.ndarray) -> np.ndarray | slice:
+    """Return the lanes of a mask as an index, which is a slice where it has all."""
+    return slice(None) if np.count_nonzero(mask) == mask.size else mask.nonzero()[0]
+
+
 class Space:
     """
     A state space.
@@ -35,7 +40,7 @@ class Space:
         self.name, self._base, self._private, self._frozen = name, base, bool(lanes), frozen
         # Values, owned, defined and stored bytes of each lane, and what each is where nothing was stored.
         self._tables = np.zeros((4, lanes or 1, 1024), np.uint8)
-        self._fresh = fill, 255, 255 * frozen, 0
+        self._fresh = np.array((fill, 255, 255 * frozen, 0), np.uint8).reshape(4, 1, 1)
         self._top = _GAP
 
     def allocate(self, size: int) -> int:
@@ -45,20 +50,20 @@ class Space:
         self.own(slice(None), place, size)
         return self._base + place
 
-    def own(self, lanes: object, place: int, size: int) -> None:
+    def own(self, lanes: np.ndarray | slice, place: int, size: int) -> None:
         """Give *lanes* bytes that nothing was stored to."""
         width = self._tables.shape[2]
         if place + size + _GAP > width:
-            more = max(width, -(-(place + size) // _GAP) * _GAP)
-            self._tables = np.pad(self._tables, ((0, 0), (0, 0), (0, more)))
-        for table, value in zip(self._tables, self._fresh, strict=True):
-            table[lanes, place : place + size] = value
+            before, more = self._tables, max(width, -(-(place + size) // _GAP) * _GAP)
+            self._tables = np.zeros((*before.shape[:2], width + more), np.uint8)
+            self._tables[:, :, :width] = before
+        self._tables[:, lanes, place : place + size] = self._fresh
 
-    def disown(self, lanes: np.ndarray, place: int, size: int) -> None:
+    def disown(self, lanes: np.ndarray | slice, place: int, size: int) -> None:
         """Take bytes back."""
         self._tables[1][lanes, place : place + size] = 0
 
-    def copy(self, lanes: np.ndarray, source: int, target: int, size: int) -> None:
+    def copy(self, lanes: np.ndarray | slice, source: int, target: int, size: int) -> None:
         """Copy bytes, defined or not, in the spaces of *lanes*."""
         for table in (self._tables[0], *self._tables[2:]):
             table[lanes, target : target + size] = table[lanes, source : source + size]
@@ -97,20 +102,16 @@ class Space:
         stored.view(raw)[places] = ~raw(0)
 
     def _words(self, addresses: np.ndarray, lanes: np.ndarray, raw: type) -> np.ndarray:
-        """Return the indices of words, all of which have to be aligned and somebody's."""
+        """Return the indices of words, which are aligned, and all of which have to be somebody's."""
         size, width = raw().itemsize, self._tables.shape[2]
-        offsets = addresses - np.uint64(self._base)
-        outside = offsets > width - size
-        places = np.where(outside, 0, offsets).astype(np.int64)
+        # The last word is nobody's.
+        places = np.minimum(addresses - np.uint64(self._base), np.uint64(width - size)).astype(np.int64)
         if self._private:
             places += lanes * width
-        places, rest = np.divmod(places, size)
-        self._refuse(rest != 0, f"a misaligned access to {size} bytes", addresses, lanes)
-        outside |= self._tables[1].reshape(-1).view(raw)[places] != ~raw(0)
-        self._refuse(outside, f"an access to {size} bytes that are no variable's", addresses, lanes)
-        return places
-
-    def _refuse(self, wrong: np.ndarray, what: str, addresses: np.ndarray, lanes: np.ndarray) -> None:
-        if wrong.any():
+        places //= size
+        wrong = self._tables[1].reshape(-1).view(raw)[places] != ~raw(0)
+        if np.count_nonzero(wrong):
             first = int(np.argmax(wrong))
-            raise PtxError(f"{what} at {self.name} {int(addresses[first]):#x} by lane {lanes[first]}")
+            where = f"{self.name} {int(addresses[first]):#x} by lane {lanes[first]}"
+            raise PtxError(f"an access to {size} bytes that are no variable's at {where}")
+        return places

@@ -113,11 +113,11 @@ class Module:
 
 
 class Scope:
-    """The names and labels of a block, which inner blocks see."""
+    """The names and labels of a block; an inner one sees its labels, and the names that come before."""
 
     def __init__(self, function: Function, outer: Scope | None = None) -> None:
         self.function, self.outer = function, outer
-        self.names: ChainMap[str, object] = outer.names.new_child() if outer else ChainMap()
+        self.names: dict[str, object] = dict(outer.names) if outer else {}
         self.labels: ChainMap[str, int] = outer.labels.new_child() if outer else ChainMap()
 
 
@@ -170,6 +170,17 @@ def number(text: str) -> Number | None:
         sign, octal, other = match.groups()
         return Number(int(f"{sign}1") * (int(octal, 8) if octal else int(other, 0)))
     return None
+
+
+@lru_cache(1 << 14)
+def _spelled(text: str) -> tuple[str, str, str, tuple[str, ...], list[str]]:
+    """Return the parts of an instruction: "!" of its guard, the predicate, opcode, words and operands."""
+    match = _INSTRUCTION.fullmatch(text)
+    if not match:
+        raise PtxError(f"not PTX: {text}")
+    negated, predicate, opcode, words, operands = match.groups()
+    words = tuple(re.sub(r"::(cta|func|entry)$", "", word) for word in re.findall(r"[\w:]+", words))
+    return negated, predicate, opcode, words, split(operands)
 
 
 def parse(text: str) -> Module:
@@ -268,21 +279,20 @@ def _statement(scope: Scope, text: str) -> None:
             function.code.append(Instruction(None, "declare", (), [variable], text, scope))
         else:
             function.module.variables[f"{function.name}.{len(function.code)}.{variable.name}"] = variable
-    elif match := _INSTRUCTION.fullmatch(text):
-        negated, predicate, opcode, words, operands = match.groups()
+    else:
+        negated, predicate, opcode, words, operands = _spelled(text)
         guard = scope.names.get(predicate)
         if predicate and not isinstance(guard, Register):
             raise PtxError(f"no predicate {predicate}: {text}")
-        words = tuple(re.sub(r"::(cta|func|entry)$", "", word) for word in re.findall(r"[\w:]+", words))
-        listed = [_operand(scope, part) for part in split(operands)]
+        listed = [_operand(scope, part) for part in operands]
         function.code.append(
             Instruction(Not(guard) if negated else guard, opcode, words, listed, text, scope)
         )
-    else:
-        raise PtxError(f"not PTX: {text}")
 
 
 def _operand(scope: Scope, text: str) -> object:
+    if text in scope.names:
+        return scope.names[text]
     if text[0] in "{(":
         return [_operand(scope, part) for part in split(text[1:-1])]
     if text[0] == "[":
@@ -297,4 +307,4 @@ def _operand(scope: Scope, text: str) -> object:
         return value
     if match := _OFFSET.fullmatch(text):
         return Address(_operand(scope, match[1]), int(f"{match[2]}1") * number(match[3]).value)
-    return scope.names.get(text, Symbol(text))
+    return Symbol(text)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .memory import CODE, RAW, WINDOW, WINDOWS
+from .memory import CODE, RAW, WINDOW, WINDOWS, lanes_of
 from .numbers import Type, type_of
 from .parse import Address, Function, Instruction, Not, Number, PtxError, Register, Symbol, Variable, width
 from .values import PRED, ROWS, U32, U64, form_of, smeared
@@ -63,7 +63,7 @@ class Maker:
         def guarded(frame: Frame, mask: np.ndarray) -> bool | None:
             predicate = read(frame, mask)
             chosen = mask & predicate
-            if not chosen.any():
+            if not np.count_nonzero(chosen):
                 return None
             gone = made(frame, chosen)
             if gone:
@@ -80,17 +80,21 @@ class Maker:
         loose = instruction.opcode == "cvt"
         spread = self.machine.poison and instruction.opcode not in ("selp", "cvt")
         rule = smeared if spread else form.undefined
-        reads = [self.reader(*pair, loose=loose) for pair in zip(sources, form.sources, strict=True)]
+        # Each with what stands for no undefined bits.
+        reads = [
+            (self.reader(source, kind, loose=loose), np.zeros(1, kind.raw))
+            for source, kind in zip(sources, form.sources, strict=True)
+        ]
         write = self.writer(target, form.result, loose=loose)
 
         def run(frame: Frame, mask: np.ndarray) -> None:
-            values, undefined = zip(*(read(frame) for read in reads), strict=True)
-            result, bits = form.compute(*values), None
-            if any(part is not None for part in undefined):
-                zeros = zip(undefined, form.sources, strict=True)
-                every = [np.zeros(1, kind.raw) if part is None else part for part, kind in zeros]
-                bits = rule(form, values, every)
-            write(frame, mask, result, bits)
+            values, every, certain = [], [], True
+            for read, none in reads:
+                value, undefined = read(frame)
+                values.append(value)
+                every.append(none if undefined is None else undefined)
+                certain &= undefined is None
+            write(frame, mask, form.compute(*values), None if certain else rule(form, values, every))
 
         return run
 
@@ -140,7 +144,7 @@ class Maker:
             value, undefined = read(frame)
             if undefined is not None and not self.machine.poison and (undefined[mask] != 0).any():
                 raise PtxError(f"{what} is undefined")
-            return np.broadcast_to(value, mask.shape)
+            return in_all(value, mask)
 
         return certainly
 
@@ -159,7 +163,8 @@ class Maker:
         ) -> None:
             np.copyto(frame.values[index], pack(value, raw), where=mask)
             old = frame.undefined[index]
-            if undefined is None and old is None:
+            if undefined is None and (old is None or mask is frame.mask):
+                frame.undefined[index] = None
                 return
             if undefined is not None:
                 undefined = by_words(undefined) if poison else undefined
@@ -167,7 +172,7 @@ class Maker:
                 undefined = by_words(undefined) if poison else undefined
             none = raw(0)
             merged = np.where(mask, none if undefined is None else undefined, none if old is None else old)
-            frame.undefined[index] = merged if merged.any() else None
+            frame.undefined[index] = merged if np.count_nonzero(merged) else None
 
         return write
 
@@ -183,27 +188,34 @@ class Maker:
         read = self.certain(base, kind, "an address")
         named = next((WINDOWS[word] for word in words if word in WINDOWS), None)
         start, spaces = np.uint64(named or 0), ("global", "shared", "local")
+        less = np.uint64(size - 1)
         if named is not None:
             spaces = spaces[named // WINDOW : named // WINDOW + 1]
 
         def addresses(frame: Frame, mask: np.ndarray) -> list[tuple]:
-            lanes, parts = np.flatnonzero(mask), []
+            (lanes,), parts = mask.nonzero(), []
             value = read(frame, mask)[lanes].astype(np.uint64) + offset + start
-            outside = np.ones(lanes.size, bool)
             for name in spaces:
                 at = value - np.uint64(WINDOWS[name])
-                chosen = at < WINDOW
-                outside &= ~chosen
-                if chosen.any():
-                    at = at[chosen]
-                    if (at % np.uint64(size)).any():
-                        raise PtxError(f"a misaligned access to {size} bytes at {name} {int(at[0]):#x}")
-                    parts.append((frame.block.spaces[name], lanes[chosen], at))
-            if outside.any():
-                raise PtxError(f"no memory at {int(value[np.argmax(outside)]):#x}")
-            return parts
+                inside = at < WINDOW
+                count = np.count_nonzero(inside)
+                if not count:
+                    continue
+                here, at = (lanes, at) if count == lanes.size else (lanes[inside], at[inside])
+                if np.count_nonzero(at & less):
+                    raise PtxError(f"a misaligned access to {size} bytes at {name} {int(at[0]):#x}")
+                parts.append((frame.block.spaces[name], here, at))
+                lanes, value = lanes[~inside], value[~inside]
+                if not lanes.size:
+                    return parts
+            raise PtxError(f"no memory at {int(value[0]):#x}")
 
         return addresses
+
+
+def in_all(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Return *values* with one for each lane, where there may be one for all."""
+    return values if values.shape == mask.shape else values.repeat(mask.size)
 
 
 def fit(register: Register, kind: Type, *, loose: bool) -> None:
@@ -249,7 +261,7 @@ def _load(maker: Maker, instruction: Instruction, place: int) -> Step:
             value, missing = np.zeros(mask.size, raw), np.zeros(mask.size, raw)
             for memory, lanes, at in parts:
                 value[lanes], missing[lanes] = memory.load(at + np.uint64(size * number), lanes, raw)
-            write(frame, mask, kind.unpack(value), missing if missing.any() else None)
+            write(frame, mask, kind.unpack(value), missing if np.count_nonzero(missing) else None)
 
     return load
 
@@ -274,7 +286,7 @@ def _store(maker: Maker, instruction: Instruction, place: int) -> Step:
             bad = np.logical_or.reduce([each != 0 for each in missing])
             values = [(value, np.where(bad, ~bits.raw(0), bits.raw(0))) for value, _ in values]
         for number, pair in enumerate(values):
-            value, undefined = (each if each is None else np.broadcast_to(each, mask.shape) for each in pair)
+            value, undefined = (each if each is None else in_all(each, mask) for each in pair)
             for memory, lanes, at in parts:
                 some = None if undefined is None else undefined[lanes]
                 memory.store(at + np.uint64(size * number), lanes, value[lanes], some)
@@ -370,7 +382,7 @@ def _declaration(maker: Maker, instruction: Instruction, place: int) -> Step:
     (variable,) = instruction.operands
 
     def declare(frame: Frame, mask: np.ndarray) -> None:
-        frame.block.spaces["local"].own(np.flatnonzero(mask), frame.base + variable.place, variable.size)
+        frame.block.spaces["local"].own(lanes_of(mask), frame.base + variable.place, variable.size)
 
     return declare
 

@@ -7,6 +7,7 @@ names the modifiers that it knows, besides types.
 
 from __future__ import annotations
 
+import functools
 import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,7 +29,7 @@ def smeared(form: Form, values: list, undefined: list) -> np.ndarray:
     """Return all bits of a result for lanes in which any bit of an operand is undefined."""
     del values
     raw = form.result.raw
-    bad = np.logical_or.reduce(np.broadcast_arrays(*(bits != 0 for bits in undefined)))
+    bad = functools.reduce(np.logical_or, (bits != 0 for bits in undefined))
     return np.where(bad, ~raw(0), raw(0))
 
 
@@ -36,7 +37,7 @@ def upward(form: Form, values: list, undefined: list) -> np.ndarray:
     """Return an undefined bit and all above it, for sums and products."""
     if any(bits.dtype != form.result.raw for bits in undefined):
         return smeared(form, values, undefined)
-    bits = np.bitwise_or.reduce(np.broadcast_arrays(*undefined))
+    bits = functools.reduce(np.bitwise_or, undefined)
     return bits | (~bits + bits.dtype.type(1))
 
 
