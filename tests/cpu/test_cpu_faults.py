@@ -110,7 +110,7 @@ def test_a_loop_is_interrupted(program, argument):
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
     with pytest.raises(KeyboardInterrupt):
-        launch(program, "endless", argument, steps=10 ** (17 - 6 * argument))
+        launch(program, "endless", argument, steps=10 ** (15 - 4 * argument))
 
 
 def test_what_cannot_be_launched_is_refused(program):
