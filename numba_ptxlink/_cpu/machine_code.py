@@ -45,11 +45,11 @@ def target() -> Sequence[str]:
     return llvmlite.__version__, release, llvm.get_default_triple(), llvm.get_host_cpu_name(), features
 
 
-def _machine(level: int, **model: str) -> Any:
+def _machine(level: int) -> Any:
     llvm = _binding()
     *_, cpu, features = target()
     made = llvm.Target.from_default_triple()
-    return made.create_target_machine(cpu=cpu, features=features, opt=level, jit=True, **model)
+    return made.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
 def _parsed(text: str, machine: Any) -> Any:

@@ -106,8 +106,11 @@ def test_random_programs_write_what_they_write_on_the_machine(seeds):
 def unoptimised(text: str) -> bytes:
     """Return machine code as `machine_code.compile_ir` does, in a seventh of the time."""
     llvm = machine_code._binding()
+    *_, cpu, features = machine_code.target()
     # LLVM has a fast way to select instructions, but not for calls across more than two gigabytes.
-    machine = machine_code._machine(0, reloc="pic", codemodel="small")
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=0, reloc="pic", codemodel="small", jit=True
+    )
     module, tuning = machine_code._parsed(text, machine), llvm.create_pipeline_tuning_options(speed_level=0)
     # As values, variables need a third less code. A builder keeps what it found out: each run has its own.
     first = llvm.create_new_module_pass_manager()
