@@ -86,21 +86,34 @@ bad:
   ret i1 false
 }
 
+; ---- Python's lock: given away while code runs.
+
+define internal void @release(ptr %ctx) {
+  %save.at = getelementptr i8, ptr %ctx, i64 $context.save
+  %save = load ptr, ptr %save.at
+  %thread = call ptr %save()
+  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
+  store ptr %thread, ptr %thread.at
+  ret void
+}
+
+define internal void @retake(ptr %ctx) {
+  %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore
+  %restore = load ptr, ptr %restore.at
+  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
+  %thread = load ptr, ptr %thread.at
+  call void %restore(ptr %thread)
+  ret void
+}
+
 ; ---- What is done now and then, so that Ctrl-C ends a launch: whether it does.
 
 define internal i1 @attend(ptr %ctx) noinline cold {
-  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
-  %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore
   %check.at = getelementptr i8, ptr %ctx, i64 $context.check
-  %save.at = getelementptr i8, ptr %ctx, i64 $context.save
-  %thread = load ptr, ptr %thread.at
-  %restore = load ptr, ptr %restore.at
   %check = load ptr, ptr %check.at
-  %save = load ptr, ptr %save.at
-  call void %restore(ptr %thread)
+  call void @retake(ptr %ctx)
   %told = call i32 %check()
-  %again = call ptr %save()
-  store ptr %again, ptr %thread.at
+  call void @release(ptr %ctx)
   %interrupted = icmp ne i32 %told, 0
   ret i1 %interrupted
 }
@@ -127,14 +140,27 @@ bad:
   ret i32 0
 }
 
-; ---- What is printed, nanoseconds, and memory of the heap.
+; ---- What is printed. What the Python function raises stays with the thread, for whoever called the entry.
+
+@numbers = internal constant [3 x i8] c"KK\00"
 
 define i32 @ptxlink.print(ptr %ctx, i64 %form, i64 %values) {
   %print.at = getelementptr i8, ptr %ctx, i64 $context.print
+  %call.at = getelementptr i8, ptr %ctx, i64 $context.call
+  %drop.at = getelementptr i8, ptr %ctx, i64 $context.drop
   %print = load ptr, ptr %print.at
-  %result = call i32 %print(i64 %form, i64 %values)
+  %call = load ptr, ptr %call.at
+  %drop = load ptr, ptr %drop.at
+  call void @retake(ptr %ctx)
+  %returned = call ptr (ptr, ptr, ...) %call(ptr %print, ptr @numbers, i64 %form, i64 %values)
+  call void %drop(ptr %returned)
+  call void @release(ptr %ctx)
+  %raised = icmp eq ptr %returned, null
+  %result = sext i1 %raised to i32
   ret i32 %result
 }
+
+; ---- Nanoseconds, and memory of the heap.
 
 define i64 @ptxlink.time() {
   %time = alloca [2 x i64]
@@ -671,24 +697,6 @@ done:
 }
 
 ; ---- Entries. Other threads of Python run meanwhile.
-
-define internal void @release(ptr %ctx) {
-  %save.at = getelementptr i8, ptr %ctx, i64 $context.save
-  %save = load ptr, ptr %save.at
-  %thread = call ptr %save()
-  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
-  store ptr %thread, ptr %thread.at
-  ret void
-}
-
-define internal void @retake(ptr %ctx) {
-  %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore
-  %restore = load ptr, ptr %restore.at
-  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
-  %thread = load ptr, ptr %thread.at
-  call void %restore(ptr %thread)
-  ret void
-}
 
 ; Execute blocks of a grid from one on.
 define i32 @ptxlink.grid(ptr %ctx, ptr %block, i64 %first, i64 %count, i32 %go) {

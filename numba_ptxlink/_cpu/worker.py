@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ALIGNED, _LARGE = 1024, 1 << 16
-_PRINT = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_uint64)
 # It keeps Python's lock when it is called: the code gives it away, so that it can ask for interrupts.
 _ENTRY = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
@@ -104,17 +103,8 @@ class Worker:
         table = (ctypes.c_uint64 * (2 * len(self.regions)))(
             *(part for each in self.regions for part in (each.address, each.end))
         )
-        self.noted, failed = Noted(), list[BaseException]()
-
-        def take(form: int, values: int) -> int:
-            try:
-                print(messages.formatted(form, values), end="")  # noqa: T201 - what the code prints
-            except BaseException as error:  # noqa: BLE001 - ctypes drops it, so that `run` raises it
-                failed.append(error)
-            return -len(failed)
-
-        self._failed, printing = failed, _PRINT(take)
-        self._kept = of_block, of_lanes, frames, records, found, table, printing
+        self.noted = Noted()
+        self._kept = of_block, of_lanes, frames, records, found, table
         self.context = BlockContext(
             ntid=tuple(block),
             nctaid=tuple(grid),
@@ -127,7 +117,7 @@ class Worker:
             writable=sum(each.writable for each in self.regions),
             found=ctypes.addressof(found),
             noted=ctypes.addressof(self.noted),
-            print=ctypes.cast(printing, ctypes.c_void_p).value,
+            print=id(_print),
             local=of_lanes.address,
             local_size=local,
             local_total=of_lanes.size,
@@ -149,17 +139,28 @@ class Worker:
             count: How many there are.
             go: 1 to go on after a barrier of the grid.
         """
-        told = int(_ENTRY(entry)(ctypes.addressof(self.context), code, first, count, go))
-        for error in self._failed:
-            raise error
-        return told
+        return int(_ENTRY(entry)(ctypes.addressof(self.context), code, first, count, go))
+
+
+def _print(form: int, values: int) -> None:
+    """Print values, as the code asks for it."""
+    print(messages.formatted(form, values), end="")  # noqa: T201 - what the code prints
+
+
+# What the machine code calls of Python: to let other threads run, to look for an interrupt, and to print.
+_PYTHON = {
+    "call": "PyObject_CallFunction",
+    "drop": "Py_DecRef",
+    "save": "PyEval_SaveThread",
+    "restore": "PyEval_RestoreThread",
+    "check": "PyErr_CheckSignals",
+}
 
 
 @functools.cache
 def _python() -> dict[str, int | None]:
-    """Return the addresses of what lets other threads of Python run, and looks for an interrupt."""
-    names = {"save": "PyEval_SaveThread", "restore": "PyEval_RestoreThread", "check": "PyErr_CheckSignals"}
+    """Return the addresses of what the machine code calls of Python."""
     return {
         field: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        for field, name in names.items()
+        for field, name in _PYTHON.items()
     }
