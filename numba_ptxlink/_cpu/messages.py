@@ -123,12 +123,13 @@ def fault(module: ptx.Module, called: str, function: str, statement: int, worker
     )
 
 
-def formatted(form: int, values: int) -> str:
-    """Return the text that the format at an address makes of values at another, by the C library."""
-    place = values
+def print_values(form: int, values: int) -> int:
+    """Print by the format at an address, as the C library does, values at another; return how many."""
+    place, count = values, 0
 
     def take(kind: type[Any]) -> Any:
-        nonlocal place
+        nonlocal place, count
+        count += 1
         size = ctypes.sizeof(kind)
         place = -(-place // size) * size + size
         return kind.from_address(place - size)
@@ -145,4 +146,5 @@ def formatted(form: int, values: int) -> str:
         _write(text, size + 1, spelled, *passed)
         return text.raw[:size].decode(errors="replace")
 
-    return _CONVERSION.sub(one, text_at(form))
+    print(_CONVERSION.sub(one, text_at(form)), end="")  # noqa: T201 - what the code prints
+    return count

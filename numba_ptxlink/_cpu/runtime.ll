@@ -140,23 +140,32 @@ bad:
   ret i32 0
 }
 
-; ---- What is printed. What the Python function raises stays with the thread, for whoever called the entry.
+; ---- What is printed: how many values, -1 where Python raised, which the caller of the entry finds then.
 
 @numbers = internal constant [3 x i8] c"KK\00"
 
 define i32 @ptxlink.print(ptr %ctx, i64 %form, i64 %values) {
+entry:
   %print.at = getelementptr i8, ptr %ctx, i64 $context.print
   %call.at = getelementptr i8, ptr %ctx, i64 $context.call
+  %number.at = getelementptr i8, ptr %ctx, i64 $context.number
   %drop.at = getelementptr i8, ptr %ctx, i64 $context.drop
   %print = load ptr, ptr %print.at
   %call = load ptr, ptr %call.at
+  %number = load ptr, ptr %number.at
   %drop = load ptr, ptr %drop.at
   call void @retake(ptr %ctx)
   %returned = call ptr (ptr, ptr, ...) %call(ptr %print, ptr @numbers, i64 %form, i64 %values)
-  call void %drop(ptr %returned)
-  call void @release(ptr %ctx)
   %raised = icmp eq ptr %returned, null
-  %result = sext i1 %raised to i32
+  br i1 %raised, label %done, label %good
+good:
+  %wide = call i64 %number(ptr %returned)
+  %narrow = trunc i64 %wide to i32
+  call void %drop(ptr %returned)
+  br label %done
+done:
+  %result = phi i32 [-1, %entry], [%narrow, %good]
+  call void @release(ptr %ctx)
   ret i32 %result
 }
 

@@ -74,7 +74,8 @@ class BlockContext(ctypes.Structure):
         *((name, ctypes.c_uint64) for name in ("shared", "workspace", "readable", "writable", "steps")),
         *((memory, ctypes.c_void_p) for memory in ("regions", "heap", "params", "local", "frames", "lanes")),
         *((memory, ctypes.c_void_p) for memory in ("found", "noted")),
-        *((function, ctypes.c_void_p) for function in ("print", "call", "drop", "restore", "check", "save")),
+        *((function, ctypes.c_void_p) for function in ("print", "call", "number", "drop")),
+        *((function, ctypes.c_void_p) for function in ("restore", "check", "save")),
         ("thread", ctypes.c_void_p),
     )
 

@@ -117,7 +117,7 @@ class Worker:
             writable=sum(each.writable for each in self.regions),
             found=ctypes.addressof(found),
             noted=ctypes.addressof(self.noted),
-            print=id(_print),
+            print=id(messages.print_values),
             local=of_lanes.address,
             local_size=local,
             local_total=of_lanes.size,
@@ -142,14 +142,10 @@ class Worker:
         return int(_ENTRY(entry)(ctypes.addressof(self.context), code, first, count, go))
 
 
-def _print(form: int, values: int) -> None:
-    """Print values, as the code asks for it."""
-    print(messages.formatted(form, values), end="")  # noqa: T201 - what the code prints
-
-
 # What the machine code calls of Python: to let other threads run, to look for an interrupt, and to print.
 _PYTHON = {
     "call": "PyObject_CallFunction",
+    "number": "PyLong_AsLong",
     "drop": "Py_DecRef",
     "save": "PyEval_SaveThread",
     "restore": "PyEval_RestoreThread",

@@ -147,8 +147,8 @@ def program() -> CpuProgram:
         o[i] = i; cooperative_groups::this_grid().sync(); int v = o[(i + 100) % 256];
         cooperative_groups::this_grid().sync(); o[i] = v;
     }
-    extern "C" __global__ void print(int*) {
-        if (threadIdx.x < 2) printf("%d %5.2f %s %c %llu %#x %#o %hhd %a %05f %.0d|%-*s|%p %%\\n",
+    extern "C" __global__ void print(int* o) {
+        if (threadIdx.x < 2) *o = printf("%d %5.2f %s %c %llu %#x %#o %hhd %a %05f %.0d|%-*s|%p %%\\n",
             threadIdx.x, 1.5, "text", 65, 1ull << 40, 0, 8, 300, 1.5, 1 / 0.0, 0, 3, "ab", (void*)0);
     }
     """
@@ -171,10 +171,11 @@ def test_blocks_wait_for_each_other(program):
 
 
 def test_what_is_printed_is_on_the_standard_output(program, capsys):
-    """`printf` formats as the C library does."""
+    """`printf` formats as the C library does, and tells how many values it had."""
     text = "{}  1.50 text A 1099511627776 0 010 44 0x1.8p+0   inf |ab |(nil) %\n"
-    run(program, "print", np.zeros(1, np.int32))
-    assert text.format(0) + text.format(1) == capsys.readouterr().out
+    count = np.zeros(1, np.int32)
+    run(program, "print", count)
+    assert (text.format(0) + text.format(1), 14) == (capsys.readouterr().out, count)
 
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
