@@ -6,6 +6,7 @@ A mark is recorded while the body of its module runs, whatever has the function 
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 from pathlib import Path
@@ -35,6 +36,7 @@ class Marked:
     Args:
         function: The Python function.
         signature: Its Numba signature.
+        named: What names in a signature that is text stood for when it was marked.
         name: Its C name.
         others: The same function with other signatures.
         asked: The front end that the decorator names, None if it names none.
@@ -42,6 +44,7 @@ class Marked:
 
     function: Any
     signature: Any
+    named: dict[str, Any]
     name: str
     others: tuple[Any, ...]
     asked: str | None
@@ -66,6 +69,26 @@ def place_of(function: Any) -> str:
 def scope(function: Any) -> dict[str, Any]:
     """Return what the Python function *function* sees outside of itself, by name."""
     return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+
+
+def named(signature: Any, function: Any) -> dict[str, Any]:
+    """
+    Return what the names in *signature*, if it is text, stand for now, as far as *function* sees them.
+
+    A module, and a loop, may give the name another value before the export.
+    """
+    try:
+        names = compile(signature.strip(), "signature", "eval").co_names if isinstance(signature, str) else ()
+    except (SyntaxError, ValueError):
+        # The export tells it, with an example.
+        return {}
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    found = {}
+    for name in names:
+        # The cell of what an enclosing function defines later is empty.
+        with contextlib.suppress(KeyError, ValueError):
+            found[name] = cells[name].cell_contents if name in cells else function.__globals__[name]
+    return found
 
 
 def unmarked(function: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import sys
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.options import OnError
     from numba_ptxlink._config import FrontEndName
     from numba_ptxlink._front_end.protocol import FrontEnd
+
+log = logging.getLogger(__name__)
 
 __all__ = ["Kernel", "Udf", "kernel", "udf"]
 
@@ -70,8 +73,17 @@ class Udf(Marked):
         self.others = ()
         if isinstance(function, Udf):
             self.others = (*function.others, function)
-        # Unwrap a function that cuda.jit or njit has compiled.
-        function = getattr(function, "py_func", getattr(function, "function", function))
+        if not inspect.isfunction(function):
+            # Unwrap what cuda.jit, njit or a mark made of it; `functools.wraps` copies the attributes.
+            lost = _options(function)
+            function = getattr(function, "py_func", getattr(function, "function", function))
+            if lost:
+                log.warning(
+                    "%s has %s of Numba's decorator, which an export does not read; give launch_bounds to "
+                    "@kernel, and the others to the export or the link",
+                    getattr(function, "__name__", function),
+                    lost,
+                )
         if not inspect.isfunction(function):
             decorator = type(self).__name__.lower()
             raise ExportError(
@@ -89,6 +101,7 @@ class Udf(Marked):
                 "`*args`, `**kwargs` or keyword-only parameters, no generators (`yield`) and no `async def`."
             )
         self.signature = signature
+        self.named = choice.named(signature, function)
         self.options = options
         self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
         what = f"Function {function.__qualname__} ({self.source})"
@@ -275,6 +288,13 @@ def _mark(
     changing = {option: others.pop(option) for option in MARKED if option in others}
     options = AbiOptions.of({**named, **changing})
     return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
+
+
+def _options(dispatcher: Any) -> str:
+    """Return what a decorator of Numba was told that changes code, and that no mark reads, as text."""
+    given = getattr(dispatcher, "targetoptions", {})
+    names = ("fastmath", "launch_bounds", "max_registers", "link")
+    return ", ".join(f"{name}={given[name]!r}" for name in names if given.get(name))
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

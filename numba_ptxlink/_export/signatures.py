@@ -205,7 +205,7 @@ def _resolved(each: Udf, front_end: FrontEnd) -> Any:
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
-    return _evaluate(signature, choice.scope(each.function), front_end)
+    return _evaluate(signature, {**choice.scope(each.function), **each.named}, front_end)
 
 
 def describe(each: Unit) -> str:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
+from numba import cuda
 
 import numba_ptxlink as pl
 
@@ -13,6 +16,11 @@ CLASS = (
     "class Shapes:\n    class Inner:\n        {}\n        {}\n        def f({}x):\n            return x + 1\n"
 )
 STATIC = CLASS.format("@staticmethod", MARK.strip(), "")
+
+
+def abs_of(x):
+    """Return the absolute value."""
+    return abs(x)
 
 
 def written(folder, text):
@@ -54,3 +62,15 @@ def test_the_mark_is_below_the_staticmethod(tmp_path):
     text = CLASS.format(MARK.strip(), "@staticmethod", "")
     with pytest.raises(pl.ExportError, match="and write @staticmethod above @udf"):
         pl.export(written(tmp_path, text))
+
+
+def test_a_function_that_wraps_another_is_itself():
+    """`functools.wraps` copies the attribute by which a decorated function has its Python function."""
+    wrapper = functools.wraps(pl.udf("int32(int32)")(abs_of))(lambda x: abs_of(x) + 1)
+    assert pl.udf("int32(int32)")(wrapper).function is wrapper
+
+
+def test_options_of_numba_are_no_options_of_a_mark(caplog):
+    """What a decorator of Numba was told is left out with a warning."""
+    pl.kernel("void(int32)")(cuda.jit(launch_bounds=64, fastmath=True)(abs_of))
+    assert "abs_of has fastmath=True, launch_bounds=64 of Numba's decorator, which an export" in caplog.text
