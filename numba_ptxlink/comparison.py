@@ -14,11 +14,13 @@ import json
 import math
 import secrets
 import sys
-from types import FunctionType
+import traceback
+from types import CellType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ._export import jobs
+from ._export import choice, jobs
 from ._export.load import Source, check_file, load
+from ._front_end import registry
 from ._launch import arrays, library, results
 from .errors import DeviceFaultError, ExportError, PtxlinkError, shown
 from .exporter import Udf, export
@@ -173,16 +175,17 @@ def _compared(
     types, facts = compiled.types, _facts(function)
     names = [formal.type for formal in compiled.parameters.formals]
     kinds = {compiler, *facts, *names, *(types[name]["kind"] for name in names)}
-    outcome = [compiled.result, *(each for each in names if types[each]["kind"] in _WRITTEN)]
+    written = [place for place, name in enumerate(names) if types[name]["kind"] in _WRITTEN]
+    outcome = [compiled.result, *(names[place] for place in written)]
     python = functools.partial(_limited, _as_python(function))
     count, apart = 0, []
     # Python ends with a power, or a shift, by eight bits.
     small = bool({"**", "<<"} & facts)
     for given in calls or _samples(types, names, [seed, *compiled.name.encode()], small=small):
-        wanted = _outcome(python, given)
+        wanted = _outcome(python, given, written)
         if isinstance(wanted, TimeoutError):
             continue
-        got, count = _outcome(compiled, given), count + 1
+        got, count = _outcome(compiled, given, written), count + 1
         if isinstance(wanted, Exception) or isinstance(got, Exception):
             agree = isinstance(wanted, Exception) and isinstance(got, Exception)
         else:
@@ -255,31 +258,62 @@ def _drawn(rng: Any, dtype: Any, count: int, *, small: bool) -> Any:
     return np.where(rng.random(count) < 1 / 3, rng.choice(np.array(corners, dtype), count), drawn)
 
 
-def _outcome(call: Callable[..., Any], given: tuple[Any, ...]) -> Any:
-    """Return what a call returns, and the arrays after it; or the exception."""
+def _outcome(call: Callable[..., Any], given: tuple[Any, ...], written: Sequence[int]) -> Any:
+    """Return what a call returns, and its arguments at the places *written* after it; or the exception."""
     own = copy.deepcopy(given)
     try:
-        return (call(*own), *(each for each in own if arrays.is_numpy(each, "ndarray")))
+        return (call(*own), *(own[place] for place in written))
     except _NOT_PYTHON as error:
         raise ExportError(f"Python raises {type(error).__name__}: {error}") from error
     except Exception as error:
         if isinstance(error, PtxlinkError) and not isinstance(error, DeviceFaultError):
             raise
+        if _raised_by_compiler(error):
+            raise ExportError(f"Python raises {type(error).__name__}: {str(error).strip()}") from error
         return error
 
 
-def _as_python(function: FunctionType) -> Callable[..., Any]:
-    """Return a copy of *function* that calls Python functions in the place of a compiler's dispatchers."""
-    scope = dict(function.__globals__)
+def _raised_by_compiler(error: Exception) -> bool:
+    """Return whether a module of a compiler raised *error*, such as a kernel that is not launched."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return registry.of_module(frames[-1].f_globals.get("__name__", "")) is not None
+
+
+def _as_python(function: FunctionType) -> FunctionType:
+    """
+    Return a copy of *function* that calls Python functions in the place of a compiler's dispatchers.
+
+    So do these, whichever modules they are in.
+    """
+    dotted = {name for _, name, value in choice.names([function]) if choice.decorated(value)}
+    modules = {name.partition(".")[0] for name in dotted if "." in name}
+    scopes: dict[int, dict[str, Any]] = {}
 
     def copied(each: FunctionType) -> FunctionType:
-        own = scope if each.__globals__ is function.__globals__ else each.__globals__
-        return FunctionType(each.__code__, own, each.__name__, each.__defaults__, each.__closure__)
+        cells = None if each.__closure__ is None else tuple(map(cell, each.__closure__))
+        return FunctionType(each.__code__, scope(each.__globals__), each.__name__, each.__defaults__, cells)
 
-    for name, value in function.__globals__.items():
-        called = getattr(value, "py_func", getattr(value, "function", None))
-        if not isinstance(value, FunctionType) and isinstance(called, FunctionType):
-            scope[name] = copied(called)
+    def cell(each: CellType) -> CellType:
+        try:
+            return CellType(python(each.cell_contents))
+        except ValueError:
+            # Nothing is in it yet.
+            return each
+
+    def scope(there: dict[str, Any]) -> dict[str, Any]:
+        if id(there) not in scopes:
+            scopes[id(there)] = own = dict(there)
+            own.update((name, python(value, name)) for name, value in there.items())
+        return scopes[id(there)]
+
+    def python(value: Any, name: str = "") -> Any:
+        if name in modules and isinstance(value, ModuleType):
+            module = ModuleType(value.__name__)
+            vars(module).update(scope(vars(value)))
+            return module
+        called = None if isinstance(value, FunctionType) else choice.decorated(value)
+        return value if called is None else copied(called)
+
     return copied(function)
 
 

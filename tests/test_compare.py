@@ -42,6 +42,30 @@ def count(x, out):
         print(i)
 """
 
+APART = """
+from numba import cuda
+
+@cuda.jit(device=True)
+def one(value):
+    return value + 1
+
+@cuda.jit(device=True)
+def two(value):
+    return one(value) * 2
+"""
+USES_APART = """
+import inner.apart
+from inner import apart
+
+@udf("int32(int32)")
+def doubled(value):
+    return apart.two(value)
+
+@udf("int32(int32)")
+def nested(value):
+    return inner.apart.two(value)
+"""
+
 
 @pytest.fixture(scope="module")
 def manifest(tmp_path_factory):
@@ -190,6 +214,13 @@ def test_compare_calls_with_arguments_of_a_test():
     for given in ((2**60, 2.0), (5, math.nan)):
         assert 1 == len(pl.compare(converted, values, *given))
 
+    @pl.udf("void(uint64, uint64[::1])")
+    def tenth(number, values):
+        values[0] = number // 10
+
+    # An array for a number is not taken for one that is written.
+    assert 1 == len(pl.compare(tenth, np.array(2**64 - 1, np.uint64), np.zeros(1, np.uint64)))
+
     with pytest.raises(pl.ExportError, match=r"parameter 'x' is int32_t.*; give other arguments"):
         pl.compare(divided, 1.5, 2)
     with pytest.raises(pl.ExportError, match="takes a function with @udf"):
@@ -208,7 +239,12 @@ def test_the_command_shows_a_table(tmp_path, capsys):
     assert any(line.startswith("Division by zero raises in Python.") for line in lines)
     assert "not compared: count: a kernel is not called in Python" in lines
     assert "seed 3" in lines
-    (tmp_path / "udfs.py").write_text(UDFS)
+    # Helpers that are read of a module are called in Python, deeper ones are told.
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "inner" / "__init__.py").touch()
+    (tmp_path / "inner" / "apart.py").write_text(APART)
+    (tmp_path / "udfs.py").write_text(UDFS + USES_APART)
     status, output, _ = said(capsys, "compare", tmp_path / "udfs.py", "--json")
-    assert (0, []) == (status, json.loads(output)["differences"])
+    found = json.loads(output)
+    assert (0, [], {"count", "nested"}) == (status, found["differences"], {*found["left_out"]})
     assert sys.gettrace() is None or "coverage" in sys.modules
