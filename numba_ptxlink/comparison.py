@@ -14,8 +14,7 @@ import json
 import math
 import secrets
 import sys
-import traceback
-from types import CellType, FunctionType, ModuleType
+from types import CellType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._export import choice, jobs
@@ -268,15 +267,11 @@ def _outcome(call: Callable[..., Any], given: tuple[Any, ...], written: Sequence
     except Exception as error:
         if isinstance(error, PtxlinkError) and not isinstance(error, DeviceFaultError):
             raise
-        if _raised_by_compiler(error):
-            raise ExportError(f"Python raises {type(error).__name__}: {str(error).strip()}") from error
         return error
 
 
-def _raised_by_compiler(error: Exception) -> bool:
-    """Return whether a module of a compiler raised *error*, such as a kernel that is not launched."""
-    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return registry.of_module(frames[-1].f_globals.get("__name__", "")) is not None
+def _is_compiler(frame: FrameType | None) -> bool:
+    return frame is not None and registry.of_module(frame.f_globals.get("__name__", "")) is not None
 
 
 def _as_python(function: FunctionType) -> FunctionType:
@@ -318,16 +313,25 @@ def _as_python(function: FunctionType) -> FunctionType:
 
 
 def _limited(function: Callable[..., Any], *given: Any) -> Any:
-    """Call *function* for as many lines as a call may take."""
+    """
+    Call *function* for as many lines as a call may take.
+
+    Raises:
+        TimeoutError: It takes more.
+        NotImplementedError: It called what a compiler has no Python for, such as `libdevice.expf`.
+    """
     import numpy as np
 
     left = _LINES
 
-    def trace(*_: Any) -> Any:
+    def trace(frame: FrameType, event: str, value: Any) -> Any:
         nonlocal left
         left -= 1
         if left < 0:
             raise TimeoutError
+        # Functions that stand for code of a device do nothing, and a dispatcher asks for a launch.
+        if event == "return" and value is None and _is_compiler(frame) and not _is_compiler(frame.f_back):
+            raise NotImplementedError(f"{frame.f_globals['__name__']}.{frame.f_code.co_name} has no Python")
         return trace
 
     former = sys.gettrace()

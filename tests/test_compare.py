@@ -55,6 +55,7 @@ def two(value):
 """
 USES_APART = """
 import inner.apart
+from numba.cuda import libdevice
 from inner import apart
 
 @udf("int32(int32)")
@@ -64,6 +65,10 @@ def doubled(value):
 @udf("int32(int32)")
 def nested(value):
     return inner.apart.two(value)
+
+@udf("float32(float32)")
+def device_only(value):
+    return libdevice.expf(value)
 """
 
 
@@ -239,12 +244,12 @@ def test_the_command_shows_a_table(tmp_path, capsys):
     assert any(line.startswith("Division by zero raises in Python.") for line in lines)
     assert "not compared: count: a kernel is not called in Python" in lines
     assert "seed 3" in lines
-    # Helpers that are read of a module are called in Python, deeper ones are told.
+    # Helpers that are read of a module are called in Python; deeper ones, and those of a device, are told.
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "__init__.py").touch()
     (tmp_path / "inner" / "apart.py").write_text(APART)
     (tmp_path / "udfs.py").write_text(UDFS + USES_APART)
     status, output, _ = said(capsys, "compare", tmp_path / "udfs.py", "--json")
     found = json.loads(output)
-    assert (0, [], {"count", "nested"}) == (status, found["differences"], {*found["left_out"]})
+    assert (0, [], {"count", "nested", "device_only"}) == (status, found["differences"], {*found["left_out"]})
     assert sys.gettrace() is None or "coverage" in sys.modules
