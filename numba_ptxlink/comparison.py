@@ -306,7 +306,7 @@ def _as_python(function: FunctionType) -> FunctionType:
             module = ModuleType(value.__name__)
             vars(module).update(scope(vars(value)))
             return module
-        called = None if isinstance(value, FunctionType) else choice.decorated(value)
+        called = choice.decorated(value)
         return value if called is None else copied(called)
 
     return copied(function)

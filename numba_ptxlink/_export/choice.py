@@ -98,6 +98,9 @@ def unmarked(function: Any) -> Any:
 
 def decorated(value: Any) -> Any:
     """Return the Python function that a decorator of Numba or of this package wraps in *value*, else None."""
+    if inspect.isfunction(value):
+        # `functools.wraps` copies the attribute of what it wraps.
+        return None
     function = value.function if isinstance(value, Marked) else getattr(value, "py_func", None)
     return function if inspect.isfunction(function) else None
 

@@ -18,7 +18,7 @@ from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
-from .choice import place_of
+from .choice import decorated, place_of
 from .compile import build, compile_functions
 from .signatures import record_names
 
@@ -92,7 +92,7 @@ def _compiled(
     info: abi.AbiOptions,
 ) -> tuple[Any, Any]:
     output, kernel = given["output"], not given["device"]
-    function = getattr(given["pyfunc"], "py_func", given["pyfunc"])
+    function = decorated(given["pyfunc"]) or given["pyfunc"]
     optimised = options.get("opt_level", 3) != 0 if given["opt"] is None else bool(given["opt"])
     how = CompileOptions(
         optimised,

@@ -73,15 +73,14 @@ class Udf(Marked):
         self.others = ()
         if isinstance(function, Udf):
             self.others = (*function.others, function)
-        if not inspect.isfunction(function):
-            # Unwrap what cuda.jit, njit or a mark made of it; `functools.wraps` copies the attributes.
-            lost = _options(function)
-            function = getattr(function, "py_func", getattr(function, "function", function))
+        decorated = choice.decorated(function)
+        if decorated is not None:
+            lost, function = _options(function), decorated
             if lost:
                 log.warning(
                     "%s has %s of Numba's decorator, which an export does not read; give launch_bounds to "
                     "@kernel, and the others to the export or the link",
-                    getattr(function, "__name__", function),
+                    function.__name__,
                     lost,
                 )
         if not inspect.isfunction(function):
