@@ -102,9 +102,13 @@ def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
     if value is None and size == _POINTER:
         return bytes(size)
     given = array(value)
+    dtype = getattr(value if given is None else given, "dtype", None)
+    # Of a record, too, whose bytes are the argument.
+    if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
+        raise ValueError("it has objects of Python, or the other byte order; pass a copy that has neither")
     if given is not None and given.shape:
-        if not given.dtype.isnative or (size == _POINTER and not given.flags.forc):
-            raise ValueError("it has gaps, or the other byte order; pass a copy that has neither")
+        if size == _POINTER and not given.flags.forc:
+            raise ValueError("it has gaps; pass a copy that has none")
         regions.append(region(given, name))
         # An array_view begins with the pointer.
         view = struct.pack(f"<Q{2 * given.ndim}q", address(given), *given.shape, *given.strides)

@@ -135,8 +135,11 @@ extern "C" __global__ void apply(view x, double* sum, int8_t n) {
     assert ([0, -3, -6, -9], -18) == (x.tolist(), total[0])
     for arguments, reason in (
         ((x, total), "takes 3 arguments, and was given 2"),
-        ((x, np.ones(4)[::2], np.int8()), "parameter 2 has 8 bytes: it has gaps, or the other byte order"),
-        ((x, total.astype(">f8"), np.int8()), "it has gaps, or the other byte order; pass a copy"),
+        ((x, np.ones(4)[::2], np.int8()), "parameter 2 has 8 bytes: it has gaps; pass a copy"),
+        *(
+            ((x, each, np.int8()), "parameter 2 .* objects of Python, or the other byte order; pass a copy")
+            for each in (total.astype(">f8"), np.array(1, ">u8"), total.astype("O"))
+        ),
         (
             (x, total, 3),
             r"parameter 3 has 1 bytes: it is 3, and PTX does not tell the type; pass .* numpy\.int32",
