@@ -26,7 +26,7 @@ from .plan import plan
 from .read import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.options import Options
@@ -86,6 +86,8 @@ class Linked:
         compiled by llvmlite from the PTX of the link, or from what link-time optimisation makes of the same
         inputs. That needs NumPy, and neither a device nor a driver.
 
+        Kernels of one link share its variables, such as a `__device__` counter.
+
         Args:
             name: The kernel's symbol, or a requested name expression.
             device: "cpu" to run on the CPU, None on the GPU.
@@ -108,7 +110,8 @@ class Linked:
             from numba_ptxlink._cpu.host import PtxKernel
             from numba_ptxlink._cpu.run import CpuProgram
 
-            return PtxKernel(CpuProgram.of(self._one_ptx(), checks=checks), symbol)
+            program = self._once(("cpu", checks), lambda: CpuProgram.of(self._one_ptx(), checks=checks))
+            return PtxKernel(program, symbol)
         try:
             from cuda.core import ObjectCode
         except ImportError as error:
@@ -119,7 +122,17 @@ class Linked:
 
         # Without one cuda.core fails in the middle of its own start.
         driver.require()
-        return ObjectCode.from_cubin(self.cubin).get_kernel(symbol)
+        return self._once(None, lambda: ObjectCode.from_cubin(self.cubin)).get_kernel(symbol)
+
+    def _once(self, how: object, load: Callable[[], Any]) -> Any:
+        """Return the code of all kernels of this link, which share its variables."""
+        loaded = vars(self).setdefault("_loaded", {})
+        # Of two threads that load it at a time, both get what one has.
+        return loaded[how] if how in loaded else loaded.setdefault(how, load())
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is loaded belongs to the process, and is neither copied nor pickled.
+        return {name: value for name, value in vars(self).items() if name != "_loaded"}
 
     def _one_ptx(self) -> bytes:
         """Return PTX of all that was linked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import subprocess
 import sys
 from collections import namedtuple
@@ -99,6 +100,15 @@ def test_linked_sources(lto):
     source = "namespace ns { template <int N> __global__ void write(int* p) { *p = N; } }\n"
     linked = pl.link(source, arch=ARCH, lto=lto, name_expressions=("ns::write<9>",))
     assert 9 == run(linked, "ns::write<9>")
+
+
+def test_kernels_of_one_link_share_variables():
+    """What one kernel leaves in a variable the next one finds; another link has its own."""
+    source = "__device__ int n; template <int N> __global__ void k(int* p) { *p = n += N; }"
+    names = ("k<1>", "k<10>")
+    linked = pl.link(source, arch=ARCH, name_expressions=names)
+    assert [1, 11] == [run(linked, name) for name in names]
+    assert 1 == run(pickle.loads(pickle.dumps(linked)), "k<1>")  # noqa: S301 - its own pickle
 
 
 @pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
