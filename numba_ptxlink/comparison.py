@@ -25,7 +25,7 @@ from .errors import DeviceFaultError, ExportError, PtxlinkError, shown
 from .exporter import Udf, export
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 
@@ -174,17 +174,17 @@ def _compared(
     types, facts = compiled.types, _facts(function)
     names = [formal.type for formal in compiled.parameters.formals]
     kinds = {compiler, *facts, *names, *(types[name]["kind"] for name in names)}
-    written = [place for place, name in enumerate(names) if types[name]["kind"] in _WRITTEN]
-    outcome = [compiled.result, *(names[place] for place in written)]
+    arrays_of = functools.partial(_arrays_in, types, names)
     python = functools.partial(_limited, _as_python(function))
     count, apart = 0, []
     # Python ends with a power, or a shift, by eight bits.
     small = bool({"**", "<<"} & facts)
     for given in calls or _samples(types, names, [seed, *compiled.name.encode()], small=small):
-        wanted = _outcome(python, given, written)
+        outcome = [compiled.result, *(name for name, _ in arrays_of(given))]
+        wanted = _outcome(python, given, arrays_of)
         if isinstance(wanted, TimeoutError):
             continue
-        got, count = _outcome(compiled, given, written), count + 1
+        got, count = _outcome(compiled, given, arrays_of), count + 1
         if isinstance(wanted, Exception) or isinstance(got, Exception):
             agree = isinstance(wanted, Exception) and isinstance(got, Exception)
         else:
@@ -257,17 +257,27 @@ def _drawn(rng: Any, dtype: Any, count: int, *, small: bool) -> Any:
     return np.where(rng.random(count) < 1 / 3, rng.choice(np.array(corners, dtype), count), drawn)
 
 
-def _outcome(call: Callable[..., Any], given: tuple[Any, ...], written: Sequence[int]) -> Any:
-    """Return what a call returns, and its arguments at the places *written* after it; or the exception."""
+def _outcome(call: Callable[..., Any], given: tuple[Any, ...], arrays_of: Callable[..., Any]) -> Any:
+    """Return what a call returns, and the arrays after it, as *arrays_of* finds them; or the exception."""
     own = copy.deepcopy(given)
     try:
-        return (call(*own), *(own[place] for place in written))
+        return (call(*own), *(array for _, array in arrays_of(own)))
     except _NOT_PYTHON as error:
         raise ExportError(f"Python raises {type(error).__name__}: {error}") from error
     except Exception as error:
         if isinstance(error, PtxlinkError) and not isinstance(error, DeviceFaultError):
             raise
         return error
+
+
+def _arrays_in(types: arrays.Types, names: Iterable[str], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Return the arrays among values of the C types *names*, and in tuples, each with its type."""
+    for name, value in zip(names, values, strict=False):
+        if types[name]["kind"] in _WRITTEN and arrays.is_numpy(value, "ndarray"):
+            yield name, value
+        elif isinstance(value, (tuple, list)):
+            members = [each["type"] for each in types[name].get("members", ())]
+            yield from _arrays_in(types, members, value)
 
 
 def _is_compiler(frame: FrameType | None) -> bool:

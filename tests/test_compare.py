@@ -226,6 +226,12 @@ def test_compare_calls_with_arguments_of_a_test():
     # An array for a number is not taken for one that is written.
     assert 1 == len(pl.compare(tenth, np.array(2**64 - 1, np.uint64), np.zeros(1, np.uint64)))
 
+    @pl.udf("void(Tuple((float64, float64[::1])))")
+    def within(pair):
+        pair[1][0] = max(pair[0], 1.0)
+
+    assert [0, 1] == [len(pl.compare(within, (given, np.zeros(1)))) for given in (2.0, math.nan)]
+
     with pytest.raises(pl.ExportError, match=r"parameter 'x' is int32_t.*; give other arguments"):
         pl.compare(divided, 1.5, 2)
     with pytest.raises(pl.ExportError, match="takes a function with @udf"):
