@@ -34,6 +34,12 @@ def twice(value):
 def pair(value):
     return value, twice(value)
 
+@udf("int32(int32[::1], int32[::1])")
+def both(x, out):
+    x[0] += 1
+    out[1] += 2
+    return x[1]
+
 @kernel("void(float32[::1], int32[::1])")
 def count(x, out):
     i = cuda.grid(1)
@@ -119,6 +125,14 @@ def test_run_launches_a_kernel(manifest, capsys, tmp_path):
     assert [2] == np.load(tmp_path / "out.npy").tolist()
 
 
+def test_run_writes_what_a_function_writes(manifest, capsys, tmp_path):
+    """Arrays that a function has changed are written, too; a file that is named twice is one array."""
+    place = tmp_path / "x.npy"
+    np.save(place, np.zeros(2, np.int32))
+    assert (0, f"2\n{place}  int32 (2,)\n[1 2]\n", "") == said(capsys, "run", manifest, "both", place, place)
+    assert [1, 2] == np.load(place).tolist()
+
+
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -126,7 +140,7 @@ def test_run_launches_a_kernel(manifest, capsys, tmp_path):
         (("scaled", "none.npy", "1"), r"none\.npy: No such file"),
         (("scaled", "1", "1", "--grid", "1"), "scaled is a function: give .* neither for a function"),
         (("count", "1", "1", "--grid", "1"), "count is a kernel: give both --grid and --block"),
-        (("other",), "'other' is not loaded: the export has scaled, pair, count"),
+        (("other",), "'other' is not loaded: the export has scaled, pair, both, count"),
     ],
 )
 def test_run_says_what_is_wrong(manifest, capsys, arguments, reason):

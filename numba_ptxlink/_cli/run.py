@@ -39,7 +39,7 @@ def add(commands: Any) -> None:
         type=args.text,
         nargs="*",
         metavar="VALUE",
-        help="its arguments: Python literals, nan, inf, or .npy files, which a kernel writes to",
+        help="its arguments: Python literals, nan, inf, or .npy files, which it writes to",
     )
     run.add_argument("--grid", type=extents, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
     run.add_argument("--block", type=extents, metavar="N[,N[,N]]", help="the threads of a block")
@@ -91,21 +91,28 @@ def _run(arguments: argparse.Namespace) -> Report:
                 f"{arguments.name} is a {'kernel' if is_kernel else 'function'}: give both --grid and "
                 "--block for a kernel, and neither for a function."
             )
-        given = [_value(each) for each in arguments.values]
-        if not is_kernel:
+        # A file that is named twice is one array, as it is one file.
+        by_text = {each: _value(each) for each in arguments.values}
+        given = [by_text[each] for each in arguments.values]
+        arrays = {text: each for text, each in by_text.items() if isinstance(each, np.ndarray)}
+        before = {text: each.tobytes() for text, each in arrays.items()}
+        content, lines = {}, []
+        if is_kernel:
+            found.launch(*given, **sizes, shared=arguments.shared)
+        else:
             result = found(*given)
+            content["result"] = _plain(result)
             # Tuples show numbers without the names of their types.
             with np.printoptions(legacy="1.21"):
-                return Report({"result": _plain(result)}, str(result), str(result))
-        before = [np.copy(each) for each in given]
-        found.launch(*given, **sizes, shared=arguments.shared)
-    lines, content = [], {}
-    for text, old, new in zip(arguments.values, before, given, strict=True):
-        if isinstance(new, np.ndarray) and old.tobytes() != new.tobytes():
-            np.save(text, new)
-            lines.append(f"{text}  {new.dtype} {new.shape}\n{new}")
-            content[text] = _plain(new)
-    return Report({"written": content}, "\n".join(lines) or "No array was changed.")
+                lines.append(str(result))
+    brief = "".join(lines)
+    changed = {text: each for text, each in arrays.items() if before[text] != each.tobytes()}
+    for text, array in changed.items():
+        np.save(text, array)
+        lines.append(f"{text}  {array.dtype} {array.shape}\n{array}")
+    if is_kernel or changed:
+        content["written"] = {text: _plain(array) for text, array in changed.items()}
+    return Report(content, "\n".join(lines) or "No array was changed.", brief)
 
 
 def _value(text: str) -> Any:
