@@ -90,11 +90,13 @@ def load(
             limit.
 
     Raises:
-        LaunchError: There is no manifest, it does not describe the kernels, or *device* is no device. On the
-            CPU also: there is no llvmlite, or the export has no PTX.
+        LaunchError: There is no manifest, it does not describe the kernels, *device* is no device, or *steps*
+            is below 1. On the CPU also: there is no llvmlite, or the export has no PTX.
     """
     if device not in (None, "cpu"):
         raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
+    if steps is not None and steps not in range(1, 1 << 63):
+        raise LaunchError(f"steps is {shown(steps)}; pass a whole number from 1 on, or None for no limit.")
     try:
         return _library(source, device, checks=checks, steps=steps)
     except LaunchError:

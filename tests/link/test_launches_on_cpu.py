@@ -252,6 +252,7 @@ REFUSED = {
     "returned": (lambda udfs: udfs.same_array(FLOATS), "returns an array; let it write to one"),
     "name": (lambda udfs: udfs.nothing, "'nothing' is not loaded: the export has scale, fill"),
     "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
+    "no_steps": (lambda _: pl.load("udfs.json", device="cpu", steps=0), "steps is 0; pass .* from 1 on"),
 }
 
 
