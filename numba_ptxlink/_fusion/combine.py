@@ -234,7 +234,8 @@ def _declared(module: ptx.Module) -> dict[str, int]:
 
 def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
     for function in module.functions:
-        yield function.name, function.linkage
+        # A program finds a kernel by its name, so that it is never renamed, whether it is visible or not.
+        yield function.name, "visible" if function.kind == "entry" else function.linkage
     for variable in module.variables:
         yield variable.name, variable.linkage
     for alias in module.aliases:

@@ -184,6 +184,11 @@ def test_the_strong_definition_is_taken():
     ).replace(KERNEL, "")
 
 
+def test_a_kernel_keeps_its_name():
+    """Also one that is not visible, where another input has a private function of its name."""
+    assert ".entry f()" in joined(f"{TOP}.entry f()\n{{\nret;\n}}\n", function(linkage=""))
+
+
 def test_variables_are_bound_to_their_definitions():
     """A declaration goes where there is a definition; an initializer follows what it names."""
     one = f"{TOP}.extern .global .align 4 .b32 v;\n.visible .global .align 8 .u64 w = generic(v);\n"
