@@ -317,7 +317,7 @@ def source_flags(given: Any, asked: Mapping[str, Any]) -> tuple[tuple[str, ...],
         if option not in ARITHMETIC:
             others.append(flag)
             continue
-        if option == "fast_math":
+        if option == "fast_math" and not value:
             says: bool | None = True
         else:
             says = _VALUES.get(value or (flags.pop(0) if flags else ""))

@@ -79,6 +79,7 @@ def test_nothing_is_fused_where_that_is_asked(form, front_end):
         (["--prec-div=false"], {"prec_div": False}, DIVISION),
         (["-use_fast_math"], {"fast_math": True}, DIVISION),
         (["--use_fast_math", "--fmad=false"], {"fast_math": True, "fma": False}, F),
+        (["--use_fast_math=false", "--fmad=false"], {"fma": False}, F),
     ],
 )
 def test_flags_of_nvrtc_are_the_options(flags, option, source):
