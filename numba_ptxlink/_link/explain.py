@@ -164,6 +164,8 @@ def _of_name(name: str, found: Sequence[Symbol], hidden: Mapping[str, str]) -> s
             "CUDA C++, not static."
         )
     defined = {symbol.name: symbol.origin for symbol in found if symbol.defined}
+    if name in defined and not own:
+        return f"{name} is defined in {defined[name]}, and declared elsewhere without .extern: add it there."
     near = _near(name, defined)
     line = f"{asked} and defined in no input"
     if not near:

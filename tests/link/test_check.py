@@ -161,11 +161,18 @@ def test_a_symbol_is_one_thing(declared, defined):
         pl.link(*inputs, arch=ARCH)
 
 
+def test_a_declaration_without_extern_is_recognised():
+    """It is no matter of mangling."""
+    with pytest.raises(pl.LinkError, match="f is defined in <ptx 2>, and declared elsewhere without"):
+        pl.link(KERNEL.replace(".extern ", ""), function(), arch=ARCH)
+
+
+@pytest.mark.parametrize("code", ["code = 7", "code[] = {7}"])
 @pytest.mark.parametrize("linkage", [".visible", ".weak", ".extern"])
-def test_a_variable_of_two_sizes_is_refused(linkage):
+def test_a_variable_of_two_sizes_is_refused(linkage, code):
     """Code that takes a variable for larger than it is would write past its end; nvJitLink links it."""
     own = ".weak" if linkage == ".visible" else ".visible"
-    first = f"{KERNEL}{own} .global .align 4 .u32 code = 7;\n"
+    first = f"{KERNEL}{own} .global .align 4 .u32 {code};\n"
     second = function() + f"{linkage} .global .align 4 .u32 code[2];\n"
     with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
         pl.link(first, second, arch=ARCH)

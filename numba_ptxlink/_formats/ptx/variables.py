@@ -137,7 +137,12 @@ class Variable:
     @property
     def size(self) -> int:
         """Its size in bytes, 0 where its type or an extent does not tell."""
-        return math.prod((self.bits // 8, *(extent or 0 for extent in self.extents)))
+        extents = self.extents
+        if extents == (None,) and self.lanes == 1 and self.initial:
+            # The initializer tells the length; behind the last comma nothing may follow.
+            values = lexer.without_comments(self.initial).strip().removeprefix("{").removesuffix("}")
+            extents = (len([*filter(None, lexer.operands(values))]),)
+        return math.prod((self.bits // 8, *(extent or 0 for extent in extents)))
 
     @property
     def symbols(self) -> tuple[str, ...]:
