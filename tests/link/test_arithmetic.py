@@ -73,7 +73,6 @@ def test_nothing_is_fused_where_that_is_asked(form, front_end):
 @pytest.mark.parametrize(
     ("flags", "option", "source"),
     [
-        (["--fmad=false"], {"fma": False}, F),
         (["-fmad", "false"], {"fma": False}, F),
         (["--ftz=true"], {"ftz": True}, F),
         (["--prec-div=false"], {"prec_div": False}, DIVISION),
@@ -98,6 +97,7 @@ def test_flags_of_nvrtc_are_the_options(flags, option, source):
         ((F,), {"nvrtc_flags": ["-fdevice-syntax-only"]}, "link() makes a cubin that a driver loads"),
         ((F,), {"extra_flags": ["-fma=0"]}, "use the parameter fma for it"),
         ((F,), {"extra_flags": ["--apply-controls=a"]}, "no cache follows that file"),
+        ((F,), {"extra_flags": ["--verbose -O1"]}, "give each flag as an item"),
         ((F,), {"fma": 0}, "fma is 0; pass True, False or None"),
     ],
 )

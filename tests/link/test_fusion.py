@@ -184,11 +184,6 @@ def test_the_strong_definition_is_taken():
     ).replace(KERNEL, "")
 
 
-def test_a_kernel_keeps_its_name():
-    """Also one that is not visible, where another input has a private function of its name."""
-    assert ".entry f()" in joined(f"{TOP}.entry f()\n{{\nret;\n}}\n", function(linkage=""))
-
-
 def test_variables_are_bound_to_their_definitions():
     """A declaration goes where there is a definition; an initializer follows what it names."""
     one = f"{TOP}.extern .global .align 4 .b32 v;\n.visible .global .align 8 .u64 w = generic(v);\n"
@@ -222,6 +217,7 @@ def test_variables_are_bound_to_their_definitions():
         ((KERNEL.replace("sm_80", "sm_80a"), function().replace("sm_80", "sm_90")), "for sm_80a and sm_90"),
         ((KERNEL, function() + "\n.bogus 5 7;\n"), "not understood"),
         ((KERNEL, f"{TOP}.visible .global .b32 f;\n"), "f is a function and a variable"),
+        (2 * (f"{TOP}.entry l()\n{{\nret;\n}}\n",), "l is defined twice"),
         ((KERNEL, f"{TOP}.global .b32 v;\n.visible .global .b32 v;\n"), "v is defined twice"),
         ((KERNEL, f"{TOP}.weak .global .b32 v;\n.global .b32 v;\n"), "v is defined twice"),
         (
