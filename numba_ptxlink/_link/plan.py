@@ -209,6 +209,11 @@ def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) ->
             raise LinkError(f"{source.name} is {unread}; {upgrade(package)}", inputs=(source.name,))
     flags = options.extra_flags
     compiles = any(source.kind != CUBIN for source in inputs)
+    if options.max_registers and not compiles:
+        raise LinkError(
+            f"max_registers={options.max_registers} is for what is compiled, and all inputs are machine "
+            "code; give it to what compiles them."
+        )
     for flag in () if options.lto else flags:
         if whose(flag) == LTO:
             raise LinkError(

@@ -155,6 +155,7 @@ TABLE = [
         f"{LINKED} -lto -Xnvvm=-opt=0 -Xptxas=-v -O0 -Xptxas=-O1 -split-compile=2: {OPTIMISED}",
     ),
     (NEW, CUBIN, {"extra_flags": ["-v"]}, "!which is ptxas's, and there is no PTX"),
+    (NEW, CUBIN, {"max_registers": 16}, "!is for what is compiled, and all inputs are machine code"),
     # Several inputs, and other kinds.
     (NEW, TWO, {}, f"{ASSEMBLED}: {FUSED}"),
     (NEW, TWO, {"inline": "none"}, f"{LINKED}: 2 inputs"),
