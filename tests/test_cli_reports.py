@@ -75,6 +75,7 @@ def test_verbosity_shows_the_log():
     [
         ("xport udfs.py", "invalid choice: 'xport'"),
         ("doctor --stri", "unrecognized arguments: --stri\n"),
+        ("run a.json f -1e3", "-1e3; a value that begins with a minus stands after --\n"),
         ("link a --arch sm_90 -o b --inline atuo", "invalid choice: 'atuo'"),
         ("link a --arch sm_90 b -o c --ich", "unrecognized arguments: b --ich\n"),
     ],

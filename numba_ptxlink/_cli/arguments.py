@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +22,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End with *message* in place of a usage of many lines."""
+        # argparse takes -1 and -1.5 for values, and -1e3 and -inf for options.
+        if re.match("unrecognized arguments: -[^-]", message):
+            message += "; a value that begins with a minus stands after --"
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
 
