@@ -372,8 +372,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/linker.py",
-            "if current().called and config().checks",
-            "if not current().called and config().checks",
+            "if exported and config().checks",
+            "if not exported and config().checks",
             "link/test_declarations.py",
         ),
         ("_front_end/activation.py", "if row.module == module and row not", "if row not", ACTIVE),

@@ -69,7 +69,7 @@ class Compilation(NamedTuple):
     Args:
         cc: The requested compute capability, which counts where there is no device.
         origin: The Python function that is being compiled, with file and line, for messages.
-        called: The C functions that it calls, with the names of their C types: result, then parameters.
+        called: The declared functions that it calls, each with its signature and whether it has the C ABI.
         links: Whether anybody has use for a cubin.
         lowering: Whether a function is being lowered; what it calls is compiled meanwhile.
         export: The exported function that is being compiled, None for any other compilation.
@@ -78,7 +78,7 @@ class Compilation(NamedTuple):
 
     cc: tuple[int, int] | None = None
     origin: str = ""
-    called: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    called: tuple[tuple[str, tuple[Any, bool]], ...] = ()
     links: bool = True
     lowering: bool = False
     export: ExportedFunction | None = None

@@ -7,6 +7,7 @@ Importing this module imports nothing of numba-cuda-mlir: it may run during its 
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, 
 from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
-from numba_ptxlink.errors import LinkError, PtxlinkError
+from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError
 
 from .context import current
 
@@ -119,12 +120,11 @@ class CoreLinker:
     def _cubin(self) -> bytes:
         inputs, arch, options = self._prepared()
         with kernels.errors_as(_of_mlir):
-            if current().called and config().checks != "none":
+            exported = [function for source in inputs for function in _known_of(source.code).exported]
+            if exported and config().checks != "none":
                 from numba_ptxlink._link import declarations
 
-                exported = [function for source in inputs for function in _known_of(source.code).exported]
-                for name, called in current().called:
-                    declarations.check(current().origin, {name: called}, exported)
+                declarations.check(current().origin, _declared(), exported)
             linked = kernels.link(inputs, arch, options)
         self._log = linked.log
         return linked.cubin
@@ -147,6 +147,31 @@ class CoreLinker:
         (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
         target = Arch.of(arch.removeprefix("-arch="))
         return inputs, target, link_options(self._flags, lto="-lto" in self._flags)
+
+
+def _declared() -> dict[str, tuple[str, ...]]:
+    """Return the names of the C types of the functions that the kernel declares: result, then parameters."""
+    from numba_ptxlink import abi
+    from numba_ptxlink._link.declarations import CLASS, declaration
+
+    declared = {}
+    for name, (sig, by_c) in current().called:
+        parameters = [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
+        try:
+            found = declaration(abi.c_signature(name, sig.return_type, parameters), "")
+        except AbiError:
+            # What has no C type is not compared.
+            continue
+        result, *names = found.types
+        # What C passes as one is passed by its members, of which a half has one.
+        parts = (
+            [name] if kind <= CLASS + 2 else ["", ""]
+            for name, kind in zip(names, found.kinds[1:], strict=True)
+        )
+        passed = itertools.chain.from_iterable(parts)
+        # Numba's calling convention returns a status, and the result through an address.
+        declared[name] = (result, *passed) if by_c else ("int32_t", "void *", *passed)
+    return declared
 
 
 def compile_source(

@@ -6,17 +6,15 @@ They are compiled for their architecture, with an end where they raise, and unli
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
-import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.compiler import check_closure
 from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._numba_cuda_mlir.context import current, requested_cc
-from numba_ptxlink.errors import AbiError, ExportError
+from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,7 +27,7 @@ C_ABI = Rows("C ABI")
 SUBSTITUTIONS = Rows("C ABI")
 
 CALLED = "numba_ptxlink_called"
-"""The key in a function's metadata of the C functions that it calls, with the names of their C types."""
+"""The key in a function's metadata of the functions that it declares and calls, as the context has them."""
 
 # The bits of the registers that nvcc passes narrow integers in.
 _REGISTER = 32
@@ -246,7 +244,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
     """
     Note what an export and a kernel declare, and refuse narrow arguments.
 
-    The types are compared with those of the export that they link.
+    The link compares the types with those of the exports in it.
     """
     from numba_cuda_mlir.numba_cuda import types
 
@@ -262,30 +260,8 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
                 "declare it with int32 in their place"
             )
     else:
-        _note(self.metadata, fn_value.name, fn_value.sig, by_c=by_c)
+        self.metadata.setdefault(CALLED, {})[fn_value.name] = fn_value.sig, by_c
     original(self, target, fn_value, *args)
-
-
-def _note(metadata: dict[str, Any], name: str, sig: Any, *, by_c: bool) -> None:
-    from numba_ptxlink import abi
-    from numba_ptxlink._link.declarations import CLASS, declaration
-
-    # What has no C type is not compared.
-    with contextlib.suppress(AbiError):
-        signature = abi.c_signature(
-            name, sig.return_type, [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
-        )
-        found = declaration(signature, "")
-        result, *names = found.types
-        # What C passes as one is passed by its members, of which a half has one.
-        parts = (
-            [name] if kind <= CLASS + 2 else ["", ""]
-            for name, kind in zip(names, found.kinds[1:], strict=True)
-        )
-        passed = itertools.chain.from_iterable(parts)
-        # Numba's calling convention returns a status, and the result through an address.
-        called = (result, *passed) if by_c else ("int32_t", "void *", *passed)
-        metadata.setdefault(CALLED, {})[name] = called
 
 
 @SUBSTITUTIONS.around("numba_cuda_mlir.compiler", "compile", bound="numba_cuda_mlir")
