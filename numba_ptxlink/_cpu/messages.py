@@ -124,7 +124,7 @@ def fault(module: ptx.Module, called: str, function: str, statement: int, worker
 
 
 def print_values(form: int, values: int) -> int:
-    """Print by the format at an address, as the C library does, values at another; return how many."""
+    """Print the values at an address by the format at another, as the C library does; return how many."""
     place, count = values, 0
 
     def take(kind: type[Any]) -> Any:

@@ -86,7 +86,8 @@ class Linked:
         compiled by llvmlite from the PTX of the link, or from what link-time optimisation makes of the same
         inputs. That needs NumPy, and neither a device nor a driver.
 
-        Kernels of one link share its variables, such as a `__device__` counter.
+        Kernels of one link share its variables, such as a `__device__` counter; on the CPU those with the
+        same *checks*.
 
         Args:
             name: The kernel's symbol, or a requested name expression.

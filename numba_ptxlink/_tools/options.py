@@ -376,7 +376,7 @@ def check_flags(
             raise ConfigError(
                 f"{option} contains {flag!r}; a flag has at least one character and no NUL: correct it."
             )
-        # Tools ignore what follows "--verbose" in one text. The value of a macro may have a minus.
+        # Tools ignore what follows "--verbose" in one text. In a flag of NVRTC a minus may be of a macro.
         if option == "extra_flags" and re.search(r"\s-", flag):
             raise ConfigError(f"{option} contains {flag!r}; give each flag as an item of its own.")
         name = _name(re.sub(_INNER, "", flag))
