@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,6 +56,7 @@ class Request:
         consumer: What the artifacts are for, None for the tools of this environment.
         include_dirs: Where the headers are that define structs of the functions.
         front_end: What compiles functions whose decorator names none.
+        threads: For how many GPUs code is made at a time.
     """
 
     stem: str
@@ -63,6 +66,7 @@ class Request:
     consumer: Consumer | None = None
     include_dirs: tuple[Path, ...] = ()
     front_end: str | None = None
+    threads: int = 1
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -114,9 +118,11 @@ def compile_each(groups: Sequence[Group], request: Request) -> tuple[list[Code],
         if consumer and each.kind not in dispensable:
             raise ExportError(f"No {each.kind} for {consumer.asked}: {each}.")
     wanted -= {each.kind for each in left_out}
-    codes = [
-        build(each, wanted, request.options, dispensable=dispensable, consumer=consumer) for each in groups
-    ]
+    made = functools.partial(
+        build, kinds=wanted, options=request.options, dispensable=dispensable, consumer=consumer
+    )
+    with ThreadPoolExecutor(request.threads) as threads:
+        codes = list(threads.map(made, groups))
     return codes, [*dict.fromkeys((*left_out, *(each for code in codes for each in code.left_out)))]
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import logging
 import multiprocessing
 import os
@@ -181,9 +182,13 @@ def _serve(descriptor: int) -> None:
     control = socket.socket(fileno=descriptor)
     with Connection(os.dup(descriptor)) as connection:
         function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - of the process that has started this
+    # What is imported lives as long as the process: neither it nor a child looks for garbage there.
+    gc.disable()
     # A child imports it again, and tells why not.
     with contextlib.suppress(Exception):
         function(*args)
+    gc.freeze()
+    gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Threads that a compiler has started, such as NumPy's, know how to be forked.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")

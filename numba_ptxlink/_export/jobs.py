@@ -8,6 +8,7 @@ bytes do not depend on who did the work.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import platform
@@ -24,7 +25,7 @@ from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink.errors import PtxlinkError, raise_all
+from numba_ptxlink.errors import ExportError, PtxlinkError
 
 from . import children, choice, link_files
 from .compile import Group, compile_group, compile_units, split, symbols
@@ -34,7 +35,6 @@ from .write import check_stem, in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Future
 
     from .artifacts import Request
     from .compile import GroupKey
@@ -57,22 +57,56 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    done: dict[GroupKey, Group] = {}
     if not isinstance(source, Source):
-        return _export(source, request.front_end, request, done)
+        return _export(source, request.front_end, request, {})
+    done: dict[GroupKey, Group] = {}
     if executor is not None:
-        identity, groups = in_child(_divide, source, request.front_end, request.options)
-        keys = [(arch, names) for arch in request.archs for names in groups]
-        if len(keys) > 1:
-            futures = {
-                executor.submit(
-                    in_child, _compile, source, request.front_end, identity, request.options, key
-                ): key
-                for key in keys
-            }
-            done = _gathered(futures)
+        # Python's own pools know how many workers they have.
+        workers = getattr(executor, "_max_workers", None)
+        done = _elsewhere(executor, workers, source, request)
+        request = replace(request, threads=workers or 1)
     exported: Export = in_child(_export, source, request.front_end, request, done)
     return exported
+
+
+def _elsewhere(
+    executor: Executor, workers: int | None, source: Source, request: Request
+) -> dict[GroupKey, Group]:
+    """
+    Return what became of the groups elsewhere, without what was lost or would differ here.
+
+    Each of so many *workers* of *executor* imports the file once; where their number is not known, each group
+    does.
+    """
+    identity, groups = in_child(_divide, source, request.front_end, request.options)
+    keys = [(arch, names) for arch in request.archs for names in groups]
+    if len(keys) == 1:
+        return {}
+    shares = _shares(keys, workers or len(keys))
+    told = source, request.front_end, identity, request.options
+    futures = {executor.submit(in_child, _compile, *told, share): share for share in shares}
+    done: dict[GroupKey, Group] = {}
+    try:
+        for future in as_completed(futures):
+            try:
+                done |= _same_links(future.result())
+            except Exception as error:  # noqa: BLE001 - a pool that is broken, or has lost a worker
+                why = f"{type(error).__name__}: {error}"
+                for arch, names in futures[future]:
+                    log.warning("%s of %s is compiled here, not by a worker: %s", names[0], arch.sm, why)
+    except BaseException:
+        for future in futures:
+            future.cancel()
+        raise
+    return done
+
+
+def _shares(keys: Sequence[GroupKey], count: int) -> list[list[GroupKey]]:
+    """Return *keys* in at most *count* shares, of about as many functions each."""
+    shares: list[list[GroupKey]] = [[] for _ in range(min(count, len(keys)))]
+    for key in sorted(keys, key=lambda key: len(key[1]), reverse=True):
+        min(shares, key=lambda share: sum(len(names) for _, names in share)).append(key)
+    return shares
 
 
 def _export(
@@ -118,15 +152,26 @@ def _divide(
 
 
 def _compile(
-    source: Source, front_end: str | None, identity: str, options: CompileOptions, key: GroupKey
-) -> Group | str:
-    """Compile a group of functions; return why not where that would be another result. Run in a child."""
+    source: Source, front_end: str | None, identity: str, options: CompileOptions, share: Sequence[GroupKey]
+) -> dict[GroupKey, Group]:
+    """
+    Compile groups of functions; run in a child.
+
+    What a compiler refuses is left out: the child that joins the groups compiles it again, and tells why.
+
+    Raises:
+        ExportError: It would be another result here.
+    """
     loaded, functions = functions_of(source, front_end)
-    arch, names = key
-    own = [each for each in functions if each.symbol in names]
-    if _identity(loaded, functions) != identity or len(own) != len(names):
-        return "its files, or the releases of what compiles them, differ in a worker"
-    return compile_group(own, arch, options)
+    by_name = {each.symbol: each for each in functions}
+    wanted = {name for _, names in share for name in names}
+    if _identity(loaded, functions) != identity or not wanted <= by_name.keys():
+        raise ExportError("the files, or the releases of what compiles them, differ there")
+    made = {}
+    for arch, names in share:
+        with contextlib.suppress(PtxlinkError):
+            made[arch, names] = compile_group([by_name[name] for name in names], arch, options)
+    return made
 
 
 def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[Unit, ...]]:
@@ -143,32 +188,10 @@ def _identity(loaded: Loaded, functions: Sequence[Unit]) -> str:
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
-def _gathered(futures: Mapping[Future[Group | str], GroupKey]) -> dict[GroupKey, Group]:
-    """Return what became of the groups that workers compiled to the same result."""
-    done: dict[GroupKey, Group] = {}
-    errors: list[PtxlinkError] = []
-    try:
-        for future in as_completed(futures):
-            key = futures[future]
-            try:
-                result = future.result()
-            except PtxlinkError as error:
-                errors.append(error)
-                continue
-            except Exception as error:  # noqa: BLE001 - a pool that is broken, or has lost a worker
-                result = f"its worker ended: {type(error).__name__}: {error}"
-            if isinstance(result, Group) and not all(map(link_files.is_here, result.links)):
-                result = "a link file differs in a worker"
-            if isinstance(result, str):
-                log.warning("%s of %s is compiled by this process: %s", key[1][0], key[0].sm, result)
-            else:
-                done[key] = result
-    except BaseException:
-        for future in futures:
-            future.cancel()
-        raise
-    raise_all(sorted(errors, key=str))
-    return done
+def _same_links(groups: dict[GroupKey, Group]) -> dict[GroupKey, Group]:
+    if all(link_files.is_here(link) for group in groups.values() for link in group.links):
+        return groups
+    raise ExportError("a link file differs there")
 
 
 def _likely(source: Source) -> str:

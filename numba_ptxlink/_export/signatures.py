@@ -230,6 +230,7 @@ def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any,
     import numpy as np
 
     names: dict[Any, str] = {}
+    record = front_end.types.Record
     for name, value in (*inspect.getclosurevars(function).nonlocals.items(), *function.__globals__.items()):
         ty = value
         if isinstance(value, np.dtype) and value.fields:
@@ -237,7 +238,7 @@ def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any,
                 ty = front_end.from_dtype(value)
             except Exception:  # noqa: BLE001, S112 - a dtype without a Numba type occurs in no signature
                 continue
-        if isinstance(ty, front_end.types.Record):
+        if isinstance(ty, record):
             names.setdefault(ty, name)
     return names
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -94,6 +95,7 @@ def owner(value: Any) -> FrontEnd | None:
     return next(filter(None, map(of_module, homes)), None)
 
 
+@functools.cache
 def of_module(name: str) -> FrontEnd | None:
     """Return the front end that has the module *name*, None for none."""
     root = name.partition(".")[0]

@@ -75,9 +75,9 @@ def program(tmp_path):
     return path
 
 
-def export(program, **options):
+def export(program, arch="sm_80", **options):
     """Return what an export of *program* holds, by name."""
-    return dict(pl.export(program, None, arch="sm_80", **options).contents)
+    return dict(pl.export(program, None, arch=arch, **options).contents)
 
 
 def test_the_bytes_do_not_depend_on_the_workers(program, caplog):
@@ -99,6 +99,15 @@ def test_processes_leave_the_same_bytes(program):
         assert expected == export(program, executor=processes)
 
 
+def test_a_worker_of_a_pool_gets_its_share(program):
+    """Where the number of workers is known, each imports the file once, and the bytes are the same."""
+    executor = AtOnce({2}.__contains__)
+    executor._max_workers = 3  # type: ignore[attr-defined] # as Python's own pools have it
+    archs = ["sm_80", "sm_90"]
+    assert export(program, archs) == export(program, archs, executor=executor)
+    assert executor.count == 3
+
+
 def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     """What is compiled of an edited file is compiled again, by the process that exports."""
     shared = program.with_name("shared.py")
@@ -108,19 +117,20 @@ def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
 
     executor = AtOnce(before=edit)
     made = export(program, emit=["ptx"], executor=executor)
-    assert caplog.text.count("differ in a worker") == executor.count
+    assert caplog.text.count("differ there") == executor.count
     assert made == export(program, emit=["ptx"])
 
 
 @pytest.mark.numba_cuda
-def test_all_functions_that_fail_are_told(program):
+@pytest.mark.parametrize("executor", [None, AtOnce()], ids=["here", "workers"])
+def test_all_functions_that_fail_are_told(program, executor):
     """An export names each function that a compiler refuses, in order."""
     text = program.read_text()
     for number in (3, 17):
         text = text.replace(f"helper(x) + {number}\n", "nowhere\n")
     program.write_text(text)
     with pytest.raises(pl.ExportError) as error:
-        export(program, emit=["ptx"])
+        export(program, emit=["ptx"], executor=executor)
     assert ["f3", "f17"] == re.findall(r"could not compile (\w+)", str(error.value))
 
 
