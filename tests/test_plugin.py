@@ -327,6 +327,20 @@ def test_enable_overrides_the_variable():
         ]
 
 
+def test_enable_serves_what_was_imported_without_the_hook():
+    """A compiler that no hook has seen is not served, as status() says, until enable() is called."""
+    lines = run(
+        "import _numba_ptxlink_hook\n_numba_ptxlink_hook.remove()\nfrom numba import cuda",
+        SHOW,
+        "pl.enable()",
+        SHOW,
+    )
+    assert lines == [
+        "False|numba.cuda has been imported without the import hook; call enable()|None|0",
+        "True|enable() was called|enable()|0",
+    ]
+
+
 def test_each_front_end_has_a_group_of_entry_points():
     """The project's file names init() in the group that each compiler reads."""
     tomllib = pytest.importorskip("tomllib", reason="it is new in Python 3.11")
