@@ -159,8 +159,8 @@ ALL = (
         "link",
         f"(?!{WHOLE}).*",
         because="assembling the text with its calls inlined takes about as long as all of nvJitLink's link, "
-        "which inlines nothing. Where the caches are full, three results are looked for (compared prototypes, "
-        "the text, the machine code), and one by nvJitLink: half a millisecond",
+        "which inlines nothing. Where the caches are full, three results are looked for (compared "
+        "prototypes, the text, the machine code), and one by nvJitLink: half a millisecond",
     ),
     Goal("100 functions to all artifacts", "export", WHOLE, rows="100", pairs="export/cuda.compile"),
     Goal("The same after an edit of one", "edits", WHOLE, 0.9, rows="100", pairs="one edit/export"),
