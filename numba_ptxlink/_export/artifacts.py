@@ -122,7 +122,7 @@ def compile_each(groups: Sequence[Group], request: Request) -> tuple[list[Code],
         build, kinds=wanted, options=request.options, dispensable=dispensable, consumer=consumer
     )
     with ThreadPoolExecutor(request.threads) as threads:
-        # One at a time has the stack of the process.
+        # A thread may have less stack than the process, which is enough for one at a time.
         codes = list((threads.map if request.threads > 1 else map)(made, groups))
     return codes, [*dict.fromkeys((*left_out, *(each for code in codes for each in code.left_out)))]
 

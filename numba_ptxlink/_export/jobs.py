@@ -25,7 +25,8 @@ from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.protocol import CompileOptions
-from numba_ptxlink.errors import ExportError, PtxlinkError
+from numba_ptxlink._tools import find
+from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import children, choice, link_files
 from .compile import Group, compile_group, compile_units, split, symbols
@@ -157,7 +158,8 @@ def _compile(
     """
     Compile groups of functions; run in a child.
 
-    What a compiler refuses is left out: the child that joins the groups compiles it again, and tells why.
+    What a compiler refuses is left out: the child that joins the groups compiles it again, and tells why if
+    that refuses it, too.
 
     Raises:
         ExportError: It would be another result here.
@@ -169,8 +171,10 @@ def _compile(
         raise ExportError("the files, or the releases of what compiles them, differ there")
     made = {}
     for arch, names in share:
-        with contextlib.suppress(PtxlinkError):
+        try:
             made[arch, names] = compile_group([by_name[name] for name in names], arch, options)
+        except PtxlinkError as error:
+            log.info("%s of %s is not compiled by a worker: %s", names[0], arch.sm, error)
     return made
 
 
@@ -185,6 +189,8 @@ def _identity(loaded: Loaded, functions: Sequence[Unit]) -> str:
     releases = [metadata.version(name) for name in functions[0].front_end.distributions]
     files = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in loaded.files)
     parts = [platform.python_version(), cache.package_version(), *releases, *files]
+    with contextlib.suppress(LinkError):  # Where there is none, the first function that is compiled tells.
+        parts.append(find.build_id(find.library("nvvm")))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 

@@ -17,6 +17,8 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
+from numba_ptxlink._export.jobs import _identity, functions_of
+from numba_ptxlink._tools import find
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -121,17 +123,32 @@ def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
     assert made == export(program, emit=["ptx"])
 
 
+@pl.udf("int32(int32)")
+def marked(x):
+    """Be exported."""
+    return x
+
+
+def test_another_libnvvm_makes_another_result(monkeypatch):
+    """What a worker compares tells libraries apart that compile with packages of the same releases."""
+    told = functions_of(marked, None)
+    here = _identity(*told)
+    monkeypatch.setattr(find, "build_id", lambda _: "another")
+    assert here != _identity(*told)
+
+
 @pytest.mark.numba_cuda
-@pytest.mark.parametrize("executor", [None, AtOnce()], ids=["here", "workers"])
+@pytest.mark.parametrize("executor", [None, AtOnce()])
 def test_all_functions_that_fail_are_told(program, executor):
     """An export names each function that a compiler refuses, in order."""
     text = program.read_text()
-    for number in (3, 17):
+    # Lines of two and of three digits.
+    for number in (3, 19):
         text = text.replace(f"helper(x) + {number}\n", "nowhere\n")
     program.write_text(text)
     with pytest.raises(pl.ExportError) as error:
         export(program, emit=["ptx"], executor=executor)
-    assert ["f3", "f17"] == re.findall(r"could not compile (\w+)", str(error.value))
+    assert ["f3", "f19"] == re.findall(r"could not compile (\w+)", str(error.value))
 
 
 def test_a_function_with_shared_memory_is_in_one_program(program):
