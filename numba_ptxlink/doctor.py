@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import _native, _plugin
-from ._arch import dotted
+from ._arch import dotted, newest_isa
 from ._config import VARIABLES, config
 from ._formats.ptx import read_header
-from ._formats.ptx.header import newest_isa
 from ._front_end import registry
 from ._front_end.activation import switch
 from ._link.backends import LOSES_STRUCTS

@@ -19,7 +19,7 @@ from numba_ptxlink._front_end import registry, sources, substitution
 from numba_ptxlink._front_end.activation import Activation
 
 HERE = Path(__file__).parent
-MOST_ROWS = {"numba-cuda": 24, "numba-cuda-mlir": 23}
+MOST_ROWS = {"numba-cuda": 24, "numba-cuda-mlir": 24}
 FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 
 

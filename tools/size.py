@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = {"numba_ptxlink": 167_700, "tests": 183_100}
-MODULES = {"numba_ptxlink": 173, "tests": 231}
+BUDGET = {"numba_ptxlink": 167_700, "tests": 183_400}
+MODULES = {"numba_ptxlink": 174, "tests": 231}
 FREE = {
     tokenize.COMMENT,
     tokenize.DEDENT,

@@ -14,10 +14,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import assembler
-from numba_ptxlink._arch import Arch, PtxVersion, dotted
+from numba_ptxlink._arch import (
+    OLDEST,
+    Arch,
+    PtxVersion,
+    arch_since,
+    dotted,
+    first_release,
+    newest_isa,
+    release_of,
+)
 from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
-from numba_ptxlink._formats.ptx.header import OLDEST, arch_since, first_release, newest_isa, release_of
 from numba_ptxlink._link.backends import HERE
 from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._tools import find, nvvm

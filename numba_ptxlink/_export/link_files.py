@@ -20,6 +20,7 @@ from numba_ptxlink import cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Span, parse
+from numba_ptxlink._front_end import shims
 from numba_ptxlink._front_end.protocol import LinkFile
 from numba_ptxlink._link import backends, check
 from numba_ptxlink._link.check import Symbol
@@ -39,11 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The definitions that numba-cuda's bindings generator writes: shims of functions end in _nbst, those of
-# constructors and conversions begin with the class.
-_SHIM = re.compile(r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()')
 _KEEP = "numba_ptxlink_keep"
-_WORD = re.compile(r"\w+")
 # Of functions outside of namespaces and classes; C++ puts the length of the name before it.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
 # The head of CUDA C++, its name, and the folders of its headers.
@@ -124,11 +121,11 @@ def compile_files(
     symbols: list[Symbol] = []
     defined: set[str] = set()
     sources = []
-    for (head, name, folders), shims in texts.items():
-        text = "\n".join([head, *(shims[shim] for shim in sorted(shims))])
+    for (head, name, folders), wanted in texts.items():
+        text = "\n".join([head, *(wanted[shim] for shim in sorted(wanted))])
         sources.append((text, name, folders))
-        defined |= shims.keys()
-        if not shims:
+        defined |= wanted.keys()
+        if not wanted:
             ptx = compile_source(text, name, arch, folders, output=PTX)
             symbols += check.symbols(Input(PTX, name, ptx, compiled=True))
     defined |= {symbol.name for symbol in symbols if symbol.strong}
@@ -157,9 +154,9 @@ def _needed(
         if file.kind == LTOIR:
             code[file.name, file.content] = None
         elif file.kind == CU:
-            head, shims = _split(file.content.decode(errors="surrogateescape"))
-            wanted = {name: shims[name] for name in missing.keys() & shims.keys()}
-            if wanted or not shims:
+            head, known = shims.split(file.content.decode(errors="surrogateescape"))
+            wanted = {name: known[name] for name in missing.keys() & known.keys()}
+            if wanted or not known:
                 place = (head, PurePath(file.name).name, _folders(file))
                 texts.setdefault(place, {}).update(wanted)
         # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
@@ -200,24 +197,7 @@ def _folders(file: LinkFile) -> tuple[Path, ...]:
 
 def is_shims(file: LinkFile) -> bool:
     """Return whether *file* is what numba-cuda's bindings generator writes, which has no state."""
-    return file.kind == CU and bool(_split(file.content.decode(errors="surrogateescape"))[1])
-
-
-def needed_shims(source: str, modules: Iterable[str]) -> str:
-    """
-    Return *source* with only the shims of Numba that the LLVM IR *modules* call, sorted by name.
-
-    Numba-cuda accumulates the shims of all functions that the process has compiled.
-    """
-    head, shims = _split(source)
-    wanted = {name for module in modules for name in _WORD.findall(module)} & shims.keys()
-    return "\n".join([head, *(shims[name] for name in sorted(wanted))]) if shims else source
-
-
-def _split(source: str) -> tuple[str, dict[str, str]]:
-    """Split *source* into its head and Numba's shims by name."""
-    head, *shims = _SHIM.split(source)
-    return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in shims}
+    return file.kind == CU and bool(shims.split(file.content.decode(errors="surrogateescape"))[1])
 
 
 def compile_source(

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink._arch import Arch, dotted
+from numba_ptxlink._arch import Arch, dotted, sure_isa
 from numba_ptxlink._formats.kinds import ARCHIVE, PTX
 from numba_ptxlink._tools import find, nvptxcompiler
 from numba_ptxlink._tools.options import NVJITLINK, PTXAS, of_linker
@@ -157,12 +157,6 @@ def _linker(name: str) -> Callable[[Reader | None], Release]:
     return version
 
 
-def _toolkits_ptx(release: Release) -> PtxVersion | None:
-    from numba_ptxlink._formats.ptx.header import sure_isa
-
-    return sure_isa(release)
-
-
 def _toolkits_archs(release: Release) -> Collection[Arch]:
     """Return what NVRTC of *release* knows, which tells where nvJitLink does not."""
     from numba_ptxlink._tools import nvrtc
@@ -179,9 +173,9 @@ TOOLS = (
         lambda _: nvptxcompiler.facts().newest_ptx,
         lambda _: nvptxcompiler.facts().archs,
     ),
-    Tool("ptxas", "ptxas", PTXAS, _ptxas, _toolkits_ptx, lambda _: ()),
-    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), _toolkits_ptx, _toolkits_archs),
-    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), _toolkits_ptx, _toolkits_archs),
+    Tool("ptxas", "ptxas", PTXAS, _ptxas, sure_isa, lambda _: ()),
+    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), sure_isa, _toolkits_archs),
+    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), sure_isa, _toolkits_archs),
 )
 """The tools, in the order in which they are preferred."""
 

@@ -109,7 +109,7 @@ def compile_sources(
             inputs.append(source)
             continue
         # LTO-IR has the name of its source, so that nvJitLink would find two definitions.
-        content = content_of(source, options)
+        content = options.content_of(source.code, _folder_of(source))
         if content in contents:
             continue
         contents |= {content} - {None}
@@ -140,14 +140,8 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
     refuse_duplicates([*exported, *made])
 
 
-def content_of(source: Input, options: SourceOptions) -> tuple[bytes, tuple[str, ...]] | None:
-    """Return what *source* is but for its name, its text and what it includes; None if that is unknown."""
-    included = _included(source, options).key
-    return None if included is None else (source.code, included)
-
-
-def _included(source: Input, options: SourceOptions) -> includes.Includes:
-    return options.included(source.code, (source.path or Path(source.name)).parent)
+def _folder_of(source: Input) -> Path:
+    return (source.path or Path(source.name)).parent
 
 
 class _Checks(NamedTuple):
@@ -185,7 +179,7 @@ def _checks_of(
     """Return what there is to compare *source* with; None where there is nothing."""
     if not (exports or known or wanted):
         return None
-    included = _included(source, options)
+    included = options.included(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
     texts = {name: includes.encoded(text) for name, text in options.headers}
     texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}

@@ -236,19 +236,18 @@ class PtxLinker:
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
         from numba_ptxlink._arch import Arch
-        from numba_ptxlink._export import link_files
-        from numba_ptxlink._link.compile import content_of
-        from numba_ptxlink._link.read import Input, as_bytes
+        from numba_ptxlink._front_end import shims
+        from numba_ptxlink._link.read import as_bytes
         from numba_ptxlink._tools.options import NVRTC
 
         source = as_bytes(cu)
         if self._modules:
             text = source.decode(errors="surrogateescape")
-            source = link_files.needed_shims(text, self._modules).encode(errors="surrogateescape")
+            source = shims.needed(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
             options = source_options(self._options().spelled(NVRTC), folder)
             # Of one source under two names, nvJitLink would find each function twice.
-            content = content_of(Input(CU, name, source), options)
+            content = options.content_of(source, Path(name).parent)
             if content and content in self._sources:
                 return self._sources[content]
             arch = Arch.of(tuple(_verify_cc_tuple(tuple(self.cc))))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +22,7 @@ from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError
 from .context import current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._link.declarations import Declared
@@ -41,7 +40,6 @@ _KINDS = {
 }
 _DRIVER = "numba_cuda_mlir.numba_cuda.cudadrv.driver"
 _REMEMBERED = 256
-_NUMBER = re.compile(r"-?\d+")
 
 
 class _Known(NamedTuple):
@@ -74,18 +72,25 @@ def _is_named(name: str) -> bool:
     return bool(name) and not name.startswith("<cudapy-")
 
 
+class CoreOptions:
+    """The options of one link, given as to `cuda.core.LinkerOptions`, which loads nvJitLink to read them."""
+
+    def __init__(self, **given: Any) -> None:
+        self.given = given
+
+
 class CoreLinker:
     """
     One link, with the interface of `cuda.core.Linker`. Needs no driver; not thread-safe.
 
     Args:
         object_codes: What to link, each a `cuda.core.ObjectCode`.
-        options: A `cuda.core.LinkerOptions`.
+        options: The options.
     """
 
-    def __init__(self, *object_codes: Any, options: Any) -> None:
+    def __init__(self, *object_codes: Any, options: CoreOptions) -> None:
         self._codes = object_codes
-        self._flags = tuple(flag.decode() for flag in options.as_bytes("nvjitlink"))
+        self._given = options.given
         self._log = ""
 
     def link(self, target_type: str) -> Any:
@@ -144,9 +149,9 @@ class CoreLinker:
         inputs = _inputs(self._codes)
         if not inputs:
             raise _of_mlir(LinkError("There is nothing to link; add an input first."))
-        (arch,) = [flag for flag in self._flags if flag.startswith("-arch=")]
-        target = Arch.of(arch.removeprefix("-arch="))
-        return inputs, target, link_options(self._flags, lto="-lto" in self._flags)
+        with kernels.errors_as(_of_mlir):
+            options = link_options(self._given)
+        return inputs, Arch.of(self._given["arch"]), options
 
 
 def _declared() -> dict[str, tuple[str, ...]]:
@@ -235,39 +240,51 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
     return inputs
 
 
-def link_options(flags: Iterable[str], *, lto: bool) -> Options:
+def link_options(given: Mapping[str, Any]) -> Options:
     """
-    Return the options of a link that `cuda.core` would make with *flags*, which are nvJitLink's.
+    Return the options of a link for which `cuda.core.LinkerOptions` is *given* these.
 
-    Those that it ignores without link-time optimisation are left out there: with `fastmath`, with which the
-    kernel's PTX is compiled already, cuda.core gives all.
+    Those of arithmetic are left out without link-time optimisation, as cuda.core's linker ignores them:
+    with `fastmath`, with which the kernel's PTX is compiled already, all are given.
+
+    Raises:
+        LinkError: There is no such option of numba-cuda-mlir's.
     """
     from numba_ptxlink._tools.options import LTO, Options, register_limit, whose
 
-    options: dict[str, Any] = {"lto": lto}
-    others = []
-    for flag in flags:
-        name, _, value = flag.partition("=")
-        if name == "-maxrregcount":
-            options["max_registers"] = register_limit(int(value) if _NUMBER.fullmatch(value) else value)
-        elif name in _OPTIONS:
-            options[_OPTIONS[name]] = True
+    options: dict[str, Any] = {"lto": bool(given.get("link_time_optimization"))}
+    flags: list[str] = []
+    for name, value in given.items():
+        if value is None or name in _ELSEWHERE:
+            continue
+        if name == "max_register_count":
+            options["max_registers"] = register_limit(value)
+        elif name == "optimization_level":
+            options["opt_level"] = int(value)
+        elif name in ("debug", "lineinfo"):
+            options[name] = bool(value)
         elif name in _ARITHMETIC:
-            says = value in ("1", "true")
-            if lto or flag in _CONTRACTS_NOT:
-                options[name.lstrip("-").replace("-", "_")] = says
-        elif name in _LEVELS:
-            options["opt_level"] = int(name[2:])
-        elif name not in ("-arch", "-lto", "-ptx") and (lto or whose(flag) != LTO):
-            others.append(flag)
-    return Options(**options, extra_flags=tuple(others))
+            # The one that ptxas obeys as well.
+            if options["lto"] or (name == "fma" and not value):
+                options[name] = bool(value)
+        elif name in _FLAGS:
+            several = [value] if isinstance(value, (str, bool)) else value
+            flags += (_FLAGS[name].format(each) for each in several if each)
+        else:
+            raise LinkError(f"There is no option {name!r} for links of numba-cuda-mlir here; leave it out.")
+    # nvJitLink ignores what is of link-time optimisation alone in another link.
+    kept = (flag for flag in flags if options["lto"] or whose(flag) != LTO)
+    return Options(**options, extra_flags=tuple(kept))
 
 
-_OPTIONS = {"-g": "debug", "-lineinfo": "lineinfo"}
-_ARITHMETIC = ("-ftz", "-prec-div", "-prec-sqrt", "-fma")
-# The one of these that ptxas obeys as well.
-_CONTRACTS_NOT = ("-fma=0", "-fma=false")
-_LEVELS = ("-O0", "-O1", "-O2", "-O3")
+_ARITHMETIC = ("ftz", "prec_div", "prec_sqrt", "fma")
+_FLAGS = {
+    "verbose": "-verbose",
+    "variables_used": "-variables-used={}",
+    "optimize_unused_variables": "-optimize-unused-variables",
+    "ptxas_options": "-Xptxas={}",
+}
+_ELSEWHERE = ("arch", "link_time_optimization", "ptx")
 
 
 source_options = functools.partial(
@@ -290,6 +307,12 @@ SUBSTITUTIONS = Rows("linker")
 def _linker(_original: Any) -> Any:
     """Assemble and link kernels in process, check and cache them; name the cure in errors."""
     return CoreLinker
+
+
+@SUBSTITUTIONS.replace(_DRIVER, "LinkerOptions")
+def _linker_options(_original: Any) -> Any:
+    """Take the options of a link without loading nvJitLink, which one PTX does not need."""
+    return CoreOptions
 
 
 @SUBSTITUTIONS.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")

@@ -95,6 +95,11 @@ class SourceOptions(NamedTuple):
         texts = (*self.arguments(), *self.name_expressions)
         return includes.of(source, folder, self.include_dirs, dict(self.headers), texts)
 
+    def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
+        """Return *source* in *folder*, and all that it includes; None where that is unknown."""
+        included = self.included(source, folder).key
+        return None if included is None else (source, included)
+
 
 def compile_source(
     source: str | bytes,

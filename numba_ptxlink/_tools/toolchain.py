@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from numba_ptxlink._arch import Arch, ArchLike, dotted
+from numba_ptxlink._arch import Arch, ArchLike, arch_since, dotted
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._formats.ptx.header import arch_since
 from numba_ptxlink.errors import ConfigError, LaunchError, PtxlinkError
 
 from . import driver, find, nvfatbin, nvjitlink, nvptxcompiler, nvrtc, nvvm

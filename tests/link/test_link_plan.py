@@ -7,8 +7,7 @@ import re
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._arch import PtxVersion
-from numba_ptxlink._formats.ptx.header import sure_isa
+from numba_ptxlink._arch import PtxVersion, sure_isa
 from numba_ptxlink._link.backends import Environment, Target, Tool
 from numba_ptxlink._link.fuse import fuse
 from numba_ptxlink._link.plan import plan, unavailable

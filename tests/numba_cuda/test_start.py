@@ -100,3 +100,16 @@ def test_importing_numba_cuda_imports_the_wrappers_alone(imported):
     assert set(imported["modules"]) <= AT_IMPORT | {
         f"_numba_cuda.patches.{path.stem}" for path in PATCHES.glob("*.py")
     }
+
+
+def test_a_kernel_with_cuda_cxx_loads_no_reader_of_ptx(tmp_path):
+    """What it waits for is the compilers: its LTO-IR is read by nvJitLink alone."""
+    source = 'extern "C" __device__ int f(int* r, int a) { *r = a; return 0; }'
+    declared = f"f = cuda.declare_device('f', 'int32(int32)', link=cuda.CUSource({source!r}))\n@cuda.jit"
+    linked = KERNEL.replace("+= 1", "+= f(1)").replace("@cuda.jit(cache=True)", declared)
+    (tmp_path / "program.py").write_text(linked)
+    places = {"NUMBA_CACHE_DIR": str(tmp_path / "index"), "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
+    made = run(str(tmp_path / "program.py"), **places)
+    assert {"libnvrtc.", "libnvvm.", "libnvJitLink."} == {*made["libraries"]}
+    dear = {"_formats.ptx", "_export.link_files", "_front_end.protocol", "_link.compile"}
+    assert not {f"numba_ptxlink.{name}" for name in dear} & {*made["modules"]}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+import processes
 import pytest
 from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature
 
@@ -61,3 +65,20 @@ def test_a_kernel_that_may_be_launched_is_linked():
     kernel = cuda.jit(chip=CHIP)(scale)
     compile_function(kernel, signature(), device=False, abi="numba", cc=CC)
     assert cubin_of(kernel)
+
+
+def test_one_ptx_is_linked_without_nvjitlink(tmp_path):
+    """Neither its library nor a reader of PTX is loaded for a kernel that has no link files."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\n"
+        "from numba_cuda_mlir import cuda\n"
+        "@cuda.jit(chip='sm_90')\n"
+        "def kernel(a):\n"
+        "    a[cuda.grid(1)] += 1\n"
+        "kernel.compile('void(float32[::1])')\n"
+        "assert 'libnvvm.' in (maps := open('/proc/self/maps').read())\n"
+        "print('libnvJitLink.' in maps, 'numba_ptxlink._formats.ptx' in sys.modules)\n"
+    )
+    environ = {**os.environ, "NUMBA_PTXLINK": "1", "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
+    assert processes.run(sys.executable, program, env=environ).stdout == "False False\n"

@@ -135,22 +135,28 @@ def test_an_artifact_is_compared_with_its_manifest(tmp_path):
 
 
 def test_options_reach_the_tools():
-    """What cuda.core spells for nvJitLink is an option here, spelled for the tool that links."""
+    """What cuda.core is given is an option here, spelled for the tool that links; others are refused."""
     from numba_ptxlink._numba_cuda_mlir.linker import link_options
     from numba_ptxlink._tools.options import LTO, PTXAS
 
-    flags = [
-        "-arch=sm_90",
-        "-O0",
-        "-maxrregcount=32",
-        "-lineinfo",
-        "-ftz=true",
-        "-verbose",
-        "-Xptxas=-dlcm=cg",
-    ]
-    alone = link_options(flags, lto=False)
+    given = {
+        "arch": "sm_90",
+        "optimization_level": 0,
+        "max_register_count": 32,
+        "lineinfo": True,
+        "ftz": True,
+        "fma": None,
+        "verbose": True,
+        "variables_used": ["a", "b"],
+        "ptxas_options": "-dlcm=cg",
+    }
+    alone = link_options(given)
     assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
     assert ("--verbose", "-dlcm=cg") == alone.spelled(PTXAS)[-2:]
     assert {} == alone.arithmetic
-    optimised = link_options(["-lto", *flags], lto=True)
-    assert ("-ftz=1", "-verbose", "-Xptxas=-dlcm=cg") == optimised.spelled(LTO)[-3:]
+    optimised = link_options({**given, "link_time_optimization": True})
+    used = ("-variables-used=a", "-variables-used=b")
+    assert ("-ftz=1", "-verbose", *used, "-Xptxas=-dlcm=cg") == optimised.spelled(LTO)[-5:]
+    assert {"fma": False} == link_options({"fma": False}).arithmetic
+    with pytest.raises(LinkError, match="no option 'no_cache'"):
+        link_options({"no_cache": True})

@@ -1,0 +1,31 @@
+"""
+The CUDA C++ of numba-cuda's bindings generator: shims, by which compiled functions call those of C++ headers.
+
+numba-cuda accumulates the shims of all functions that a process has compiled.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Shims of functions end in _nbst, those of constructors and conversions begin with the class.
+_SHIM = r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()'
+
+
+def split(source: str) -> tuple[str, dict[str, str]]:
+    """Split *source* into its head and the shims in it by name, of which other CUDA C++ has none."""
+    head, *found = re.split(_SHIM, source)
+    return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in found}
+
+
+def needed(source: str, modules: Iterable[str]) -> str:
+    """Return *source* with only those shims that the LLVM IR *modules* call, sorted by name."""
+    head, known = split(source)
+    if not known:
+        return source
+    wanted = {name for module in modules for name in re.findall(r"\w+", module)} & known.keys()
+    return "\n".join([head, *(known[name] for name in sorted(wanted))])
