@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink import cache
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
@@ -284,6 +285,65 @@ def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None
         )
 
 
+class _Unit:
+    """One call of libNVVM by a compiler, whose modules are added, verified and compiled by it."""
+
+    options: list[bytes]
+    _fail: Callable[[str, int], None]
+    _meaning: Callable[[str], str]
+    _errors: str
+
+    def __init__(self, options: Any) -> None:
+        self._steps: list[tuple[str, bytes, str]] = []
+        self._said = ""
+        super().__init__(options)  # type: ignore[call-arg]
+
+    def add_module(self, buffer: bytes) -> None:
+        self._steps.append(("", bytes(buffer), "whole"))
+
+    def lazy_add_module(self, buffer: bytes) -> None:
+        self._steps.append(("", bytes(buffer), "lazy"))
+
+    def verify(self) -> None:
+        self._steps.append(("", b"", "verify"))
+
+    def compile(self) -> bytes:
+        options = [option.decode() for option in self.options]
+        entry = cache.cached(lambda: self._key(options), lambda: self._made(options))
+        self.log = self._said = entry.log
+        if self.log:
+            category = importlib.import_module(self._errors).NvvmWarning
+            warnings.warn(self.log, category=category, stacklevel=2)
+        return entry.code
+
+    def _made(self, options: list[str]) -> cache.Entry:
+        from numba_ptxlink._tools import nvvm
+
+        step, status, given = nvvm.run(self._steps, options)
+        self._said = given["log"]
+        if step:
+            self._fail(step, status)
+        return cache.Entry({"log": self._said}, given["code"])
+
+    def _key(self, options: list[str]) -> cache.Key:
+        from numba_ptxlink._tools import find
+
+        parts: dict[str, Any] = {
+            "package": cache.package_version(),
+            "tool": ("NVVM", find.build_of("nvvm")),
+            "flags": options,
+            "steps": [kind for _, _, kind in self._steps],
+            "code": [
+                self._meaning(code.decode()) if kind == "whole" and not code.startswith(_BITCODE) else code
+                for _, code, kind in self._steps
+            ],
+        }
+        return cache.Key.of("nvvm", parts)
+
+    def get_log(self) -> str:
+        return self._said
+
+
 def compilation_unit(
     original: Any, fail: Callable[[Any, str, int], None], meaning: Callable[[str], str] = str
 ) -> Any:
@@ -297,58 +357,12 @@ def compilation_unit(
         fail: Raises the compiler's error, of an instance, the step that failed, and libNVVM's status.
         meaning: Returns the same for modules that libNVVM makes the same of.
     """
-
-    class CompilationUnit(original):  # type: ignore[misc]
-        """The compiler's, whose modules are added, verified and compiled by one call."""
-
-        def __init__(self, options: Any) -> None:
-            self._steps: list[tuple[str, bytes, str]] = []
-            self._said = ""
-            super().__init__(options)
-
-        def add_module(self, buffer: bytes) -> None:
-            self._steps.append(("", bytes(buffer), "whole"))
-
-        def lazy_add_module(self, buffer: bytes) -> None:
-            self._steps.append(("", bytes(buffer), "lazy"))
-
-        def verify(self) -> None:
-            self._steps.append(("", b"", "verify"))
-
-        def compile(self) -> bytes:
-            from numba_ptxlink import cache
-            from numba_ptxlink._tools import find, nvvm
-
-            options = [option.decode() for option in self.options]
-
-            def make() -> cache.Entry:
-                step, status, given = nvvm.run(self._steps, options)
-                self._said = given["log"]
-                if step:
-                    fail(self, step, status)
-                return cache.Entry({"log": self._said}, given["code"])
-
-            parts: dict[str, Any] = {
-                "package": cache.package_version(),
-                "tool": ("NVVM", find.build_of("nvvm")),
-                "flags": options,
-                "steps": [kind for _, _, kind in self._steps],
-                "code": [
-                    meaning(code.decode()) if kind == "whole" and not code.startswith(_BITCODE) else code
-                    for _, code, kind in self._steps
-                ],
-            }
-            entry = cache.cached(cache.Key.of("nvvm", parts), make)
-            self.log = self._said = entry.log
-            if self.log:
-                errors = importlib.import_module(f"{original.__module__.rpartition('.')[0]}.error")
-                warnings.warn(self.log, category=errors.NvvmWarning, stacklevel=2)
-            return entry.code
-
-        def get_log(self) -> str:
-            return self._said
-
-    return CompilationUnit
+    own = {
+        "_fail": fail,
+        "_meaning": staticmethod(meaning),
+        "_errors": f"{original.__module__.rpartition('.')[0]}.error",
+    }
+    return type("CompilationUnit", (_Unit, original), own)
 
 
 def is_imported(name: str) -> bool:

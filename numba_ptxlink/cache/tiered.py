@@ -134,7 +134,7 @@ class Cache:
             self.put(key, entry)
         return entry.meta
 
-    def through(self, key: Key, make: Callable[[], Entry]) -> Entry:
+    def through(self, key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
         """
         Return the entry of *key*; on a miss, compute it with *make* and store it.
 
@@ -142,11 +142,12 @@ class Cache:
         is off within *make*: parts of a stored result need not be stored as well.
 
         Args:
-            key: Everything the result depends on.
+            key: Everything the result depends on; or what returns that, called where the cache is used.
             make: Computes the result. Its exceptions are raised here, and nothing is stored.
         """
         if not self.settings.cache or _inside.busy:
             return make()
+        key = key if isinstance(key, Key) else key()
         if entry := self.found(key):
             return entry
         address = self._address(key)
@@ -269,7 +270,7 @@ def default() -> Cache:
     return Cache(config())
 
 
-def cached(key: Key, make: Callable[[], Entry]) -> Entry:
+def cached(key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
     """Return the entry of *key* in the default cache, computed on a miss. See `Cache.through`."""
     return default().through(key, make)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import shutil
@@ -42,10 +43,14 @@ def test_a_result_is_made_once(directory):
 
 
 def test_parts_of_a_result_are_not_kept(directory):
-    """Within the making of a result nothing else is looked up or kept."""
+    """Within the making of a result nothing else is looked up or kept, and no key is made for it."""
     cache = open_cache(directory)
-    cache.through(key("a"), lambda: cache.through(key("b"), lambda: Entry({}, code("b"))))
-    assert 1 == len(files_of(directory))
+    keys = []
+    part = functools.partial(cache.through, lambda: keys.append(1) or key("b"), lambda: Entry({}, code("b")))
+    cache.through(key("a"), part)
+    assert [1, 0] == [len(files_of(directory)), len(keys)]
+    part()
+    assert [2, 1] == [len(files_of(directory)), len(keys)]
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,17 @@ print(json.dumps({
 """
 PATCHES = Path(pl.__file__).parent / "_numba_cuda" / "patches"
 AT_IMPORT = {
-    *("_config", "_front_end", "_locks", "_native", "_native.modules", "_plugin", "_version", "errors"),
+    *(
+        "_config",
+        "_front_end",
+        "_locks",
+        "cache",
+        "_native",
+        "_native.modules",
+        "_plugin",
+        "_version",
+        "errors",
+    ),
     *("_formats", "_formats.kinds"),
     *("_front_end.activation", "_front_end.compiler", "_front_end.registry", "_front_end.substitution"),
     *("_link", "_link.kernels"),
