@@ -72,25 +72,18 @@ def _is_named(name: str) -> bool:
     return bool(name) and not name.startswith("<cudapy-")
 
 
-class CoreOptions:
-    """The options of one link, given as to `cuda.core.LinkerOptions`, which loads nvJitLink to read them."""
-
-    def __init__(self, **given: Any) -> None:
-        self.given = given
-
-
 class CoreLinker:
     """
     One link, with the interface of `cuda.core.Linker`. Needs no driver; not thread-safe.
 
     Args:
         object_codes: What to link, each a `cuda.core.ObjectCode`.
-        options: The options.
+        options: A `cuda.core.LinkerOptions`.
     """
 
-    def __init__(self, *object_codes: Any, options: CoreOptions) -> None:
+    def __init__(self, *object_codes: Any, options: Any) -> None:
         self._codes = object_codes
-        self._given = options.given
+        self._given = vars(options)
         self._log = ""
 
     def link(self, target_type: str) -> Any:
@@ -242,7 +235,7 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
 
 def link_options(given: Mapping[str, Any]) -> Options:
     """
-    Return the options of a link for which `cuda.core.LinkerOptions` is *given* these.
+    Return the options of a link for which `cuda.core.LinkerOptions` has the attributes *given*.
 
     Those of arithmetic are left out without link-time optimisation, as cuda.core's linker ignores them:
     with `fastmath`, with which the kernel's PTX is compiled already, all are given.
@@ -284,7 +277,7 @@ _FLAGS = {
     "optimize_unused_variables": "-optimize-unused-variables",
     "ptxas_options": "-Xptxas={}",
 }
-_ELSEWHERE = ("arch", "link_time_optimization", "ptx")
+_ELSEWHERE = ("name", "arch", "link_time_optimization", "ptx")
 
 
 source_options = functools.partial(
@@ -310,9 +303,14 @@ def _linker(_original: Any) -> Any:
 
 
 @SUBSTITUTIONS.replace(_DRIVER, "LinkerOptions")
-def _linker_options(_original: Any) -> Any:
-    """Take the options of a link without loading nvJitLink, which one PTX does not need."""
-    return CoreOptions
+def _linker_options(original: Any) -> Any:
+    """Have the options of a link without loading nvJitLink, which one PTX does not need."""
+
+    class LinkerOptions(original):  # type: ignore[misc]
+        def __post_init__(self) -> None:
+            """Spell nothing for the library, as `CoreLinker` reads the attributes."""
+
+    return LinkerOptions
 
 
 @SUBSTITUTIONS.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")

@@ -136,20 +136,24 @@ def test_an_artifact_is_compared_with_its_manifest(tmp_path):
 
 def test_options_reach_the_tools():
     """What cuda.core is given is an option here, spelled for the tool that links; others are refused."""
+    from cuda.core import LinkerOptions
+    from numba_cuda_mlir.numba_cuda.cudadrv import driver
+
     from numba_ptxlink._numba_cuda_mlir.linker import link_options
     from numba_ptxlink._tools.options import LTO, PTXAS
 
-    given = {
-        "arch": "sm_90",
-        "optimization_level": 0,
-        "max_register_count": 32,
-        "lineinfo": True,
-        "ftz": True,
-        "fma": None,
-        "verbose": True,
-        "variables_used": ["a", "b"],
-        "ptxas_options": "-dlcm=cg",
-    }
+    options = driver.LinkerOptions(
+        arch="sm_90",
+        optimization_level=0,
+        max_register_count=32,
+        lineinfo=True,
+        ftz=True,
+        verbose=True,
+        variables_used=["a", "b"],
+        ptxas_options="-dlcm=cg",
+    )
+    assert isinstance(options, LinkerOptions)
+    given = vars(options)
     alone = link_options(given)
     assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
     assert ("--verbose", "-dlcm=cg") == alone.spelled(PTXAS)[-2:]

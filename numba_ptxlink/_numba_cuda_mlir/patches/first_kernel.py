@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from importlib import metadata
 from typing import Any
@@ -144,7 +145,7 @@ def _key(cres: Any, module: str) -> cache.Key:
         "mlir",
         {
             "package": cache.package_version(),
-            "numba-cuda-mlir": metadata.version("numba-cuda-mlir"),
+            "numba-cuda-mlir": _release(),
             "tool": ("NVVM", find.build_of("nvvm")),
             # Its release, which stands for the toolkit's, chooses the version of PTX.
             "nvrtc": find.build_of("nvrtc"),
@@ -154,6 +155,11 @@ def _key(cres: Any, module: str) -> cache.Key:
             "module": _numbered(module, _symbol(cres)),
         },
     )
+
+
+@functools.cache
+def _release() -> str:
+    return metadata.version("numba-cuda-mlir")
 
 
 def _symbol(cres: Any) -> str:
