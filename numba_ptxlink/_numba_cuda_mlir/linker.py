@@ -305,12 +305,8 @@ def _linker(_original: Any) -> Any:
 @SUBSTITUTIONS.replace(_DRIVER, "LinkerOptions")
 def _linker_options(original: Any) -> Any:
     """Have the options of a link without loading nvJitLink, which one PTX does not need."""
-
-    class LinkerOptions(original):  # type: ignore[misc]
-        def __post_init__(self) -> None:
-            """Spell nothing for the library, as `CoreLinker` reads the attributes."""
-
-    return LinkerOptions
+    # The original spells them for the library there; `CoreLinker` reads the attributes.
+    return type(original.__name__, (original,), {"__post_init__": lambda _: None})
 
 
 @SUBSTITUTIONS.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")
