@@ -137,6 +137,17 @@ def test_importing_the_package_imports_neither_numba_nor_cuda():
     assert run.stdout.strip() == "[]"
 
 
+def test_a_link_of_one_ptx_imports_no_reader_of_its_statements():
+    """Neither the lexer nor a parser is loaded for PTX as compilers write it."""
+    ptx = "// of a compiler\n\n.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { ret; }\n"
+    program = (
+        f"import sys, numba_ptxlink as pl; pl.link({ptx!r}, arch='sm_90');"
+        "print('numba_ptxlink.assembler' in sys.modules, 'numba_ptxlink._formats.ptx' in sys.modules)"
+    )
+    run = processes.run(sys.executable, "-c", program)
+    assert run.stdout == "True False\n"
+
+
 def test_every_public_name_is_there():
     """Each name of `__all__` can be had, has a docstring, and shows up in dir()."""
     for name in pl.__all__:

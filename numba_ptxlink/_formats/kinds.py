@@ -67,7 +67,7 @@ def recognise(code: bytes) -> str | None:
     for kind in KINDS.values():
         if kind.magic and code.startswith(kind.magic):
             return kind.name
-    from .ptx.header import read_header
+    from .ptx_header import read_header
 
     # Compilers of PTX take any bytes in comments and strings.
     stripped = b"" if code.startswith(b"\0") else code.rstrip(b"\0")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from numba_ptxlink._formats.kinds import CU, EXTENSIONS, KINDS, describe, is_text, recognise
+from numba_ptxlink._formats.ptx_header import read_header
 from numba_ptxlink.errors import LinkError, MissingInputError
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ T = TypeVar("T")
 
 # One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
 _CODE = r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)"
-
-
-# What compilers begin PTX with: comments of one line, and the version.
-_VERSION = rb"(?:\s|//[^\n]*\n)*\.version +(\d{1,3})\.(\d{1,3})\s"
 
 
 @dataclass(frozen=True)
@@ -56,17 +53,11 @@ class Input:
     @property
     def version(self) -> PtxVersion | None:
         """The version of the PTX ISA that PTX declares, None where it declares none."""
-        from numba_ptxlink._arch import PtxVersion
-
-        # Compilers write it so; other text needs a lexer, whose import takes longer than all of a link's.
-        usual = re.match(_VERSION, self.code)
-        return PtxVersion(int(usual[1]), int(usual[2])) if usual else self.header.version
+        return self.header.version
 
     @property
     def header(self) -> ptx.Header:
         """The header of PTX, read without parsing the rest."""
-        from numba_ptxlink._formats.ptx.header import read_header
-
         return self._once("header", lambda: read_header(self.text))
 
     @property

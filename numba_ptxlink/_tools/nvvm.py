@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch, dotted, release_of
+from numba_ptxlink._formats.ptx_header import read_header
 from numba_ptxlink.errors import ExportError, LinkError
 
 from . import find, isolated
@@ -66,9 +67,6 @@ def version() -> tuple[int, int] | None:
 
 def _asked(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int, ...]]:
     """Return the version of PTX that libNVVM emits, and the versions of IR and debug information it reads."""
-    # Deferred: kernels are compiled without the reader, whose import takes milliseconds.
-    from numba_ptxlink._formats.ptx import read_header
-
     step, _, given = run([("", _EMPTY_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
     return None if step else read_header(given["code"].decode()).version, given["ir"]
 

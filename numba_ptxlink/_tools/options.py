@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
+from numba_ptxlink._formats.ptx_header import read_header
 from numba_ptxlink.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -219,11 +220,9 @@ class Options(NamedTuple):
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
-    # Nearly all PTX lacks the word, and needs no parser.
+    # Nearly all PTX lacks the word.
     if b"debug" not in ptx:
         return False
-    from numba_ptxlink._formats.ptx.header import read_header
-
     return "debug" in read_header(ptx.decode(errors="replace")).target
 
 

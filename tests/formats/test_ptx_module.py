@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
 from ptx_texts import HEAD, machine_code
 
+from numba_ptxlink._formats import ptx_header
 from numba_ptxlink._formats.ptx import (
     Function,
     Param,
@@ -185,6 +187,19 @@ def test_the_header(text, expected):
         module.header.target,
         module.header.address_size,
     )
+
+
+@pytest.mark.parametrize(
+    "blank", [" ", "\n", "\r\n", "\f", "\0", " // a\n", "\n//b\n\t", "/* c */", "", "\r"]
+)
+def test_a_usual_header_is_read_as_the_lexer_reads_it(blank):
+    """Text as compilers write it needs no lexer, which tells the same of it and of what is nearly so."""
+    versions = "8.7", "8", "08.70", "8.7.1", "1234567890.1", "8.7e1"
+    targets = "sm_90", "sm_90a , debug", "sm_90 debug", "90", "sm_90, debug,", "sm_90::x"
+    for version, target, size in itertools.product(versions, targets, ("64", "064", "64.5", "6_4")):
+        text = f".version{blank or ' '}{version}{blank}.target {target}{blank}.address_size {size}{blank}"
+        for each in (text, f"{blank}{text}\n", f"// .target x\n{text}.version 1.0\n"):
+            assert ptx_header._read(each) == read_header(each), each
 
 
 def test_nothing_is_found_in_comments_strings_and_bodies():

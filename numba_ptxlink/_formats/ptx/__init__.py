@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .header import Header, read_header
+from numba_ptxlink._formats.ptx_header import Header, read_header
+
 from .lexer import is_dwarf, names, number, symbols, with_words
 from .module import Alias, Function, Module, Part, has_line_numbers, parse
 from .statements import (

@@ -74,6 +74,7 @@ _OPERAND = _compiled(r"(?: [^,\[({] | \[[^\]]*\] | \{[^}]*\} | \([^)]*\) )+")
 # The search is fast if each alternative begins with a different letter.
 _COMMENT, _SKIPPED = _compiled(_COMMENT_FORM), _compiled(_ASIDE)
 _BRACE, _STOP, _COMMA = (_compiled(rf"{stop}|{_ASIDE}") for stop in (r"\{|\}", r";|\{|=", ";|,"))
+_LEAVES = ("word", "number", "string")
 # The digits of 64 bits after "0b".
 _LONGEST = 66
 
@@ -127,6 +128,19 @@ def token_at(text: str, start: int) -> Token:
     match = _PIECE.match(text, start)
     assert match  # noqa: S101 - the end of the text matches at the latest
     return Token(match[2], match.start(2))
+
+
+def listed(text: str, start: int) -> tuple[list[str], int]:
+    """Return the values at *start* with commas between them, and their end."""
+    texts: list[str] = []
+    while (token := token_at(text, start)).kind in _LEAVES:
+        texts.append(token.text)
+        start = token.end
+        comma = token_at(text, start)
+        if comma.text != "," or token_at(text, comma.end).kind not in _LEAVES:
+            break
+        start = comma.end
+    return texts, start
 
 
 def block_end(text: str, start: int) -> int | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._formats.ptx_header import HEADER, Header, read_header
 from numba_ptxlink.errors import LinkError
 
 from . import lexer
-from .header import HEADER, Header, listed, read_header
-from .lexer import MalformedError, token_at
+from .lexer import MalformedError, listed, token_at
 from .statements import Statement, read
 from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Prototype, Span, Variable
 

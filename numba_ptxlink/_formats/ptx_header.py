@@ -1,15 +1,19 @@
-"""Read the directives at the head of a PTX module."""
+"""Read the directives at the head of a PTX module, by the lexer only where no compiler writes them so."""
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from numba_ptxlink._arch import PtxVersion
 
-from .lexer import token_at
-
 HEADER = (".version", ".target", ".address_size")
-_LEAVES = ("word", "number", "string")
+# What compilers begin PTX with: comments of one line, and the three directives in this order.
+_TARGET = r"[A-Za-z_]\w*"
+_USUAL = (
+    r"\s*(?://[^\n]*\n\s*)*\.version\s+(\d{1,3})\.(\d{1,3})\s+"
+    rf"\.target\s+({_TARGET}(?:\s*,\s*{_TARGET})*)\s+\.address_size\s+(\d{{1,3}})\s"
+)
 
 
 class Header(NamedTuple):
@@ -29,6 +33,17 @@ class Header(NamedTuple):
 
 def read_header(text: str) -> Header:
     """Return the directives at the head of the PTX *text*, without parsing the rest. Never raises."""
+    if usual := re.match(_USUAL, text, re.ASCII):
+        major, minor, target, size = usual.groups()
+        targets = tuple(word.strip() for word in target.split(","))
+        return Header(PtxVersion(int(major), int(minor)), targets, int(size))
+    return _read(text)
+
+
+def _read(text: str) -> Header:
+    # Deferred: its import takes longer than a link of one PTX that has been compiled before.
+    from .ptx.lexer import listed, token_at
+
     values: dict[str, list[str]] = {}
     token = token_at(text, 0)
     while token.kind == "line" or token.text in HEADER:
@@ -44,19 +59,6 @@ def read_header(text: str) -> Header:
         target=tuple(target),
         address_size=int(size[0]) if size and _is_decimal(size[0]) else 0,
     )
-
-
-def listed(text: str, start: int) -> tuple[list[str], int]:
-    """Return the values at *start* with commas between them, and their end."""
-    texts: list[str] = []
-    while (token := token_at(text, start)).kind in _LEAVES:
-        texts.append(token.text)
-        start = token.end
-        comma = token_at(text, start)
-        if comma.text != "," or token_at(text, comma.end).kind not in _LEAVES:
-            break
-        start = comma.end
-    return texts, start
 
 
 def _is_decimal(text: str) -> bool:
