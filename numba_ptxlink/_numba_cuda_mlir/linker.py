@@ -6,6 +6,7 @@ Importing this module imports nothing of numba-cuda-mlir: it may run during its 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from pathlib import Path
@@ -83,7 +84,7 @@ class CoreLinker:
 
     def __init__(self, *object_codes: Any, options: Any) -> None:
         self._codes = object_codes
-        self._given = vars(options)
+        self._given = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
         self._log = ""
 
     def link(self, target_type: str) -> Any:
