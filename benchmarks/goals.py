@@ -155,7 +155,7 @@ ALL = (
         "start mlir",
         "the first kernel",
         because="the kernel waits for the import of this package's modules, and of what it takes to keep "
-        "results: about 20 of the 160 ms that numba-cuda-mlir takes at least for one with C++",
+        "results: about 25 ms beside the 160 that numba-cuda-mlir takes at least for one with C++",
     ),
     Goal(
         "A later kernel",

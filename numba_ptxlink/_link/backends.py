@@ -124,7 +124,7 @@ class Tool(NamedTuple):
 
     def unread(self, source: Input, release: Release) -> str:
         """Return why *release* of it does not read PTX, "" where it does, or *source* is of another kind."""
-        declared = source.version if source.kind == PTX else None
+        declared = source.header.version if source.kind == PTX else None
         newest = self.newest_ptx(release)
         if declared is None or newest is None or declared <= newest:
             return ""

@@ -16,7 +16,6 @@ from numba_ptxlink.errors import LinkError, MissingInputError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numba_ptxlink._arch import PtxVersion
     from numba_ptxlink._formats import ptx
 
 T = TypeVar("T")
@@ -49,11 +48,6 @@ class Input:
     def text(self) -> str:
         """The content as text; "surrogateescape" in `str.encode` restores bytes that are not UTF-8."""
         return self._once("text", lambda: self.code.decode(errors="surrogateescape"))
-
-    @property
-    def version(self) -> PtxVersion | None:
-        """The version of the PTX ISA that PTX declares, None where it declares none."""
-        return self.header.version
 
     @property
     def header(self) -> ptx.Header:
