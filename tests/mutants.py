@@ -283,12 +283,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/shims.py", "} & known.keys()", "} & set()", "numba_cuda/test_plan.py"),
         ("_export/load.py", "[str(home), *sys.path, *last]", "[*sys.path, str(home), *last]", IMPORTS),
         ("_export/load.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
-        (
-            "_export/load.py",
-            "_files(own) | {path for path in data if path.is_file()}",
-            "_files(own)",
-            IMPORTS,
-        ),
+        ("_export/load.py", "_existing((*_files(own), *data))", "_existing(_files(own))", IMPORTS),
         ("_export/children.py", "os.environ.update(environment)", "pass", IMPORTS),
     ],
     "front ends": [

@@ -7,13 +7,16 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink import cli
 from numba_ptxlink._artifacts import outputs
+from numba_ptxlink._export import load
 
 UDFS = """
 import json, os.path
@@ -173,6 +176,24 @@ def test_what_is_read_while_the_file_is_imported_counts(tmp_path):
     rule = (tmp_path / "udfs.d").read_text().partition("\n\n")[0]
     names = {word.rpartition("/")[2] for word in rule.split() if "/" in word and not word.endswith(":")}
     assert {"data.txt", "table.csv", "udfs.py"} == names
+
+
+def test_a_link_is_the_file_that_it_leads_to(tmp_path, monkeypatch):
+    """What functions of this process are made of are modules that are not installed, whatever their paths."""
+    installed, own = folders = tmp_path / "installed", tmp_path / "own"
+    monkeypatch.setattr(load, "_installed", lambda: frozenset([str(installed)]))
+    for folder, other in zip(folders, folders[::-1], strict=True):
+        folder.mkdir()
+        (folder / "module.py").write_text("")
+        (folder / "link.py").symlink_to(other / "module.py")
+        (folder / "linked").symlink_to(other)
+    mine = {own / "module.py", own / "linked/link.py", installed / "link.py", installed / "linked/module.py"}
+    for path in (*tmp_path.glob("*/*.py"), *tmp_path.glob("*/linked/*.py")):
+        module = ModuleType(str(path))
+        module.__file__ = str(path)
+        monkeypatch.setitem(sys.modules, str(path), module)
+    sources = pl.export(pl.udf("float32(float32)", name="f")(lambda x: x), arch="sm_80").sources
+    assert mine == {path for path in sources if tmp_path in path.parents}
 
 
 def test_a_file_of_numba_cuda_mlir_has_nothing_of_the_compiler(tmp_path):

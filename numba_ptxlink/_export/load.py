@@ -16,7 +16,7 @@ import stat
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import machinery
 from pathlib import Path
@@ -29,7 +29,6 @@ from . import choice
 from .marks import Udf
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import CodeType
 
 _IMPORTING = "PTXLINK_IMPORTING"
@@ -101,7 +100,7 @@ def _imported(source: Source, front_end: str | None) -> Loaded:
         home, last = real.parents[len(package)], [str(real.parent)] if package else []
     elif not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
-    if not _is_installed(home):
+    if not _holds_packages(home):
         sys.path[:] = [str(home), *sys.path, *last]
     _read_source()
     former = set(sys.modules)
@@ -121,12 +120,12 @@ def _imported(source: Source, front_end: str | None) -> Loaded:
         os.chdir(folder)
     # What the process had imported before is a compiler, of which some modules are imported late.
     own = [name for name in sys.modules if not {name, name.partition(".")[0]} & former]
-    data = (path for path in map(Path, tuple(read)) if not _is_installed(path) and path.suffix != ".pyc")
-    return Loaded(stem, _defined_in(module), _files(own) | {path for path in data if path.is_file()})
+    data = (file for file in tuple(read) if _is_of_user(file) and not file.endswith(".pyc"))
+    return Loaded(stem, _defined_in(module), _existing((*_files(own), *data)))
 
 
 def _given(source: Any) -> Loaded:
-    files = frozenset(path for path in _files(list(sys.modules)) if _is_of_user(str(path)))
+    files = _existing(filter(_is_of_user, _files(list(sys.modules))))
     if isinstance(source, ModuleType):
         return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)
     udfs = tuple(source) if isinstance(source, Iterable) else (source,)
@@ -187,16 +186,18 @@ def _check_outer(path: Path, real: Path) -> None:
     os.environ[_IMPORTING] = f"{real}{os.pathsep}{outer}"
 
 
-def _files(names: Sequence[str]) -> frozenset[Path]:
-    """Return the files of the modules *names*, without the standard library."""
-    standard = Path(sysconfig.get_path("stdlib"))
-    found = set()
+def _files(names: Iterable[str]) -> Iterator[str]:
+    """Yield the absolute paths of the modules *names*, without the standard library."""
     for name in names:
         file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
         if isinstance(file, str) and name.partition(".")[0] not in sys.stdlib_module_names:
-            found.add(Path(file).absolute())
+            yield file if os.path.isabs(file) else str(Path(file).absolute())  # noqa: PTH117 - of thousands
+
+
+def _existing(files: Iterable[str]) -> frozenset[Path]:
+    standard = Path(sysconfig.get_path("stdlib"))
     # Such as _sysconfigdata_..., which no list of the standard library has.
-    return frozenset(path for path in found if path.parent != standard and path.is_file())
+    return frozenset(path for path in map(Path, files) if path.parent != standard and path.is_file())
 
 
 @functools.cache
@@ -207,9 +208,11 @@ def _installed() -> frozenset[str]:
     return frozenset(os.path.realpath(folder) for folder in folders if folder)
 
 
-def _is_installed(path: Path) -> bool:
-    folders = _installed()
-    return any(str(each) in folders for each in (path.resolve(), *path.resolve().parents))
+@functools.cache
+def _holds_packages(folder: Path) -> bool:
+    """Return whether *folder* is one of `_installed`, or is in one of them."""
+    real = folder.resolve()
+    return not _installed().isdisjoint(map(str, (real, *real.parents)))
 
 
 def _read_source() -> None:
@@ -273,6 +276,10 @@ def _failure(what: str, error: BaseException) -> ExportError:
     return ExportError(located(where, says))
 
 
+# A process has thousands of modules, in a tenth as many folders, and each export in it asks for all.
+@functools.cache
 def _is_of_user(file: str) -> bool:
+    path = Path(file)
+    folder = (path.resolve() if path.is_symlink() else path).parent
     # This package may be imported from its source.
-    return not _is_installed(Path(file)) and Path(__file__).parents[1] not in Path(file).parents
+    return not _holds_packages(folder) and Path(__file__).parents[1] not in path.parents
