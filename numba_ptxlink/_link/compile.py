@@ -104,12 +104,14 @@ def compile_sources(
     lowered: dict[str, str] = {}
     kind = LTOIR if lto else PTX
     contents = set()
+    codes = [source.code for source in sources]
     for source in sources:
         if source.kind != CU:
             inputs.append(source)
             continue
         # LTO-IR has the name of its source, so that nvJitLink would find two definitions.
-        content = options.content_of(source.code, _folder_of(source))
+        repeated = codes.count(source.code) > 1
+        content = options.content_of(source.code, _folder_of(source)) if repeated else None
         if content in contents:
             continue
         contents |= {content} - {None}

@@ -142,7 +142,7 @@ def of(
     texts = {name: _scan(encoded(text)) for name, text in (headers or {}).items()}
     files: dict[str, _Scan] = {}
     lines: set[str] = set()
-    at = functools.cache(_scan_file)
+    at, real = functools.cache(_scan_file), functools.cache(os.path.realpath)
     told = b"\n".join(map(encoded, flags))
     include_dirs = [*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(told))]
     # Any flag may define a macro.
@@ -165,7 +165,7 @@ def of(
                 if path not in files:
                     files[path] = inner
                     # Resolving links and ".." makes a circle of includes terminate.
-                    pending.append((inner, os.path.realpath(os.path.dirname(path))))  # noqa: PTH120 - likewise
+                    pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
     scans += files.values()
     if any(scan.knows_paths for scan in scans):
         lines |= {f"path {Path(path).absolute()}" for path in files}
