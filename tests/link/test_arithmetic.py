@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 
@@ -34,12 +35,16 @@ ret;
 FORMS = ("one source", "two sources", "two PTX", "nvjitlink", "python", "python by LTO", "ltoir", "ptx")
 
 
+# The disassembler takes longer than a link, and many of these make the same.
+disassembled = functools.cache(lambda cubin: pl.inspect(cubin).sass)
+
+
 def instructions(*inputs, **options):
     """Return the kinds of arithmetic instructions in a link of *inputs*."""
-    inspected = pl.inspect(pl.link(*inputs, arch=ARCH, **options).cubin)
-    if not inspected.sass:
+    sass = disassembled(pl.link(*inputs, arch=ARCH, **options).cubin)
+    if not sass:
         pytest.skip("there is no nvdisasm")
-    return set(re.findall(r"\b(?:FFMA|FMUL|FADD|MUFU)[.\w]*", inspected.sass))
+    return set(re.findall(r"\b(?:FFMA|FMUL|FADD|MUFU)[.\w]*", sass))
 
 
 def inputs(form, front_end):

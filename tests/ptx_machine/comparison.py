@@ -45,7 +45,10 @@ class Launch:
         machine.launch("k", 1, self.lanes, [array, np.int32(COUNT)])
         places = [(array, self.size), *((machine.variable(name), size) for name, size in self.variables)]
         values = np.concatenate([machine.read(place, size) for place, size in places])
-        return values, np.concatenate([machine.defined(place, size) for place, size in places])
+        defined = np.concatenate([machine.defined(place, size) for place, size in places])
+        # They hold the machine: without them it ends here, and not when Python looks for cycles.
+        machine.steps.clear()
+        return values, defined
 
 
 # A program is executed more than once, and most of it is reading.
