@@ -119,8 +119,6 @@ class Cache:
 
     def found(self, key: Key) -> Entry | None:
         """Return the entry of *key* in a directory, None where `through` has to go on. Never raises."""
-        if not self.settings.cache or _inside.busy:
-            return None
         entry = self._local(self._address(key))
         return entry and self._hit(entry)
 
