@@ -87,7 +87,8 @@ def _fusion(sources: Sequence[Input], arch: Arch, options: Options) -> Fusion:
     )
     try:
         entry = cache.cached(key, lambda: _fused(texts, everything=everything, closed=closed))
-    except NotCombinedError as error:
+    # A linker tells what is wrong with PTX that cannot be read here, or reads it.
+    except (NotCombinedError, LinkError) as error:
         return Fusion.of(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
     names = tuple(source.name for source in texts)
     count = int(entry.meta["inlined"])
@@ -118,14 +119,10 @@ def _hindrance(texts: Sequence[Input], options: Options) -> str:
 
 def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
     from numba_ptxlink import cache
-    from numba_ptxlink._fusion.combine import NotCombinedError, combine
+    from numba_ptxlink._fusion.combine import combine
     from numba_ptxlink._fusion.inline import inline
 
-    try:
-        combined = combine([source.module for source in inputs])
-        product = inline(combined, everything=everything, closed=closed)
-    except LinkError as error:
-        # A linker tells what is wrong with PTX that cannot be read here, or reads it.
-        raise NotCombinedError(str(error)) from error
+    combined = combine([source.module for source in inputs])
+    product = inline(combined, everything=everything, closed=closed)
     left = "\n".join(f"call not inlined: {reason}" for reason in product.left)
     return cache.Entry({"log": left, "inlined": product.count}, product.text.encode(errors="surrogateescape"))
