@@ -102,15 +102,15 @@ def symbols(source: Input) -> list[Symbol]:
     return list(found.values())
 
 
-def check(inputs: Sequence[Input], arch: Arch, *, lto: bool, compares: bool = True) -> tuple[Input, ...]:
+def check(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple[Input, ...]:
     """
     Return the inputs to link, each once.
 
     Args:
         inputs: The inputs of the link, none of them CUDA C++.
         arch: The architecture of the link.
-        lto: Whether the link optimises.
-        compares: Whether PTX is compared; otherwise only what spoils NVIDIA's libraries is refused.
+        options: The options of the link. Where they do not compare, only what spoils NVIDIA's libraries is
+            refused.
 
     Raises:
         LinkError: An input is not to be linked, or inputs contradict each other. Names symbols, inputs and
@@ -118,16 +118,16 @@ def check(inputs: Sequence[Input], arch: Arch, *, lto: bool, compares: bool = Tr
     """
     for source in inputs:
         _refuse_other_machine(source, arch)
-    if compares:
+    if options.compares:
         unique: dict[tuple[str, bytes], Input] = {}
         for source in inputs:
             unique.setdefault((source.kind, source.code), source)
         inputs = tuple(unique.values())
     texts = [source for source in inputs if source.kind == PTX]
-    if compares and len(texts) > 1:
+    if options.compares and len(texts) > 1:
         _compare_once(texts)
         inputs = tuple(map(_respelled, inputs))
-    if len(texts) == len(inputs) and not lto:
+    if len(texts) == len(inputs) and not options.lto:
         _refuse_undefined_variables(texts)
     return tuple(inputs)
 

@@ -166,7 +166,7 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
         ConfigError: There is no such backend.
     """
     with _explaining(inputs):
-        checked = check(inputs, target.arch, lto=options.lto, compares=options.compares)
+        checked = check(inputs, target.arch, options)
         fusion = fuse(checked, target, options)
     while True:
         with _explaining(fusion.sources):
@@ -190,7 +190,7 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
         LinkError: nvJitLink refused the link, or the backend does not link.
     """
     with _explaining(inputs):
-        checked = check(inputs, arch, lto=options.lto, compares=options.compares)
+        checked = check(inputs, arch, options)
         made = plan(Fusion.of(checked), Target(arch), options, ptx=True)
     log.info("%s", made)
     with _explaining(inputs, made.tool.name):
