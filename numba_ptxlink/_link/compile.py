@@ -35,21 +35,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class CompiledInputs(NamedTuple):
-    """
-    The inputs of a link, none of them a source.
-
-    Args:
-        inputs: PTX, LTO-IR and what is opaque.
-        log: NVRTC's messages.
-        lowered_names: The symbol of each requested name expression.
-    """
-
-    inputs: tuple[Input, ...]
-    log: str
-    lowered_names: dict[str, str]
-
-
 class PythonCode(NamedTuple):
     """
     Python functions that the exporter has compiled.
@@ -73,7 +58,7 @@ def compile_sources(
     *,
     lto: bool,
     compares: bool = True,
-) -> CompiledInputs:
+) -> tuple[tuple[Input, ...], str, dict[str, str]]:
     """
     Compile the CUDA C++ among *sources*, and join the rest and *python* to it.
 
@@ -84,6 +69,10 @@ def compile_sources(
         options: How to compile CUDA C++.
         lto: Whether to compile it to LTO-IR, rather than to PTX.
         compares: Whether what sources declare is compared with manifests, headers and Python functions.
+
+    Returns:
+        The inputs, PTX, LTO-IR and what is opaque; NVRTC's messages; and the symbol of each requested name
+        expression.
 
     Raises:
         LinkError: NVRTC refused a source, or a declaration contradicts what is linked.
@@ -123,7 +112,7 @@ def compile_sources(
     inputs += (code.input for code in python)
     if exports:
         _check_definitions(exports, inputs)
-    return CompiledInputs(tuple(inputs), "\n".join(filter(None, logs)), lowered)
+    return tuple(inputs), "\n".join(filter(None, logs)), lowered
 
 
 def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iterable[Input]) -> None:
