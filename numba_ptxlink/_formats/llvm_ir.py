@@ -45,26 +45,14 @@ class NvvmDialect(enum.Enum):
 
 def declared(text: str) -> dict[str, tuple[str, ...]]:
     """Return the types of the result and the parameters of functions that *text* declares, "ptr" for any."""
+    # Deferred: most users of this module read no types.
+    from .llvm_types import split
+
     types = {}
     for result, name, params in _DECLARATION.findall(text):
         words = [word for word in _WORD.findall(result) if word not in _WORDS]
-        types[name] = tuple(map(_type, [words, *_split(_WORD.findall(params))]))
+        types[name] = tuple(map(_type, [words, *map(_WORD.findall, split(params)[0])]))
     return types
-
-
-def _split(words: list[str]) -> list[list[str]]:
-    """Split *words* at commas that are not in brackets, up to the end of the brackets around them."""
-    parts: list[list[str]] = [[]]
-    depth = 0
-    for word in words:
-        depth += (word in _OPENING) - (word in _CLOSING)
-        if depth < 0:
-            break
-        if word == "," and not depth:
-            parts.append([])
-        else:
-            parts[-1].append(word)
-    return [part for part in parts if part]
 
 
 def _type(words: list[str]) -> str:
