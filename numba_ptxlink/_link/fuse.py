@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink import cache
-    from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.options import Options
 
     from .backends import Target
@@ -56,14 +55,14 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
         target: What the link is for. A single PTX becomes what its reader reads.
         options: The options of the link.
     """
-    fusion = _fusion(sources, target.arch, options)
+    fusion = _fusion(sources, options)
     if target.lowered is None or [each.kind for each in fusion.inputs] != [PTX]:
         return fusion
     (ptx,) = fusion.inputs
     return fusion._replace(inputs=(replace(ptx, code=target.lowered(ptx.code, target.arch)),))
 
 
-def _fusion(sources: Sequence[Input], arch: Arch, options: Options) -> Fusion:
+def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
     texts = [source for source in sources if source.kind == PTX]
     fewest = 1 if options.inlined == "all" else 2
     if options.inlined == "none" or len(texts) < fewest or options.tool not in ("auto", "nvptxcompiler"):
@@ -78,10 +77,9 @@ def _fusion(sources: Sequence[Input], arch: Arch, options: Options) -> Fusion:
     key = cache.Key.of(
         "fuse",
         {
-            "package": cache.key.package_version(),
-            "inline": "all" if everything else "auto",
+            "package": cache.package_version(),
+            "inline": options.inlined,
             "closed": str(closed),
-            "arch": arch.sm,
             "inputs": [source.code for source in texts],
         },
     )

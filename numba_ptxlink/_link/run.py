@@ -300,7 +300,7 @@ def _by_ptxas(made: Plan) -> cache.Entry:
     key = cache.Key.of(
         "assemble",
         {
-            "package": cache.key.package_version(),
+            "package": cache.package_version(),
             "tool": ("ptxas", programs.version_text(path)),
             "flags": made.flags,
             "ptx": ptx.code,
