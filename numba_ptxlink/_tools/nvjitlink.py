@@ -109,11 +109,7 @@ def key(
         "link",
         {
             "package": cache.package_version(),
-            "tool": (
-                "nvJitLink",
-                dotted(version(path)),
-                find.build_id(path or library()),
-            ),
+            "tool": ("nvJitLink", find.build_id(path or library())),
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if named else (),

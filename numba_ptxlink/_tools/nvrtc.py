@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from numba_ptxlink import cache
-from numba_ptxlink._arch import Arch, dotted
+from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
@@ -203,7 +203,7 @@ def _key(unit: _Unit) -> cache.Key | None:
         "nvrtc",
         {
             "package": cache.package_version(),
-            "tool": ("NVRTC", dotted(version()), find.build_of("nvrtc")),
+            "tool": ("NVRTC", find.build_of("nvrtc")),
             "flags": arguments,
             "output": unit.output,
             "source": unit.source,
