@@ -51,12 +51,8 @@ class Param:
     def __str__(self) -> str:
         if not self.bits:
             return f".align {self.align} .b8[{self.size}]" if self.align else f".b8[{self.size}]"
-        return f".{self.type}" if self.floating else f".b{self.bits}"
-
-    @property
-    def floating(self) -> bool:
-        """Whether it is a floating-point scalar, which a linker distinguishes from integers."""
-        return self.type in ("f32", "f64")
+        # A linker distinguishes them from integers.
+        return f".{self.type}" if self.type in ("f32", "f64") else f".b{self.bits}"
 
 
 @dataclass(frozen=True)
