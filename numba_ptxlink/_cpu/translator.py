@@ -157,7 +157,7 @@ class Translator(FunctionText):
 
     def bits(self, operand: str, bits: int) -> str:
         """Return the bits of an operand, the lower ones of a register."""
-        if operand[:1] == "!":
+        if operand[:1] == "!" and bits == 1:
             return self.op("xor", "i1", self.bits(operand[1:].strip(), 1), "true")
         found = self.register(operand)
         if found:

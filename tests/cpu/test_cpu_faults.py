@@ -35,6 +35,7 @@ KERNEL elsewhere(int* x, int n) { if (threadIdx.x == 2) undefined(); }
 extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
 KERNEL missing(int*, int n) { if (threadIdx.x == 2) asm("cp.async.wait_all;"); }
+KERNEL folded(int*, int n) { if (threadIdx.x == 2) asm("{ .reg .b32 a; mov.b32 a, !0; }"); }
 """
 FAULTS = {
     # kernel: (argument, line, block, thread, part of the message, part of the instruction)
@@ -47,6 +48,7 @@ FAULTS = {
     "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
     "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
     "missing": (0, 17, 0, 2, "no copies and barriers that are asynchronous", "cp.async.wait_all"),
+    "folded": (0, 18, 0, 2, "no instruction that the CPU knows", "mov.b32 a, !0"),
     "elsewhere": (0, 14, 0, 2, "not in the module, .*; link what defines it", "undefined"),
     "nested": (9000, 10, 0, 0, "more local memory", "__local_depot"),
 }
