@@ -126,10 +126,11 @@ def test_run_launches_a_kernel(manifest, capsys, tmp_path):
 
 
 def test_run_writes_what_a_function_writes(manifest, capsys, tmp_path):
-    """Arrays that a function has changed are written, too; a file that is named twice is one array."""
-    place = tmp_path / "x.npy"
+    """Arrays that a function has changed are written, too; a file with two paths is one array."""
+    place, link = tmp_path / "x.npy", tmp_path / "link.npy"
+    link.symlink_to(place)
     np.save(place, np.zeros(2, np.int32))
-    assert (0, f"2\n{place}  int32 (2,)\n[1 2]\n", "") == said(capsys, "run", manifest, "both", place, place)
+    assert (0, f"2\n{place}  int32 (2,)\n[1 2]\n", "") == said(capsys, "run", manifest, "both", link, place)
     assert [1, 2] == np.load(place).tolist()
 
 

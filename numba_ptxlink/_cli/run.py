@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import LaunchError
@@ -73,12 +74,13 @@ def extents(text: str) -> tuple[int, ...]:
 
 def _run(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink._launch.library import load
-    from numba_ptxlink.exporter import export
 
     source: Any = arguments.source
     # What a kernel prints is not the report, which may be JSON.
     with output.stdout_to_stderr():
         if source.suffix == ".py":
+            from numba_ptxlink.exporter import export
+
             source = export(source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
         found: Any = load(source, device="cpu")[arguments.name]
         # Behind what says how to install it.
@@ -91,9 +93,11 @@ def _run(arguments: argparse.Namespace) -> Report:
                 f"{arguments.name} is a {'kernel' if is_kernel else 'function'}: give both --grid and "
                 "--block for a kernel, and neither for a function."
             )
-        # A file that is named twice is one array, as it is one file.
-        by_text = {each: _value(each) for each in arguments.values}
-        given = [by_text[each] for each in arguments.values]
+        # A file that is named twice, by whatever paths, is one array.
+        paths = {os.path.realpath(each): each for each in arguments.values if each.endswith(".npy")}
+        texts = [paths.get(os.path.realpath(each), each) for each in arguments.values]
+        by_text = {each: _value(each) for each in texts}
+        given = [by_text[each] for each in texts]
         arrays = {text: each for text, each in by_text.items() if isinstance(each, np.ndarray)}
         before = {text: each.tobytes() for text, each in arrays.items()}
         content, lines = {}, []
