@@ -97,7 +97,8 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
     Call *function* in Python and, compiled, on the CPU; return where the results differ. Needs no GPU.
 
     Python's result is converted to the C type first: integers wrap around. Floats may differ by 2048 units in
-    the last place. Arrays are compared after the call as well; Python gets copies.
+    the last place, and zeros by their sign. Where Python raises an exception, a fault of the compiled function
+    agrees with it. Arrays are compared after the call as well; Python gets copies.
 
     Args:
         function: A function with @udf.
