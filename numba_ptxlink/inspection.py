@@ -16,7 +16,7 @@ from ._link import check, manifests
 from ._link.read import Input, read
 from ._tools import programs
 from ._tools.programs import disassemble
-from .errors import ConfigError, LinkError, PtxlinkError
+from .errors import LinkError, PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -152,7 +152,7 @@ def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
             cause = f"Resources are for {oldest.sm}: {compiler} does not know {machine.sm}"
             notes, machine = (f"{cause}. Name another architecture by arch= (--arch).",), oldest
         cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
-    except (ConfigError, PtxlinkError) as error:
+    except PtxlinkError as error:
         said = str(error).splitlines()
         # A compiler's reason is in the line after the one that introduces it.
         reason = " ".join(line.strip() for line in said[: 2 if said[0].endswith(":") else 1])
