@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dis
 import functools
-import json
 import math
 import secrets
 import sys
@@ -150,7 +149,7 @@ def compared(
         raise ExportError(f"{', '.join(left_out)}: kernels are not compared; mark functions with @udf.")
     seed = secrets.randbits(32) if seed is None else seed
     exported = export(udfs, name="compared", arch=_ARCH, emit=["ptx"], front_end=front_end)
-    compiler = json.loads(exported.contents[exported.manifest.name])["front_end"]
+    compiler = choice.common(udfs, front_end).name
     loaded: Any = library.load(exported, device="cpu", steps=_STEPS)
     counts: dict[str, int] = {}
     differences: list[Difference] = []
