@@ -76,7 +76,7 @@ def obstacle(undefined: Collection[str], consumer: Consumer | None) -> str:
 def pack(
     stem: str,
     parts: Sequence[Part],
-    signatures: Sequence[Signature],
+    kernels: Sequence[Signature],
     *,
     options: Options,
     consumer: Consumer | None = None,
@@ -89,7 +89,7 @@ def pack(
     Args:
         stem: What its members are called.
         parts: The code.
-        signatures: The functions of the export.
+        kernels: The kernels of the export.
         options: How machine code of it is made.
         consumer: The toolkit and driver it is for; None for those of this environment.
 
@@ -97,7 +97,7 @@ def pack(
         ExportError: There is no kernel, or what the kernels call is not defined.
         AssembleError: The PTX could not be assembled.
     """
-    if not any(signature.kernel for signature in signatures):
+    if not kernels:
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
     if cause := obstacle({name for _, _, undefined in parts for name in undefined}, consumer):
         raise ExportError(

@@ -190,11 +190,11 @@ def pack(
             consumer=consumer,
         )
         compilers["kernels"] = ", ".join(executable.tools)
-    if executable and KERNELS in kinds:
-        files[KERNELS, ""] = executable.code
-    if executable and LAUNCHER in kinds:
-        launches = launcher.render(request.stem, declarations, executable.code, cooperative)
-        files[LAUNCHER, ""] = launches.encode()
+        if KERNELS in kinds:
+            files[KERNELS, ""] = executable.code
+        if LAUNCHER in kinds:
+            launches = launcher.render(request.stem, declarations, executable.code, cooperative)
+            files[LAUNCHER, ""] = launches.encode()
     if OBJECT in kinds:
         files[OBJECT, ""], compilers["object"] = executables.build_object(
             request.stem,
