@@ -211,10 +211,10 @@ def build(
             try:
                 if linked:
                     ltoir = link_files.merge_ltoir(plain, linked, arch, functions)
+                    if consumer:
+                        consumer.check_merged(arch)
                 else:
                     ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
-                if linked and consumer:
-                    consumer.check_merged(arch)
                 made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
                 # What this environment's compiler refuses is an error, as it is for PTX.
