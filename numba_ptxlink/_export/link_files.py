@@ -139,20 +139,20 @@ def compile_files(
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
     macros = [f"-D{name}={new}" for name, new in private.items()]
     for text, name, folders in sources:
-        code[name, compile_source(text, name, arch, folders, macros)] = None
+        code.add((name, compile_source(text, name, arch, folders, macros)))
     return sorted(code), {name: private[name] for name in called}
 
 
 def _needed(
     files: Iterable[LinkFile], missing: Mapping[str, Prototype]
-) -> tuple[dict[tuple[str, bytes], None], dict[_Place, dict[str, str]]]:
+) -> tuple[set[tuple[str, bytes]], dict[_Place, dict[str, str]]]:
     """Return the LTO-IR among *files*, and the CUDA C++, with its shims of the functions *missing*."""
-    code: dict[tuple[str, bytes], None] = {}
+    code: set[tuple[str, bytes]] = set()
     # What each function links holds the shims of all functions that the process had compiled before it.
     texts: dict[_Place, dict[str, str]] = {}
     for file in files:
         if file.kind == LTOIR:
-            code[file.name, file.content] = None
+            code.add((file.name, file.content))
         elif file.kind == CU:
             head, known = shims.split(file.content.decode(errors="surrogateescape"))
             wanted = {name: known[name] for name in missing.keys() & known.keys()}
