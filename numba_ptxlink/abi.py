@@ -102,15 +102,13 @@ def c_signature(
 
     # An inferred result may be a constant's type, which C does not tell from the type of its value.
     returned = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
-    typed = [
-        (param.name, translate(param, f"parameter {param.name!r}"))
-        for param in (Parameter(*each) for each in params)
-    ]
-    labels = aggregates.labels([param for param, _ in typed], [returned, *(ctype for _, ctype in typed)])
+    given = [Parameter(*each) for each in params]
+    types = [translate(param, f"parameter {param.name!r}") for param in given]
+    labels = aggregates.labels([param.name for param in given], [returned, *types])
     signature = Signature(
         name=name,
         result=returned,
-        params=tuple((label, ctype) for label, (_, ctype) in zip(labels, typed, strict=True)),
+        params=tuple(zip(labels, types, strict=True)),
         kernel=kernel,
     )
     if kernel and not isinstance(signature.result, Void):
