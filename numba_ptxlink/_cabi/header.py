@@ -217,10 +217,9 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
         headers = sorted({ctype.include for ctype in group if ctype.include} - {_VECTORS})
         if headers:
             blocks.append(_only_cxx("".join(map(_include, headers)), cxx=cxx))
-    vectors = [ctype for ctype in types if isinstance(ctype, c.Compound) and ctype.include == _VECTORS]
-    if vectors:
+    if any(ctype.include == _VECTORS for ctype in types):
         blocks.append(_VECTOR_TYPES)
-    aligned = sorted({vector.row.code for vector in vectors if _is_aligned(vector)})
+    aligned = sorted({ctype.code for ctype in types if _is_aligned(ctype)})
     if aligned:
         new = "".join(f"typedef {name}_16a numba_ptxlink_{name};\n" for name in aligned)
         old = "".join(f"typedef {name} numba_ptxlink_{name};\n" for name in aligned)
@@ -309,7 +308,7 @@ def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) 
 
 def _is_aligned(ctype: c.CType) -> bool:
     """Return whether *ctype* is a vector of CUDA whose name states its alignment from CUDA 13 on."""
-    return isinstance(ctype, c.Compound) and ctype.include == _VECTORS and ctype.row.code != ctype.name
+    return ctype.include == _VECTORS and ctype.code != ctype.name
 
 
 def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
@@ -322,8 +321,8 @@ def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
         return about + own
     # Their former names are types of their own, of the same layout.
     params = [
-        (f"{ctype.row.code} {name}", f"{ctype.name}{{{name}.x, {name}.y, {name}.z, {name}.w}}")
-        if isinstance(ctype, c.Compound) and _is_aligned(ctype)
+        (f"{ctype.code} {name}", f"{ctype.name}{{{name}.x, {name}.y, {name}.z, {name}.w}}")
+        if _is_aligned(ctype)
         else (ctype.declare(name), name)
         for name, ctype in signature.params
     ]
