@@ -11,7 +11,7 @@ from numba_ptxlink.errors import AbiError
 
 from . import names as cnames
 from .signatures import words
-from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, number, struct
+from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, number, round_up, struct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -147,7 +147,7 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
     natural = max(member.type.align for member in layout.members)
     packed = layout.size % natural != 0 or any(member.offset % member.type.align for member in layout.members)
     align = existing.align or (1 if packed else natural)
-    size = -(-layout.size // align) * align
+    size = round_up(layout.size, align)
     if layout.record and size != layout.size:
         raise AbiError(
             f"{existing.name} is aligned to {align} bytes, and a multiple of that as large; its dtype has an "

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from . import names as cnames
 from .header import as_comment, describe, qualified
 from .signatures import structs_of
+from .types import round_up
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -93,7 +94,7 @@ def render(
 
 
 def _words(code: bytes) -> str:
-    padded = code.ljust(-(-len(code) // 8) * 8, b"\0")
+    padded = code.ljust(round_up(len(code), 8), b"\0")
     words = [f"0x{word:x}u" for (word,) in struct.iter_unpack("<Q", padded)]
     lines = [words[start : start + _WORDS_A_LINE] for start in range(0, len(words), _WORDS_A_LINE)]
     return "".join(f"{', '.join(line)},\n" for line in lines)
