@@ -144,8 +144,7 @@ class Library(Mapping[str, Item]):
         self._manifest = manifest
         self._content_of = content_of
         self._artifacts = {
-            (str(entry["kind"]), str(entry["arch"] or "")): (str(entry["file"]), str(entry["sha256"]))
-            for entry in manifest.artifacts
+            (str(entry["kind"]), str(entry["arch"] or "")): str(entry["file"]) for entry in manifest.artifacts
         }
         makers: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
         if cpu:
@@ -204,13 +203,13 @@ class Library(Mapping[str, Item]):
             have = ", ".join(" for ".join(filter(None, key)) for key in self._artifacts) or "none"
             what = f"{len(chosen) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
             raise LaunchError(f"{path} lists {what}; it has {have}: name one, or export it.")
-        name, digest = self._artifacts[chosen[0]]
+        name = self._artifacts[chosen[0]]
         try:
             content = self._content_of(name)
         except (KeyError, OSError) as error:
             reason = getattr(error, "strerror", "it is not there")
             raise LaunchError(f"{name} could not be read: {reason}; keep it beside {path.name}.") from error
-        if manifests.digest(content) != digest:
+        if manifests.digest(content) != self._manifest.digests[name]:
             raise LaunchError(f"{name} is not what {path} lists; export again.")
         return content
 
