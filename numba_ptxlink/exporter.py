@@ -17,12 +17,11 @@ from ._export.load import Source, check_file
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.write import Export, check_stem, write
 from ._formats.kinds import FATBIN, LTOIR, OBJECT, PTX
-from ._front_end.protocol import CompileOptions
 from ._link.compile import PythonCode
 from ._link.declarations import counted, declaration
 from ._link.read import Input
 from ._tools import includes
-from ._tools.options import Options, given_choices
+from ._tools.options import DEFAULT_LEVEL, Options, given_choices
 from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
@@ -132,11 +131,17 @@ def export(
         if value not in (True, False):
             raise ExportError(f"{option} is {value!r}; pass True or False.")
     asked = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
+    arithmetic: dict[str, Any] = {**given_choices(asked)}
     request = Request(
         "" if name is None else check_stem(name),
         chosen_archs(arch, consumer.isa if consumer else None),
         None if emit is None else _check_emit(emit),
-        CompileOptions(bool(opt), bool(fastmath), bool(lineinfo), tuple(given_choices(asked).items())),
+        Options(
+            opt_level=DEFAULT_LEVEL if opt else 0,
+            lineinfo=bool(lineinfo),
+            fast_math=bool(fastmath),
+            **arithmetic,
+        ),
         consumer,
         # Compilers run in folders of their own.
         tuple(Path(each).absolute() for each in includes.folders(include_dirs)),
@@ -154,10 +159,10 @@ def export(
             check_file(Path(named.name))
     elif executor is not None:
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
-    if request.options.arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.asked):
+    if arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.asked):
         log.warning(
             "LTO-IR takes %s from the link that optimises it; give them there, too",
-            ", ".join(name for name, _ in request.options.arithmetic),
+            ", ".join(arithmetic),
         )
     made = jobs.export(named, request, executor)
     _warn_of_left_out(made)
@@ -190,8 +195,8 @@ def compile_udfs(
         front_end: What compiles those whose decorator names none.
         beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
     """
-    arithmetic = link.arithmetic
-    how = CompileOptions(fastmath=arithmetic.pop("fast_math", False), arithmetic=tuple(arithmetic.items()))
+    arithmetic: dict[str, Any] = {**link.arithmetic}
+    how = Options(**arithmetic)
     options = (front_end, name, arch, (LTOIR, PTX) if link.lto else (PTX,), [*beside], how)
     if not isinstance(source, Path):
         return _python_code(source, *options)
@@ -207,7 +212,7 @@ def _python_code(  # noqa: PLR0917 - a child takes what is given by place
     arch: Arch,
     kinds: Sequence[str],
     beside: Collection[bytes],
-    how: CompileOptions,
+    how: Options,
 ) -> PythonCode:
     _, functions = jobs.functions_of(source, front_end)
     (group,) = compile_units(functions, [arch], how, {})

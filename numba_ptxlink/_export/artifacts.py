@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.consumer import Consumer, Oldest
     from numba_ptxlink._cabi.header import CFunction
-    from numba_ptxlink._front_end.protocol import IR, CompileOptions
+    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._tools.options import Options
 
     from .compile import Code, Group
 
@@ -62,7 +63,7 @@ class Request:
     stem: str
     archs: tuple[Arch, ...]
     kinds: tuple[str, ...] | None
-    options: CompileOptions
+    options: Options
     consumer: Consumer | None = None
     include_dirs: tuple[Path, ...] = ()
     front_end: str | None = None
@@ -186,7 +187,7 @@ def pack(
             request.stem,
             [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
             kernels,
-            options=options.tools,
+            options=options,
             consumer=consumer,
         )
         compilers["kernels"] = ", ".join(executable.tools)
@@ -201,7 +202,7 @@ def pack(
             header,
             kernels,
             parts,
-            None if undefined else options.tools,
+            None if undefined else options,
             consumer=consumer,
             include_dirs=request.include_dirs,
             lineinfo=options.lineinfo,

@@ -37,8 +37,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.consumer import Consumer
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._front_end.protocol import IR, CompileOptions, FrontEnd, LinkFile
+    from numba_ptxlink._front_end.protocol import IR, FrontEnd, LinkFile
     from numba_ptxlink._tools.nvvm import Nvvm
+    from numba_ptxlink._tools.options import Options
 
     from .signatures import Unit
 
@@ -105,7 +106,7 @@ class Code:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def split(units: Sequence[Unit], options: CompileOptions) -> list[Sequence[Unit]]:
+def split(units: Sequence[Unit], options: Options) -> list[Sequence[Unit]]:
     """
     Return *units* in groups.
 
@@ -127,7 +128,7 @@ def symbols(units: Iterable[Unit]) -> tuple[str, ...]:
     return tuple(each.symbol for each in units)
 
 
-def compile_group(units: Sequence[Unit], arch: Arch, options: CompileOptions) -> Group:
+def compile_group(units: Sequence[Unit], arch: Arch, options: Options) -> Group:
     """
     Lower *units*, which are of one front end, and compile them to PTX.
 
@@ -141,7 +142,7 @@ def compile_group(units: Sequence[Unit], arch: Arch, options: CompileOptions) ->
 def compile_units(
     units: Sequence[Unit],
     archs: Sequence[Arch],
-    options: CompileOptions,
+    options: Options,
     done: Mapping[GroupKey, Group],
 ) -> list[Group]:
     """
@@ -167,7 +168,7 @@ def compile_units(
 def build(
     group: Group,
     kinds: Collection[str],
-    options: CompileOptions,
+    options: Options,
     *,
     dispensable: Collection[str] = (),
     consumer: Consumer | None = None,
@@ -227,7 +228,7 @@ def build(
     _verify(read, signatures, arch)
     artifacts = {PTX: ptx, LTOIR: ltoir}
     if CUBIN in kinds:
-        assembled = options.tools._replace(relocatable=True)
+        assembled = options._replace(relocatable=True)
         target = Target(arch, consumer.release if consumer else None)
         artifacts[CUBIN], made_by[CUBIN] = compile_ptx(ptx, target, assembled)
     called = externs.with_signatures(missing, functions)
@@ -248,16 +249,14 @@ def _modules(functions: Iterable[IR]) -> list[str]:
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def compile_functions(
-    front_end: FrontEnd, arch: Arch, functions: tuple[IR, ...], options: CompileOptions
-) -> Group:
+def compile_functions(front_end: FrontEnd, arch: Arch, functions: tuple[IR, ...], options: Options) -> Group:
     """Return *functions* with their PTX, made in one module."""
     group = Group(front_end, arch, functions, b"")
     ptx = _compile_ir(group, _modules(functions), options, lto=False)
     return replace(group, ptx=ptx.rstrip(b"\0").strip() + b"\n")
 
 
-def _joined(groups: Sequence[Group], options: CompileOptions) -> Group:
+def _joined(groups: Sequence[Group], options: Options) -> Group:
     """Return all groups as one, whose PTX is theirs, or is made of all functions at once."""
     if len(groups) == 1:
         return groups[0]
@@ -278,7 +277,7 @@ def _joined(groups: Sequence[Group], options: CompileOptions) -> Group:
 def _compile_ir(
     group: Group,
     modules: Sequence[str],
-    options: CompileOptions,
+    options: Options,
     *,
     lto: bool,
     toolkit: Nvvm | None = None,

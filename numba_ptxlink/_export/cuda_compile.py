@@ -13,8 +13,8 @@ from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink._cabi.options import MARKED, launch_bounds
 from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import find
+from numba_ptxlink._tools.options import DEFAULT_LEVEL, Options
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
@@ -94,10 +94,10 @@ def _compiled(
     output, kernel = given["output"], not given["device"]
     function = decorated(given["pyfunc"]) or given["pyfunc"]
     optimised = options.get("opt_level", 3) != 0 if given["opt"] is None else bool(given["opt"])
-    how = CompileOptions(
-        optimised,
-        bool(given["fastmath"] or options.get("fastmath")),
-        bool(given["lineinfo"] or options.get("lineinfo")),
+    how = Options(
+        opt_level=DEFAULT_LEVEL if optimised else 0,
+        lineinfo=bool(given["lineinfo"] or options.get("lineinfo")),
+        fast_math=bool(given["fastmath"] or options.get("fastmath")),
     )
     args, result = front_end.normalize(given["sig"])
     name = info.abi_name or _default_name(function)

@@ -24,8 +24,8 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._cabi.header import CFunction
 from numba_ptxlink._cabi.options import AbiOptions
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import find
+from numba_ptxlink._tools.options import Options
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import children, choice, link_files
@@ -144,16 +144,14 @@ def in_child(
     return children.run(function, source, front_end, *args, prepare=prepare)
 
 
-def _divide(
-    source: Source, front_end: str | None, options: CompileOptions
-) -> tuple[str, list[tuple[str, ...]]]:
+def _divide(source: Source, front_end: str | None, options: Options) -> tuple[str, list[tuple[str, ...]]]:
     """Return what the result depends on, and the groups of the functions; run in a child."""
     loaded, functions = functions_of(source, front_end)
     return _identity(loaded, functions), list(map(symbols, split(functions, options)))
 
 
 def _compile(
-    source: Source, front_end: str | None, identity: str, options: CompileOptions, share: Sequence[GroupKey]
+    source: Source, front_end: str | None, identity: str, options: Options, share: Sequence[GroupKey]
 ) -> dict[GroupKey, Group]:
     """
     Compile groups of functions; run in a child.
@@ -212,7 +210,7 @@ def _likely(source: Source) -> str:
 def _prepare(name: str) -> None:
     """Import the front end *name*, and let it fill the tables that its first compilation fills."""
     front_end = registry.require(registry.get(name))
-    arch, options, number = Arch.of("sm_75"), CompileOptions(), front_end.types.float32
+    arch, options, number = Arch.of("sm_75"), Options(), front_end.types.float32
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as it is called
         return CFunction(abi.c_signature("example", result, map(abi.Parameter, "x", args)))

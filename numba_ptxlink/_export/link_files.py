@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
-    from numba_ptxlink._front_end.protocol import IR, CompileOptions
+    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._tools.options import Options
 
 log = logging.getLogger(__name__)
 
@@ -254,7 +255,7 @@ def merge_ptx(
     linked: Sequence[tuple[str, bytes]],
     arch: Arch,
     signatures: Sequence[Signature],
-    options: CompileOptions,
+    options: Options,
 ) -> bytes:
     """
     Return PTX of the functions *signatures* after link-time optimisation with what they call.
@@ -270,7 +271,7 @@ def merge_ptx(
     keep = compile_source(uses + kernel, f"{_KEEP}.cu", arch, [])
     # Kernels of the link files would stay otherwise.
     used = [f"-kernels-used={name}" for name in (_KEEP, *kernels)]
-    flags = ["-lto", "-ptx", *used, *options.tools.spelled(LTO)]
+    flags = ["-lto", "-ptx", *used, *options.spelled(LTO)]
     text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
     module = parse(text)
     (kept,) = (function for function in module.functions if function.name == _KEEP)

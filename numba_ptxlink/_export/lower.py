@@ -13,12 +13,13 @@ from .signatures import describe
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import IR, CompileOptions
+    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._tools.options import Options
 
     from .signatures import Unit
 
 
-def lower(unit: Unit, arch: Arch, options: CompileOptions) -> IR:
+def lower(unit: Unit, arch: Arch, options: Options) -> IR:
     """
     Return the LLVM IR of *unit*.
 
@@ -56,7 +57,7 @@ def lower(unit: Unit, arch: Arch, options: CompileOptions) -> IR:
             options=options,
             abi=udf.options,
             declare=declare,
-            inline=options.opt,
+            inline=options.opt_level > 0,
             launch_bounds=udf.launch_bounds,
         )
     except Exception as error:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._artifacts.consumer import LeftOut
     from numba_ptxlink._formats.ptx import Prototype
     from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._tools.options import Options
 
     from .artifacts import Artifacts, Request
     from .compile import Code, Group
@@ -183,7 +184,7 @@ def _manifest(
             }
             for (kind, arch), content in artifacts.files.items()
         ],
-        "options": request.options.described,
+        "options": _described(request.options),
         "front_end": group.front_end.name,
         "tools": {
             "nvptxcompiler": dotted(assembler.compiler_version()),
@@ -192,6 +193,13 @@ def _manifest(
             **toolchain.releases(used),
         },
     }
+
+
+def _described(options: Options) -> dict[str, bool]:
+    """Return the options of an export by its parameters: those of arithmetic where they were given."""
+    arithmetic = options.arithmetic
+    fastmath = arithmetic.pop("fast_math", False)
+    return {"opt": options.opt_level > 0, "fastmath": fastmath, "lineinfo": options.lineinfo, **arithmetic}
 
 
 def _function(function: IR, artifacts: Artifacts) -> dict[str, Any]:

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.nvvm import Nvvm
+    from numba_ptxlink._tools.options import Options
 
-    from .protocol import IR, CompileOptions
+    from .protocol import IR
     from .substitution import Substitution
 
 # Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
@@ -224,7 +225,7 @@ class FrontEnd(ABC):
         self,
         modules: Sequence[str],
         arch: Arch,
-        options: CompileOptions,
+        options: Options,
         *,
         lto: bool,
         toolkit: Nvvm | None = None,
@@ -239,8 +240,9 @@ class FrontEnd(ABC):
             LinkError: libNVVM cannot be loaded.
         """
         from numba_ptxlink._tools import nvvm
+        from numba_ptxlink._tools.options import NVVM
 
-        flags = options.nvvm_flags(arch, lto=lto)
+        flags = [f"-arch={arch.compute}", *options.spelled(NVVM), *["-gen-lto"] * lto]
         if toolkit is not None:
             return toolkit.compile_ir(modules, flags)
         return nvvm.compile_ir(modules, flags, self._module("cudadrv.nvvm").LibDevice().get())

@@ -1,5 +1,5 @@
 """
-What travels between exports and a front end: options, a function in LLVM IR, and the files that it links.
+What travels between exports and a front end: a function in LLVM IR, and the files that it links.
 
 `FrontEnd` says what a front end is: one of Numba's compilers for CUDA, in a package of its own. `registry`
 lists the packages. Each has a module `front_end` with an object `FRONT_END`, which is a `FrontEnd`, and a
@@ -26,70 +26,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from numba_ptxlink._tools.options import NVVM, Options
-
 from .compiler import FrontEnd
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.header import CFunction
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
 
-__all__ = ["IR", "CompileOptions", "Declare", "FrontEnd", "LinkFile"]
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """
-    The options that marked functions are compiled with.
-
-    Args:
-        opt: Whether NVVM optimises.
-        fastmath: Whether floating-point arithmetic may be approximate.
-        lineinfo: Whether the code carries the Python line numbers.
-        arithmetic: The options of arithmetic that differ from *fastmath*'s, as pairs of one of
-            `_tools.options.ARITHMETIC` and its value.
-    """
-
-    opt: bool = True
-    fastmath: bool = False
-    lineinfo: bool = False
-    arithmetic: tuple[tuple[str, bool], ...] = ()
-
-    @property
-    def described(self) -> dict[str, bool]:
-        """The options as manifests have them: those of arithmetic where they were given."""
-        return {
-            "opt": self.opt,
-            "fastmath": self.fastmath,
-            "lineinfo": self.lineinfo,
-            **dict(self.arithmetic),
-        }
-
-    def __repr__(self) -> str:
-        """Show what was given: names in the code of functions are made of it."""
-        told = (f"{name}={value}" for name, value in self.described.items())
-        return f"CompileOptions({', '.join(told)})"
-
-    @property
-    def level(self) -> int:
-        """The optimisation level of NVVM and the assembler."""
-        return 3 if self.opt else 0
-
-    @property
-    def tools(self) -> Options:
-        """These options as those of NVIDIA's tools."""
-        options = Options(opt_level=self.level, lineinfo=self.lineinfo, fast_math=self.fastmath or None)
-        given: dict[str, Any] = dict(self.arithmetic)
-        return options._replace(**given)
-
-    def nvvm_flags(self, arch: Arch, *, lto: bool) -> list[str]:
-        """Return what libNVVM takes to make PTX for *arch*, or LTO-IR."""
-        flags = [f"-arch={arch.compute}", *self.tools.spelled(NVVM)]
-        return [*flags, "-gen-lto"] if lto else flags
+__all__ = ["IR", "Declare", "FrontEnd", "LinkFile"]
 
 
 @dataclass(frozen=True)

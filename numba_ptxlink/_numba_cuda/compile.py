@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._front_end.protocol import CompileOptions, Declare
+    from numba_ptxlink._front_end.protocol import Declare
+    from numba_ptxlink._tools.options import Options
 
 
 # What numba-cuda has no code for, by what its errors have in them, with the cure.
@@ -51,7 +52,7 @@ def lower(
     result: Any,
     *,
     arch: Arch,
-    options: CompileOptions,
+    options: Options,
     abi: AbiOptions,
     declare: Declare,
     inline: bool = True,
@@ -69,6 +70,7 @@ def lower(
     from numba.cuda.cudadrv.nvvm import llvm_replace
     from numba.cuda.memory_management.nrt import NRT_LIBRARY
 
+    fastmath = bool(options.fast_math)
     try:
         with global_compiler_lock, applied(PATCHES), entered(checked=abi.checked):
             compiled = compile_cuda(
@@ -76,8 +78,8 @@ def lower(
                 result,
                 args,
                 lineinfo=options.lineinfo,
-                fastmath=options.fastmath,
-                nvvm_options={"fastmath": options.fastmath, "opt": options.level},
+                fastmath=fastmath,
+                nvvm_options={"fastmath": fastmath, "opt": options.opt_level},
                 cc=arch.cc,
             )
     except Exception as error:

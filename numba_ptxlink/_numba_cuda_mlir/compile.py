@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._front_end.protocol import CompileOptions, Declare
+    from numba_ptxlink._front_end.protocol import Declare
+    from numba_ptxlink._tools.options import Options
 
 # The symbol of a function with the ABI of numba-cuda-mlir.
 _INNER = "numba_ptxlink_inner"
@@ -70,7 +71,7 @@ def lower(
     result: Any,
     *,
     arch: Arch,
-    options: CompileOptions,
+    options: Options,
     abi: AbiOptions,
     declare: Declare,
     inline: bool = True,
@@ -94,9 +95,9 @@ def lower(
         chip=arch.sm,
         abi_info={"abi_name": _INNER},
         debug=False,
-        fastmath=options.fastmath,
+        fastmath=bool(options.fast_math),
         lineinfo=options.lineinfo,
-        opt_level=options.level,
+        opt_level=options.opt_level,
         # The signature is the mark's; annotations may be for readers.
         annotations_as_signatures=False,
     )

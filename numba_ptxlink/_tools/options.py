@@ -106,7 +106,7 @@ _VALUES = {"true": True, "false": False}
 
 class Options(NamedTuple):
     """
-    The options of tools, and of the link that takes them.
+    The options of tools, and of the export or link that takes them.
 
     A frozen dataclass takes five times as long to define, and the first kernel of a process waits for it.
 

@@ -11,7 +11,7 @@ from front_ends import get as front_end_of
 
 import numba_ptxlink as pl
 from numba_ptxlink._config import FRONT_ENDS
-from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._tools.options import Options
 
 # A whole struct, but not one of zeros.
 COPY = re.compile(r'store %"?struct\.\S+ %')
@@ -27,7 +27,7 @@ def lowered(members: int, name: str, arch: str) -> str:
         return x + big.first
 
     udf = pl.udf((record, front_end.types.float32), name="changed", front_end=name)(changed)
-    compiled = abi_rows.program([udf], name, pl.Arch.of(arch), CompileOptions())
+    compiled = abi_rows.program([udf], name, pl.Arch.of(arch), Options())
     return "\n".join(compiled.functions[0].modules)
 
 

@@ -28,8 +28,8 @@ from numba_ptxlink._export.signatures import units
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.protocol import CompileOptions
 from numba_ptxlink._tools import nvrtc as nvrtc_tool
+from numba_ptxlink._tools.options import Options
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ARCHS = ("sm_75", "sm_90", "sm_100", "sm_120")
-OPTIONS = CompileOptions()
+OPTIONS = Options()
 
 INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
 NUMBERS = ("boolean", *INTEGERS, "float16", "float32", "float64", "complex64", "complex128")
@@ -323,7 +323,7 @@ def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-
     return program(udfs, front_end, Arch.of(arch), OPTIONS)
 
 
-def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: CompileOptions) -> Group:
+def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: Options) -> Group:
     """Return *udfs* as LLVM IR and PTX."""
     return compile_group(units(udfs, registry.get(front_end)), arch, options)
 

@@ -12,7 +12,7 @@ from front_ends import on_cpu
 from numba.cuda import types
 
 import numba_ptxlink as pl
-from numba_ptxlink._front_end.protocol import CompileOptions
+from numba_ptxlink._tools.options import Options
 
 NAME = "numba-cuda"
 
@@ -20,7 +20,7 @@ NAME = "numba-cuda"
 def text_of(ty, *, opt=True) -> str:
     """Return the LLVM IR of a function `f` that returns its argument of the Numba type *ty*."""
     udf = pl.udf(ty(ty), name="f")(lambda value: value)
-    compiled = rows.program([udf], NAME, pl.Arch.of("sm_100"), CompileOptions(opt=opt))
+    compiled = rows.program([udf], NAME, pl.Arch.of("sm_100"), Options(opt_level=3 * opt))
     return "\n".join(compiled.functions[0].modules)
 
 
