@@ -184,12 +184,10 @@ def build_object(
     stem: str,
     header: str,
     kernels: Sequence[Signature],
-    packed: Sequence[Member],
-    options: Options | None,
     *,
-    consumer: Consumer | None = None,
-    include_dirs: Sequence[Path] = (),
-    lineinfo: bool = False,
+    linkable: bytes,
+    whole: bytes | None,
+    include_dirs: Sequence[Path],
 ) -> tuple[bytes, str]:
     """
     Return the object `STEM.o`, and name and release of the compiler of its host code. Needs no driver.
@@ -198,36 +196,24 @@ def build_object(
         stem: The stem of the export's files.
         header: The text of its header.
         kernels: The kernels that it declares.
-        packed: Its code, each (kind, arch, name, code).
-        options: How to compile the kernels as a whole program too, so that they can be launched without a
-            device link; None where they call what C++ defines, and cannot.
-        consumer: The toolkit and driver it is for; None for those of this environment.
+        linkable: Its code for a device link, as a fat binary.
+        whole: The fat binary that a driver loads, by which the kernels can be launched without a device link;
+            None where there are none, or they call what C++ defines.
         include_dirs: Where headers are that the header includes.
-        lineinfo: Whether the code has line numbers.
 
     Raises:
-        AssembleError: The PTX could not be assembled.
         ExportError: There is no compiler, or it failed. Carries its log.
-        LinkError: nvFatbin is missing or refused an entry.
     """
-    zstd = consumer is None or consumer.reads_zstd
-    linkable = nvfatbin.pack(packed, zstd=zstd, lineinfo=lineinfo)
     files = {"linkable.fatbin": linkable}
     if kernels:
         files["declared.h"] = header.encode()
-    if kernels and options is not None:
-        whole = [
-            member
-            for kind, arch, name, code in packed
-            if kind == PTX
-            for member in _whole(name.removesuffix(f".{PTX}"), arch, code, options, consumer)[0]
-        ]
-        files["whole.fatbin"] = nvfatbin.pack(whole, relocatable=False, zstd=zstd)
+    if whole is not None:
+        files["whole.fatbin"] = whole
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
     source = launcher.host_code(
         launcher.module_name(stem, digest),
         kernels,
-        whole="whole.fatbin" in files,
+        whole=whole is not None,
         like_cuda=existing.is_in(header),
     )
     searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()

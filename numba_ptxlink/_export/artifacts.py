@@ -178,11 +178,15 @@ def pack(
         kind: ", ".join(dict.fromkeys(tool for (made, _), tool in others.items() if made == kind))
         for kind in (LTOIR, CUBIN)
     }
-    executable = None
-    if FATBIN in kinds:
+    linkable, executable = b"", None
+    if {FATBIN, OBJECT}.intersection(kinds):
         zstd = consumer is None or consumer.reads_zstd
-        files[FATBIN, ""] = nvfatbin.pack(parts, zstd=zstd, lineinfo=options.lineinfo)
-    if {KERNELS, LAUNCHER}.intersection(kinds):
+        linkable = nvfatbin.pack(parts, zstd=zstd, lineinfo=options.lineinfo)
+    if FATBIN in kinds:
+        files[FATBIN, ""] = linkable
+    # An object has it, too, unless C++ defines what the kernels call.
+    launched = {KERNELS, LAUNCHER}.intersection(kinds)
+    if launched or (OBJECT in kinds and kernels and not undefined):
         executable = executables.pack(
             request.stem,
             [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
@@ -190,7 +194,8 @@ def pack(
             options=options,
             consumer=consumer,
         )
-        compilers["kernels"] = ", ".join(executable.tools)
+        if launched:
+            compilers["kernels"] = ", ".join(executable.tools)
         if KERNELS in kinds:
             files[KERNELS, ""] = executable.code
         if LAUNCHER in kinds:
@@ -201,11 +206,9 @@ def pack(
             request.stem,
             header,
             kernels,
-            parts,
-            None if undefined else options,
-            consumer=consumer,
+            linkable=linkable,
+            whole=executable.code if executable and not undefined else None,
             include_dirs=request.include_dirs,
-            lineinfo=options.lineinfo,
         )
     needs = of_artifacts(files, parts, made_by, executable and executable.needs)
     return Artifacts(files, needs, compilers, cooperative, tuple(left_out))
