@@ -14,8 +14,6 @@ from numba_ptxlink._config import FRONT_ENDS, LOG_FORMAT, config
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-_LEVELS = (logging.INFO, logging.DEBUG)
-
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are short."""
@@ -62,19 +60,18 @@ def add_front_end(parser: argparse.ArgumentParser) -> None:
     )
 
 
-ARITHMETIC = ("fma", "ftz", "prec_div", "prec_sqrt")
-"""The options of arithmetic that several commands have, by their names."""
+ARITHMETIC = {
+    "fma": "fuse multiplications and additions (default: yes)",
+    "ftz": "make subnormal floats zero (default: no)",
+    "prec_div": "round divisions of floats correctly (default: yes)",
+    "prec_sqrt": "round square roots of floats correctly (default: yes)",
+}
+"""The options of arithmetic that several commands have: what they do, by their names."""
 
 
 def add_arithmetic(command: argparse.ArgumentParser) -> None:
     """Add the options of floating-point arithmetic to *command*."""
-    meanings = (
-        "fuse multiplications and additions (default: yes)",
-        "make subnormal floats zero (default: no)",
-        "round divisions of floats correctly (default: yes)",
-        "round square roots of floats correctly (default: yes)",
-    )
-    for name, meaning in zip(ARITHMETIC, meanings, strict=True):
+    for name, meaning in ARITHMETIC.items():
         flag = f"--{name.replace('_', '-')}"
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=meaning)
 
@@ -100,7 +97,7 @@ def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
     root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
     level = logger.level
     if verbose:
-        logger.setLevel(_LEVELS[min(verbose, len(_LEVELS)) - 1])
+        logger.setLevel(logging.INFO if verbose == 1 else logging.DEBUG)
     elif quiet:
         logger.setLevel(max(level, logging.WARNING))
     handler = logging.StreamHandler()
