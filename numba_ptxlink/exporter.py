@@ -181,8 +181,8 @@ def compile_udfs(
     arch: Arch,
     link: Options,
     *,
-    front_end: str | None = None,
-    beside: Collection[bytes] = (),
+    front_end: str | None,
+    beside: Collection[bytes],
 ) -> PythonCode:
     """
     Compile UDFs for a link, or a Python file's, optimised, with the arithmetic of the link.
@@ -195,9 +195,7 @@ def compile_udfs(
         front_end: What compiles those whose decorator names none.
         beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
     """
-    arithmetic: dict[str, Any] = {**link.arithmetic}
-    how = Options(**arithmetic)
-    options = (front_end, name, arch, (LTOIR, PTX) if link.lto else (PTX,), [*beside], how)
+    options = (front_end, name, arch, link, beside)
     if not isinstance(source, Path):
         return _python_code(source, *options)
     check_file(source)
@@ -210,10 +208,11 @@ def _python_code(  # noqa: PLR0917 - a child takes what is given by place
     front_end: str | None,
     name: str,
     arch: Arch,
-    kinds: Sequence[str],
+    link: Options,
     beside: Collection[bytes],
-    how: Options,
 ) -> PythonCode:
+    arithmetic: dict[str, Any] = {**link.arithmetic}
+    how, kinds = Options(**arithmetic), (LTOIR, PTX) if link.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
     (group,) = compile_units(functions, [arch], how, {})
     own = tuple(
