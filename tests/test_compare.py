@@ -241,6 +241,22 @@ def test_compare_calls_with_arguments_of_a_test():
     # An array for a number is not taken for one that is written.
     assert 1 == len(pl.compare(tenth, np.array(2**64 - 1, np.uint64), np.zeros(1, np.uint64)))
 
+    @pl.udf("float64(float64)", name="wide")
+    @pl.udf("float32(float32)", name="narrow")
+    def inverse(number):
+        return 1 / number
+
+    called = [each.function.partition("(")[0] for each in pl.compare(inverse, 0)]
+    assert ["float narrow", "double wide"] == called
+
+    @pl.udf("float64(float64[::1], float64)")
+    def beyond(values, number):
+        return values[3 if math.sqrt(number) >= 0 else 1 << 40]
+
+    assert [] == pl.compare(beyond, np.zeros(3), 1.0)
+    # Python stops before the access.
+    assert 1 == len(pl.compare(beyond, np.zeros(3), -1.0))
+
     @pl.udf("void(Tuple((float64, float64[::1])))")
     def within(pair):
         pair[1][0] = max(pair[0], 1.0)
