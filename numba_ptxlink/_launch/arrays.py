@@ -108,10 +108,9 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
 def _is_number(entry: Mapping[str, Any], text: str) -> bool:
     """Return whether *text* is NumPy's for the number *entry*, or tells the size of something else alone."""
     size, number = itemsize(text), numbers.of_kind(entry["kind"], entry["size"])
-    # Dates are integers; a void is anything that has no letter.
-    letter = "i" if text[1] in "mM" else text[1]
+    # A void is anything that has no letter. Dates are none: no C type tells their unit.
     own = "u" if entry["kind"] == "pointer" else number.numpy if number else ""
-    return size == entry["size"] and letter == (own or "V") and text[0] != ">"
+    return size == entry["size"] and text[1] == (own or "V") and text[0] != ">"
 
 
 def itemsize(text: str) -> int:
