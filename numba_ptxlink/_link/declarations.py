@@ -39,7 +39,7 @@ _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
 # reserved: a macro of the source is none of them.
 _NUMBERS = (
     *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
-    *("long", "unsigned long", "long long", "unsigned long long"),
+    *("long", "unsigned long", "long long", "unsigned long long", "wchar_t", "char16_t", "char32_t"),
 )
 _TEMPLATES = """
 namespace @undeclared {}
@@ -51,6 +51,9 @@ template <class @T> struct @kind<@T, 16> { enum { @is = 16 + sizeof(@T) }; };
 template <class @T> struct @kind<@T, 64> { enum { @is = 64 + sizeof(@T) }; };
 template <class @T> struct @kind<@T*, 0> { enum { @is = 16 + sizeof(@T*) }; };
 template <class @T> struct @kind<@T&, 0> { enum { @is = 16 + sizeof(@T*) }; };
+template <class @T> struct @kind<const @T, 0> : @kind<@T> {};
+template <class @T> struct @kind<volatile @T, 0> : @kind<@T> {};
+template <class @T> struct @kind<const volatile @T, 0> : @kind<@T> {};
 template <> struct @kind<void, 0> { enum { @is = 48 }; };
 template <class... @T> struct @types {};
 template <int... @K> struct @kinds {};

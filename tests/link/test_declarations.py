@@ -57,6 +57,8 @@ WRONG = (
     'extern "C" __device__ float damp(float, short);' + KERNEL,
     'extern "C" __device__ float damp(float, int, int);' + KERNEL.replace(", n)", ", n, n)"),
     'extern "C" __device__ unsigned damp(const int, int n);' + KERNEL,
+    'extern "C" __device__ auto damp(float, int) -> const int;' + KERNEL,
+    'extern "C" __device__ float damp(wchar_t, int);' + KERNEL,
     'enum E { A }; extern "C" __device__ E damp(float, int);' + KERNEL,
     'extern "C" { namespace inner {} __device__ int damp(float, int); }'
     + KERNEL
@@ -69,6 +71,7 @@ WRONG = (
 RIGHT = (
     'extern "C" __device__ float damp(float, int);' + KERNEL,
     'extern "C" __device__ float damp(const float x, unsigned n);' + KERNEL,
+    'extern "C" __device__ volatile float damp(float, char32_t);' + KERNEL,
     'typedef float real; extern "C" __device__ real damp(real, int) noexcept;' + KERNEL,
     (
         'enum E : int {}; extern "C" __device__ float damp(float, E);\n'
