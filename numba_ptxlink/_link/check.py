@@ -35,6 +35,8 @@ _MOST = 5
 # The options of arithmetic that hold for an input, by its kind: machine code has none left, and PTX leaves
 # open which multiplications and additions are fused. Who makes LTO-IR chooses its square roots.
 _HEARD = {CU: ARITHMETIC, LTOIR: {*ARITHMETIC} - {"prec_sqrt"}, PTX: ("fma",)}
+# Instructions of PTX that are fused whatever the option says.
+_FUSED = rb"\b(?:fma\.|mad\.(?:\w+\.)*f(?:32|64)\b)"
 _WEAK = ("weak", "common")
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
 _FLOATING = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
@@ -134,7 +136,7 @@ def check(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple[Input,
 
 def unheard(inputs: Sequence[Input], options: Options, *, heard: bool = False) -> list[str]:
     """
-    Return, and log as warnings, which inputs keep the arithmetic that they were compiled with.
+    Return, and log as warnings, which inputs keep what they were compiled with.
 
     Args:
         inputs: The inputs of a link.
@@ -161,13 +163,20 @@ def unheard(inputs: Sequence[Input], options: Options, *, heard: bool = False) -
                 inputs=tuple(others),
             )
         if option == "fma" and not value:
-            others += [each.name for each in inputs if each.kind == PTX and b"fma." in each.code]
+            others += [each.name for each in inputs if each.kind == PTX and re.search(_FUSED, each.code)]
         if others:
-            line = (
+            left.append(
                 f"{option}={value} is for what the link compiles; all else is as before: {', '.join(others)}"
             )
-            log.warning("%s", line)
-            left.append(line)
+    if not (heard or any(each.kind in _HEARD for each in inputs)):
+        names = ", ".join(each.name for each in inputs)
+        left += [
+            f"{option}={value} is for what the link compiles; machine code in {names} is as before"
+            for option in ("debug", "lineinfo", "max_registers")
+            if (value := getattr(options, option))
+        ]
+    for line in left:
+        log.warning("%s", line)
     return left
 
 

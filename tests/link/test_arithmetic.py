@@ -116,6 +116,12 @@ def test_what_holds_in_part_is_said():
     """An input that keeps what it was compiled with beside one that obeys is named in the log."""
     log = pl.link(DECLARED + K, PTX, arch=ARCH, ftz=True).log
     assert "ftz=True is for what the link compiles; all else is as before: <ptx 2>" in log
+    fused = PTX.replace("mul.f32 %f4, %f1, %f2", "mad.rn.f32 %f4, %f1, %f2, %f3")
+    assert "fma=False is for what the link compiles" in pl.link(fused, arch=ARCH, fma=False).log
+    assert "" == pl.link(PTX, arch=ARCH, fma=False).log
+    code = pl.assemble(PTX, ARCH, relocatable=True).code
+    log = pl.link(code, arch=ARCH, lineinfo=True).log
+    assert "lineinfo=True is for what the link compiles; machine code in <cubin 1> is as before" in log
 
 
 @pytest.mark.parametrize("form", ["ltoir", "fatbin"])
