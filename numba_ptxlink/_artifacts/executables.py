@@ -11,7 +11,6 @@ import hashlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from numba_ptxlink._arch import dotted
 from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, PTX
@@ -147,8 +146,8 @@ def _with_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
         linked = link([Input(PTX, f"{stem}.ptx", ptx), library], Target(arch), options)
     except LinkError as error:
         raise converted(error, ExportError) from error
-    release = dotted(backends.linker(linked.backend).version())
-    return linked.cubin, f"nvJitLink {release}"
+    tool = next(each for each in backends.TOOLS if each.name == linked.backend)
+    return linked.cubin, tool.of(tool.release())
 
 
 def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
