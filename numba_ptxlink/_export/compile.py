@@ -20,7 +20,8 @@ from numba_ptxlink._artifacts.consumer import LeftOut, ltoir_tool
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
-from numba_ptxlink._fusion.combine import NotCombinedError, combine
+from numba_ptxlink._fusion import NotCombinedError
+from numba_ptxlink._fusion.combine import combine
 from numba_ptxlink._link.backends import Target
 from numba_ptxlink._link.run import compile_ptx
 from numba_ptxlink._tools import nvrtc, nvvm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink import abi
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module, Prototype
     from numba_ptxlink._front_end.protocol import IR, LinkFile
 
+_NAMED = re.compile(r'@"([^"]+)"')
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 
@@ -47,10 +49,9 @@ def calls(
         modules: The LLVM IR of a function and of all that it calls.
         own: The symbol of that function.
     """
+    mentioned = {name for text in modules for name in _NAMED.findall(text)} - {own}
     named = dict.fromkeys(
-        (name, _plain(name, args, result))
-        for name, args, result in declared
-        if name != own and any(f'@"{name}"' in text for text in modules)
+        (name, _plain(name, args, result)) for name, args, result in declared if name in mentioned
     )
     known = {plain: declaration(plain, "") for _, plain in named if plain is not None}
     others = contradicted(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())

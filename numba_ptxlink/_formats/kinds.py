@@ -74,7 +74,8 @@ def recognise(code: bytes) -> str | None:
     if not stripped.strip() or b"\0" in stripped:
         return None
     text = stripped.decode(errors="surrogateescape")
-    if read_header(text).version:
+    # Most text that is none has not the word: the lexer is not started for it.
+    if ".version" in text and read_header(text).version:
         return PTX
     return CU if is_text(code, ascii_based=False) and _is_cxx(text) else None
 

@@ -14,6 +14,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import ConfigError
 
+from . import NotCombinedError
 from .walks import bottom_up
 
 if TYPE_CHECKING:
@@ -25,10 +26,6 @@ _HEAD = ["version", "target", "address_size"]
 _SPACES = ("global", "const", "shared", "tex")
 # ptxas takes none of these between tokens.
 _NO_LETTERS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
-
-
-class NotCombinedError(Exception):
-    """PTX modules cannot be combined; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
+from . import NotCombinedError
 from .body import Body
 from .cells import Cells
-from .combine import NotCombinedError, plain, printed
+from .combine import plain, printed
 from .depots import promoted
 from .spaces import proven
 from .walks import bottom_up, reachable

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
-from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import LinkError
 
@@ -216,6 +215,8 @@ def _compile_as_declared(
         said = error.log or str(error)
     compiled = _compile_warned(source, arch, output, options)
     if said:
+        from numba_ptxlink._formats.ptx import parse
+
         ptx = _compile(source, arch, PTX, options).code
         said = _judge(source, checks, said, parse(ptx.decode(errors="replace")))
     return compiled, said

@@ -70,7 +70,7 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
     if hindrance := _hindrance(texts, options):
         return Fusion.of(sources, hindrance)
     from numba_ptxlink import cache
-    from numba_ptxlink._fusion.combine import NotCombinedError
+    from numba_ptxlink._fusion import NotCombinedError
 
     closed = len(texts) == len(sources) and not options.lto
     everything = options.inlined == "all"
@@ -108,10 +108,11 @@ def _hindrance(texts: Sequence[Input], options: Options) -> str:
         return "debug information is kept" if options.debug else "the code is not optimised"
     if options.tool == "auto" and (flag := of_linker(options.extra_flags)):
         return f"{flag} is nvJitLink's"
-    from numba_ptxlink._formats import ptx
+    if options.lineinfo:
+        from numba_ptxlink._formats import ptx
 
-    if options.lineinfo and any(ptx.has_line_numbers(source.text) for source in texts):
-        return "line numbers are kept"
+        if any(ptx.has_line_numbers(source.text) for source in texts):
+            return "line numbers are kept"
     return ""
 
 

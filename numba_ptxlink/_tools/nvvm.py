@@ -65,6 +65,7 @@ def version() -> tuple[int, int] | None:
     return release_of(emitted) if emitted else None
 
 
+@functools.cache
 def _asked(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int, ...]]:
     """Return the version of PTX that libNVVM emits, and the versions of IR and debug information it reads."""
     step, _, given = run([("", _EMPTY_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
