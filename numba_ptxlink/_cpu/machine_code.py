@@ -10,7 +10,7 @@ from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _lock = Lock()
 _OLDEST = (20, 0, 0)
@@ -85,6 +85,9 @@ class LoadedCode:
 
     Args:
         codes: What `compile_ir` returned, modules that call each other.
+
+    Attributes:
+        address: Returns the address of a function or a variable, by its name.
     """
 
     def __init__(self, *codes: bytes) -> None:
@@ -95,7 +98,5 @@ class LoadedCode:
             for code in codes:
                 self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
-
-    def address(self, name: str) -> int:
-        """Return the address of a function or a variable."""
-        return int(self._engine.get_global_value_address(name))
+        # Each call of a function asks for two.
+        self.address: Callable[[str], int] = functools.cache(self._engine.get_global_value_address)
