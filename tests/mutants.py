@@ -349,9 +349,9 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "numba_cuda_mlir/test_mlir_exports.py",
         ),
         (
-            "_numba_cuda_mlir/patches/disk_cache.py",
-            '_digest(self) or f"{id(digests)}"',
-            '_digest(self) or "0"',
+            "_front_end/disk_keys.py",
+            'source_options) or f"{id(digests)}"',
+            'source_options) or "0"',
             "numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
         (

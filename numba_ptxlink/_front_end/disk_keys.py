@@ -7,6 +7,7 @@ import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from numba_ptxlink._config import config
 from numba_ptxlink._tools import find, includes, nvptxcompiler
@@ -14,28 +15,43 @@ from numba_ptxlink.cache.key import Key, package_version
 from numba_ptxlink.errors import PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
 log = logging.getLogger(__name__)
 
+# The digests that the kernels of each cache were looked up by, by the front end's own keys.
+_digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
 
-def of_kernel(
-    kind: str,
+
+def completed(
+    key: tuple[Any, ...],
+    cache: Any,
     options: Mapping[str, Any],
     link: Iterable[Any],
     source_options: Callable[..., Any],
-    tools: Sequence[str],
-) -> str | None:
+) -> tuple[Any, ...]:
     """
-    Return the digest of all that a kernel depends on beside its code; None where that cannot be told.
+    Return a front end's *key* of a kernel on disk with what it lacks, as it was at the first look-up.
 
     Args:
-        kind: A name that no other front end's keys have.
-        options: The decorator's options, without the link files.
-        link: The files that the kernel links.
+        key: What the front end finds the kernel by.
+        cache: The front end's cache of the kernels of one function.
+        options: The decorator's options without the link files.
+        link: The files that the decorator links.
         source_options: Returns the options for CUDA C++, by the folder of the source.
-        tools: The libraries that compile and link.
     """
+    digests = _digests.setdefault(cache, {})
+    # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
+    if key not in digests:
+        # What cannot be told is found by this process alone.
+        digests[key] = _of_kernel(options, link, source_options) or f"{id(digests)}"
+    return (*key, ("numba-ptxlink", digests[key]))
+
+
+def _of_kernel(
+    options: Mapping[str, Any], link: Iterable[Any], source_options: Callable[..., Any]
+) -> str | None:
+    """Return the digest of all that a kernel depends on beside its code; None where that cannot be told."""
     try:
         files = [of_item(item, source_options) for item in link]
         settings = config()._asdict().items()
@@ -43,11 +59,11 @@ def of_kernel(
         parts = {
             "package": package_version(),
             "config": [f"{name}={value!r}" for name, value in relevant],
-            "tools": [*nvptxcompiler.identity(), *map(find.build_of, tools)],
+            "tools": [*nvptxcompiler.identity(), *map(find.build_of, ("nvvm", "nvJitLink", "nvrtc"))],
             "options": [f"{name}={_spelled(options[name])}" for name in sorted(options)],
             "files": files,
         }
-        return Key.of(kind, parts).digest.hex()
+        return Key.of("jit", parts).digest.hex()
     except (PtxlinkError, OSError, ValueError) as error:
         log.info("cache: a kernel is not kept: %s: %s", type(error).__name__, error)
         return None

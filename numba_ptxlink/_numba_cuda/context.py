@@ -46,7 +46,6 @@ class Notes:
         link: The decorator's link files; of a library, those that are not paths.
         sites: The file and line of each raise.
         options: The decorator's options, None if it was created without the plugin.
-        digests: The digest of options and link files at the first look-up of a kernel, by numba-cuda's key.
     """
 
     cc: tuple[Any, ...] | None = None
@@ -57,7 +56,6 @@ class Notes:
 
     def __init__(self) -> None:
         self.sites: set[tuple[str, int]] = set()
-        self.digests: dict[Any, str] = {}
 
 
 _notes: WeakKeyDictionary[Any, Notes] = WeakKeyDictionary()

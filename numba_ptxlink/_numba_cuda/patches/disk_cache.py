@@ -31,15 +31,10 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Have all options, the contents of the link files and the tools in the key of a kernel on disk."""
     from numba_ptxlink._front_end import disk_keys
 
-    noted = notes(self)
-    key = original(self, sig, codegen)
-    # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
-    if noted.options is not None and key not in noted.digests:
-        tools = ["nvvm", "nvJitLink", *(["nvrtc"] if noted.link else ())]
-        digest = disk_keys.of_kernel("jit", noted.options, noted.link, source_options, tools)
-        # What cannot be told is found by this process alone.
-        noted.digests[key] = digest or f"{id(noted)}"
-    return (*key, ("numba-ptxlink", noted.digests.get(key)))
+    noted, key = notes(self), original(self, sig, codegen)
+    if noted.options is None:
+        return (*key, ("numba-ptxlink", None))
+    return disk_keys.completed(key, self, noted.options, noted.link, source_options)
 
 
 @SUBSTITUTIONS.around("numba.cuda.codegen", "CUDACodeLibrary._reduce_states")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._numba_cuda_mlir.context import entered, requested_cc
@@ -17,21 +16,23 @@ from numba_ptxlink._numba_cuda_mlir.linker import source_options
 
 SUBSTITUTIONS = Rows("cache")
 
-# The digests that the kernels of each cache were looked up by, by the keys of numba-cuda-mlir.
-_digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
-
 
 @SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCache._index_key")
 def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Have all options, the contents of the decorator's link files and the tools in the key on disk."""
+    from numba_ptxlink._front_end import disk_keys
+
     with entered(cc=requested_cc(self._targetoptions)):
         key = original(self, sig, codegen)
-    # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
-    digests = _digests.setdefault(self, {})
-    if key not in digests:
-        # What cannot be told is found by this process alone.
-        digests[key] = _digest(self) or f"{id(digests)}"
-    return (*key, ("numba-ptxlink", digests[key]))
+    # Extensions convert arguments at launch, and are pickled with the kernel. numba-cuda-mlir's own functions
+    # are of its release, which is in the index.
+    options = {
+        name: value.__qualname__ if inspect.isfunction(value) else value
+        for name, value in self._targetoptions.items()
+        if name not in ("link", "cache", "extensions")
+    }
+    given = self._targetoptions.get("link") or ()
+    return disk_keys.completed(key, self, options, given, source_options)
 
 
 @SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.check_cachable")
@@ -76,18 +77,3 @@ def _linked(cres: Any) -> tuple[Any, ...]:
     metadata = cres.metadata
     items = metadata.get("linked_external_link_items", metadata.get("targetoptions", {}).get("link"))
     return tuple(items or ())
-
-
-def _digest(cache: Any) -> str | None:
-    from numba_ptxlink._front_end import disk_keys
-
-    # Extensions convert arguments at launch, and are pickled with the kernel. numba-cuda-mlir's own functions
-    # are of its release, which is in the index.
-    options = {
-        name: value.__qualname__ if inspect.isfunction(value) else value
-        for name, value in cache._targetoptions.items()
-        if name not in ("link", "cache", "extensions")
-    }
-    tools = ["nvvm", "nvJitLink", "nvrtc"]
-    given = cache._targetoptions.get("link") or ()
-    return disk_keys.of_kernel("jit-mlir", options, given, source_options, tools)
