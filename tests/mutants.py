@@ -313,8 +313,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/patches/driverless.py",
-            "_variant(known.library) != (cc, checked)",
-            "_variant(known.library)[0] != cc",
+            "notes(known.library).variant != (cc, checked)",
+            "notes(known.library).variant[0] != cc",
             "numba_cuda/test_error_model.py",
         ),
         (

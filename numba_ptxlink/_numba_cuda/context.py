@@ -40,16 +40,15 @@ class Notes:
     Notes on a code library, or on the disk cache of a dispatcher.
 
     Args:
-        cc: The compute capability that a library was compiled for; None for the device's.
-        checked: As in `CompileContext`, for a device function.
+        variant: The compute capability that a device function was compiled for, None for the device's; and
+            `checked` of its `CompileContext`.
         origin: The Python function it was compiled from, with file and line.
         link: The decorator's link files; of a library, those that are not paths.
         sites: The file and line of each raise.
         options: The decorator's options, None if it was created without the plugin.
     """
 
-    cc: tuple[Any, ...] | None = None
-    checked: bool | None = None
+    variant: tuple[tuple[Any, ...] | None, bool | None] = (None, None)
     origin = ""
     link: tuple[Any, ...] = ()
     options: dict[str, Any] | None = None

@@ -47,21 +47,15 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
 
     cc, checked = requested_cc(), current().checked
     known = self.overloads.get(args)
-    if isinstance(known, CUDACompileResult) and _variant(known.library) != (cc, checked):
+    if isinstance(known, CUDACompileResult) and notes(known.library).variant != (cc, checked):
         # It is code for another architecture, or with other errors.
         del self.overloads[args]
         self.targetctx.remove_user_function(known.entry_point)
         return_type = known.signature.return_type
     with entered(cc=cc):
         compiled = original(self, args, return_type)
-    noted = notes(compiled.library)
-    noted.cc, noted.checked = cc, checked
+    notes(compiled.library).variant = cc, checked
     return compiled
-
-
-def _variant(library: Any) -> tuple[Any, ...]:
-    noted = notes(library)
-    return noted.cc, noted.checked
 
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "_DispatcherBase.get_overload")
