@@ -114,13 +114,13 @@ class _InPlace:
         self.wanted = 1
 
 
-_in_place: dict[tuple[str, str], _InPlace] = {}
+_in_place: dict[str, _InPlace] = {}
 _lock = Lock()
 
 
 def apply(substitution: Substitution) -> None:
     """Put the replacement in place, where it is not yet; each call wants an `undo`."""
-    key = (substitution.module, substitution.path)
+    key = substitution.place
     # Its import may apply it, in this thread or in another that waits for the lock.
     owner = substitution.owner()
     with _lock.held:
@@ -137,7 +137,7 @@ def apply(substitution: Substitution) -> None:
 
 def undo(substitution: Substitution) -> None:
     """Put back what stood there, once nobody wants the replacement any more."""
-    key = (substitution.module, substitution.path)
+    key = substitution.place
     owner = substitution.owner()
     with _lock.held:
         there = _in_place[key]
