@@ -120,10 +120,6 @@ class PtxLinker:
 
         return kernels.errors_as(convert)
 
-    @property
-    def _has_ltoir(self) -> bool:
-        return any(item.kind == LTOIR for item in self._inputs)
-
     add_ptx, add_cubin, add_ltoir = _adds(PTX, "ptx"), _adds(CUBIN, "cubin"), _adds(LTOIR, "ltoir")
     add_fatbin, add_object = _adds(FATBIN, "fatbin"), _adds(OBJECT, "object")
     add_library, add_cu = _adds(ARCHIVE, "lib"), _adds(CU, "cu")
@@ -258,9 +254,8 @@ class PtxLinker:
             print(compiled.code.decode())  # noqa: T201
         return compiled.code
 
-    def _read(self, path: Any) -> bytes:
+    def _read(self, path: Path) -> bytes:
         """Return the content of a file; remember what it exports, by the manifest beside it."""
-        path = Path(path)
         with self._numba_errors():
             try:
                 code: bytes = path.read_bytes()
@@ -283,7 +278,7 @@ class PtxLinker:
             debug |= any(map(llvm_ir.is_for_debugging, self._llvm))
             lines |= any(map(llvm_ir.has_line_numbers, self._llvm))
         return Options(
-            lto=self._has_ltoir,
+            lto=any(item.kind == LTOIR for item in self._inputs),
             max_registers=register_limit(self.max_registers),
             debug=debug,
             lineinfo=not debug and (self.lineinfo or lines),
