@@ -239,4 +239,5 @@ def _decide_safely(trigger: str) -> None:
     with _lock.held:
         for each in _activations.values():
             if each.is_installed():
-                each.decide_safely(trigger)
+                with each.during_import(trigger):
+                    each.decide(trigger)

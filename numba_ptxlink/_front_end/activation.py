@@ -78,21 +78,21 @@ class Activation:
     def imported(self, module: str) -> None:
         """Note that *module*, one of `hooked()`, has run; decide, or replace what is in it. Never raises."""
         self.ran.add(module)
-        try:
+        with self.during_import("import hook"):
             if module == self.front_end.driver:
                 self.decide("import hook")
             elif self.active:
                 with self._all_or_nothing():
                     self._apply(module)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the module is imported
-            self.give_up("import hook", error)
 
-    def decide_safely(self, trigger: str) -> None:
-        """Decide during an import, which never fails for it."""
+    @contextlib.contextmanager
+    def during_import(self, trigger: str) -> Iterator[None]:
+        """Let an error of a `with` block keep it inactive, and warn of that: no import fails for it."""
         try:
-            self.decide(trigger)
+            yield
         except Exception as error:  # noqa: BLE001 - whatever it is, the import goes on
-            self.give_up(trigger, error)
+            self.settle(trigger, described(error))
+            self._warn(described(error))
 
     def decide(self, trigger: str) -> None:
         """Become active if that is wanted and possible, now or once the front end is imported."""
@@ -124,11 +124,6 @@ class Activation:
 
             substitution.undo(self.applied.pop())
         self.active = False
-
-    def give_up(self, trigger: str, error: Exception) -> None:
-        """Settle that *error* keeps it inactive, and warn of it."""
-        self.settle(trigger, described(error))
-        self._warn(described(error))
 
     def settle(self, trigger: str, reason: str | None) -> None:
         """Note what decided and why; log it if it is new."""
