@@ -123,12 +123,8 @@ class FrontEnd(ABC):
 
         Importing the wrappers imports nothing of the compiler: it may be within its own import.
         """
-        rows: tuple[Substitution, ...] = self._own("patches").TABLE
+        rows: tuple[Substitution, ...] = self.own("patches").TABLE
         return rows
-
-    def linker(self) -> type | None:
-        """Return the class that takes the place of its linker class; None where only methods are replaced."""
-        return None
 
     def compilation_stopped(self) -> AbstractContextManager[Any]:
         """Return a context that waits for other threads' compilations, and blocks new ones."""
@@ -147,7 +143,8 @@ class FrontEnd(ABC):
         home = sys.modules.get(f"{self.home}.core.compiler_lock")
         return getattr(home, "global_compiler_lock", None)
 
-    def _own(self, name: str) -> Any:
+    def own(self, name: str) -> Any:
+        """Return the module *name* of its package here, which may import the compiler."""
         return importlib.import_module(f"{type(self).__module__.rpartition('.')[0]}.{name}")
 
     # Types and signatures.
@@ -218,7 +215,7 @@ class FrontEnd(ABC):
                 function needs; with the cure.
         """
         # It imports the compiler.
-        ir: IR = self._own("compile").lower(function, args, result, **how)
+        ir: IR = self.own("compile").lower(function, args, result, **how)
         return ir
 
     def compile_ir(

@@ -20,7 +20,7 @@ class NumbaCuda(FrontEnd):
     module = "numba_cuda"
     root = "numba"
     package = "numba.cuda"
-    distributions: tuple[str, ...] = ("numba-cuda", "numba", "llvmlite")
+    distributions = ("numba-cuda", "numba", "llvmlite")
 
     @property
     def extra(self) -> str:
@@ -52,11 +52,6 @@ class NumbaCuda(FrontEnd):
             return getattr(driver, "__name__", self.driver) != self.driver
         switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
         return switch.isdecimal() and int(switch) != 0
-
-    def linker(self) -> type:
-        from .linker import PtxLinker
-
-        return PtxLinker
 
     def vectors(self) -> Mapping[str, Any]:
         from numba.cuda.vector_types import vector_types

@@ -24,7 +24,7 @@ class NumbaCudaMlir(FrontEnd):
     module = "numba_cuda_mlir"
     root = "numba_cuda_mlir"
     package = "numba_cuda_mlir"
-    distributions: tuple[str, ...] = ("numba-cuda-mlir",)
+    distributions = ("numba-cuda-mlir",)
 
     @property
     def extra(self) -> str:
