@@ -43,7 +43,7 @@ def end(module: ParsedModule, root: str, *, trap: bool, byte: str) -> bool:
     Returns:
         Whether there are errors in it.
     """
-    module.keep(module.reached(root))
+    module.keep_reached(root)
     module.rest = [line for line in module.rest if not _VARIABLE.match(line)]
     does = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
     ending = {name for name, function in module.functions.items() if _end_blocks(function, does)}

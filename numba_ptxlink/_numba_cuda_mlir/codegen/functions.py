@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import llvm_types
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
 _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
@@ -90,19 +86,14 @@ class ParsedModule:
         """Return its text."""
         return "\n".join([*self.rest, *(each.text() for each in self.functions.values())])
 
-    def reached(self, root: str) -> list[str]:
-        """Return *root* and the functions that it reaches, callers first."""
-        names, pending = {root: None}, [root]
+    def keep_reached(self, root: str) -> None:
+        """Drop what *root* does not reach, and what would say more of that; callers come first."""
+        kept, pending = {root: self.functions[root]}, [root]
         while pending:
-            for name in self.functions[pending.pop(0)].symbols:
-                if name in self.functions and name not in names:
-                    names[name] = None
+            for name in kept[pending.pop(0)].symbols:
+                if name in self.functions and name not in kept:
+                    kept[name] = self.functions[name]
                     pending.append(name)
-        return list(names)
-
-    def keep(self, names: Iterable[str]) -> None:
-        """Drop the functions that are not in *names*, and what would say more of them."""
-        kept = {name: self.functions[name] for name in names}
         gone = self.functions.keys() - kept.keys()
         self.functions = kept
         about = (line for line in self.rest if line.startswith("!") and gone & {*_SYMBOL.findall(line)})
