@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cuda.core._utils.cuda_utils import NVRTCError
 from numba.cuda.cudadrv.driver import LinkerError
 
 from numba_ptxlink._front_end.errors import KernelLinkError
-from numba_ptxlink._link.explain import for_kernel
-from numba_ptxlink.errors import converted
 
-if TYPE_CHECKING:
-    from numba_ptxlink.errors import PtxlinkError
-
-__all__ = ["NumbaFileError", "NumbaLinkError", "NumbaSourceError", "of_numba"]
+__all__ = ["NumbaFileError", "NumbaLinkError", "NumbaSourceError"]
 
 
 class NumbaLinkError(KernelLinkError, LinkerError):  # type: ignore[misc]
@@ -27,10 +20,3 @@ class NumbaSourceError(NumbaLinkError, NVRTCError):  # type: ignore[misc]
 
 class NumbaFileError(NumbaLinkError, FileNotFoundError):
     """A `NumbaLinkError` about a missing file, which numba-cuda reports as such for CUDA C++."""
-
-
-def of_numba(error: PtxlinkError, *, source: bool = False) -> NumbaLinkError:
-    """Convert *error* to one that is numba-cuda's too; *source* means that it is about CUDA C++."""
-    missing = isinstance(error.__cause__, FileNotFoundError)
-    kind = NumbaFileError if missing else NumbaSourceError if source else NumbaLinkError
-    return converted(error, kind, for_kernel(str(error)))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
 from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._link import kernels
-from numba_ptxlink.errors import LinkError, PtxlinkError
+from numba_ptxlink.errors import LinkError, PtxlinkError, converted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -298,10 +298,15 @@ source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.
 
 
 def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    # Deferred: it imports numba-cuda, whose own import may be importing this module.
-    from .errors import of_numba
+    """Return *error* as one that is numba-cuda's too; *source* means that it is about CUDA C++."""
+    from numba_ptxlink._link.explain import for_kernel
 
-    return of_numba(error, source=source)
+    # Deferred: it imports numba-cuda, whose own import may be importing this module.
+    from .errors import NumbaFileError, NumbaLinkError, NumbaSourceError
+
+    missing = isinstance(error.__cause__, FileNotFoundError)
+    kind = NumbaFileError if missing else NumbaSourceError if source else NumbaLinkError
+    return converted(error, kind, for_kernel(str(error)))
 
 
 def _refused(message: str) -> PtxlinkError:

@@ -7,10 +7,9 @@ from numba_cuda_mlir.numba_cuda.cudadrv.driver import LinkerError
 from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 
 from numba_ptxlink._front_end.errors import KernelLinkError
-from numba_ptxlink._link.explain import for_kernel
-from numba_ptxlink.errors import ConfigError, PtxlinkError, converted
+from numba_ptxlink.errors import ConfigError
 
-__all__ = ["MlirArchError", "MlirLinkError", "MlirSourceError", "of_mlir"]
+__all__ = ["MlirArchError", "MlirLinkError", "MlirSourceError"]
 
 
 class MlirLinkError(KernelLinkError, LinkerError):  # type: ignore[misc]
@@ -23,9 +22,3 @@ class MlirSourceError(MlirLinkError, NVRTCError):  # type: ignore[misc]
 
 class MlirArchError(ConfigError, CudaSupportError):  # type: ignore[misc]
     """There is neither a device nor an architecture that was asked for; its `CudaSupportError`, too."""
-
-
-def of_mlir(error: PtxlinkError, *, source: bool = False) -> MlirLinkError:
-    """Convert *error* to one that is numba-cuda-mlir's too; *source* means that it is about CUDA C++."""
-    kind = MlirSourceError if source else MlirLinkError
-    return converted(error, kind, for_kernel(str(error), "ptxas_options"))

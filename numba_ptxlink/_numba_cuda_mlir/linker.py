@@ -18,7 +18,7 @@ from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, 
 from numba_ptxlink._front_end.substitution import Rows
 from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
-from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError
+from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError, converted
 
 from .context import current
 
@@ -288,10 +288,14 @@ source_options = functools.partial(
 
 
 def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    # Deferred: it imports numba-cuda-mlir, whose own import may be importing this module.
-    from .errors import of_mlir
+    """Return *error* as one that is numba-cuda-mlir's too; *source* means that it is about CUDA C++."""
+    from numba_ptxlink._link.explain import for_kernel
 
-    return of_mlir(error, source=source)
+    # Deferred: it imports numba-cuda-mlir, whose own import may be importing this module.
+    from .errors import MlirLinkError, MlirSourceError
+
+    kind = MlirSourceError if source else MlirLinkError
+    return converted(error, kind, for_kernel(str(error), "ptxas_options"))
 
 
 SUBSTITUTIONS = Rows("linker")
