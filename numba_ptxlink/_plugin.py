@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._config import FRONT_ENDS, config
-from ._front_end.activation import Activation, described, driver_is_older, switch
+from ._front_end.activation import Activation, described, switch
 from ._locks import Lock
 from .errors import ActivationError, ConfigError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from types import ModuleType
 
-__all__ = ["FrontEndStatus", "Status", "disable", "driver_is_older", "enable", "init", "status"]
+__all__ = ["FrontEndStatus", "Status", "disable", "enable", "init", "status"]
 
 
 class FrontEndStatus(NamedTuple):
