@@ -204,10 +204,14 @@ def _served() -> dict[str, Any]:
     # A wrong variable is the reason in the status.
     with contextlib.suppress(ConfigError):
         counters = cache.counters()
-    counts = {"assembled": links.assembled, "linked": links.linked, "last_link": links.last}
-    for name in ("hits", "misses", "bytes_read", "bytes_written"):
-        counts[f"cache_{name}"] = getattr(counters, name, 0)
-    return {"links_served": links.assembled + links.linked, **counts}
+    cached = ("hits", "misses", "bytes_read", "bytes_written")
+    return {
+        "links_served": links.assembled + links.linked,
+        "assembled": links.assembled,
+        "linked": links.linked,
+        "last_link": links.last,
+        **{f"cache_{name}": getattr(counters, name, 0) for name in cached},
+    }
 
 
 def _backend() -> str:
