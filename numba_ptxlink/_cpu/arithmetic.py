@@ -103,6 +103,9 @@ def evaluated(b: FunctionText, word: Word, values: Sequence[str]) -> str:
 def computed(b: FunctionText, word: Word, given: Sequence[str]) -> str:
     """Return the bits that an instruction computes of bits; for each part of packed ones."""
     kind, flags = word.type, word.flags
+    if kind.floating and len(word.types) > 1:
+        # Such as `fma.rn.f32.f16`, whose operands differ in width.
+        raise Unknown
     if kind.lanes > 1:
         single = word._replace(types=(kind.one,))
         columns = zip(*(b.parts(each, kind.width, kind.lanes) for each in given), strict=True)

@@ -36,6 +36,7 @@ extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
 KERNEL missing(int*, int n) { if (threadIdx.x == 2) asm("cp.async.wait_all;"); }
 KERNEL folded(int*, int n) { if (threadIdx.x == 2) asm("{ .reg .b32 a; mov.b32 a, !0; }"); }
+KERNEL mixed(int*, int n) { if (threadIdx.x == 2) asm("{.reg .b16 h; .reg .f32 f; add.f32.f16 f, h, f;}"); }
 """
 FAULTS = {
     # kernel: (argument, line, block, thread, part of the message, part of the instruction)
@@ -49,6 +50,7 @@ FAULTS = {
     "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
     "missing": (0, 17, 0, 2, "no copies and barriers that are asynchronous", "cp.async.wait_all"),
     "folded": (0, 18, 0, 2, "no instruction that the CPU knows", "mov.b32 a, !0"),
+    "mixed": (0, 19, 0, 2, "no instruction that the CPU knows", "add.f32.f16"),
     "elsewhere": (0, 14, 0, 2, "not in the module, .*; link what defines it", "undefined"),
     "nested": (9000, 10, 0, 0, "more local memory", "__local_depot"),
 }
