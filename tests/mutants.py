@@ -350,7 +350,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_front_end/disk_keys.py",
-            'source_options) or f"{id(digests)}"',
+            "source_options) or os.urandom(16).hex()",
             'source_options) or "0"',
             "numba_cuda_mlir/test_mlir_disk_cache.py",
         ),

@@ -26,7 +26,7 @@ _digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
 def completed(
     key: tuple[Any, ...],
     cache: Any,
-    options: Mapping[str, Any],
+    options: Mapping[str, Any] | None,
     link: Iterable[Any],
     source_options: Callable[..., Any],
 ) -> tuple[Any, ...]:
@@ -36,7 +36,7 @@ def completed(
     Args:
         key: What the front end finds the kernel by.
         cache: The front end's cache of the kernels of one function.
-        options: The decorator's options without the link files.
+        options: The decorator's options without the link files; None where nobody noted them.
         link: The files that the decorator links.
         source_options: Returns the options for CUDA C++, by the folder of the source.
     """
@@ -44,14 +44,16 @@ def completed(
     # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
     if key not in digests:
         # What cannot be told is found by this process alone.
-        digests[key] = _of_kernel(options, link, source_options) or f"{id(digests)}"
+        digests[key] = _of_kernel(options, link, source_options) or os.urandom(16).hex()
     return (*key, ("numba-ptxlink", digests[key]))
 
 
 def _of_kernel(
-    options: Mapping[str, Any], link: Iterable[Any], source_options: Callable[..., Any]
+    options: Mapping[str, Any] | None, link: Iterable[Any], source_options: Callable[..., Any]
 ) -> str | None:
     """Return the digest of all that a kernel depends on beside its code; None where that cannot be told."""
+    if options is None:
+        return None
     try:
         files = [of_item(item, source_options) for item in link]
         settings = config()._asdict().items()

@@ -14,16 +14,25 @@ import numba_ptxlink as pl
 
 
 def compile_with(options: dict[str, object]) -> dict[str, object]:
-    """Compile the kernel with *options*, "declared" if its declaration links; return what that took."""
+    """
+    Compile the kernel with *options*; return what that took.
+
+    "declared" if its declaration links; "late" if the plugin is enabled behind the decorator.
+    """
     before = pl.status().cache_misses
-    declared = options.pop("declared", False)
+    declared, late = options.pop("declared", False), options.pop("late", False)
+    if late:
+        pl.disable()
     files = {"link": [sys.argv[1]]}
     twice = cuda.declare_device("twice", "int32(int32)", **(files if declared else {}))
 
-    @cuda.jit("void(int32[::1])", cache=True, **({} if declared else files), **options)
+    @cuda.jit(cache=True, **({} if declared else files), **options)
     def kernel(array):
         array[0] = twice(array[0])
 
+    if late:
+        pl.enable()
+    kernel.compile("void(int32[::1])")
     library = kernel.overloads[kernel.signatures[0]]._codelibrary
     (cubin,) = library._cubin_cache.values()
     return {

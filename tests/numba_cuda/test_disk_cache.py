@@ -67,6 +67,11 @@ def test_a_kernel_with_link_files_is_found(folder):
     assert [FOUND] * len(OPTIONS) == found
 
 
+def test_a_kernel_whose_link_files_were_not_noted_is_made_again(folder):
+    """Nothing tells what a decorator linked that ran before the plugin was enabled."""
+    assert [1, 1] == [run(folder, {"late": True})[0]["misses"] for _ in range(2)]
+
+
 @pytest.mark.parametrize(
     "options",
     [pytest.param({}, marks=pytest.mark.slow), {"declared": True}],

@@ -32,8 +32,6 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     from numba_ptxlink._front_end import disk_keys
 
     noted, key = notes(self), original(self, sig, codegen)
-    if noted.options is None:
-        return (*key, ("numba-ptxlink", None))
     return disk_keys.completed(key, self, noted.options, noted.link, source_options)
 
 
