@@ -304,8 +304,19 @@ abs.f: k k
 copysign.f: k k
     result = call {ir} @llvm.copysign.{suffix}({ir} {b}, {ir} {a})
 ; Approximations are LLVM's and the C library's functions, so the last bits are other than a device's.
-sqrt.f sqrt.approx.f sin.approx.f cos.approx.f tanh.approx.f: k k
+sqrt.f sqrt.approx.f tanh.approx.f: k k
     result = call {ir} @llvm.{opcode}.{suffix}({ir} {a})
+; A device has them of turns, in which a float is cut to 24 bits: of large angles, little is right.
+sin.approx.f cos.approx.f: k k
+    wide = fpext float {a} to double
+    turns = fmul double {wide}, 0x3FC45F3060000000
+    all = bitcast double {turns} to i64
+    upper = and i64 {all}, -536870912
+    cut = bitcast i64 {upper} to double
+    part = frem double {cut}, 1.0
+    angle = fmul double {part}, 0x401921FB54442D18
+    exact = call double @llvm.{opcode}.f64(double {angle})
+    result = fptrunc double {exact} to float
 ex2.approx.f: k k
     result = call {ir} @llvm.exp2.{suffix}({ir} {a})
 lg2.approx.f: k k
@@ -415,8 +426,8 @@ cvt.sat:
     result = call i128 @llvm.smin.i128(i128 {above}, i128 {high})
 ; What a double drops of a large integer is told by the lowest bit that it keeps.
 cvt.kept:
-    moved = add i64 {value}, 9007199254740992
-    small = icmp ult i64 {moved}, 18014398509481984
+    moved = add i64 {value}, {least}
+    small = icmp ult i64 {moved}, {count}
     dropped = and i64 {value}, 2047
     some = icmp ne i64 {dropped}, 0
     upper = and i64 {value}, -2048

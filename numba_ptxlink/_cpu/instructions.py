@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 _COMBINED = {"and", "or", "xor"}
+# Whole numbers up to this one are exact in a double.
+_EXACT = 1 << 53
 _INTEGRAL = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
@@ -45,11 +47,16 @@ def carried(b: Translator, word: Word, operands: Sequence[str]) -> None:
     values = [b.bits(each, kind.bits) for each in operands[1:]]
     if word.opcode.startswith("mad"):
         values = [arithmetic.computed(b, Word("mul", word.flags[:1], word.types), values[:2]), values[2]]
-    opcode = "sub" if word.opcode.startswith("sub") else "add"
-    result = b.op(opcode, f"i{wide}", *(b.resize(each, kind.bits, wide) for each in values))
+    subtracts = word.opcode.startswith("sub")
+    if subtracts:
+        # A device adds the complement and one: the flag is set where there is no borrow.
+        values[1] = b.op("xor", f"i{kind.bits}", values[1], -1)
+    result = b.op("add", f"i{wide}", *(b.resize(each, kind.bits, wide) for each in values))
     if word.opcode.endswith("c"):
         carry = b.resize(b.let(f"load i1, ptr {b.carry}"), 1, wide)
-        result = b.op(opcode, f"i{wide}", result, carry)
+        result = b.op("add", f"i{wide}", result, carry)
+    elif subtracts:
+        result = b.op("add", f"i{wide}", result, 1)
     if "cc" in word.flags:
         out = b.resize(b.op("lshr", f"i{wide}", result, kind.bits), wide, 1)
         b.do(f"store i1 {out}, ptr {b.carry}")
@@ -119,12 +126,14 @@ def _converted(b: Translator, word: Word, bits: str) -> str:
         raise Unknown
     mode = rounding[0] if rounding else ""
     value = arithmetic.read(b, source, bits)
+    # From a half, and to one, a device keeps numbers that are not normal; with bfloat16 it does not.
+    flush = [] if ("f", 16) in [(each.letter, each.bits) for each in (target, source)] else ["ftz"]
     if source.floating:
-        value = arithmetic.modified(b, source, value, word.flags, ["ftz"])
+        value = arithmetic.modified(b, source, value, word.flags, flush)
     if not target.floating:
         return _to_integer(b, word, value, mode)
     value = _to_float(b, target, source, value, mode)
-    value = arithmetic.modified(b, target, value, word.flags, ("sat", "relu", "ftz"))
+    value = arithmetic.modified(b, target, value, word.flags, ("sat", "relu", *flush))
     return arithmetic.write(b, target, value, mode if mode in arithmetic.MODES else "rn")
 
 
@@ -157,7 +166,9 @@ def _to_float(b: Translator, target: PtxType, source: PtxType, value: str, mode:
         opcode = "sitofp" if source.signed else "uitofp"
         if target.bits == 16:
             # On its way to a half, the last bit tells whether there is more.
-            value = b.entry("cvt.kept", value=value) if source.bits == 64 else value
+            if source.bits == 64:
+                least = _EXACT if source.signed else 0
+                value = b.entry("cvt.kept", value=value, least=least, count=_EXACT + least)
             return b.call(
                 "ptxlink.odd", "float", f"double {b.let(f'{opcode} {source.raw} {value} to double')}"
             )

@@ -8,7 +8,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cuda_cxx import ptx
+from instructions import HEAD, Sample, bits_of, kernel
 
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
 
@@ -112,10 +114,14 @@ PROGRAMS = {
     "integers of 128 bits": (
         (
             "unsigned __int128 a = ((unsigned __int128)i << 90) + ~0ull; a = a * a - 7; "
-            "o[i] = (int)(a >> 60) ^ (int)(a >> 100);"
+            "o[i] = (int)(a >> 60) ^ (int)(a / (i + 3)) ^ (int)(a % 1000000007);"
         ),
         np.array(
-            [((v := (((i << 90) + 2**64 - 1) ** 2 - 7) % 2**128) >> 60 ^ v >> 100) % 2**32 for i in range(64)]
+            [
+                ((v := (((i << 90) + 2**64 - 1) ** 2 - 7) % 2**128) >> 60 ^ v // (i + 3) ^ v % 1000000007)
+                % 2**32
+                for i in range(64)
+            ]
         )
         .astype(np.uint32)
         .astype(np.int32),
@@ -178,9 +184,6 @@ def test_what_is_printed_is_on_the_standard_output(program, capsys):
     assert (text.format(0) + text.format(1), 14) == (capsys.readouterr().out, count)
 
 
-HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
-
-
 def test_functions_have_shared_memory_of_their_own():
     """Variables of one name in shared memory, which two functions declare, are two."""
     body = "{ .shared .b32 t; .reg .b32 %r; mov.u32 %r, t; st.param.b32 [r], %r; }"
@@ -197,6 +200,36 @@ HALVES = """
 ld.param.b64 %d, [a]; BODY
 st.param.b16 [r], %h; ret; }
 """
+
+
+# Instructions, the types of their results and operands, the bits of these, and what an H200 computes. Those
+# before the last write to %n alone, and to the carry.
+ON_A_DEVICE = (
+    ("cvt.rn.ftz.f16.f32", "f16", "f32", (0x3595BA27,), 0x13),
+    ("cvt.rp.ftz.f16.f32", "f16", "f32", (1,), 1),
+    ("cvt.ftz.f32.f16", "f32", "f16", (1,), 0x33800000),
+    ("cvt.rz.bf16.u64", "b16", "u64", (2**64 - 32,), 0x5F7F),
+    ("sin.approx.f32", "f32", "f32", (0x5F000000,), 0),
+    ("cos.approx.f32", "f32", "f32", (0x4F000000,), 0x3F800000),
+    ("sub.cc.u32 %n, %a0, %a1; addc.u32", "u32", "u32 u32", (5, 5), 11),
+    ("sub.cc.u32 %n, %a0, %a1; addc.u32", "u32", "u32 u32", (5, 6), 11),
+    ("add.cc.u32 %n, %a0, %a1; subc.u32", "u32", "u32 u32", (5, 5), 2**32 - 1),
+    ("add.cc.u32 %n, %a0, %a1; subc.u32", "u32", "u32 u32", (2**32 - 1, 1), 2**32 - 2),
+    ("sub.cc.u64 %d, %a0, %a1; subc.cc.u64 %d, %a0, %a1; addc.u64", "u64", "u64 u64", (1, 2), 3),
+    ("mad.lo.cc.u32 %n, %a0, %a1, %a0; subc.u32", "u32", "u32 u32", (2**31, 1), 2**31 - 1),
+)
+
+
+@pytest.mark.parametrize(("opcode", "result", "sources", "given", "expected"), ON_A_DEVICE)
+def test_instructions_compute_what_a_device_computed(opcode, result, sources, given, expected):
+    """Carries that sums and differences share, halves that are not normal, and angles of many turns."""
+    sample = Sample(opcode, result, tuple(sources.split()))
+    operands = [
+        np.array([bits], f"u{bits_of(kind) // 8}") for bits, kind in zip(given, sample.sources, strict=True)
+    ]
+    made = np.zeros(1, f"u{bits_of(result) // 8}")
+    PtxKernel(CpuProgram.of(HEAD + kernel("k", sample)), "k")[1, 1](made, *operands)
+    assert expected == made[0]
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz"])

@@ -1,7 +1,8 @@
 """
 Hold the machine against a device: `python tests/ptx_machine/device.py`, in two minutes where there is a GPU.
 
-Every instruction of `instructions.py` with random operands; and the programs of `test_fused.py`, as modules
+Every instruction of `instructions.py` with random operands, those that the machine does not know as the CPU
+computes them; and the programs of `test_fused.py`, as modules
 that nvJitLink links and as the one module that the package makes of them. Ends with 1 if any bit is another.
 """
 
@@ -28,6 +29,8 @@ from programs import CALLS, CXX, RANDOM, units
 from random_ptx import Program
 
 import numba_ptxlink as pl
+from numba_ptxlink._cpu.host import PtxKernel
+from numba_ptxlink._cpu.run import CpuProgram
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +76,7 @@ def launch(module: object, name: str, grid: int, block: int, args: Sequence[int]
 
 
 class Swept(NamedTuple):
-    """An instruction with the bits of its operands and of what the machine computes."""
+    """An instruction with the bits of its operands, and of what the machine or the CPU computes."""
 
     sample: Sample
     operands: list[np.ndarray]
@@ -81,7 +84,7 @@ class Swept(NamedTuple):
 
 
 def swept(part: int) -> list[Swept]:
-    """Return a part of the instructions, executed by the machine."""
+    """Return a part of the instructions, executed by the machine, or by the CPU what that does not know."""
     made = []
     for sample in samples()[part::PARTS]:
         given = sample.operands(ROWS, np.random.default_rng(part))
@@ -89,6 +92,12 @@ def swept(part: int) -> list[Swept]:
         out = machine.array(np.zeros(8 * ROWS, np.uint8))
         machine.launch("k", ROWS // LANES, LANES, [out, *map(machine.array, given)])
         made.append(Swept(sample, given, machine.read(out, ROWS, f"u{bits_of(sample.result) // 8}")))
+    for sample in samples(further=True)[part::PARTS]:
+        given = sample.operands(ROWS, np.random.default_rng(part))
+        results = np.zeros(ROWS, f"u{bits_of(sample.result) // 8}")
+        program = PtxKernel(CpuProgram.of(HEAD + kernel("k", sample)), "k")
+        program[ROWS // LANES, LANES](results, *map(np.ascontiguousarray, given))
+        made.append(Swept(sample, given, results))
     return made
 
 

@@ -61,6 +61,56 @@ cvt                       | u64.u32 u32.s16 s16.u64      | t      | s
 cvt                       | u8.u32 s8.s32 u32.u64        | t      | s
 """
 
+# What the machine does not know, and the CPU does.
+_FURTHER = """
+mul24.lo                      | u32 s32                 | t    | t t
+mad24.lo                      | u32 s32                 | t    | t t t
+sad                           | u16 s16 u32 s32 u64 s64 | t    | t t t
+min.relu max.relu             | s32                     | t    | t t
+add.sat sub.sat               | s32                     | t    | t t
+cnot                          | b16 b32 b64             | t    | t
+brev                          | b32 b64                 | t    | t
+popc clz                      | b32 b64                 | u32  | t
+bfind bfind.shiftamt          | u32 s32 u64 s64         | u32  | t
+dp4a                          | u32.u32 u32.s32 s32.u32 s32.s32 | b32 | b32 b32 b32
+dp2a.lo dp2a.hi               | u32.u32 u32.s32 s32.u32 s32.s32 | b32 | b32 b32 b32
+shf.l.wrap shf.r.wrap         | b32                     | t    | t t u32
+shf.l.clamp shf.r.clamp       | b32                     | t    | t t u32
+bmsk.wrap                     | b32                     | t    | u32 u32
+add.rn add.rm add.rp mul.rz   | f32 f64                 | t    | t t
+mul.rm mul.rp sub.rm sub.rp   | f32 f64                 | t    | t t
+div.rz div.rm div.rp          | f32 f64                 | t    | t t
+fma.rz fma.rm fma.rp mad.rn   | f32 f64                 | t    | t t t
+rcp.rz rcp.rm rcp.rp          | f32 f64                 | t    | t
+sqrt.rz sqrt.rm sqrt.rp       | f32 f64                 | t    | t
+add.ftz mul.rp.ftz sub.sat    | f32                     | t    | t t
+add.rm.ftz.sat div.rz.ftz     | f32                     | t    | t t
+fma.rn.ftz fma.rp.sat         | f32                     | t    | t t t
+rcp.rn.ftz sqrt.rm.ftz        | f32                     | t    | t
+neg.ftz abs.ftz               | f32                     | t    | t
+min.NaN max.NaN min.ftz       | f32                     | t    | t t
+max.ftz.NaN                   | f32                     | t    | t t
+add.rn.sat mul.ftz sub.rn     | f16                     | t    | t t
+min.NaN max.NaN               | f16                     | t    | t t
+fma.rn.sat fma.rn.relu        | f16                     | t    | t t t
+fma.rn.ftz                    | f16                     | t    | t t t
+setp.leu setp.gtu setp.equ    | f16 f32 f64             | pred | t t
+setp.lt.ftz setp.neu.ftz      | f16 f32                 | pred | t t
+set.le.u32 set.ne.s32         | f16 f32 f64 s32 u64     | b32  | t t
+set.gt.f32                    | f32 f64 s32 u64         | b32  | t t
+testp.finite testp.infinite   | f32 f64                 | pred | t
+testp.number testp.notanumber | f32 f64                 | pred | t
+testp.normal testp.subnormal  | f32 f64                 | pred | t
+cvt.sat                       | u8.s32 s8.u16 s16.u64 u32.s64 s32.s64 u64.s8 | t | s
+cvt.rzi.sat cvt.rpi.ftz       | u8.f32 s16.f32 u32.f32 s64.f32 | t | s
+cvt.rz cvt.rm cvt.rp          | f32.s32 f32.u64 f64.s64 f16.u32 f16.s64 | t | s
+cvt.rz cvt.rm cvt.rp          | f32.f64 f16.f32 f16.f64 | t    | s
+cvt.rn.ftz cvt.rp.ftz         | f32.f64 f16.f32         | t    | s
+cvt.rn.sat cvt.rz.relu        | f16.f32                 | t    | s
+cvt.ftz cvt.sat cvt.ftz.sat   | f32.f16 f32.f32         | t    | s
+cvt.rni.ftz cvt.rmi.sat       | f32.f32                 | t    | s
+"""
+
 _INTEGERS = "0 1 2 3 7 8 15 16 31 32 33 63 64 127 128 255 256 65535 2147483647 2147483648 4294967295"
 _FLOATS = """
 0 -0.0 1 -1 0.5 1.5 2.5 -2.5 3 inf -inf nan 0.1 255 256.5 65504 32767.5 2147483648 -2147483648 4294967296
@@ -98,10 +148,10 @@ def bits_of(kind: str) -> int:
     return 8 if kind == "pred" else int(kind[1:])
 
 
-def samples() -> list[Sample]:
-    """Return all instructions."""
+def samples(*, further: bool = False) -> list[Sample]:
+    """Return all instructions, or the *further* ones."""
     found = []
-    for line in _FAMILIES.strip().splitlines():
+    for line in (_FURTHER if further else _FAMILIES).strip().splitlines():
         opcodes, kinds, result, sources = (part.split() for part in line.split("|"))
         for opcode in opcodes:
             for kind in kinds:
