@@ -152,6 +152,7 @@ def test_run_says_what_is_wrong(manifest, capsys, arguments, reason):
     assert re.search(reason, message), message
 
 
+MATRIX = np.dtype([("m", "f4", (2, 3))])
 # A kind of difference for each: Numba's types of the parameters, and an expression of x and y.
 ROWS = [
     ("int32 int32", "x // y"),
@@ -240,6 +241,12 @@ def test_compare_calls_with_arguments_of_a_test():
 
     # An array for a number is not taken for one that is written.
     assert 1 == len(pl.compare(tenth, np.array(2**64 - 1, np.uint64), np.zeros(1, np.uint64)))
+
+    @pl.udf("float32(MATRIX)")
+    def corner(record):
+        return record.m[1][2]
+
+    assert [] == pl.compare(corner)
 
     @pl.udf("float64(float64)", name="wide")
     @pl.udf("float32(float32)", name="narrow")

@@ -108,7 +108,7 @@ def fault(module: ptx.Module, called: str, function: str, statement: int, worker
     inside = "" if function == called else f", in {function}"
     told = _said(worker.noted, worker.regions, instruction)
     if not file:
-        told += " Export, or link, with line numbers (lineinfo) to see the line."
+        told += " Export, or link, with line numbers (lineinfo) to see the line; several inputs as LTO-IR."
     return DeviceFaultError(
         located(
             f"{file}:{line}" if file else "",

@@ -61,7 +61,8 @@ def dtype(types: Types, name: str) -> Any:
     kind, size = entry["kind"], entry["size"]
     if kind == "array":
         is_text = types[entry["element"]]["kind"] == "char"
-        return np.dtype(f"S{size}" if is_text else (dtype(types, entry["element"]), (entry["count"],)))
+        inner = dtype(types, entry["element"])
+        return np.dtype(f"S{size}" if is_text else (inner.base, (entry["count"], *inner.shape)))
     if kind in {"struct", "vector"}:
         fields = arrays.fields(types, name)
         return np.dtype(

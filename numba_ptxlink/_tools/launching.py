@@ -70,6 +70,10 @@ class Launchable:
             self.launch, **dict(zip(("grid", "block", "stream", "shared"), config, strict=False))
         )
 
+    def __call__(self, *_: Any) -> None:
+        """Raise what says how it is launched."""
+        self[()]
+
     def launch(
         self,
         *args: Any,

@@ -22,8 +22,9 @@ import numba_ptxlink as pl
 
 ARCH, SIZE = "sm_90", 1000
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
-body = np.dtype([("id", "i8"), ("place", "f4", 3), ("tag", "S3")], align=True)
-BODY, WHOLE = from_dtype(body), np.array([(-7, (1, 2, 0.5), b"ab"), (8, (0, 0, 1), b"c")], body)
+body = np.dtype([("id", "i8"), ("place", "f4", 3), ("axes", "i2", (2, 3)), ("tag", "S3")], align=True)
+BODY, AXES = from_dtype(body), np.arange(6).reshape(2, 3)
+WHOLE = np.array([(-7, (1, 2, 0.5), AXES, b"ab"), (8, (0, 0, 1), AXES + 1, b"c")], body)
 
 
 @pl.udf("float32(float32, int8)")
@@ -181,7 +182,7 @@ VALUES = {
     "vector": (vector_types["float32x4"], [(1, 2, 3, 4)]),
     "tuple": (types.Tuple((types.int8, types.UniTuple(types.float64, 2))), [(-1, (2.0, 3.0))]),
     "namedtuple": (types.NamedTuple([types.float32, types.int8], Point), [Point(1.5, -1)]),
-    "record": (BODY, [(-7, (1.0, 2.0, 0.5), b"ab")]),
+    "record": (BODY, [(-7, (1.0, 2.0, 0.5), ((0, 1, 2), (3, 4, 5)), b"ab")]),
     "optional": (types.Optional(types.int32), [7, None]),
 }
 
@@ -212,7 +213,10 @@ def test_a_function_is_called_for_each_element(udfs, same):
     with pytest.raises(pl.LaunchError, match=r"parameter 'factor' is int8_t: it is .*200.*from -128 to 127"):
         udfs.scaled(column, 2 * row)
     assert [-6.5, 9.0] == udfs.third(WHOLE).tolist()
-    assert WHOLE["place"].tolist() == same.same_record(WHOLE)["place"].tolist()
+    returned = same.same_record(WHOLE)
+    for member in ("place", "axes"):
+        assert WHOLE[member].tolist() == returned[member].tolist()
+        assert body[member] == returned.dtype[member]
     for kind in ("int8", "bool", "float16", "bfloat16", "complex64"):
         assert [0, 1, 1] == same[f"same_{kind}"](
             np.array([0, 1, 1]).astype(kind if kind != "bfloat16" else "f4")
@@ -252,6 +256,7 @@ REFUSED = {
     "returned": (lambda udfs: udfs.same_array(FLOATS), "returns an array; let it write to one"),
     "name": (lambda udfs: udfs.nothing, "'nothing' is not loaded: the export has scale, fill"),
     "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
+    "no_grid": (lambda udfs: udfs.scale(1), r"Kernel scale is launched by scale\[grid, block, "),
     "no_steps": (lambda _: pl.load("udfs.json", device="cpu", steps=0), "steps is 0; pass .* from 1 on"),
 }
 
