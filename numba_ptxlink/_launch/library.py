@@ -151,7 +151,7 @@ class Library(Mapping[str, Item]):
             # Deferred: a launch on a device needs no NumPy.
             from . import on_cpu
 
-            # All of them compute the same; the first is of the oldest architecture.
+            # The first that was asked for: they differ where a link file asks for `__CUDA_ARCH__`.
             arch = next((arch for kind, arch in self._artifacts if kind == PTX), None)
             code: _Device | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
             makers["function"] = on_cpu.CpuFunction
