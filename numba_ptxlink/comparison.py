@@ -411,8 +411,8 @@ def _facts(function: FunctionType) -> set[str]:
 WHY = {
     "Division by zero raises in Python. Compiled, a float becomes infinite or NaN; an integer is 0 with "
     "numba-cuda, and undefined with numba-cuda-mlir.": ["raises:ZeroDivisionError"],
-    "Functions of `math` raise in Python outside of their domain and range. Compiled, they return NaN or an "
-    "infinity.": ["math raises:OverflowError", "math raises:ValueError"],
+    "Functions of `math`, and `**`, raise in Python outside of their domain and range. Compiled, they return "
+    "NaN or an infinity.": ["math raises:OverflowError", "math raises:ValueError", "** raises:OverflowError"],
     "An index out of an array raises in Python. Compiled, it is not checked; numba-cuda checks it with "
     "`checked=True`.": ["raises:LookupError"],
     'An exception has no channel in C: the function returns zero, or stops with `on_error="trap"`.': [

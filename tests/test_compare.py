@@ -242,6 +242,13 @@ def test_compare_calls_with_arguments_of_a_test():
     # An array for a number is not taken for one that is written.
     assert 1 == len(pl.compare(tenth, np.array(2**64 - 1, np.uint64), np.zeros(1, np.uint64)))
 
+    @pl.udf("float64(float64, float64)")
+    def power(x, y):
+        return x**y
+
+    (difference,) = pl.compare(power, 1e300, 3.0)
+    assert "`**`, raise in Python outside of their domain" in difference.why
+
     @pl.udf("float32(MATRIX)")
     def corner(record):
         return record.m[1][2]
