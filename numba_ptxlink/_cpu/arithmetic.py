@@ -26,7 +26,12 @@ _HEAD = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
 # What all floats may have, besides a rounding.
 _MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *MODES)
-_SMALLEST = {"f16": "0x3F10000000000000", "f32": "0x3810000000000000", "f64": "0x0010000000000000"}
+# The smallest normal number of a type; a bfloat16 has the exponents of a float.
+_SMALLEST = {
+    "f16": "0x3F10000000000000",
+    **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
+    "f64": "0x0010000000000000",
+}
 _ROUNDED = """define internal {result} @{own}({parameters}) noinline strictfp {{
   call void @llvm.set.rounding(i32 {mode}) strictfp
   %r = call {result} @llvm.experimental.constrained.{name}.{suffix}(

@@ -306,7 +306,8 @@ copysign.f: k k
 ; Approximations are LLVM's and the C library's functions, so the last bits are other than a device's.
 sqrt.f sqrt.approx.f tanh.approx.f: k k
     result = call {ir} @llvm.{opcode}.{suffix}({ir} {a})
-; A device has them of turns, in which a float is cut to 24 bits: of large angles, little is right.
+; A device multiplies the angle by 1/(2 pi), rounds that to a float towards zero, and takes the sine of so many
+; turns. So a large angle has few bits left, or none, that tell where in a turn it is.
 sin.approx.f cos.approx.f: k k
     wide = fpext float {a} to double
     turns = fmul double {wide}, 0x3FC45F3060000000

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module, Prototype
     from numba_ptxlink._front_end.protocol import IR, LinkFile
 
-_NAMED = re.compile(r'@"([^"]+)"')
+# Not beyond a line: a string of the IR may end in "@", which is no name.
+_NAMED = re.compile(r'@"([^"\n]+)"')
 # Symbols that ptxas and the device runtime define.
 _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 

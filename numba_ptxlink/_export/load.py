@@ -191,7 +191,7 @@ def _files(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
         if isinstance(file, str) and name.partition(".")[0] not in sys.stdlib_module_names:
-            yield file if os.path.isabs(file) else str(Path(file).absolute())  # noqa: PTH117 - of thousands
+            yield file if os.path.isabs(file) else str(Path(file).absolute())  # noqa: PTH117 - faster
 
 
 def _existing(files: Iterable[str]) -> frozenset[Path]:

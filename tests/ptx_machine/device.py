@@ -2,8 +2,8 @@
 Hold the machine against a device: `python tests/ptx_machine/device.py`, in two minutes where there is a GPU.
 
 Every instruction of `instructions.py` with random operands, those that the machine does not know as the CPU
-computes them; and the programs of `test_fused.py`, as modules
-that nvJitLink links and as the one module that the package makes of them. Ends with 1 if any bit is another.
+computes them; and the programs of `test_fused.py`, as modules that nvJitLink links and as the one module that
+the package makes of them. Ends with 1 if any bit is another.
 """
 
 from __future__ import annotations
