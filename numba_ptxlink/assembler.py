@@ -144,7 +144,7 @@ def assemble(
         extra_flags=assembler_flags(extra_flags),
     )
     target, text = Arch.of(arch), _encode(ptx)
-    flags = (f"--gpu-name={target.sm}", *options.checked().spelled(PTXAS, text))
+    flags = (f"--gpu-name={target.sm}", *options.checked().to_flags(PTXAS, text))
     entry = compile_ptx(text, target, flags)
     if not relocatable:
         warn_of_undefined(text)

@@ -18,7 +18,7 @@ from ._config import CHECKS, INLINE, config
 from ._formats.kinds import CU, LTOIR
 from ._link import run
 from ._link.backends import Target
-from ._link.check import unheard
+from ._link.check import check_compile_options
 from ._link.read import read
 from ._link.run import Linked
 from ._tools.options import ARITHMETIC, NVRTC, Options, as_texts, given_choices, link_flags, source_flags
@@ -137,7 +137,7 @@ def link(
             or *inline* is none of its choices, or another option is of the wrong type.
     """
     config()
-    asked = (fma, ftz, prec_div, prec_sqrt, fast_math)
+    requested = (fma, ftz, prec_div, prec_sqrt, fast_math)
     consumer = None
     if cuda is not None or ptx_isa is not None:
         # Deferred: most links are for this environment, and it parses PTX.
@@ -147,7 +147,7 @@ def link(
     target = Arch.of(arch)
     _check_options(checks, inline, {"defines": defines, "headers": headers})
     given_choices({"lto": lto})
-    flags, arithmetic = source_flags(nvrtc_flags, dict(zip(ARITHMETIC, asked, strict=True)))
+    flags, arithmetic = source_flags(nvrtc_flags, dict(zip(ARITHMETIC, requested, strict=True)))
     options = Options(
         debug=debug,
         lineinfo=lineinfo,
@@ -162,15 +162,15 @@ def link(
         raise LinkError("link() needs at least one input.")
     files = [read(each, number) for number, each in enumerate(inputs, start=1) if not _is_python(each)]
     scripts = [source for source in inputs if _is_python(source)]
-    lto = _wants_lto(files, len(scripts), asked=lto, consumer=consumer)
+    lto = _wants_lto(files, len(scripts), requested=lto, consumer=consumer)
     options = options._replace(lto=lto)
-    left = unheard(files, options, heard=bool(scripts))
+    option_warnings = check_compile_options(files, options, compiles_source=bool(scripts))
     for_sources = {
         "headers": tuple((headers or {}).items()),
         "defines": tuple((defines or {}).items()),
         "cxx_standard": cxx_standard,
         "name_expressions": as_texts("name_expressions", name_expressions),
-        "flags": (*options.spelled(NVRTC), *flags),
+        "flags": (*options.to_flags(NVRTC), *flags),
     }
     code, log, names = _compiled(
         files,
@@ -183,7 +183,9 @@ def link(
     )
     reader = (consumer.release, consumer.lowered) if consumer else ()
     linked = run.link(code, Target(target, *reader), options)
-    return replace(linked, log="\n".join(filter(None, (log, linked.log, *left))), lowered_names=names)
+    return replace(
+        linked, log="\n".join(filter(None, (log, linked.log, *option_warnings))), lowered_names=names
+    )
 
 
 def _compiled(
@@ -260,15 +262,17 @@ def _is_python(source: Any) -> bool:
     return is_path and Path(source).suffix == ".py"
 
 
-def _wants_lto(files: Sequence[Input], python: int, *, asked: bool | None, consumer: Consumer | None) -> bool:
+def _wants_lto(
+    files: Sequence[Input], python: int, *, requested: bool | None, consumer: Consumer | None
+) -> bool:
     """Return whether a link optimises: by default where an input is LTO-IR, or several can all become it."""
     ltoir = ", ".join(source.name for source in files if source.kind == LTOIR)
-    if consumer and asked:
+    if consumer and requested:
         raise LinkError(
             f"Link-time optimisation is by the linker of this environment, and not for {consumer.asked}; "
             "leave lto out."
         )
-    if ltoir and (consumer or asked is False):
+    if ltoir and (consumer or requested is False):
         raise LinkError(
             f"{ltoir} holds LTO-IR, which can only be linked with link-time optimisation, by the linker of "
             "this environment; leave out what forbids that, or give PTX, CUDA C++ or Python in its place.",
@@ -276,6 +280,6 @@ def _wants_lto(files: Sequence[Input], python: int, *, asked: bool | None, consu
         )
     if consumer:
         return False
-    if asked is not None:
-        return asked
+    if requested is not None:
+        return requested
     return bool(ltoir) or (len(files) + python > 1 and all(source.kind == CU for source in files))

@@ -23,7 +23,9 @@ SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'editable' n
 COMPILE = "link/test_link_compile.py link/test_quoted_includes.py link/test_declarations.py"
 CHECK = "link/test_check.py link/test_undefined.py"
 PLAN = "link/test_link_plan.py link/test_consumer.py"
-FUSION = "link/test_fusion.py link/test_fusion_control.py link/test_depots.py link/test_spaces.py"
+FUSION = (
+    "link/test_fusion.py link/test_fusion_control.py link/test_local_memory.py link/test_address_spaces.py"
+)
 PTX = "formats link/test_fusion.py"
 PROGRAMS = "ptx_machine/test_fused.py"
 ABI = "test_abi.py cabi"
@@ -49,12 +51,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/compile.py", "folder = source.path and source.path.parent", "folder = None", COMPILE),
         ("_link/compile.py", " if defined.get(each.name) is False]", "]", COMPILE),
         ("_link/check.py", "(one.result is None) != (other", "(one.result is not None) != (other", CHECK),
-        ("_link/check.py", "mine.align == yours.align or", "mine.align != yours.align or", CHECK),
+        ("_link/check.py", "a.align == b.align or", "a.align != b.align or", CHECK),
         ("_link/check.py", "if source.kind == PTX]\n", "if source.kind != PTX]\n", CHECK),
         (
             "_link/check.py",
-            "(mine.bits, mine.size) == (yours.bits, yours.size)",
-            "mine.size == yours.size",
+            "(a.bits, a.size) == (b.bits, b.size)",
+            "a.size == b.size",
             CHECK,
         ),
         ("_link/check.py", "if len(strong) > 1:", "if len(strong) > 2:", CHECK),
@@ -62,10 +64,15 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/backends.py", "if release > self.newest", "if release >= self.newest", PLAN),
         ("_link/backends.py", "declared <= newest:", "declared < newest:", PLAN),
         ("_link/backends.py", "return min(programs, drivers)", "return max(programs, drivers)", PLAN),
-        ("_link/plan.py", "if doubtful is None and not unfit:", "if doubtful is None:", PLAN),
+        ("_link/plan.py", "if fallback is None and not unfit:", "if fallback is None:", PLAN),
         ("_link/fuse.py", "if options.debug or not options", "if options.debug and not options", PLAN),
         ("_tools/options.py", "if values[name] is None}", "}", PLAN),
-        ("_link/run.py", "len(made.inputs) == 1 and", "len(made.inputs) != 1 and", "test_linker.py"),
+        (
+            "_link/run.py",
+            "len(link_plan.inputs) == 1 and",
+            "len(link_plan.inputs) != 1 and",
+            "test_linker.py",
+        ),
         ("_link/run.py", "if other is None:", "if other is not None:", "link/test_read.py"),
         ("linker.py", "if chosen is not None and chosen", "if chosen is None and chosen", "test_linker.py"),
         (
@@ -79,14 +86,19 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     "fusion": [
         (
             "_fusion/body.py",
-            "self._slots.get(register or name)",
-            "self._slots.get(register and name)",
+            "self._memory_slots.get(register or name)",
+            "self._memory_slots.get(register and name)",
             FUSION,
         ),
-        ("_fusion/cells.py", "len(modifiers) - len(shapes)", "len(modifiers) + len(shapes)", FUSION),
-        ("_fusion/cells.py", "offset % length or not", "not", FUSION),
         (
-            "_fusion/cells.py",
+            "_fusion/register_pieces.py",
+            "len(modifiers) - len(shapes)",
+            "len(modifiers) + len(shapes)",
+            FUSION,
+        ),
+        ("_fusion/register_pieces.py", "offset % length or not", "not", FUSION),
+        (
+            "_fusion/register_pieces.py",
             '"s" if kind[0] == "s" else "u"',
             '"u"',
             f"{FUSION} ptx_machine/test_fused.py",
@@ -98,22 +110,27 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "isinstance(item, ptx.Declaration):",
             FUSION,
         ),
-        ("_fusion/depots.py", "len(cells) > MOST_CELLS or", "len(cells) > MOST_CELLS and", FUSION),
+        ("_fusion/local_memory.py", "len(pieces) > MAX_PIECES or", "len(pieces) > MAX_PIECES and", FUSION),
         (
-            "_fusion/depots.py",
+            "_fusion/local_memory.py",
             "if not others and declared.count",
             "if others and declared.count",
             FUSION,
         ),
-        ("_fusion/depots.py", "offset=address.offset + offset)", "offset=address.offset)", FUSION),
+        ("_fusion/local_memory.py", "offset=address.offset + offset)", "offset=address.offset)", FUSION),
         ("_link/fuse.py", '"inlined": product.count', '"inlined": 0', FUSION),
-        ("_fusion/inline.py", "if callee.size > SMALL and", "if callee.size < SMALL and", FUSION),
+        (
+            "_fusion/inline.py",
+            "if callee.size > MAX_SMALL_INSTRUCTIONS and",
+            "if callee.size < MAX_SMALL_INSTRUCTIONS and",
+            FUSION,
+        ),
         ("_fusion/inline.py", "if body.indirect == 1 else", "if body.indirect != 1 else", FUSION),
         ("_fusion/inline.py", "            if not reason:", "            if reason:", FUSION),
         ("_fusion/inline.py", "[] if falls else [", "[] if True else [", "ptx_machine/test_fused.py"),
-        ("_fusion/spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
+        ("_fusion/address_spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
         (
-            "_fusion/spaces.py",
+            "_fusion/address_spaces.py",
             "writers.get(register.name, ())",
             "writers.get(register.name, ())[:1]",
             FUSION,
@@ -125,25 +142,40 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     # What these get wrong is seen when programs are executed.
     "fused programs": [
-        ("_fusion/cells.py", 'whole, f"{{{low}, {high}}}")', 'whole, f"{{{high}, {low}}}")', PROGRAMS),
-        ("_fusion/cells.py", 'f"{{{low}, {high}}}", whole)', 'f"{{{high}, {low}}}", whole)', PROGRAMS),
         (
-            "_fusion/cells.py",
+            "_fusion/register_pieces.py",
+            'whole, f"{{{low}, {high}}}")',
+            'whole, f"{{{high}, {low}}}")',
+            PROGRAMS,
+        ),
+        (
+            "_fusion/register_pieces.py",
+            'f"{{{low}, {high}}}", whole)',
+            'f"{{{high}, {low}}}", whole)',
+            PROGRAMS,
+        ),
+        (
+            "_fusion/register_pieces.py",
             "self._joined(offset + half, half)",
             "self._joined(offset, half)",
             PROGRAMS,
         ),
-        ("_fusion/cells.py", ", guard=self._guard)", ")", PROGRAMS),
-        ("_fusion/cells.py", "offset + address[1], kind", "address[1], kind", "link/test_depots.py"),
+        ("_fusion/register_pieces.py", ", guard=self._guard)", ")", PROGRAMS),
         (
-            "_fusion/cells.py",
+            "_fusion/register_pieces.py",
+            "offset + address[1], kind",
+            "address[1], kind",
+            "link/test_local_memory.py",
+        ),
+        (
+            "_fusion/register_pieces.py",
             "self.offset + size * number, size",
             "self.offset + size * (len(self.values) - 1 - number), size",
             PROGRAMS,
         ),
-        ("_fusion/cells.py", "number & 255)", "number & 127)", PROGRAMS),
-        ("_fusion/cells.py", "yield offset - offset % size, size", "yield offset, size", PROGRAMS),
-        ("_fusion/cells.py", "if size == 1 or bits > size * 8:", "if size == 1:", PROGRAMS),
+        ("_fusion/register_pieces.py", "number & 255)", "number & 127)", PROGRAMS),
+        ("_fusion/register_pieces.py", "yield offset - offset % size, size", "yield offset, size", PROGRAMS),
+        ("_fusion/register_pieces.py", "if size == 1 or bits > size * 8:", "if size == 1:", PROGRAMS),
         ("_fusion/inline.py", "if not call.guard:", "if True:", PROGRAMS),
         ("_fusion/inline.py", '"!" else f"@!{register}"', '"?" else f"@{register}"', PROGRAMS),
         ("_fusion/inline.py", '"bra", end, guard=guard)', '"bra", end)', PROGRAMS),
@@ -152,9 +184,9 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/inline.py", ", guard=access.guard)", ")", PROGRAMS),
         ("_fusion/inline.py", "if access.stores else operands[::-1]", "", PROGRAMS),
         ("_fusion/inline.py", '{self._prefix}{self._count}_"', '{self._prefix}_"', FUSION),
-        ("_fusion/spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
-        ("_fusion/spaces.py", "return [] if is_param else None", "return []", PROGRAMS),
-        ("_fusion/spaces.py", "readers.get(register, ())", "()", PROGRAMS),
+        ("_fusion/address_spaces.py", 'in (["global"], ["to", "global"])', 'or ["global"]', PROGRAMS),
+        ("_fusion/address_spaces.py", "return [] if is_param else None", "return []", PROGRAMS),
+        ("_fusion/address_spaces.py", "readers.get(register, ())", "()", PROGRAMS),
     ],
     "C ABI": [
         ("_cabi/aggregates.py", "in_memory=all(map(_is_plain, types)))", "in_memory=True)", ABI),
@@ -210,7 +242,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     ],
     "export": [
         ("_export/compile.py", "if LTOIR in kinds:", "if LTOIR in kinds and linked:", "test_exporter.py"),
-        ("_tools/nvvm.py", "each.release <= most", "each.release < most", "link/test_consumer.py"),
+        (
+            "_tools/nvvm.py",
+            "each.release <= max_release",
+            "each.release < max_release",
+            "link/test_consumer.py",
+        ),
         (
             "_export/compile.py",
             "count > 1 and _SHARED.search(text)",

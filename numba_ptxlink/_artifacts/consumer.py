@@ -26,7 +26,7 @@ from numba_ptxlink._arch import (
 )
 from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
-from numba_ptxlink._link.backends import HERE
+from numba_ptxlink._link.backends import CURRENT_ENVIRONMENT
 from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._tools import find, nvvm
 from numba_ptxlink._tools.options import Options
@@ -113,7 +113,7 @@ def ltoir_tool(arch: Arch, *, merged: bool) -> str:
 
 def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
     """Return the CUDA release of LTO-IR that NVVM writes, or the linker has *merged*; None for unknown."""
-    linker = HERE.linker() if merged else None
+    linker = CURRENT_ENVIRONMENT.linker() if merged else None
     if linker is not None:
         return linker[1]
     emitted = nvvm.emitted_isa(arch)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._cabi import existing, launcher
 from numba_ptxlink._formats import ptx as ptx_format
 from numba_ptxlink._formats.kinds import CUBIN, PTX
-from numba_ptxlink._fusion.walks import reachable
+from numba_ptxlink._fusion.graphs import reachable
 from numba_ptxlink._link import backends
-from numba_ptxlink._link.backends import HERE, Target
+from numba_ptxlink._link.backends import CURRENT_ENVIRONMENT, Target
 from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._link.run import compile_ptx, link
@@ -65,7 +65,7 @@ def obstacle(undefined: Collection[str], consumer: Consumer | None) -> str:
     names = sorted(name for name in undefined if not name.startswith(_GRID))
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
-    linker = HERE.linker() if undefined and consumer else None
+    linker = CURRENT_ENVIRONMENT.linker() if undefined and consumer else None
     # Drivers load what linkers of their major version make.
     if undefined and consumer and (linker is None or linker[1][0] != consumer.release[0]):
         return f"the device runtime, which synchronises a grid, is not for {consumer.asked}"

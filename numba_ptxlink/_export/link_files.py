@@ -134,7 +134,7 @@ def compile_files(
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()
     ]
-    check.compare([*symbols, *calls])
+    check.check_declarations_agree([*symbols, *calls])
     # Those that are called have the names by which they are called.
     called = missing.keys() & defined
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
@@ -271,7 +271,7 @@ def merge_ptx(
     keep = compile_source(uses + kernel, f"{_KEEP}.cu", arch, [])
     # Kernels of the link files would stay otherwise.
     used = [f"-kernels-used={name}" for name in (_KEEP, *kernels)]
-    flags = ["-lto", "-ptx", *used, *options.spelled(LTO)]
+    flags = ["-lto", "-ptx", *used, *options.to_flags(LTO)]
     text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
     module = parse(text)
     (kept,) = (function for function in module.functions if function.name == _KEEP)

@@ -183,7 +183,7 @@ class Activation:
         from .compiler import is_imported
 
         # Loading it would take time that a cached kernel does not need.
-        cause = _native.hindrance()
+        cause = _native.not_loadable_reason()
         if cause is not None:
             raise ActivationError(f"{cause}.")
         driver = self.front_end.driver

@@ -239,7 +239,7 @@ class FrontEnd(ABC):
         from numba_ptxlink._tools import nvvm
         from numba_ptxlink._tools.options import NVVM
 
-        flags = [f"-arch={arch.compute}", *options.spelled(NVVM), *["-gen-lto"] * lto]
+        flags = [f"-arch={arch.compute}", *options.to_flags(NVVM), *["-gen-lto"] * lto]
         if toolkit is not None:
             return toolkit.compile_ir(modules, flags)
         return nvvm.compile_ir(modules, flags, self._module("cudadrv.nvvm").LibDevice().get())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from .cells import Access, Slot
+from .register_pieces import Access, MemorySlot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,14 +19,14 @@ _STACK = ("alloca", "stacksave", "stackrestore")
 
 
 @functools.lru_cache(maxsize=1024)
-def _tells(word: str) -> bool:
+def _matters_without_names(word: str) -> bool:
     """Return whether an instruction with the opcode *word* matters even if it names no symbol."""
     # A label may begin as registers do.
     return word.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or word.startswith(".param", 2)
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class CallSite:
     """
     A call of a function by its name.
 
@@ -40,7 +40,7 @@ class Site:
 
     place: int
     callee: str
-    passed: tuple[Slot | None, ...]
+    passed: tuple[MemorySlot | None, ...]
     results: int
     scope: ptx.Scope
 
@@ -54,34 +54,36 @@ class Body:
         statements: Its statements.
 
     Attributes:
-        sites: The calls of functions by name.
+        call_sites: The calls of functions by name.
         formals: Its results and parameters, in order.
         returns: The numbers of its `ret` instructions.
         labels: The labels in it.
         labelled: The numbers of the statements that are, or may name, a label.
-        symbols: The names in it that it does not declare, but for those of `sites`.
+        symbols: The names in it that it does not declare, but for those of `call_sites`.
         size: How many instructions it has.
         indirect: How many calls of it are none by name.
-        obstacle: Why it cannot be inlined, "" if nothing in it is in the way.
+        not_inlinable: Why it cannot be inlined, "" if nothing in it is in the way.
     """
 
     def __init__(self, function: ptx.Function, statements: tuple[ptx.Statement, ...]) -> None:
         self.function = function
         self.statements = statements
-        self.sites: list[Site] = []
+        self.call_sites: list[CallSite] = []
         self.returns: list[int] = []
         self.labels: dict[str, None] = {}
         self.labelled: list[int] = []
         self.symbols: set[str] = set()
         self.size = self.indirect = 0
-        self.obstacle = ""
-        self.formals = tuple(map(Slot, (*function.results, *function.params)))
-        self._slots: dict[str | ptx.Register, Slot] = {formal.name: formal for formal in self.formals}
+        self.not_inlinable = ""
+        self.formals = tuple(map(MemorySlot, (*function.results, *function.params)))
+        self._memory_slots: dict[str | ptx.Register, MemorySlot] = {
+            formal.name: formal for formal in self.formals
+        }
         for place, statement, scope in ptx.scoped(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
                 names = ptx.symbols(statement.listed)
-                if names or _tells(statement.word):
+                if names or _matters_without_names(statement.word):
                     self._instruction(place, statement, names, scope)
             elif isinstance(statement, ptx.Label):
                 self.labels[statement.name] = None
@@ -91,7 +93,7 @@ class Body:
             elif isinstance(statement, ptx.Directive):
                 if statement.keyword not in _DIRECTIVES:
                     # What follows on the next lines may be read as its operands.
-                    self.obstacle = f"it has the directive .{statement.keyword}"
+                    self.not_inlinable = f"it has the directive .{statement.keyword}"
                 self.labelled.append(place)
                 self._use(statement.names, scope)
         # A branch may come before its label.
@@ -99,32 +101,32 @@ class Body:
         if any(
             each.space != "param" or each.name[0] == "%" for each in (*function.results, *function.params)
         ):
-            self.obstacle = "it takes or returns registers"
+            self.not_inlinable = "it takes or returns registers"
         # ptxas may refuse what it says of the function, which the place of a call does not have.
         if function.directives:
-            self.obstacle = f"it is marked {' '.join(function.directives)}"
+            self.not_inlinable = f"it is marked {' '.join(function.directives)}"
 
     @property
-    def reached(self) -> set[str]:
+    def reached_names(self) -> set[str]:
         """The names in it that it does not declare."""
-        return self.symbols | {site.callee for site in self.sites}
+        return self.symbols | {site.callee for site in self.call_sites}
 
     def _declaration(self, place: int, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
         for variable in declaration.variables:
             self.symbols.update(variable.symbols)
             if variable.space == "param" and variable.name[0] == "%":
-                self.obstacle = f"{variable.name} has the name of a register"
+                self.not_inlinable = f"{variable.name} has the name of a register"
             elif variable.space == "param":
-                slot = Slot(variable, place)
+                slot = MemorySlot(variable, place)
                 # Registers for one of several would take the others' declarations away.
-                slot.exposed = len(declaration.variables) > 1 or variable.count is not None
-                self._slots[ptx.Register(scope.block, variable.name, "")] = slot
+                slot.escapes = len(declaration.variables) > 1 or variable.count is not None
+                self._memory_slots[ptx.Register(scope.block, variable.name, "")] = slot
             elif variable.space not in ("local", "reg"):
                 # Every call shares it; a copy of the function would have a copy of it.
-                self.obstacle = f"it declares {variable.name} in .{variable.space} memory"
+                self.not_inlinable = f"it declares {variable.name} in .{variable.space} memory"
 
-    def _slot(self, name: str, scope: ptx.Scope) -> Slot | None:
-        return self._slots.get(scope.find(name) or name)
+    def _slot(self, name: str, scope: ptx.Scope) -> MemorySlot | None:
+        return self._memory_slots.get(scope.find(name) or name)
 
     def _instruction(
         self, place: int, instruction: ptx.Instruction, names: list[str], scope: ptx.Scope
@@ -140,7 +142,7 @@ class Body:
         if opcode == "ret":
             self.returns.append(place)
         elif opcode in _STACK:
-            self.obstacle = f"it allocates on the stack by {opcode}"
+            self.not_inlinable = f"it allocates on the stack by {opcode}"
         elif instruction.word.startswith(".param", 2) and self._access(place, instruction, scope):
             return
         takes = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
@@ -156,7 +158,7 @@ class Body:
         slot = self._slot(address[0], scope) if address else None
         access = Access.of(instruction, scope.find)
         if slot is None:
-            self.obstacle = "it accesses parameters through a pointer"
+            self.not_inlinable = "it accesses parameters through a pointer"
         elif access:
             slot.accesses[place] = access
         return bool(slot and access)
@@ -169,18 +171,18 @@ class Body:
             if slot and slot.declaration >= 0:
                 slot.calls += 1
             elif slot:
-                slot.exposed = True
-        self._use((*call.results, *call.arguments), scope, exposing=False)
+                slot.escapes = True
+        self._use((*call.results, *call.arguments), scope, escaping=False)
         if call.prototype or scope.find(call.callee):
             self.indirect += 1
             self._use((call.callee, *filter(None, [call.prototype])), scope)
         else:
-            self.sites.append(Site(place, call.callee, own, len(call.results), scope))
+            self.call_sites.append(CallSite(place, call.callee, own, len(call.results), scope))
 
-    def _use(self, names: Iterable[str], scope: ptx.Scope, *, exposing: bool = True) -> None:
+    def _use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
         for name in names:
             register = scope.find(name)
-            if slot := self._slots.get(register or name):
-                slot.exposed |= exposing
+            if slot := self._memory_slots.get(register or name):
+                slot.escapes |= escaping
             elif not register and name[:1] != "%":
                 self.symbols.add(name)

@@ -15,7 +15,7 @@ from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import ConfigError
 
 from . import NotCombinedError
-from .walks import bottom_up
+from .graphs import bottom_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,9 +53,11 @@ class Combined:
     def text(self) -> str:
         """The module, without line numbers."""
         defined = (function for function in self.functions if function.defined)
-        return self.printed({function.name: printed(function, plain(function)) for function in defined})
+        return self.with_definitions(
+            {function.name: with_body(function, strip_debug_lines(function)) for function in defined}
+        )
 
-    def printed(self, bodies: Mapping[str, str]) -> str:
+    def with_definitions(self, bodies: Mapping[str, str]) -> str:
         """
         Return the module with other definitions.
 
@@ -79,7 +81,7 @@ class Combined:
         return "\n".join((*self.head, *declared, *variables, *bodies.values(), *map(str, self.aliases), ""))
 
 
-def printed(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
+def with_body(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
     """Return the text of *function* with another body."""
     return f"{function.heading}\n{ptx.block(body)}"
 
@@ -98,9 +100,9 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         _check(module)
         _check_symbols(module, listed)
     header = _header(modules)
-    parts = _renamed(modules, symbols)
-    functions = _chosen_functions(parts)
-    variables = _chosen_variables(parts)
+    parts = _rename_clashes(modules, symbols)
+    functions = _choose_functions(parts)
+    variables = _choose_variables(parts)
     named = {name: variable.symbols for name, (variable, _) in variables.items()}
     both = functions.keys() & variables.keys()
     if both:
@@ -118,7 +120,7 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         tuple(variables[name] for name in bottom_up(named)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
-        tuple(map(_declared, parts)),
+        tuple(map(_first_declarations, parts)),
     )
 
 
@@ -189,7 +191,9 @@ def _header(modules: Sequence[ptx.Module]) -> str:
     return f".version {max(versions)}\n.target {words}\n.address_size 64"
 
 
-def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str, str]]]) -> list[ptx.Module]:
+def _rename_clashes(
+    modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str, str]]]
+) -> list[ptx.Module]:
     """
     Return *modules* with other names for what is private and has the name of something else.
 
@@ -217,7 +221,7 @@ def _renamed(modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str
     ]
 
 
-def _declared(module: ptx.Module) -> dict[str, int]:
+def _first_declarations(module: ptx.Module) -> dict[str, int]:
     """Return where *module* declares each name first; no initializer names one before."""
     declared: dict[str, int] = {}
     items: list[ptx.Function | ptx.Variable] = [*module.functions, *module.variables]
@@ -239,7 +243,7 @@ def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
         yield alias.name, "visible"
 
 
-def _chosen_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
+def _choose_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
     """Return the definition of each function, or one of its declarations, with the position of its module."""
     chosen: dict[str, tuple[int, ptx.Function]] = {}
     for position, module in enumerate(parts):
@@ -266,7 +270,7 @@ def _strength(function: ptx.Function) -> int:
     return 2 if function.linkage == "weak" else _STRONG
 
 
-def _chosen_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
+def _choose_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
     """Return the definition of each variable, or one of its declarations, and its text."""
     chosen: dict[str, tuple[ptx.Variable, str]] = {}
     for module in parts:
@@ -276,11 +280,13 @@ def _chosen_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variab
             for variable in item.variables:
                 entry = variable, item.alone(variable) if len(item.variables) > 1 else item.text
                 other = chosen.get(variable.name)
-                chosen[variable.name] = entry if other is None else _stronger(other, entry)
+                chosen[variable.name] = entry if other is None else _choose_definition(other, entry)
     return chosen
 
 
-def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> tuple[ptx.Variable, str]:
+def _choose_definition(
+    one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]
+) -> tuple[ptx.Variable, str]:
     first, second = one[0], two[0]
     if first.space != second.space or first.attributes != second.attributes:
         raise NotCombinedError(f"{first.name} is declared differently")
@@ -297,7 +303,7 @@ def _stronger(one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]) -> t
     return one
 
 
-def plain(function: ptx.Function) -> tuple[ptx.Statement, ...]:
+def strip_debug_lines(function: ptx.Function) -> tuple[ptx.Statement, ...]:
     """Return the body without line numbers, and without hints for a load, which another may follow here."""
     return tuple(
         statement

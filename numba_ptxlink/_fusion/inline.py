@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 from . import NotCombinedError
+from .address_spaces import infer_address_spaces
 from .body import Body
-from .cells import Cells
-from .combine import plain, printed
-from .depots import promoted
-from .spaces import proven
-from .walks import bottom_up, reachable
+from .combine import strip_debug_lines, with_body
+from .graphs import bottom_up, reachable
+from .local_memory import promote_local_memory
+from .register_pieces import RegisterPieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from .body import Site
-    from .cells import Access, Edits
+    from .body import CallSite
     from .combine import Combined
+    from .register_pieces import Access, Edits
 
-SMALL = 200
+MAX_SMALL_INSTRUCTIONS = 200
 """Instructions of a function that is inlined wherever it is called."""
 
-LARGEST = 50_000
+MAX_CALLER_INSTRUCTIONS = 50_000
 """Instructions that a caller may grow to."""
 
-UNREACHED = 20_000
+MAX_UNREACHED_CHARS = 20_000
 """
 Characters of functions that nothing has ever reached, up to which they are assembled for their mistakes.
 
@@ -58,45 +58,48 @@ class Inlined:
     Args:
         text: Its PTX.
         count: How many calls were inlined.
-        left: Each call that was not, as "caller: callee: reason", and the number of those through pointers.
+        not_inlined: Each call that remains, as "caller: callee: reason", and the number of those through
+            pointers.
     """
 
     text: str
     count: int
-    left: tuple[str, ...]
+    not_inlined: tuple[str, ...]
 
 
-def inline(combined: Combined, *, everything: bool = False, closed: bool = True) -> Inlined:
+def inline(combined: Combined, *, inline_all: bool = False, whole_program: bool = True) -> Inlined:
     """
     Inline the calls of a module, and drop the functions that nothing reaches any more.
 
-    Those that nothing has ever reached stay, private, if they have no more than `UNREACHED` characters.
+    Functions that nothing ever reached stay, as private ones, up to `MAX_UNREACHED_CHARS` characters in all.
 
     Args:
         combined: The module. A call of a function that it does not define stays, and so do calls between
             functions of one origin: the compiler that saw both left them.
-        everything: Whether to inline these too, and functions of any size.
-        closed: Whether nothing else is linked with it. Else visible functions stay, and weak ones are called;
-            so do those of a module without kernels, which is of use to other modules alone.
+        inline_all: Whether to inline these too, and functions of any size.
+        whole_program: Whether nothing else is linked with it. Otherwise visible functions stay, and weak ones
+            are called. A module without kernels is used by other modules, so its visible functions stay.
 
     Raises:
         NotCombinedError: A function uses what its module has not declared before.
         LinkError: A function is malformed.
     """
-    return _Inliner(combined, everything=everything, closed=closed).run()
+    return _Inliner(combined, inline_all=inline_all, whole_program=whole_program).run()
 
 
 class _Inliner:
-    def __init__(self, combined: Combined, *, everything: bool, closed: bool) -> None:
+    def __init__(self, combined: Combined, *, inline_all: bool, whole_program: bool) -> None:
         self._combined = combined
         self._functions = {function.name: function for function in combined.functions if function.defined}
         self._aliases = {alias.name: alias.target for alias in combined.aliases}
-        self._closed = closed and any(function.kind == "entry" for function in self._functions.values())
-        self._everything = everything
-        self._bodies = self._read()
-        self._callers = Counter(site.callee for body in self._bodies.values() for site in body.sites)
-        self._reached_from = {name: body.reached for name, body in self._bodies.items()}
-        self._left: list[str] = []
+        self._whole_program = whole_program and any(
+            function.kind == "entry" for function in self._functions.values()
+        )
+        self._inline_all = inline_all
+        self._bodies = self._read_reachable_bodies()
+        self._callers = Counter(site.callee for body in self._bodies.values() for site in body.call_sites)
+        self._reached_from = {name: body.reached_names for name, body in self._bodies.items()}
+        self._not_inlined: list[str] = []
         self._count = 0
         functions = [body.function for body in self._bodies.values()]
         # It is in no name of the functions.
@@ -106,31 +109,33 @@ class _Inliner:
 
     def run(self) -> Inlined:
         """Inline the calls of all functions."""
-        callees = {name: [site.callee for site in body.sites] for name, body in self._bodies.items()}
-        changed = {name for name in bottom_up(callees) if self._expanded(name)}
+        callees = {name: [site.callee for site in body.call_sites] for name, body in self._bodies.items()}
+        changed = {name for name in bottom_up(callees) if self._inline_calls(name)}
         reached = reachable(self._roots(), self._reached_from.get)
         texts = {
-            name: self._finished(body) if name in changed else printed(body.function, body.statements)
+            name: self._optimised_text(body) if name in changed else with_body(body.function, body.statements)
             for name, body in self._bodies.items()
             if name in reached
         }
-        text = self._combined.printed(texts)
+        text = self._combined.with_definitions(texts)
         unread = [each for name, each in self._functions.items() if name not in self._bodies]
         missing = {each.name for each in self._combined.functions if not each.defined}
         missing.difference_update(*self._reached_from.values())
         # They may call what no input defines, which a linker allows and an assembler does not.
-        if not missing and 0 < sum(each.end - each.start for each in unread) <= UNREACHED:
+        if not missing and 0 < sum(each.end - each.start for each in unread) <= MAX_UNREACHED_CHARS:
             # And they may call what is inlined elsewhere.
-            text += _local(each for name, each in self._functions.items() if name not in reached)
-        return Inlined(text, self._count, tuple(self._left))
+            text += _as_private(each for name, each in self._functions.items() if name not in reached)
+        return Inlined(text, self._count, tuple(self._not_inlined))
 
-    def _finished(self, body: Body) -> str:
+    def _optimised_text(self, body: Body) -> str:
         """Return the text of a function with what can be known of it now that its calls are inlined."""
         function = body.function
         params = {parameter.name for parameter in function.params if function.kind == "entry"}
-        return printed(function, proven(promoted(body.statements, self._prefix), params))
+        return with_body(
+            function, infer_address_spaces(promote_local_memory(body.statements, self._prefix), params)
+        )
 
-    def _read(self) -> dict[str, Body]:
+    def _read_reachable_bodies(self) -> dict[str, Body]:
         """Return the bodies of the functions that are reached, in the order of the module."""
         bodies: dict[str, Body] = {}
 
@@ -138,31 +143,31 @@ class _Inliner:
             if name not in self._functions:
                 return None
             function = self._functions[name]
-            bodies[name] = body = Body(function, plain(function))
+            bodies[name] = body = Body(function, strip_debug_lines(function))
             declared = self._combined.declared[self._combined.origins[name]]
-            early = [each for each in body.reached if declared.get(each, function.end) > function.start]
+            early = [each for each in body.reached_names if declared.get(each, function.end) > function.start]
             if early and (unknown := set(early).difference(_CONSTANTS)):
                 raise NotCombinedError(f"{name} names {min(unknown)} before it is declared")
-            return body.reached
+            return body.reached_names
 
         reachable(self._roots(), reached_from)
         return {name: bodies[name] for name in self._functions if name in bodies}
 
-    def _expanded(self, name: str) -> bool:
+    def _inline_calls(self, name: str) -> bool:
         """Inline the calls of the function *name*; return whether there are such."""
         body = self._bodies[name]
         edits: Edits = {}
         size = body.size
         self._reached_from[name] = body.symbols.copy()
-        for site in body.sites:
-            reason = next(self._obstacles(name, site, size), "")
+        for site in body.call_sites:
+            reason = next(self._not_inlined_reasons(name, site, size), "")
             if not reason:
                 try:
-                    edits.update(self._inlined(body, site))
+                    edits.update(self._inlining_edits(body, site))
                 except ValueError as error:
                     reason = str(error)
             if reason:
-                self._left.append(f"{name}: {site.callee}: {reason}")
+                self._not_inlined.append(f"{name}: {site.callee}: {reason}")
                 self._reached_from[name].add(site.callee)
             else:
                 self._count += 1
@@ -170,34 +175,36 @@ class _Inliner:
                 self._reached_from[name] |= self._reached_from[site.callee]
         if body.indirect:
             calls = "1 call" if body.indirect == 1 else f"{body.indirect} calls"
-            self._left.append(f"{name}: {calls} through a pointer: the function is known at run time alone")
+            self._not_inlined.append(
+                f"{name}: {calls} through a pointer: the function is known at run time alone"
+            )
         body.statements = ptx.edited(body.statements, edits)
         if edits and self._callers[name]:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
 
-    def _obstacles(self, name: str, site: Site, size: int) -> Iterator[str]:
+    def _not_inlined_reasons(self, name: str, site: CallSite, size: int) -> Iterator[str]:
         """Yield why a call of the function *name*, which has grown to *size*, is not inlined."""
         callee = self._bodies.get(site.callee)
         if callee is None:
             alias = self._aliases.get(site.callee)
             yield f"it is another name of {alias}" if alias else "it is not defined here"
             return
-        if callee.function.linkage == "weak" and not self._closed:
+        if callee.function.linkage == "weak" and not self._whole_program:
             yield "it is weak, and another input may define it"
-        yield from _obstacles_in(site, callee)
-        yield from _obstacles_around(self._bodies[name], site, callee)
-        if size + callee.size > LARGEST:
-            yield f"{name} would grow beyond {LARGEST} instructions"
-        if self._everything:
+        yield from _not_inlinable_reasons(site, callee)
+        yield from _caller_conflicts(self._bodies[name], site, callee)
+        if size + callee.size > MAX_CALLER_INSTRUCTIONS:
+            yield f"{name} would grow beyond {MAX_CALLER_INSTRUCTIONS} instructions"
+        if self._inline_all:
             return
         origins = self._combined.origins
         if origins[name] == origins[site.callee]:
             yield "both are in one input, whose compiler left the call"
-        if callee.size > SMALL and self._callers[site.callee] > 1:
+        if callee.size > MAX_SMALL_INSTRUCTIONS and self._callers[site.callee] > 1:
             yield f"it has {callee.size} instructions and {self._callers[site.callee]} calls"
 
-    def _inlined(self, caller: Body, site: Site) -> Edits:
+    def _inlining_edits(self, caller: Body, site: CallSite) -> Edits:
         """Return the edits of *caller* that inline the call *site*."""
         callee = self._bodies[site.callee]
         name = f"{self._prefix}{self._count}_"
@@ -206,8 +213,8 @@ class _Inliner:
         for place, (formal, passed) in enumerate(zip(callee.formals, site.passed, strict=True)):
             assert passed  # noqa: S101 - it is no obstacle
             accesses = *passed.accesses.values(), *formal.accesses.values()
-            cells = None if formal.addresses else Cells(f"%{name}{place}_", passed.size, accesses)
-            if cells is None or cells.cuts_words:
+            pieces = None if formal.addresses else RegisterPieces(f"%{name}{place}_", passed.size, accesses)
+            if pieces is None or pieces.cuts_words:
                 memory = f"{name}{place}_"
                 alignment = max(formal.alignment, passed.alignment)
                 declaration = f".local .align {alignment} .b8 {memory}[{passed.size}];"
@@ -218,22 +225,26 @@ class _Inliner:
                     inside[number] = [
                         ptx.Instruction.of(taken.word, taken.operands[0], memory, guard=taken.guard)
                     ]
-                move: Callable[[Access], list[ptx.Statement]] = functools.partial(_in_memory, memory)
+                move: Callable[[Access], list[ptx.Statement]] = functools.partial(_local_access, memory)
             else:
-                outside[passed.declaration] = cells.declarations()
-                move = cells.moves
+                outside[passed.declaration] = pieces.declarations()
+                move = pieces.moves
             outside |= passed.moves(move)
             inside |= formal.moves(move)
         call = caller.statements[site.place]
         assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
-        outside[site.place] = _guarded(call, f"${name}", _block(callee, f"${name}", inside))
+        outside[site.place] = _under_guard(call, f"${name}", _as_block(callee, f"${name}", inside))
         return outside
 
     def _roots(self) -> Iterator[str]:
         """Yield the names that kernels, variables, aliases and other inputs reach."""
         for name, function in self._functions.items():
             # A driver finds kernels and unified functions by their names.
-            if function.kind == "entry" or function.attributes or (function.linkage and not self._closed):
+            if (
+                function.kind == "entry"
+                or function.attributes
+                or (function.linkage and not self._whole_program)
+            ):
                 yield name
         for variable, _ in self._combined.variables:
             yield from variable.symbols
@@ -241,7 +252,7 @@ class _Inliner:
             yield from (alias.name, alias.target)
 
 
-def _local(functions: Iterable[ptx.Function]) -> str:
+def _as_private(functions: Iterable[ptx.Function]) -> str:
     """
     Return the text of *functions*, which nothing reaches, private to the module.
 
@@ -253,26 +264,26 @@ def _local(functions: Iterable[ptx.Function]) -> str:
         heading = function.heading.removeprefix(".visible").removeprefix(".weak").lstrip()
         body = function.text[slice(*function.body_span)]
         headings.append(f"{heading};\n")
-        bodies.append(f"{heading}\n{ptx.block(plain(function)) if '.loc' in body else body}\n")
+        bodies.append(f"{heading}\n{ptx.block(strip_debug_lines(function)) if '.loc' in body else body}\n")
     return "".join((*headings, *bodies))
 
 
-def _obstacles_in(site: Site, callee: Body) -> Iterator[str]:
+def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
     """Yield what in the called function keeps it from being inlined."""
     if callee.function.kind == "entry":
         yield "it is a kernel"
-    if any(inner.callee == site.callee for inner in callee.sites):
+    if any(inner.callee == site.callee for inner in callee.call_sites):
         yield "it is recursive"
-    if callee.obstacle:
-        yield callee.obstacle
+    if callee.not_inlinable:
+        yield callee.not_inlinable
     for formal in callee.formals:
-        if formal.exposed:
+        if formal.escapes:
             yield f"{formal.name} is not only loaded and stored"
 
 
-def _obstacles_around(caller: Body, site: Site, callee: Body) -> Iterator[str]:
+def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[str]:
     """Yield what in the caller keeps a call from being inlined."""
-    if any(inner.callee == caller.function.name for inner in callee.sites):
+    if any(inner.callee == caller.function.name for inner in callee.call_sites):
         yield "it is recursive"
     if len(site.passed) != len(callee.formals) or site.results != len(callee.function.results):
         yield "the call passes another number of values"
@@ -282,15 +293,15 @@ def _obstacles_around(caller: Body, site: Site, callee: Body) -> Iterator[str]:
             yield f"{formal.name} is not passed in a variable"
         elif passed.size != formal.size:
             yield f"{passed.size} bytes are passed for {formal.name}, which has {formal.size}"
-        elif passed.calls > 1 or passed.exposed or passed.addresses:
+        elif passed.calls > 1 or passed.escapes or passed.addresses:
             yield f"the variable for {formal.name} has other uses"
     taken = {*caller.labels, *(formal.name for formal in caller.formals)}
-    hidden = [name for name in callee.reached if name in taken or site.scope.find(name)]
+    hidden = [name for name in callee.reached_names if name in taken or site.scope.find(name)]
     if hidden:
         yield f"a name of the caller hides {min(hidden)}"
 
 
-def _in_memory(name: str, access: Access) -> list[ptx.Statement]:
+def _local_access(name: str, access: Access) -> list[ptx.Statement]:
     shape = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
     operands = f"[{name}+{access.offset}]", value
@@ -298,7 +309,7 @@ def _in_memory(name: str, access: Access) -> list[ptx.Statement]:
     return [ptx.Instruction.of(word, *(operands if access.stores else operands[::-1]), guard=access.guard)]
 
 
-def _block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
+def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
     """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
     end = f"{prefix}end"
     labels = {name: f"{prefix}{number}" for number, name in enumerate(callee.labels)}
@@ -314,7 +325,7 @@ def _block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
     return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
 
 
-def _guarded(call: ptx.Instruction, prefix: str, block: list[ptx.Statement]) -> list[ptx.Statement]:
+def _under_guard(call: ptx.Instruction, prefix: str, block: list[ptx.Statement]) -> list[ptx.Statement]:
     if not call.guard:
         return block
     register = call.guard[1:].lstrip("!")

@@ -250,7 +250,7 @@ class _Device:
         """Launch a kernel in a current context, once the streams of its arrays have got so far."""
         driver.enter(how.stream)
         for name, address in memory.addresses:
-            device = driver.elsewhere(address)
+            device = driver.inaccessible_device(address)
             if device is not None:
                 raise LaunchError(
                     f"Kernel {kernel.name}: parameter {name!r} is in the memory of device {device}, which "

@@ -58,7 +58,7 @@ class Target(NamedTuple):
     lowered: Callable[[bytes, Arch], bytes] | None = None
 
 
-class Reader(NamedTuple):
+class CubinReader(NamedTuple):
     """
     Who reads machine code: its name, and the newest release whose code it reads.
 
@@ -72,7 +72,7 @@ class Reader(NamedTuple):
     name: str
     own: Release | None = None
 
-    def doubts(self, tool: Tool, release: Release) -> str:
+    def incompatibility(self, tool: Tool, release: Release) -> str:
         """Return that it may not read what *release* of *tool* makes, "" where it does."""
         return f"{self.name} may not read code of {tool.of(release)}" if release > self.newest else ""
 
@@ -84,7 +84,7 @@ class Tool(NamedTuple):
     Args:
         name: Its name, as the backend of a link.
         label: Its name in messages.
-        language: Whose options it takes, PTXAS or NVJITLINK of `_tools.options`.
+        flag_syntax: Whose options it takes, PTXAS or NVJITLINK of `_tools.options`.
         version: Returns its release, the newest that a reader takes where several are installed. Raises a
             `PtxlinkError` where it is not there.
         newest_ptx: Returns the newest PTX that a release of it reads, None where that is not known.
@@ -93,8 +93,8 @@ class Tool(NamedTuple):
 
     name: str
     label: str
-    language: str
-    version: Callable[[Reader | None], Release]
+    flag_syntax: str
+    version: Callable[[CubinReader | None], Release]
     newest_ptx: Callable[[Release], PtxVersion | None]
     archs: Callable[[Release], Collection[Arch]]
 
@@ -102,14 +102,14 @@ class Tool(NamedTuple):
         """Return its name with a *release*."""
         return f"{self.label} {dotted(release)}".strip()
 
-    def release(self, reader: Reader | None = None) -> Release | None:
+    def release(self, reader: CubinReader | None = None) -> Release | None:
         """Return its release, None where it is not installed."""
         try:
             return self.version(reader)
         except LinkError:
             return None
 
-    def obstacle(self, inputs: Sequence[Input], options: Options, *, ptx: bool = False) -> str:
+    def unsupported_inputs(self, inputs: Sequence[Input], options: Options, *, ptx: bool = False) -> str:
         """Return why a compiler cannot make code of such *inputs* at all, or *ptx*; "" where it can."""
         if ptx:
             return "PTX output is requested"
@@ -122,7 +122,7 @@ class Tool(NamedTuple):
         flag = of_linker(options.extra_flags)
         return flag and f"the flag {flag}, which is nvJitLink's"
 
-    def unread(self, source: Input, release: Release) -> str:
+    def unsupported_ptx(self, source: Input, release: Release) -> str:
         """Return why *release* of it does not read PTX, "" where it does, or *source* is of another kind."""
         declared = source.header.version if source.kind == PTX else None
         newest = self.newest_ptx(release)
@@ -130,7 +130,7 @@ class Tool(NamedTuple):
             return ""
         return f"PTX {declared}, and {self.of(release)} reads {newest} at most"
 
-    def unknown(self, arch: Arch, release: Release) -> str:
+    def unsupported_arch(self, arch: Arch, release: Release) -> str:
         """Return that *release* of it does not know *arch*, "" where it does."""
         known = self.archs(release)
         if not known or Arch(*arch.cc) in known:
@@ -138,18 +138,18 @@ class Tool(NamedTuple):
         return f"{arch.sm}, which {self.of(release)} does not know"
 
 
-def _ptxas(reader: Reader | None) -> Release:
+def _ptxas(reader: CubinReader | None) -> Release:
     from numba_ptxlink._tools import programs
 
-    most = filter(None, (reader.own, reader.newest) if reader else ())
-    found = next(filter(None, map(programs.newest_ptxas, most)), None)
+    max_releases = filter(None, (reader.own, reader.newest) if reader else ())
+    found = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
     if found is None:
         raise LinkError("There is no ptxas whose code is read.")
     return found[1]
 
 
-def _linker(name: str) -> Callable[[Reader | None], Release]:
-    def version(_: Reader | None) -> Release:
+def _linker(name: str) -> Callable[[CubinReader | None], Release]:
+    def version(_: CubinReader | None) -> Release:
         from numba_ptxlink._tools import nvjitlink
 
         return nvjitlink.version(linker(name).library())
@@ -194,22 +194,22 @@ class Environment(NamedTuple):
 
     def linker(self) -> tuple[Tool, Release] | None:
         """Return the tool that links in this environment, with its release; None where none does."""
-        linkers = (tool for tool in self.tools if tool.language == NVJITLINK)
+        linkers = (tool for tool in self.tools if tool.flag_syntax == NVJITLINK)
         return next(((tool, release) for tool in linkers if (release := tool.release())), None)
 
-    def reader(self, release: Release | None, options: Options) -> Reader | None:
+    def reader(self, release: Release | None, options: Options) -> CubinReader | None:
         """Return who reads machine code: CUDA *release*, or this environment; None where nobody is known."""
         if release:
             if options.relocatable:
-                return Reader(release, f"linkers of CUDA {dotted(release)}")
-            return Reader((release[0], _ANY_MINOR), f"drivers of CUDA {release[0]}", release)
-        drivers = Reader((self.major(), _ANY_MINOR), f"drivers of CUDA {self.major()}")
+                return CubinReader(release, f"linkers of CUDA {dotted(release)}")
+            return CubinReader((release[0], _ANY_MINOR), f"drivers of CUDA {release[0]}", release)
+        drivers = CubinReader((self.major(), _ANY_MINOR), f"drivers of CUDA {self.major()}")
         if not (options.relocatable or options.debug or options.lineinfo):
             return drivers
         found = self.linker()
         if options.relocatable:
-            return Reader(found[1], f"nvJitLink {dotted(found[1])}") if found else None
-        programs = Reader(found[1], f"programs of CUDA {dotted(found[1])}") if found else drivers
+            return CubinReader(found[1], f"nvJitLink {dotted(found[1])}") if found else None
+        programs = CubinReader(found[1], f"programs of CUDA {dotted(found[1])}") if found else drivers
         return min(programs, drivers)
 
     def candidates(self, release: Release | None, options: Options) -> Iterable[Tool]:
@@ -218,11 +218,11 @@ class Environment(NamedTuple):
             # It takes a process, where other tools do not.
             if tool.name == "ptxas" and not (options.relocatable or release):
                 continue
-            if tool.language == PTXAS or not options.relocatable:
+            if tool.flag_syntax == PTXAS or not options.relocatable:
                 yield tool
 
 
-HERE = Environment()
+CURRENT_ENVIRONMENT = Environment()
 """This environment."""
 
 

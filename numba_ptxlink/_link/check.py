@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MOST = 5
+_MAX_LISTED = 5
 # The options of arithmetic that hold for an input, by its kind: machine code has none left, and PTX leaves
 # open which multiplications and additions are fused. Who makes LTO-IR chooses its square roots.
-_HEARD = {CU: ARITHMETIC, LTOIR: {*ARITHMETIC} - {"prec_sqrt"}, PTX: ("fma",)}
+_HONOURED_OPTIONS = {CU: ARITHMETIC, LTOIR: {*ARITHMETIC} - {"prec_sqrt"}, PTX: ("fma",)}
 # Instructions of PTX that are fused whatever the option says.
-_FUSED = rb"\b(?:fma\.|mad\.(?:\w+\.)*f(?:32|64)\b)"
-_WEAK = ("weak", "common")
+_FUSED_INSTRUCTION = rb"\b(?:fma\.|mad\.(?:\w+\.)*f(?:32|64)\b)"
+_WEAK_LINKAGES = ("weak", "common")
 # A parameter that PTX declares as floating point. It lies where bits do, but nvJitLink takes it for another.
-_FLOATING = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
+_FLOAT_PARAM = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
 
 
 class Symbol(NamedTuple):
@@ -72,7 +72,7 @@ class Symbol(NamedTuple):
     @property
     def strong(self) -> bool:
         """Whether it is a definition that no other one may replace."""
-        return self.defined and self.linkage not in _WEAK
+        return self.defined and self.linkage not in _WEAK_LINKAGES
 
     @property
     def place(self) -> str:
@@ -119,93 +119,98 @@ def check(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple[Input,
             the cure.
     """
     for source in inputs:
-        _refuse_other_machine(source, arch)
+        _check_cubin_arch(source, arch)
     if options.compares:
         unique: dict[tuple[str, bytes], Input] = {}
         for source in inputs:
             unique.setdefault((source.kind, source.code), source)
         inputs = tuple(unique.values())
-    texts = [source for source in inputs if source.kind == PTX]
-    if options.compares and len(texts) > 1:
-        _compare_once(texts)
-        inputs = tuple(map(_respelled, inputs))
-    if len(texts) == len(inputs) and not options.lto:
-        _refuse_undefined_variables(texts)
+    ptx_inputs = [source for source in inputs if source.kind == PTX]
+    if options.compares and len(ptx_inputs) > 1:
+        _check_declarations_once(ptx_inputs)
+        inputs = tuple(map(_with_bit_params, inputs))
+    if len(ptx_inputs) == len(inputs) and not options.lto:
+        _check_undefined_variables(ptx_inputs)
     return tuple(inputs)
 
 
-def unheard(inputs: Sequence[Input], options: Options, *, heard: bool = False) -> list[str]:
+def check_compile_options(
+    inputs: Sequence[Input], options: Options, *, compiles_source: bool = False
+) -> list[str]:
     """
     Return, and log as warnings, which inputs keep what they were compiled with.
 
     Args:
         inputs: The inputs of a link.
         options: The options of the link.
-        heard: Whether something else is linked, for which all options hold.
+        compiles_source: Whether something else is linked, for which all options hold.
 
     Raises:
         LinkError: An option holds for no input. Names the cure.
     """
-    left = []
-    asked = options.arithmetic
-    for option, value in ({"prec_sqrt": False} | asked if options.fast_math else asked).items():
-        others = [each.name for each in inputs if option not in _HEARD.get(each.kind, ())]
+    option_warnings = []
+    requested = options.arithmetic
+    for option, value in ({"prec_sqrt": False} | requested if options.fast_math else requested).items():
+        unaffected = [each.name for each in inputs if option not in _HONOURED_OPTIONS.get(each.kind, ())]
         # LTO-IR may be in objects and libraries, too.
         if (
-            len(others) == len(inputs)
-            and option in asked
-            and not (heard or (options.lto and option in _HEARD[LTOIR]))
+            len(unaffected) == len(inputs)
+            and option in requested
+            and not (compiles_source or (options.lto and option in _HONOURED_OPTIONS[LTOIR]))
         ):
             raise LinkError(
-                f"{option}={value} holds for none of {', '.join(others)}: machine code, the instructions of "
-                "PTX and the square roots of LTO-IR have it already. Give it to what compiles them, or link "
-                "CUDA C++ or Python.",
-                inputs=tuple(others),
+                f"{option}={value} holds for none of {', '.join(unaffected)}: machine code, the instructions "
+                "of PTX and the square roots of LTO-IR have it already. Give it to what compiles them, or "
+                "link CUDA C++ or Python.",
+                inputs=tuple(unaffected),
             )
         if option == "fma" and not value:
-            others += [each.name for each in inputs if each.kind == PTX and re.search(_FUSED, each.code)]
-        if others:
-            left.append(
-                f"{option}={value} is for what the link compiles; all else is as before: {', '.join(others)}"
+            unaffected += [
+                each.name for each in inputs if each.kind == PTX and re.search(_FUSED_INSTRUCTION, each.code)
+            ]
+        if unaffected:
+            option_warnings.append(
+                f"{option}={value} is for what the link compiles; all else is as before: "
+                f"{', '.join(unaffected)}"
             )
-    if not (heard or any(each.kind in _HEARD for each in inputs)):
+    if not (compiles_source or any(each.kind in _HONOURED_OPTIONS for each in inputs)):
         names = ", ".join(each.name for each in inputs)
-        left += [
+        option_warnings += [
             f"{option}={value} is for what the link compiles; machine code in {names} is as before"
             for option in ("debug", "lineinfo", "max_registers")
             if (value := getattr(options, option))
         ]
-    for line in left:
+    for line in option_warnings:
         log.warning("%s", line)
-    return left
+    return option_warnings
 
 
-def _compare_once(texts: Sequence[Input]) -> None:
+def _check_declarations_once(ptx_inputs: Sequence[Input]) -> None:
     """Compare PTX, once for the same content."""
     key = cache.Key.of(
         "check",
         {
             "package": cache.package_version(),
-            "names": [source.name for source in texts],
-            "inputs": [source.code for source in texts],
+            "names": [source.name for source in ptx_inputs],
+            "inputs": [source.code for source in ptx_inputs],
         },
     )
 
     def make() -> cache.Entry:
-        found = [symbol for source in texts for symbol in symbols(source)]
-        compare(found)
-        refuse_duplicates(found)
+        found = [symbol for source in ptx_inputs for symbol in symbols(source)]
+        check_declarations_agree(found)
+        check_duplicates(found)
         return cache.Entry({}, b"compared")
 
     cache.cached(key, make)
 
 
-def _respelled(source: Input) -> Input:
-    code = re.sub(_FLOATING, rb"\1.b\2", source.code) if source.kind == PTX else source.code
+def _with_bit_params(source: Input) -> Input:
+    code = re.sub(_FLOAT_PARAM, rb"\1.b\2", source.code) if source.kind == PTX else source.code
     return source if code == source.code else replace(source, code=code)
 
 
-def _refuse_other_machine(source: Input, arch: Arch) -> None:
+def _check_cubin_arch(source: Input, arch: Arch) -> None:
     """Refuse machine code for other GPUs: once nvJitLink refuses it, other threads wait in it for ever."""
     if source.kind != CUBIN:
         return
@@ -228,62 +233,64 @@ def _refuse_other_machine(source: Input, arch: Arch) -> None:
     )
 
 
-def _refuse_undefined_variables(texts: Sequence[Input]) -> None:
+def _check_undefined_variables(ptx_inputs: Sequence[Input]) -> None:
     """Refuse variables that no PTX defines: compilers of whole programs make new ones of declarations."""
-    if not any(may_lack_variables(source.code) for source in texts):
+    if not any(may_lack_variables(source.code) for source in ptx_inputs):
         return
     defined = {
         variable.name
-        for source in texts
+        for source in ptx_inputs
         for variable in source.module.variables
-        if variable.defined and (variable.linkage or len(texts) == 1)
+        if variable.defined and (variable.linkage or len(ptx_inputs) == 1)
     }
-    declared = (name for source in texts for name in source.module.undefined_variables)
+    declared = (name for source in ptx_inputs for name in source.module.undefined_variables)
     names = [name for name in dict.fromkeys(declared) if name not in defined]
     if names:
         raise LinkError(
-            f"{', '.join(source.name for source in texts)}: Undefined reference to "
+            f"{', '.join(source.name for source in ptx_inputs)}: Undefined reference to "
             f"{', '.join(map(repr, names))}, which the compiler would define itself.",
-            inputs=tuple(source.name for source in texts),
+            inputs=tuple(source.name for source in ptx_inputs),
             log="\n".join(f"error   : Undefined reference to '{name}'" for name in names),
         )
 
 
-def compare(found: Iterable[Symbol]) -> None:
+def check_declarations_agree(found: Iterable[Symbol]) -> None:
     """
     Refuse symbols that contradict each other, but for several definitions.
 
     Raises:
         LinkError: They do. Names symbols, inputs and the cure.
     """
-    complaints = []
+    conflicts = []
     names: list[str] = []
-    for several in _several(found):
-        complaint = _kinds(several) or _prototypes(several) or _sizes(several)
-        if complaint:
-            complaints.append(complaint)
-            names += [symbol.origin for symbol in several]
-    if complaints:
-        raise LinkError("\n".join(complaints[:_MOST]), inputs=tuple(dict.fromkeys(names)))
+    for occurrences in _repeated_symbols(found):
+        conflict = (
+            _kind_conflict(occurrences) or _prototype_conflict(occurrences) or _size_conflict(occurrences)
+        )
+        if conflict:
+            conflicts.append(conflict)
+            names += [symbol.origin for symbol in occurrences]
+    if conflicts:
+        raise LinkError("\n".join(conflicts[:_MAX_LISTED]), inputs=tuple(dict.fromkeys(names)))
 
 
-def _several(found: Iterable[Symbol]) -> list[list[Symbol]]:
+def _repeated_symbols(found: Iterable[Symbol]) -> list[list[Symbol]]:
     """Return the symbols that occur more than once, by name."""
     named: dict[str, list[Symbol]] = defaultdict(list)
     for symbol in found:
         named[symbol.name].append(symbol)
-    return [several for several in named.values() if len(several) > 1]
+    return [occurrences for occurrences in named.values() if len(occurrences) > 1]
 
 
-def refuse_duplicates(found: Iterable[Symbol]) -> None:
+def check_duplicates(found: Iterable[Symbol]) -> None:
     """
     Refuse several definitions of a symbol that are not weak.
 
     Raises:
         LinkError: There are. Names the symbol, the inputs and the cure.
     """
-    for several in _several(found):
-        strong = [symbol for symbol in several if symbol.strong]
+    for occurrences in _repeated_symbols(found):
+        strong = [symbol for symbol in occurrences if symbol.strong]
         if len(strong) > 1:
             raise LinkError(
                 f"{strong[0].name} is defined {len(strong)} times: "
@@ -294,9 +301,9 @@ def refuse_duplicates(found: Iterable[Symbol]) -> None:
             )
 
 
-def _kinds(several: Sequence[Symbol]) -> str:
+def _kind_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return what is wrong where a symbol is two things, "" where it is one."""
-    forms = {(symbol.kind, symbol.space): symbol for symbol in reversed(several)}
+    forms = {(symbol.kind, symbol.space): symbol for symbol in reversed(occurrences)}
     if len(forms) < 2:
         return ""
     one, two = (
@@ -304,21 +311,22 @@ def _kinds(several: Sequence[Symbol]) -> str:
         for each in sorted(forms.values(), key=lambda symbol: symbol.defined)[:2]
     )
     return (
-        f"{several[0].name} is {one}, and {two}. The code of one would use what the other has as "
+        f"{occurrences[0].name} is {one}, and {two}. The code of one would use what the other has as "
         "something else: declare the symbol as it is defined, or rename one of the two."
     )
 
 
-def _prototypes(several: Sequence[Symbol]) -> str:
+def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return what is wrong where a function has two prototypes, "" where it has one."""
     # Definitions first: the others are held against them.
-    ordered = sorted(several, key=lambda symbol: not symbol.defined)
+    ordered = sorted(occurrences, key=lambda symbol: not symbol.defined)
     typed = [(symbol.place, symbol.prototype) for symbol in ordered if symbol.prototype is not None]
-    for place, theirs in typed[1:]:
-        first, ours = typed[0]
-        if not _agree(ours, theirs):
+    for place, other_prototype in typed[1:]:
+        first, first_prototype = typed[0]
+        if not _are_compatible(first_prototype, other_prototype):
             return (
-                f"{ours.name} has two prototypes:\n    {ours}  {first}\n    {theirs}  {place}\n"
+                f"{first_prototype.name} has two prototypes:\n    {first_prototype}  {first}\n"
+                f"    {other_prototype}  {place}\n"
                 "A call across them would pass wrong values. Make the declaration agree "
                 "with the definition: the types and their order, the result, and for structs the size and "
                 "alignment. A half that is a scalar in one and __half in the other arrives with lto=True."
@@ -326,20 +334,20 @@ def _prototypes(several: Sequence[Symbol]) -> str:
     return ""
 
 
-def _agree(one: Prototype, other: Prototype) -> bool:
+def _are_compatible(one: Prototype, other: Prototype) -> bool:
     if (one.result is None) != (other.result is None) or len(one.params) != len(other.params):
         return False
     pairs = list(zip(one.params, other.params, strict=True))
     results = [(one.result, other.result)] if one.result and other.result else []
-    if not all((mine.bits, mine.size) == (yours.bits, yours.size) for mine, yours in (*pairs, *results)):
+    if not all((a.bits, a.size) == (b.bits, b.size) for a, b in (*pairs, *results)):
         return False
     # It decides in which register a struct starts.
-    return all(mine.align == yours.align or not mine.align or not yours.align for mine, yours in pairs)
+    return all(a.align == b.align or not a.align or not b.align for a, b in pairs)
 
 
-def _sizes(several: Sequence[Symbol]) -> str:
+def _size_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return what is wrong where a variable has two sizes: code that has it larger writes past its end."""
-    sized = sorted((symbol for symbol in several if symbol.size), key=lambda symbol: symbol.size)
+    sized = sorted((symbol for symbol in occurrences if symbol.size), key=lambda symbol: symbol.size)
     # A common symbol becomes as large as the largest, but not larger than a definition.
     smallest = next((symbol for symbol in sized if symbol.linkage != "common"), None)
     if smallest is None or smallest.size == sized[-1].size:

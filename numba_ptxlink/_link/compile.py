@@ -18,7 +18,7 @@ from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import LinkError
 
 from . import declarations, manifests
-from .check import Symbol, refuse_duplicates, symbols
+from .check import Symbol, check_duplicates, symbols
 from .read import Input
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def compile_sources(
             continue
         contents |= {content} - {None}
         checks = _checks_of(source, options, exports, known, called)
-        compiled, said = _compile_as_declared(source, arch, kind, options, checks)
-        logs += [compiled.log, said]
+        compiled, nvrtc_log = _compile_as_declared(source, arch, kind, options, checks)
+        logs += [compiled.log, nvrtc_log]
         lowered |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     inputs += (code.input for code in python)
@@ -127,7 +127,7 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
     compiled = {source.code: source for source in inputs if source.compiled and source.kind == PTX}
     others = (source for code, source in compiled.items() if code not in artifacts)
     made = (symbol for source in others for symbol in symbols(source) if symbol.name in names)
-    refuse_duplicates([*exported, *made])
+    check_duplicates([*exported, *made])
 
 
 def _folder_of(source: Input) -> Path:
@@ -140,21 +140,21 @@ class _Checks(NamedTuple):
 
     Args:
         known: What is linked with it, which it may declare.
-        wanted: What it may define, for the Python functions that call it.
+        required_definitions: What it may define, for the Python functions that call it.
         named: The names of those that it may declare, where it may do so within a namespace.
         headers: CUDA C++ that does not compile behind the header of another export.
         wrong: What the errors of that mean.
     """
 
     known: Sequence[Declared]
-    wanted: Sequence[Declared]
+    required_definitions: Sequence[Declared]
     named: Collection[str]
     headers: str
     wrong: dict[str, str]
 
     def asserted(self, source: Input) -> Input:
         """Return *source* with the assertions."""
-        text = declarations.assertions((*self.known, *self.wanted), self.named)
+        text = declarations.assertions((*self.known, *self.required_definitions), self.named)
         # The last line of a source may end in a backslash.
         return replace(source, code=source.code + f"\n\n{self.headers}{text}".encode())
 
@@ -164,10 +164,10 @@ def _checks_of(
     options: SourceOptions,
     exports: Mapping[Input, manifests.Manifest],
     known: Sequence[Declared],
-    wanted: Sequence[Declared],
+    required_definitions: Sequence[Declared],
 ) -> _Checks | None:
     """Return what there is to compare *source* with; None where there is nothing."""
-    if not (exports or known or wanted):
+    if not (exports or known or required_definitions):
         return None
     included = options.included(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
@@ -179,13 +179,15 @@ def _checks_of(
     own = [includes.spliced(text) for text in (*own, *(texts[path] for path in texts if path not in made))]
     whole = b"\n".join(own)
     if included.key is not None:
-        known, wanted = (declarations.named_in(whole, each) for each in (known, wanted))
+        known, required_definitions = (
+            declarations.named_in(whole, each) for each in (known, required_definitions)
+        )
     headers, wrong = manifests.refusing(exports.values(), [*made.values()])
-    if not (known or wanted or wrong):
+    if not (known or required_definitions or wrong):
         return None
     text = whole if b"namespace" in whole else b""
-    named = {each.name for each in (*known, *wanted) if each.name.encode() in text}
-    return _Checks(known, wanted, named, headers, wrong)
+    named = {each.name for each in (*known, *required_definitions) if each.name.encode() in text}
+    return _Checks(known, required_definitions, named, headers, wrong)
 
 
 def _compile_as_declared(
@@ -201,7 +203,7 @@ def _compile_as_declared(
     """
     if checks is None:
         return _compile_warned(source, arch, output, options), ""
-    asserted, said = checks.asserted(source), ""
+    asserted, nvrtc_log = checks.asserted(source), ""
     plain = options._replace(name_expressions=())
     try:
         if plain == options:
@@ -212,26 +214,26 @@ def _compile_as_declared(
         for mark, message in checks.wrong.items():
             if mark in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
-        said = error.log or str(error)
+        nvrtc_log = error.log or str(error)
     compiled = _compile_warned(source, arch, output, options)
-    if said:
+    if nvrtc_log:
         from numba_ptxlink._formats.ptx import parse
 
         ptx = _compile(source, arch, PTX, options).code
-        said = _judge(source, checks, said, parse(ptx.decode(errors="replace")))
-    return compiled, said
+        nvrtc_log = _check_assertion_log(source, checks, nvrtc_log, parse(ptx.decode(errors="replace")))
+    return compiled, nvrtc_log
 
 
-def _judge(source: Input, checks: _Checks, log: str, module: Module) -> str:
+def _check_assertion_log(source: Input, checks: _Checks, log: str, module: Module) -> str:
     """Refuse what *source* declares otherwise, by the *log* of its assertions; return what stays open."""
     # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
     defined = {function.name: function.defined for function in module.functions}
     used = [each for each in checks.known if defined.get(each.name) is False]
-    made = [each for each in checks.wanted if defined.get(each.name)]
+    made = [each for each in checks.required_definitions if defined.get(each.name)]
     declarations.refuse(source.name, declarations.failed_in(log, used))
     for each in declarations.failed_in(log, made):
         declarations.refuse(each.origin, [replace(each, declaration=each.name, origin=source.name)])
-    reasons = declarations.uncompared_in(log, (*checks.known, *checks.wanted))
+    reasons = declarations.uncompared_in(log, (*checks.known, *checks.required_definitions))
     lines = [
         f"    {each.name}  of {each.origin}: {reasons[each.name]}"
         for each in (*used, *made)

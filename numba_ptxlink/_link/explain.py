@@ -26,7 +26,7 @@ _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:functio
 _TO_DEFINE = "Add the input that defines it, or correct the name."
 _FLAGS = "extra_flags"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
-_MOST = 5
+_MAX_LISTED = 5
 NEWER = "may need newer version of nvJitLink"
 """What nvJitLink says of LTO-IR that is newer than itself."""
 
@@ -85,18 +85,18 @@ def explained(
     """
     names = list(dict.fromkeys(_UNDEFINED.findall(error.log)))
     inputs = error.inputs or tuple(source.name for source in sources)
-    said, kind = str(error), type(error)
+    error_text, kind = str(error), type(error)
     if isinstance(error, AssembleError):
-        said = f"{', '.join(inputs)}: {said}"
+        error_text = f"{', '.join(inputs)}: {error_text}"
     # nvPTXCompiler's error has told the cure.
     is_told = isinstance(error, AssembleError) and tool != "ptxas"
-    cure = "" if is_told else _cure(error.log or said, tool)
+    cure = "" if is_told else _cure(error.log or error_text, tool)
     if names:
         from numba_ptxlink.assembler import TO_RESOLVE
 
         kind, cure = LinkError, _undefined(names, sources)
-        said = said.removesuffix(f"\n{TO_RESOLVE}")
-    return kind("\n".join(filter(None, (said, cure))), flags=error.flags, inputs=inputs, log=error.log)
+        error_text = error_text.removesuffix(f"\n{TO_RESOLVE}")
+    return kind("\n".join(filter(None, (error_text, cure))), flags=error.flags, inputs=inputs, log=error.log)
 
 
 def _cure(failure: str, tool: str) -> str:
@@ -129,16 +129,16 @@ def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     """Return what is known of symbols that nothing defines, with near names out of the PTX of the link."""
     from .check import symbols
 
-    texts = [source for source in sources if source.kind == PTX]
-    found = [symbol for source in texts for symbol in symbols(source)]
+    ptx_inputs = [source for source in sources if source.kind == PTX]
+    found = [symbol for source in ptx_inputs for symbol in symbols(source)]
     hidden: dict[str, str] = {}
-    for source in texts:
+    for source in ptx_inputs:
         for items in (source.module.functions, source.module.variables):
             hidden |= {item.name: source.name for item in items if item.defined and not item.linkage}
-    lines = [_of_name(name, found, hidden) for name in names[:_MOST]]
-    if len(names) > _MOST:
-        lines.append(f"... and {len(names) - _MOST} more, in the attribute log.")
-    if empty := [source.name for source in texts if not any(each.defined for each in symbols(source))]:
+    lines = [_of_name(name, found, hidden) for name in names[:_MAX_LISTED]]
+    if len(names) > _MAX_LISTED:
+        lines.append(f"... and {len(names) - _MAX_LISTED} more, in the attribute log.")
+    if empty := [source.name for source in ptx_inputs if not any(each.defined for each in symbols(source))]:
         lines.append(
             f"{', '.join(empty)} defines nothing that others see: nvcc leaves out device functions without "
             "-rdc=true."

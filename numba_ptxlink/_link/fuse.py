@@ -63,32 +63,34 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
 
 
 def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
-    texts = [source for source in sources if source.kind == PTX]
+    ptx_inputs = [source for source in sources if source.kind == PTX]
     fewest = 1 if options.inlined == "all" else 2
-    if options.inlined == "none" or len(texts) < fewest or options.tool not in ("auto", "nvptxcompiler"):
+    if options.inlined == "none" or len(ptx_inputs) < fewest or options.tool not in ("auto", "nvptxcompiler"):
         return Fusion.of(sources)
-    if hindrance := _hindrance(texts, options):
-        return Fusion.of(sources, hindrance)
+    if not_fusable_reason := _not_fusable_reason(ptx_inputs, options):
+        return Fusion.of(sources, not_fusable_reason)
     from numba_ptxlink import cache
     from numba_ptxlink._fusion import NotCombinedError
 
-    closed = len(texts) == len(sources) and not options.lto
-    everything = options.inlined == "all"
+    whole_program = len(ptx_inputs) == len(sources) and not options.lto
+    inline_all = options.inlined == "all"
     key = cache.Key.of(
         "fuse",
         {
             "package": cache.package_version(),
             "inline": options.inlined,
-            "closed": str(closed),
-            "inputs": [source.code for source in texts],
+            "closed": str(whole_program),
+            "inputs": [source.code for source in ptx_inputs],
         },
     )
     try:
-        entry = cache.cached(key, lambda: _fused(texts, everything=everything, closed=closed))
+        entry = cache.cached(
+            key, lambda: _fused(ptx_inputs, inline_all=inline_all, whole_program=whole_program)
+        )
     # A linker tells what is wrong with PTX that cannot be read here, or reads it.
     except (NotCombinedError, LinkError) as error:
         return Fusion.of(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
-    names = tuple(source.name for source in texts)
+    names = tuple(source.name for source in ptx_inputs)
     count = int(entry.meta["inlined"])
     place = [each.kind for each in sources].index(PTX)
     rest = (each for each in sources[place:] if each.kind != PTX)
@@ -102,7 +104,7 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
     )
 
 
-def _hindrance(texts: Sequence[Input], options: Options) -> str:
+def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
     """Return why PTX is not made one whatever it is, "" where it may be."""
     if options.debug or not options.opt_level:
         return "debug information is kept" if options.debug else "the code is not optimised"
@@ -111,17 +113,19 @@ def _hindrance(texts: Sequence[Input], options: Options) -> str:
     if options.lineinfo:
         from numba_ptxlink._formats import ptx
 
-        if any(ptx.has_line_numbers(source.text) for source in texts):
+        if any(ptx.has_line_numbers(source.text) for source in ptx_inputs):
             return "line numbers are kept"
     return ""
 
 
-def _fused(inputs: Sequence[Input], *, everything: bool, closed: bool) -> cache.Entry:
+def _fused(inputs: Sequence[Input], *, inline_all: bool, whole_program: bool) -> cache.Entry:
     from numba_ptxlink import cache
     from numba_ptxlink._fusion.combine import combine
     from numba_ptxlink._fusion.inline import inline
 
     combined = combine([source.module for source in inputs])
-    product = inline(combined, everything=everything, closed=closed)
-    left = "\n".join(f"call not inlined: {reason}" for reason in product.left)
-    return cache.Entry({"log": left, "inlined": product.count}, product.text.encode(errors="surrogateescape"))
+    product = inline(combined, inline_all=inline_all, whole_program=whole_program)
+    not_inlined = "\n".join(f"call not inlined: {reason}" for reason in product.not_inlined)
+    return cache.Entry(
+        {"log": not_inlined, "inlined": product.count}, product.text.encode(errors="surrogateescape")
+    )

@@ -16,11 +16,11 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink._config import BACKENDS
 from numba_ptxlink._formats.kinds import CUBIN
 from numba_ptxlink._tools import find
-from numba_ptxlink._tools.options import LTO, NVJITLINK, PTXAS, Options, whose
+from numba_ptxlink._tools.options import LTO, NVJITLINK, PTXAS, Options, tool_of_flag
 from numba_ptxlink.errors import AssembleError, ConfigError, LinkError
 
 from . import backends
-from .backends import HERE
+from .backends import CURRENT_ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .fuse import Fusion
     from .read import Input
 
-USUAL = "one PTX and nothing to link it with"
-ASKED = "asked for"
+SINGLE_PTX = "one PTX and nothing to link it with"
+REQUESTED = "asked for"
 # Device functions with a body. nvPTXCompiler's time grows with the square of their number, and faster in
 # chains of calls; that of a linker, which compiles relocatable code, is shorter from 200 small ones on.
 _FUNCTION = rb"\.func\b[^;{]*\{"
@@ -49,7 +49,7 @@ class Plan(NamedTuple):
         fusion: What it is made of.
         target: What the code is for.
         options: The options of the link.
-        doubt: Why what is to read the code may not, "" where it does.
+        compatibility_warning: Why what is to read the code may not, "" where it does.
     """
 
     tool: Tool
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
     fusion: Fusion
     target: Target
     options: Options
-    doubt: str = ""
+    compatibility_warning: str = ""
 
     @property
     def inputs(self) -> tuple[Input, ...]:
@@ -83,11 +83,16 @@ class _Choice(NamedTuple):
     tool: Tool
     release: Release | None
     reason: str
-    doubt: str = ""
+    compatibility_warning: str = ""
 
 
 def plan(
-    fusion: Fusion, target: Target, options: Options, environment: Environment = HERE, *, ptx: bool = False
+    fusion: Fusion,
+    target: Target,
+    options: Options,
+    environment: Environment = CURRENT_ENVIRONMENT,
+    *,
+    ptx: bool = False,
 ) -> Plan:
     """
     Return the plan of a link.
@@ -110,26 +115,28 @@ def plan(
         raise ConfigError(f"There is no backend {options.tool!r}; choose {', '.join(BACKENDS)}.")
     first = environment.tools[0]
     apart = fusion.reason if len(inputs) > 1 and not fusion.fused else ""
-    obstacle = ", ".join(filter(None, (first.obstacle(inputs, options, ptx=ptx), apart)))
-    if options.tool == first.name and obstacle:
+    unsupported_inputs = ", ".join(filter(None, (first.unsupported_inputs(inputs, options, ptx=ptx), apart)))
+    if options.tool == first.name and unsupported_inputs:
         raise LinkError(
-            f"The backend {first.name} makes a cubin of PTX alone; here is {obstacle}. "
+            f"The backend {first.name} makes a cubin of PTX alone; here is {unsupported_inputs}. "
             "The backends nvjitlink and pynvjitlink can do it, and auto chooses one: "
             "set NUMBA_PTXLINK_BACKEND=auto or backend='auto'.",
             inputs=tuple(source.name for source in inputs),
         )
     if options.tool != "auto":
-        choice = next(_Choice(tool, None, ASKED) for tool in environment.tools if tool.name == options.tool)
-    elif obstacle:
-        choice = _linker(obstacle, environment)
+        choice = next(
+            _Choice(tool, None, REQUESTED) for tool in environment.tools if tool.name == options.tool
+        )
+    elif unsupported_inputs:
+        choice = _linker(unsupported_inputs, environment)
     else:
         choice = _compiler(inputs[0], target, options, environment)
-    tool, release, reason, doubt = choice
+    tool, release, reason, compatibility_warning = choice
     if fusion.fused:
-        reason = fusion.reason if reason == USUAL else f"{fusion.reason}; {reason}"
+        reason = fusion.reason if reason == SINGLE_PTX else f"{fusion.reason}; {reason}"
     if target.release:
         reader, made_by = environment.reader(target.release, options), release or tool.version(None)
-        if reader and (refused := reader.doubts(tool, made_by)):
+        if reader and (refused := reader.incompatibility(tool, made_by)):
             names = tuple(source.name for source in fusion.sources)
             raise LinkError(
                 f"{', '.join(names)}: {refused} ({reason}); give PTX, CUDA C++ or Python alone, and leave "
@@ -138,21 +145,21 @@ def plan(
                 inputs=names,
             )
         reason += f"; for CUDA {dotted(target.release)}"
-    spelled: tuple[str, ...]
-    if tool.language == PTXAS:
-        spelled = (f"--gpu-name={target.arch.sm}", *options.spelled(PTXAS, inputs[0].code))
+    tool_flags: tuple[str, ...]
+    if tool.flag_syntax == PTXAS:
+        tool_flags = (f"--gpu-name={target.arch.sm}", *options.to_flags(PTXAS, inputs[0].code))
     else:
         _refuse_for_linker(inputs, tool, options)
         stages = (*(("-lto",) if options.lto else ()), *(("-ptx",) if ptx and options.lto else ()))
-        own = options.spelled(LTO if options.lto else NVJITLINK)
-        spelled = (f"-arch={target.arch.sm}", *stages, *own)
-    return Plan(tool, release, spelled, reason, fusion, target, options, doubt)
+        own = options.to_flags(LTO if options.lto else NVJITLINK)
+        tool_flags = (f"-arch={target.arch.sm}", *stages, *own)
+    return Plan(tool, release, tool_flags, reason, fusion, target, options, compatibility_warning)
 
 
 def _linker(reason: str, environment: Environment) -> _Choice:
     """Return the linker that is installed, for a *reason*; raise what says how to install the first one."""
     found = environment.linker()
-    first, *_ = (tool for tool in environment.tools if tool.language == NVJITLINK)
+    first, *_ = (tool for tool in environment.tools if tool.flag_syntax == NVJITLINK)
     if found is None:
         return _Choice(first, first.version(None), reason)
     tool, release = found
@@ -164,33 +171,37 @@ def _linker(reason: str, environment: Environment) -> _Choice:
 def _compiler(ptx: Input, target: Target, options: Options, environment: Environment) -> _Choice:
     """Return what compiles one PTX."""
     reader = environment.reader(target.release, options)
-    objections: list[str] = []
-    doubtful: _Choice | None = None
+    rejections: list[str] = []
+    fallback: _Choice | None = None
     for tool in environment.candidates(target.release, options):
         release = tool.release(reader)
         if release is None:
             continue
-        doubt = reader.doubts(tool, release) if reader else ""
+        compatibility_warning = reader.incompatibility(tool, release) if reader else ""
         # nvPTXCompiler stands in where nothing else does. What a toolkit knows, its libraries tell last.
-        unfit = tool.unread(ptx, release) or (tool != environment.tools[0] and doubt)
-        unfit = unfit or tool.unknown(target.arch, release)
-        slow = "" if unfit or doubt or objections or target.release else _slow(ptx, tool, options)
-        if not (unfit or doubt or slow):
-            return _Choice(tool, release, objections[0] if objections else USUAL)
-        objections.append(unfit or doubt or slow)
-        if doubtful is None and not unfit:
-            doubtful = _Choice(tool, release, USUAL, doubt)
+        unfit = tool.unsupported_ptx(ptx, release) or (tool != environment.tools[0] and compatibility_warning)
+        unfit = unfit or tool.unsupported_arch(target.arch, release)
+        slow = (
+            ""
+            if unfit or compatibility_warning or rejections or target.release
+            else _slow(ptx, tool, options)
+        )
+        if not (unfit or compatibility_warning or slow):
+            return _Choice(tool, release, rejections[0] if rejections else SINGLE_PTX)
+        rejections.append(unfit or compatibility_warning or slow)
+        if fallback is None and not unfit:
+            fallback = _Choice(tool, release, SINGLE_PTX, compatibility_warning)
     if target.release is not None:
-        cause = unavailable(target.release, options, environment) or "; ".join(objections)
+        cause = unavailable(target.release, options, environment) or "; ".join(rejections)
         raise AssembleError(f"No cubin for CUDA {dotted(target.release)}: {cause}.")
-    if doubtful is None:
+    if fallback is None:
         # It tells best what nothing here reads or knows.
-        return _Choice(environment.tools[0], None, USUAL)
-    return doubtful._replace(reason=objections[1]) if len(objections) > 1 else doubtful
+        return _Choice(environment.tools[0], None, SINGLE_PTX)
+    return fallback._replace(reason=rejections[1]) if len(rejections) > 1 else fallback
 
 
 def _slow(ptx: Input, tool: Tool, options: Options) -> str:
-    if tool.language != PTXAS or options.relocatable or options.debug or options.lineinfo:
+    if tool.flag_syntax != PTXAS or options.relocatable or options.debug or options.lineinfo:
         return ""
     # Patterns are compiled where they are used: here, where there are so many words.
     count = len(re.findall(_FUNCTION, ptx.code)) if ptx.code.count(b".func") > _MANY else 0
@@ -202,11 +213,11 @@ def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) ->
     release = tool.version(None)
     for source in inputs:
         # After refusing it once, nvJitLink accepts undefined references.
-        if unread := tool.unread(source, release):
+        if unsupported_ptx := tool.unsupported_ptx(source, release):
             from .explain import upgrade
 
             package = backends.linker(tool.name).package()
-            raise LinkError(f"{source.name} is {unread}; {upgrade(package)}", inputs=(source.name,))
+            raise LinkError(f"{source.name} is {unsupported_ptx}; {upgrade(package)}", inputs=(source.name,))
     flags = options.extra_flags
     compiles = any(source.kind != CUBIN for source in inputs)
     if options.max_registers and not compiles:
@@ -215,19 +226,19 @@ def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) ->
             "code; give it to what compiles them."
         )
     for flag in () if options.lto else flags:
-        if whose(flag) == LTO:
+        if tool_of_flag(flag) == LTO:
             raise LinkError(
                 f"extra_flags contains {flag!r}, which {tool.label} ignores without link-time optimisation; "
                 "pass lto=True, or leave it out."
             )
-        if whose(flag) == PTXAS and not compiles:
+        if tool_of_flag(flag) == PTXAS and not compiles:
             raise LinkError(
                 f"extra_flags contains {flag!r}, which is ptxas's, and there is no PTX to compile; give it "
                 "to what compiles the inputs."
             )
 
 
-def unavailable(release: Release, options: Options, environment: Environment = HERE) -> str:
+def unavailable(release: Release, options: Options, environment: Environment = CURRENT_ENVIRONMENT) -> str:
     """Return why no tool of this environment makes code for CUDA *release*, "" where one does."""
     reader = environment.reader(release, options)
     found = (tool.release(reader) for tool in environment.candidates(release, options))

@@ -19,7 +19,7 @@ from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AssembleError, LaunchError, LinkError, converted, shown
 
 from . import backends
-from .backends import HERE, Target
+from .backends import CURRENT_ENVIRONMENT, Target
 from .check import check
 from .fuse import Fusion, fuse
 from .plan import plan
@@ -170,13 +170,13 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
         fusion = fuse(checked, target, options)
     while True:
         with _explaining(fusion.sources):
-            made = plan(fusion, target, options)
-        log.info("%s", made)
-        with _explaining(fusion.sources, made.tool.name):
+            link_plan = plan(fusion, target, options)
+        log.info("%s", link_plan)
+        with _explaining(fusion.sources, link_plan.tool.name):
             try:
-                return _linked(made, run(made))
+                return _linked(link_plan, run(link_plan))
             except (AssembleError, LinkError) as error:
-                other = _another(made, error)
+                other = _another(link_plan, error)
                 if other is None:
                     raise
         fusion = other
@@ -191,10 +191,10 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
     """
     with _explaining(inputs):
         checked = check(inputs, arch, options)
-        made = plan(Fusion.of(checked), Target(arch), options, ptx=True)
-    log.info("%s", made)
-    with _explaining(inputs, made.tool.name):
-        return run(made)
+        link_plan = plan(Fusion.of(checked), Target(arch), options, ptx=True)
+    log.info("%s", link_plan)
+    with _explaining(inputs, link_plan.tool.name):
+        return run(link_plan)
 
 
 def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, str]:
@@ -207,24 +207,24 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
         AssembleError: The tool refused *ptx*, or there is none for the release of *target*. Carries its log.
     """
     options = options._replace(backend="auto", checks="none", inline="none")
-    made = plan(Fusion.of([Input(PTX, "code.ptx", ptx)]), target, options)
-    log.info("%s", made)
-    if made.doubt and options.relocatable:
-        _, release = HERE.linker() or (None, (0, 0))
+    link_plan = plan(Fusion.of([Input(PTX, "code.ptx", ptx)]), target, options)
+    log.info("%s", link_plan)
+    if link_plan.compatibility_warning and options.relocatable:
+        _, release = CURRENT_ENVIRONMENT.linker() or (None, (0, 0))
         log.warning(
             "%s, and no other tool compiles the PTX for %s; `pip install '%s'` installs a ptxas of that "
             "release",
-            made.doubt,
+            link_plan.compatibility_warning,
             target.arch.sm,
             find.package_of_ptxas(release),
         )
     try:
-        entry = run(made)
+        entry = run(link_plan)
     except LinkError as error:
         raise converted(error, AssembleError) from error
-    if made.tool.name == "nvptxcompiler" and not options.relocatable:
+    if link_plan.tool.name == "nvptxcompiler" and not options.relocatable:
         assembler.warn_of_undefined(ptx)
-    return entry.code, made.tool.of(made.release)
+    return entry.code, link_plan.tool.of(link_plan.release)
 
 
 def _another(failed: Plan, error: PtxlinkError) -> Fusion | None:
@@ -256,82 +256,82 @@ def _explaining(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
         raise explained(error, sources, tool) from error
 
 
-def run(made: Plan) -> cache.Entry:
+def run(link_plan: Plan) -> cache.Entry:
     """
-    Return the machine code, or PTX, of the plan *made* and the tool's log, from the cache or the tool.
+    Return the machine code, or PTX, of the plan *link_plan* and the tool's log, from the cache or the tool.
 
     Raises:
         LinkError: nvJitLink refused the link.
         AssembleError: A single PTX could not be assembled.
     """
-    if made.tool.name == "nvptxcompiler":
-        return assembler.compile_ptx(made.inputs[0].code, made.target.arch, made.flags)
-    return _by_ptxas(made) if made.tool.name == "ptxas" else _by_linker(made)
+    if link_plan.tool.name == "nvptxcompiler":
+        return assembler.compile_ptx(link_plan.inputs[0].code, link_plan.target.arch, link_plan.flags)
+    return _by_ptxas(link_plan) if link_plan.tool.name == "ptxas" else _by_linker(link_plan)
 
 
-def _linked(made: Plan, entry: cache.Entry) -> Linked:
-    fusion = made.fusion
-    alone = len(made.inputs) == 1 and made.inputs[0].kind == PTX
+def _linked(link_plan: Plan, entry: cache.Entry) -> Linked:
+    fusion = link_plan.fusion
+    alone = len(link_plan.inputs) == 1 and link_plan.inputs[0].kind == PTX
     if entry.log:
-        log.info("%s: %s", ", ".join(made.names), entry.log.strip())
+        log.info("%s: %s", ", ".join(link_plan.names), entry.log.strip())
     if fusion.remarks:
         log.info("%s", fusion.remarks)
     return Linked(
         entry.code,
-        made.target.arch,
-        made.tool.name,
-        made.options.lto,
-        made.reason,
-        made.flags,
-        made.names,
+        link_plan.target.arch,
+        link_plan.tool.name,
+        link_plan.options.lto,
+        link_plan.reason,
+        link_plan.flags,
+        link_plan.names,
         "\n".join(filter(None, (entry.log, fusion.remarks))),
         inlined=fusion.inlined,
-        ptx=made.inputs[0].text.rstrip("\0") if alone else "",
+        ptx=link_plan.inputs[0].text.rstrip("\0") if alone else "",
         sources=fusion.sources,
-        options=made.options,
+        options=link_plan.options,
     )
 
 
-def _by_ptxas(made: Plan) -> cache.Entry:
+def _by_ptxas(link_plan: Plan) -> cache.Entry:
     from numba_ptxlink._tools import programs
 
-    path, _ = cast("tuple[str, Any]", programs.newest_ptxas(made.release or (0, 0)))
-    (ptx,) = made.inputs
+    path, _ = cast("tuple[str, Any]", programs.newest_ptxas(link_plan.release or (0, 0)))
+    (ptx,) = link_plan.inputs
     key = cache.Key.of(
         "assemble",
         {
             "package": cache.package_version(),
             "tool": ("ptxas", programs.version_text(path)),
-            "flags": made.flags,
+            "flags": link_plan.flags,
             "ptx": ptx.code,
         },
     )
     return cache.cached(
-        key, lambda: cache.Entry({"log": ""}, programs.compile_ptx(path, ptx.code, made.flags))
+        key, lambda: cache.Entry({"log": ""}, programs.compile_ptx(path, ptx.code, link_plan.flags))
     )
 
 
-def _by_linker(made: Plan) -> cache.Entry:
+def _by_linker(link_plan: Plan) -> cache.Entry:
     from numba_ptxlink._tools import nvjitlink
 
-    path = backends.linker(made.tool.name).library()
-    contents = [(source.kind, source.name, source.code) for source in made.inputs]
+    path = backends.linker(link_plan.tool.name).library()
+    contents = [(source.kind, source.name, source.code) for source in link_plan.inputs]
 
     def make() -> cache.Entry:
-        product = nvjitlink.link(contents, made.flags, path=path)
+        product = nvjitlink.link(contents, link_plan.flags, path=path)
         said = "\n".join(filter(None, (product.info_log, product.error_log)))
         wrong = [line for line in product.error_log.splitlines() if line.startswith("error")]
-        if made.options.compares and wrong:
+        if link_plan.options.compares and wrong:
             # nvJitLink returns success here.
-            raise _failure(made, "linked wrongly", product.error_log)
+            raise _failure(link_plan, "linked wrongly", product.error_log)
         new = [name for name in re.findall(_MADE, product.info_log) if _holds(product.code, name)]
         if new:
             undefined = "\n".join(f"error   : Undefined reference to '{name}'" for name in new)
-            raise _failure(made, "made variables of its own", undefined)
+            raise _failure(link_plan, "made variables of its own", undefined)
         return cache.Entry({"log": said}, product.code)
 
     # What nvJitLink links wrongly answers for no link that compares.
-    key = nvjitlink.key(contents, made.flags, path=path, unread=not made.options.compares)
+    key = nvjitlink.key(contents, link_plan.flags, path=path, unread=not link_plan.options.compares)
     return cache.cached(key, make)
 
 
@@ -342,11 +342,11 @@ def _holds(cubin: bytes, name: str) -> bool:
     return any(each.name == name and each.kind == "variable" for each in elf.read(cubin).symbols)
 
 
-def _failure(made: Plan, action: str, text: str) -> LinkError:
-    names = ", ".join(made.names)
+def _failure(link_plan: Plan, action: str, text: str) -> LinkError:
+    names = ", ".join(link_plan.names)
     return LinkError(
-        f"nvJitLink {action}: {names}.\n{text.strip()}\nFlags: {' '.join(made.flags)}.",
-        flags=made.flags,
-        inputs=made.names,
+        f"nvJitLink {action}: {names}.\n{text.strip()}\nFlags: {' '.join(link_plan.flags)}.",
+        flags=link_plan.flags,
+        inputs=link_plan.names,
         log=text,
     )

@@ -8,11 +8,11 @@ from pathlib import Path
 EXTENSION = f"{__name__}._nvptxcompiler"
 """The extension module."""
 
-_AGAIN = (
+_REINSTALL = (
     "install the wheel or sdist that it came from again: "
     "python -m pip install --force-reinstall --no-deps FILE"
 )
-_OLDER = (
+_BUILD_FROM_SDIST = (
     "it was built on a newer Linux, build it on this one or an older one, from the sdist: "
     "python -m pip install --force-reinstall --no-deps FILE"
 )
@@ -27,20 +27,20 @@ def location() -> str | None:
     return _find(EXTENSION, __path__)
 
 
-def hindrance() -> str | None:
+def not_loadable_reason() -> str | None:
     """Return why the extension module cannot be loaded, with the cure; None where nothing of that is seen."""
     if _find("_cffi_backend", None) is None:
         return "numba-ptxlink needs cffi, which is not installed; install it: python -m pip install cffi"
-    return refusal(f"{EXTENSION} is missing") if location() is None else None
+    return load_failure(f"{EXTENSION} is missing") if location() is None else None
 
 
-def refusal(reason: object) -> str:
+def load_failure(reason: object) -> str:
     """Return that the extension module cannot be loaded for *reason*, with the cure."""
     checkout = Path(__file__).parents[2]
     cannot = f"numba-ptxlink's compiled part cannot be loaded ({reason})"
     if (checkout / "pyproject.toml").is_file():
         return f"{cannot}; {checkout} is the source tree, build it: python -m pip install -e {checkout}"
-    return f"{cannot}; {_OLDER if 'GLIBC_' in str(reason) else _AGAIN}"
+    return f"{cannot}; {_BUILD_FROM_SDIST if 'GLIBC_' in str(reason) else _REINSTALL}"
 
 
 def _find(name: str, path: list[str] | None) -> str | None:

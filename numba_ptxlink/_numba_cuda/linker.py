@@ -241,7 +241,7 @@ class PtxLinker:
             text = source.decode(errors="surrogateescape")
             source = shims.needed(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
-            options = source_options(self._options().spelled(NVRTC), folder)
+            options = source_options(self._options().to_flags(NVRTC), folder)
             # Of one source under two names, nvJitLink would find each function twice.
             content = options.content_of(source, Path(name).parent)
             if content and content in self._sources:

@@ -192,7 +192,7 @@ def compile_source(
     from numba_ptxlink._tools.options import NVRTC, Options
 
     make = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
-    flags = Options(debug=bool(debug), lineinfo=bool(lineinfo)).spelled(NVRTC)
+    flags = Options(debug=bool(debug), lineinfo=bool(lineinfo)).to_flags(NVRTC)
     content = src.encode() if isinstance(src, str) else bytes(src)
     with kernels.errors_as(functools.partial(_of_mlir, source=True)):
         compiled = kernels.compile_source(
@@ -244,7 +244,7 @@ def link_options(given: Mapping[str, Any]) -> Options:
     Raises:
         LinkError: There is no such option of numba-cuda-mlir's.
     """
-    from numba_ptxlink._tools.options import LTO, Options, register_limit, whose
+    from numba_ptxlink._tools.options import LTO, Options, register_limit, tool_of_flag
 
     options: dict[str, Any] = {"lto": bool(given.get("link_time_optimization"))}
     flags: list[str] = []
@@ -267,7 +267,7 @@ def link_options(given: Mapping[str, Any]) -> Options:
         else:
             raise LinkError(f"There is no option {name!r} for links of numba-cuda-mlir here; leave it out.")
     # nvJitLink ignores what is of link-time optimisation alone in another link.
-    kept = (flag for flag in flags if options["lto"] or whose(flag) != LTO)
+    kept = (flag for flag in flags if options["lto"] or tool_of_flag(flag) != LTO)
     return Options(**options, extra_flags=tuple(kept))
 
 

@@ -79,10 +79,11 @@ def archs() -> tuple[Arch, ...]:
         LaunchError: There is no driver, or it cannot be used.
     """
     listed = []
-    for device in range(_ask("cuDeviceGetCount", what="the devices cannot be counted")):
+    for device in range(_query("cuDeviceGetCount", what="the devices cannot be counted")):
         unknown = f"the architecture of device {device} is unknown"
         major, minor = (
-            _ask("cuDeviceGetAttribute", attribute, device, what=unknown) for attribute in _COMPUTE_CAPABILITY
+            _query("cuDeviceGetAttribute", attribute, device, what=unknown)
+            for attribute in _COMPUTE_CAPABILITY
         )
         listed.append(Arch(major, minor))
     return tuple(dict.fromkeys(listed))
@@ -100,7 +101,7 @@ def load(image: bytes, name: str) -> int:
         LaunchError: There is no driver, it is older than CUDA 12, or it refuses *image*.
     """
     options = (image, None, None, 0, None, None, 0)
-    return _ask("cuLibraryLoadData", *options, what=f"{name} could not be loaded")
+    return _query("cuLibraryLoadData", *options, what=f"{name} could not be loaded")
 
 
 def kernel(library: int, symbol: str) -> int:
@@ -111,7 +112,7 @@ def kernel(library: int, symbol: str) -> int:
         LaunchError: The library has no code of it for this device.
     """
     what = f"kernel {symbol} could not be loaded"
-    return _ask("cuLibraryGetKernel", library, symbol.encode(), what=what)
+    return _query("cuLibraryGetKernel", library, symbol.encode(), what=what)
 
 
 def enter(stream: int) -> None:
@@ -121,10 +122,10 @@ def enter(stream: int) -> None:
     Raises:
         LaunchError: The driver has none.
     """
-    if _ask("cuCtxGetCurrent", what="the current context is unknown"):
+    if _query("cuCtxGetCurrent", what="the current context is unknown"):
         return
     if stream in _SPECIAL_STREAMS:
-        context = _ask("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used")
+        context = _query("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used")
     else:
         place = ctypes.c_uint64()
         _call("cuStreamGetCtx", stream, ctypes.byref(place), what="the stream has no context")
@@ -139,7 +140,7 @@ def wait(stream: int, other: int) -> None:
     Raises:
         LaunchError: The driver refuses one of them.
     """
-    event = _ask("cuEventCreate", _DISABLE_TIMING, what="an event could not be created")
+    event = _query("cuEventCreate", _DISABLE_TIMING, what="an event could not be created")
     try:
         _call("cuEventRecord", event, other, what="the stream of an array cannot be waited for")
         _call("cuStreamWaitEvent", stream, event, 0, what="the stream cannot wait for that of an array")
@@ -148,7 +149,7 @@ def wait(stream: int, other: int) -> None:
         _call("cuEventDestroy_v2", event, what="an event could not be destroyed")
 
 
-def elsewhere(address: int) -> int | None:
+def inaccessible_device(address: int) -> int | None:
     """
     Return the device that has the memory at *address*, if kernels in the current context cannot access it.
 
@@ -165,16 +166,18 @@ def elsewhere(address: int) -> int | None:
 
 @functools.cache
 def _has_peers() -> bool:
-    return _ask("cuDeviceGetCount", what="the devices cannot be counted") > 1
+    return _query("cuDeviceGetCount", what="the devices cannot be counted") > 1
 
 
-def launch(handle: int, how: Configuration, buffer: bytearray, offsets: Sequence[int], name: str) -> None:
+def launch(
+    handle: int, launch_config: Configuration, buffer: bytearray, offsets: Sequence[int], name: str
+) -> None:
     """
     Launch a kernel in the current context; the arguments are copied before this returns.
 
     Args:
         handle: The kernel.
-        how: The grid and what else the launch has.
+        launch_config: The grid and what else the launch has.
         buffer: The arguments.
         offsets: Where each argument begins in *buffer*.
         name: The kernel's name in messages.
@@ -182,31 +185,39 @@ def launch(handle: int, how: Configuration, buffer: bytearray, offsets: Sequence
     Raises:
         LaunchError: The driver refuses the launch.
     """
-    if how.shared:
+    if launch_config.shared:
         allowed = _dynamic_shared(handle, _device())
-        if how.shared > allowed:
+        if launch_config.shared > allowed:
             raise LaunchError(
-                f"Kernel {name} cannot have {how.shared} bytes of dynamic shared memory; pass at most "
-                f"{allowed}."
+                f"Kernel {name} cannot have {launch_config.shared} bytes of dynamic shared memory; pass "
+                f"at most {allowed}."
             )
-    attributes = [_ATTRIBUTE.pack(_COOPERATIVE, 1, 0, 0)] * how.cooperative
-    attributes += [_ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0)] * how.programmatic_dependent
-    if how.cluster:
-        attributes.append(_ATTRIBUTE.pack(_CLUSTER, *how.cluster))
-        if math.prod(how.cluster) > _PORTABLE_CLUSTER:
+    attributes = [_ATTRIBUTE.pack(_COOPERATIVE, 1, 0, 0)] * launch_config.cooperative
+    attributes += [_ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0)] * launch_config.programmatic_dependent
+    if launch_config.cluster:
+        attributes.append(_ATTRIBUTE.pack(_CLUSTER, *launch_config.cluster))
+        if math.prod(launch_config.cluster) > _PORTABLE_CLUSTER:
             clusters = f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks"
             _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), what=clusters)
     listed = ctypes.create_string_buffer(b"".join(attributes))
     place = ctypes.addressof(listed)
-    config = _CONFIG.pack(*how.grid, *how.block, how.shared, how.stream, place, len(attributes))
+    config = _CONFIG.pack(
+        *launch_config.grid,
+        *launch_config.block,
+        launch_config.shared,
+        launch_config.stream,
+        place,
+        len(attributes),
+    )
     base = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
     arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
-    shape = f"kernel {name} could not be launched on a grid of {how.grid} blocks of {how.block} threads"
+    grid, block = launch_config.grid, launch_config.block
+    shape = f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
     _call("cuLaunchKernelEx", config, handle, arguments, None, what=shape)
 
 
 def _device() -> int:
-    return _ask("cuCtxGetDevice", what="the current device is unknown")
+    return _query("cuCtxGetDevice", what="the current device is unknown")
 
 
 @functools.cache
@@ -219,8 +230,8 @@ def _dynamic_shared(handle: int, device: int) -> int:
     another thread.
     """
     unknown = "the shared memory of the device is unknown"
-    most = _ask("cuDeviceGetAttribute", _OPT_IN_SHARED, device, what=unknown)
-    static = _ask("cuKernelGetAttribute", _STATIC_SHARED, handle, device, what=unknown)
+    most = _query("cuDeviceGetAttribute", _OPT_IN_SHARED, device, what=unknown)
+    static = _query("cuKernelGetAttribute", _STATIC_SHARED, handle, device, what=unknown)
     allowed = max(0, most - static)
     refused = f"a kernel cannot have {allowed} bytes of dynamic shared memory"
     _call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, allowed, handle, device, what=refused)
@@ -237,7 +248,7 @@ def _api() -> Any:
     return library
 
 
-def _ask(function: str, *arguments: Any, what: str) -> int:
+def _query(function: str, *arguments: Any, what: str) -> int:
     """Return the number or handle that a function of the driver writes to where its first argument points."""
     result = ctypes.c_uint64()
     _call(function, ctypes.byref(result), *arguments, what=what)

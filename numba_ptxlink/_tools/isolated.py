@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # The child says so before it loads a library: if it ends without an answer then, the library has failed.
 _READY = b"numba-ptxlink\n"
 # Libraries that this process calls in children alone, since one has given an answer as in `_cause_to_leave`.
-_left: set[str] = set()
+_called_in_children: set[str] = set()
 _copies: dict[tuple[str, bool], str] = {}
 
 
@@ -37,13 +37,13 @@ def call(
     flags: Sequence[str],
     inputs: Sequence[tuple[str, bytes, str]],
     *others: Any,
-    spoils: bool,
+    alters_later_calls: bool,
 ) -> Answer:
     """
     Call a library. Thread-safe.
 
-    Nothing but *library* and *inputs* chooses the toolkit: with *spoils*, the library and the libdevice of
-    another release can be called beside those of this process.
+    Nothing but *library* and *inputs* chooses the toolkit: with *alters_later_calls*, the library and the
+    libdevice of another release can be called beside those of this process.
 
     Args:
         function: "nvrtc", "nvvm" or "nvjitlink".
@@ -51,7 +51,7 @@ def call(
         flags: Its arguments.
         inputs: Each with its name, its content, and what it is, as *function* below takes it.
         others: The further arguments of *function*.
-        spoils: Whether the call would change what the same instance of the library makes later.
+        alters_later_calls: Whether the call would change what the same instance of the library makes later.
 
     Returns:
         The step that failed, "" if none did; its status; and "log", "code" and what else there is.
@@ -60,38 +60,40 @@ def call(
         LinkError: The library has ended its process, or cannot be called apart from this one.
     """
     request = (tuple(flags), tuple(inputs), *others)
-    if not spoils and library not in _left:
+    if not alters_later_calls and library not in _called_in_children:
         made = _functions[function](load(library), *request)
         cause = _cause_to_leave(made)
         if not cause:
             return made
-        _left.add(library)
+        _called_in_children.add(library)
         _warn(f"{library} {cause}; this process calls it in child processes from now on")
         if made[0]:
             return made
     try:
-        ready, answer, said = _ask_child(marshal.dumps((function, library, *request)))
+        ready, answer, stderr_text = _ask_child(marshal.dumps((function, library, *request)))
     except OSError as error:
-        ready, answer, said = False, None, str(error)
+        ready, answer, stderr_text = False, None, str(error)
     if not ready:
         try:
-            return _functions[function](load(library, copy_of(library, spoils=spoils)), *request)
+            return _functions[function](
+                load(library, copy_of(library, alters_later_calls=alters_later_calls)), *request
+            )
         except OSError as error:
             raise _failure(
-                f"{library} has to be called apart from this process. No child can be started: {said}. No "
-                f"copy of the library can be loaded: {error}. Let the process start children, or leave out "
-                "debug information and unoptimised code.",
+                f"{library} has to be called apart from this process. No child can be started: "
+                f"{stderr_text}. No copy of the library can be loaded: {error}. Let the process start "
+                "children, or leave out debug information and unoptimised code.",
                 *request,
             ) from error
     if answer is None:
         raise _failure(
-            f"{library} has ended the child process that called it: {said}\nLeave out inputs or flags to "
-            "find what it fails for, or take another release of the toolkit.",
+            f"{library} has ended the child process that called it: {stderr_text}\nLeave out inputs or flags "
+            "to find what it fails for, or take another release of the toolkit.",
             *request,
-            log=said,
+            log=stderr_text,
         )
-    if said:
-        _warn(f"{library}: {said}")
+    if stderr_text:
+        _warn(f"{library}: {stderr_text}")
     return answer
 
 
@@ -100,12 +102,12 @@ def _cause_to_leave(answer: Answer) -> str:
     step, _, given = answer
     if step and "ERROR 4: bad input" in given["log"]:
         return "has refused machine code, and links in other threads would wait for ever"
-    if is_spoilt(given["code"]):
+    if has_generic_param_access(given["code"]):
         return "makes wrong code, since another package has called it for debug information"
     return ""
 
 
-def is_spoilt(code: bytes) -> bool:
+def has_generic_param_access(code: bytes) -> bool:
     """
     Return whether *code* is PTX that loads or stores a parameter by a generic address.
 
@@ -175,13 +177,13 @@ def _ask_child(request: bytes) -> tuple[bool, Answer | None, str]:
         except BaseException:
             child.kill()
             raise
-    said = errors.decode(errors="replace").strip()
+    stderr_text = errors.decode(errors="replace").strip()
     try:
         # Unlike a pickle, what is read cannot run code.
         answer = marshal.loads(output.removeprefix(_READY))  # noqa: S302
     except (EOFError, ValueError, TypeError):
-        answer, said = None, f"{said}\nexit status {child.returncode}".strip()
-    return output.startswith(_READY), answer, said
+        answer, stderr_text = None, f"{stderr_text}\nexit status {child.returncode}".strip()
+    return output.startswith(_READY), answer, stderr_text
 
 
 def _serve() -> None:
@@ -208,21 +210,21 @@ def load(library: str, path: str = "") -> ctypes.CDLL:
     return ctypes.CDLL(path or library)
 
 
-def copy_of(library: str, *, spoils: bool = True) -> str:
+def copy_of(library: str, *, alters_later_calls: bool = True) -> str:
     """
     Return the path of a private copy of *library*: one for all calls that spoil it, and one for others.
 
     Raises:
         OSError: There is no room for it, or no file can be opened.
     """
-    if (library, spoils) not in _copies:
+    if (library, alters_later_calls) not in _copies:
         # It stays open: a library is known by its path, which would be another file's, too.
         copy = os.memfd_create(os.path.basename(library))
         with open(library, "rb") as file:
             while os.sendfile(copy, file.fileno(), None, 1 << 30):
                 pass
-        _copies[library, spoils] = f"/proc/self/fd/{copy}"
-    return _copies[library, spoils]
+        _copies[library, alters_later_calls] = f"/proc/self/fd/{copy}"
+    return _copies[library, alters_later_calls]
 
 
 # By their numbers as an nvJitLinkInputType.

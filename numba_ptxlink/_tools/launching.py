@@ -113,7 +113,7 @@ class Launchable:
         size = operator.index(shared) if hasattr(shared, "__index__") else -1
         if size not in _SIZES:
             raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
-        how = Configuration(
+        launch_config = Configuration(
             _dim3("grid", grid),
             _dim3("block", block),
             stream_handle(stream),
@@ -122,9 +122,9 @@ class Launchable:
             self._cooperative or cooperative,
             programmatic_dependent,
         )
-        self._run(args, how)
+        self._run(args, launch_config)
 
-    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
+    def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
         raise NotImplementedError
 
 

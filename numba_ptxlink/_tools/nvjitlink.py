@@ -24,7 +24,7 @@ _LTOIR_SINCE = (13, 4)
 # The last major version that stops the process for an architecture that it does not know.
 _ENDS = 12
 # Flags that change what nvJitLink optimises at link time in the same process later; -Xnvvm may hold "-opt=0".
-_SPOILING = re.compile("-g$|-O0$|-Xnvvm")
+_ALTERING_FLAGS = re.compile("-g$|-O0$|-Xnvvm")
 _OUTPUTS = {CUBIN: "Cubin", PTX: "Ptx", LTOIR: "LTOIR"}
 _UNKNOWN = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
 
@@ -142,7 +142,7 @@ def link(
         flags,
         [(_encodable(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
         _OUTPUTS[output or (PTX if "-ptx" in flags else CUBIN)],
-        spoils=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_SPOILING.match, flags)),
+        alters_later_calls=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_ALTERING_FLAGS.match, flags)),
     )
     if step:
         error, text = _named(status), given["log"]

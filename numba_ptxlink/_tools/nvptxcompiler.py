@@ -41,7 +41,7 @@ def identity() -> tuple[str, ...]:
     """
     path = _native.location()
     if path is None:
-        raise AssembleError(f"{_native.hindrance()}.")
+        raise AssembleError(f"{_native.not_loadable_reason()}.")
     return ("nvPTXCompiler", find.build_id(path))
 
 
@@ -169,7 +169,7 @@ def load() -> tuple[_Ffi, _Lib]:
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
     except ImportError as error:
-        raise AssembleError(f"{_native.hindrance() or _native.refusal(error)}.") from error
+        raise AssembleError(f"{_native.not_loadable_reason() or _native.load_failure(error)}.") from error
     return ffi, lib
 
 

@@ -24,7 +24,7 @@ NOWHERE = Path("/")
 
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that change what NVRTC compiles in the same process later, except to LTO-IR; "-opt=0" for -Xnvvm.
-_SPOILING = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
+_ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
 # Options that read or write files that a key does not cover, or that report the time.
 _BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
@@ -226,7 +226,7 @@ def _compile(unit: _Unit) -> cache.Entry:
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
         list(dict(options.headers).items()),
         options.name_expressions,
-        spoils=unit.output != LTOIR and any(map(_SPOILING.match, flags)),
+        alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
     log = given["log"]
     if unit.folder == NOWHERE:

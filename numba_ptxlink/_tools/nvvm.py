@@ -125,10 +125,12 @@ def _nvvm(library: str, libdevice: str) -> Nvvm | None:
     return Nvvm(library, libdevice, release, versions) if release else None
 
 
-def newest(most: tuple[int, int]) -> Nvvm | None:
-    """Return the newest of `toolkits` that is not newer than CUDA *most*, None without one."""
+def newest(max_release: tuple[int, int]) -> Nvvm | None:
+    """Return the newest of `toolkits` that is not newer than CUDA *max_release*, None without one."""
     return max(
-        (each for each in toolkits() if each.release <= most), key=lambda each: each.release, default=None
+        (each for each in toolkits() if each.release <= max_release),
+        key=lambda each: each.release,
+        default=None,
     )
 
 
@@ -187,13 +189,13 @@ def run(
     Raises:
         LinkError: libNVVM cannot be loaded or be called so.
     """
-    apart = bool(library) or spoils(options)
+    apart = bool(library) or alters_later_calls(options)
     if not library:
         find.loaded("nvvm")
-    return isolated.call("nvvm", library or find.library("nvvm"), options, steps, spoils=apart)
+    return isolated.call("nvvm", library or find.library("nvvm"), options, steps, alters_later_calls=apart)
 
 
-def spoils(options: Sequence[str]) -> bool:
+def alters_later_calls(options: Sequence[str]) -> bool:
     """Return whether a call with *options* would change what libNVVM compiles in the same process later."""
     return "-opt=0" in options and "-gen-lto" not in options
 

@@ -1,8 +1,8 @@
 """
 The options of NVIDIA's compilers and linkers: what each means, and how each tool spells it.
 
-An option means the same whatever tool is chosen. `_SPELLED` is the one table of spellings; flags that callers
-give are ptxas's, or those of nvJitLink that `_NVJITLINK` lists, and are spelled for the tool as well.
+An option means the same whatever tool is chosen. `_FLAG_FORMATS` is the one table of spellings; flags that
+callers give are ptxas's, or those of nvJitLink that `_NVJITLINK` lists, and are spelled for the tool as well.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LLVM = {
     "prec_sqrt": "-prec-sqrt={bit}",
     "fma": "-fma={bit}",
 }
-_SPELLED: dict[str, dict[str, str]] = {
+_FLAG_FORMATS: dict[str, dict[str, str]] = {
     NVRTC: {
         "debug": "--device-debug",
         "lineinfo": "--generate-line-info",
@@ -191,7 +191,7 @@ class Options(NamedTuple):
             )
         return self
 
-    def spelled(self, tool: str, ptx: bytes = b"") -> tuple[str, ...]:
+    def to_flags(self, tool: str, ptx: bytes = b"") -> tuple[str, ...]:
         """
         Return the arguments for *tool*, one of the languages above, but the architecture.
 
@@ -201,7 +201,7 @@ class Options(NamedTuple):
                 level but 0, and by itself takes that.
         """
         values = self._asdict()
-        if "fast_math" not in _SPELLED[tool] and self.fast_math:
+        if "fast_math" not in _FLAG_FORMATS[tool] and self.fast_math:
             values |= {name: value for name, value in _FAST.items() if values[name] is None}
         # ptxas fails on --device-debug with a level ("Optimized debugging not supported"), and warns about
         # it with line numbers.
@@ -211,7 +211,7 @@ class Options(NamedTuple):
         if tool == PTXAS and self.debug:
             values["opt_level"] = None
         flags: list[str] = []
-        for name, spelling in _SPELLED[tool].items():
+        for name, spelling in _FLAG_FORMATS[tool].items():
             value = values[name]
             if value is None or (value is False and name not in _FAST):
                 continue
@@ -232,7 +232,7 @@ def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
     for flag in flags:
         # What is no flag is the value of the one before.
         if name := _name(flag):
-            own = whose(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
+            own = tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
         # A long name has two hyphens for ptxas, and one for nvJitLink; each refuses the other.
         if tool == PTXAS:
             yield "--verbose" if name == "verbose" else flag.removeprefix("-Xptxas=")
@@ -240,7 +240,7 @@ def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
             yield re.sub("^--", "-", flag) if own else f"-Xptxas={flag}"
 
 
-def whose(flag: str) -> str:
+def tool_of_flag(flag: str) -> str:
     """Return which tool alone takes *flag*: PTXAS, NVJITLINK or, for link-time optimisation, LTO; else ""."""
     name = _name(flag)
     if name in _LTO_ALONE:
@@ -252,7 +252,7 @@ def whose(flag: str) -> str:
 
 def of_linker(flags: Iterable[str]) -> str:
     """Return the first of *flags* that nvJitLink alone takes, "" where there is none."""
-    return next((flag for flag in flags if whose(flag) in (NVJITLINK, LTO)), "")
+    return next((flag for flag in flags if tool_of_flag(flag) in (NVJITLINK, LTO)), "")
 
 
 def _name(flag: str) -> str:

@@ -93,16 +93,16 @@ def release(*command: str) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
-def newest_ptxas(most: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
+def newest_ptxas(max_release: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
     """
-    Return path and release of the newest ptxas of *most*'s major version and not newer, None without one.
+    Return path and release of the newest ptxas up to *max_release*, of its major version; None without one.
 
     Of one release, the wheels of this environment come before PATH, which may lead to another toolkit's.
     """
     known: dict[tuple[int, int], str] = {}
     for path in find.programs("ptxas", wheels_first=True):
         found = release(path)
-        if found and found[0] == most[0] and found <= most:
+        if found and found[0] == max_release[0] and found <= max_release:
             known.setdefault(found, path)
     newest = max(known, default=None)
     return None if newest is None else (known[newest], newest)

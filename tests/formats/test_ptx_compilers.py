@@ -88,6 +88,6 @@ def test_random_modules(seeds):
         for text in texts:
             check(text, seed)
         ways = texts, map(respelled.joined, texts), [respelled.split(text, seed) for text in texts]
-        one, *others = (inline(combine([*map(ptx.parse, way)]), everything=True).text for way in ways)
+        one, *others = (inline(combine([*map(ptx.parse, way)]), inline_all=True).text for way in ways)
         for other in others:
             assert machine_code(one, relocatable=False) == machine_code(other, relocatable=False)

@@ -20,10 +20,10 @@ def joined(*texts: str) -> str:
     return combine([ptx.parse(text) for text in texts]).text
 
 
-def inlined(*texts: str, everything: bool = True, closed: bool = True):
+def inlined(*texts: str, inline_all: bool = True, whole_program: bool = True):
     """Return *texts* as one module after inlining, which has to assemble."""
     combined = combine([ptx.parse(text) for text in texts])
-    result = inline(combined, everything=everything, closed=closed)
+    result = inline(combined, inline_all=inline_all, whole_program=whole_program)
     pl.assemble(result.text, "sm_80")
     return result
 
@@ -90,7 +90,7 @@ def test_a_call_stays_with_a_reason(body, reason):
     """What would mean something else inlined stays a call."""
     result = inlined(PLAIN, callee(body))
     assert result.count == 0
-    assert f"k: f: {reason}" in result.left
+    assert f"k: f: {reason}" in result.not_inlined
     assert "call.uni (r), f" in result.text
 
 
@@ -108,7 +108,7 @@ def test_a_caller_may_stand_in_the_way(text, reason):
     body = RETURN.replace("add.s32", "ld.global.b32 %r3, [v]; add.s32")
     result = inlined(text, callee(body, before=".global .b32 v;\n"))
     assert 0 == result.count
-    assert any(reason in left for left in result.left)
+    assert any(reason in left for left in result.not_inlined)
 
 
 def test_functions_of_one_input_stay_apart():
@@ -119,15 +119,15 @@ def test_functions_of_one_input_stay_apart():
         "ld.param.b32 %r1, [s]; } add.s32",
     )
     helper = ".func (.param .b32 r) g(.param .b32 a)\n{ " + RETURN + " }\n"
-    by_default = inlined(PLAIN, callee(inner, before=helper), everything=False)
+    by_default = inlined(PLAIN, callee(inner, before=helper), inline_all=False)
     assert (1, ("f: g: both are in one input, whose compiler left the call",)) == (
         by_default.count,
-        by_default.left,
+        by_default.not_inlined,
     )
     assert "call (s), g" in by_default.text
-    everything = inlined(PLAIN, callee(inner, before=helper))
-    assert (2, ()) == (everything.count, everything.left)
-    assert ".func" not in everything.text
+    inline_all = inlined(PLAIN, callee(inner, before=helper))
+    assert (2, ()) == (inline_all.count, inline_all.not_inlined)
+    assert ".func" not in inline_all.text
 
 
 def test_without_kernels_visible_functions_stay():
@@ -155,21 +155,21 @@ def test_without_kernels_visible_functions_stay():
 def test_a_large_function_with_several_calls_stays():
     """By default a function of many instructions is copied once at most."""
     long = RETURN.replace("add.s32", "add.s32 %r1, %r1, 3;\n" * 300 + "add.s32")
-    once = inlined(PLAIN, callee(long), everything=False)
+    once = inlined(PLAIN, callee(long), inline_all=False)
     assert 1 == once.count
     block = re.search(r"\{ \.param.*?\n\}\n", PLAIN, re.DOTALL)[0]
-    twice = inlined(PLAIN.replace(block, block * 2), callee(long), everything=False)
+    twice = inlined(PLAIN.replace(block, block * 2), callee(long), inline_all=False)
     assert 0 == twice.count
-    assert twice.left[0].endswith("instructions and 2 calls")
+    assert twice.not_inlined[0].endswith("instructions and 2 calls")
 
 
 def test_beside_other_inputs_weak_functions_are_called_and_visible_ones_stay():
     """What another input may define or call is left alone."""
-    strong = inlined(PLAIN, callee(RETURN), closed=False)
+    strong = inlined(PLAIN, callee(RETURN), whole_program=False)
     assert strong.count == 1
     assert ".func" in strong.text
-    weak = inlined(PLAIN, callee(RETURN).replace(".visible", ".weak"), closed=False)
-    assert (0, ("k: f: it is weak, and another input may define it",)) == (weak.count, weak.left)
+    weak = inlined(PLAIN, callee(RETURN).replace(".visible", ".weak"), whole_program=False)
+    assert (0, ("k: f: it is weak, and another input may define it",)) == (weak.count, weak.not_inlined)
     linked = pl.link(PLAIN, callee(RETURN), cubin(function(name="g")), arch="sm_80")
     assert ("nvjitlink", 1) == (linked.backend, linked.inlined)
 

@@ -41,7 +41,7 @@ def callee(body: str, before: str = "") -> str:
 
 def inlined(*texts: str):
     """Return *texts* as one module after inlining all that can be."""
-    return inline(combine([ptx.parse(text) for text in texts]), everything=True)
+    return inline(combine([ptx.parse(text) for text in texts]), inline_all=True)
 
 
 def machine_code(text: str) -> bytes:
@@ -82,7 +82,7 @@ BODIES = {
 def test_the_code_is_that_of_the_body_in_the_place_of_the_call(body):
     """The assembler makes the same of the inlined call and of a kernel that has these statements itself."""
     result = inlined(caller(), callee(body))
-    assert (1, ()) == (result.count, result.left)
+    assert (1, ()) == (result.count, result.not_inlined)
     assert machine_code(TOP + kernel(body)) == machine_code(result.text)
 
 
@@ -100,7 +100,7 @@ def test_a_call_through_a_pointer_is_copied_with_its_prototype():
     twice = f"{CALL}\n{CALL.replace('%r1', '%r2')}"
     result = inlined(caller(twice), callee(body, before))
     left = ("f: 1 call through a pointer: the function is known at run time alone",)
-    assert (2, left) == (result.count, result.left)
+    assert (2, left) == (result.count, result.not_inlined)
     assert {"$inl0_0", "$inl1_0"} == set(re.findall(r"(\S+):\s+\.callprototype", result.text))
     pl.assemble(result.text, "sm_90")
 
@@ -110,7 +110,7 @@ def test_registers_with_a_count_hide_variables(registers):
     """A call stays where a variable of the callee has the name of the caller's register."""
     reads = callee("mov.u64 %d3, g12; ld.u32 %r2, [%d3];", ".visible .global .align 4 .b32 g12;\n")
     result = inlined(caller(registers=f"{REGISTERS} {registers}"), reads)
-    assert (0, ("k: f: a name of the caller hides g12",)) == (result.count, result.left)
+    assert (0, ("k: f: a name of the caller hides g12",)) == (result.count, result.not_inlined)
 
 
 def test_registers_with_a_count_are_not_renamed_with_a_variable():
@@ -159,7 +159,7 @@ def test_an_element_of_a_vector_is_no_register():
     """A call that passes one stays, since the width of the vector is not that of the element."""
     body = CALL.replace("st.param.b32 [a], %r1;", "mov.b32 %v.x, %r1; st.param.b32 [a], %v.x;")
     result = inlined(caller(body, f"{REGISTERS} .reg .v2 .b32 %v;"), callee("mov.u32 %r2, %r1;"))
-    assert (0, ("k: f: the variable for x has other uses",)) == (result.count, result.left)
+    assert (0, ("k: f: the variable for x has other uses",)) == (result.count, result.not_inlined)
     pl.assemble(result.text, "sm_90")
 
 
@@ -169,5 +169,5 @@ def test_registers_of_eight_bits(sign):
     loads = callee(f".reg .b8 %c; ld.param.{sign}8 %c, [x+1]; cvt.s32.s8 %r2, %c;")
     call = CALL.replace("st.param.b32 [a], %r1", "st.param.b8 [a+1], 192")
     result = inlined(caller(call), loads)
-    assert (1, ()) == (result.count, result.left)
+    assert (1, ()) == (result.count, result.not_inlined)
     pl.assemble(result.text, "sm_90")

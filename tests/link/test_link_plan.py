@@ -62,8 +62,8 @@ CUDA12_4, PYNVJITLINK = installed((12, 4)), installed(None, (12, 9))
 WITH_PTXAS, PTXAS_12 = installed((13, 0), ptxas=(13, 0)), installed((13, 0), ptxas=(12, 9))
 RELOCATABLE, LTO, DEBUG = {"relocatable": True}, {"lto": True}, {"debug": True}
 ASSEMBLED = "nvptxcompiler --gpu-name=sm_80 --opt-level=3"
-USUAL = "one PTX and nothing to link it with"
-ALONE = f"{ASSEMBLED}: {USUAL}"
+SINGLE_PTX = "one PTX and nothing to link it with"
+ALONE = f"{ASSEMBLED}: {SINGLE_PTX}"
 LINKABLE = "--gpu-name=sm_80 --compile-only --opt-level=3"
 LINKED = "nvjitlink -arch=sm_80"
 OPTIMISED = "link-time optimisation"
@@ -92,14 +92,14 @@ TABLE = [
         "nvptxcompiler --gpu-name=sm_120 --opt-level=3: sm_120, which nvJitLink 12.4 does not know",
     ),
     # What nvPTXCompiler does not know or read.
-    (OLDER, ONE, {"arch": "sm_130"}, f"nvptxcompiler --gpu-name=sm_130 --opt-level=3: {USUAL}"),
+    (OLDER, ONE, {"arch": "sm_130"}, f"nvptxcompiler --gpu-name=sm_130 --opt-level=3: {SINGLE_PTX}"),
     (CUDA12, ONE, {"arch": "sm_70"}, f"nvjitlink -arch=sm_70: sm_70, {UNKNOWN}"),
     (CUDA14, ONE, {"arch": "sm_130"}, f"nvjitlink -arch=sm_130: sm_130, {UNKNOWN}"),
     (CUDA14, (ptx("99.0"),), {}, f"{LINKED}: PTX 99.0, and nvPTXCompiler 13.5 reads 9.5 at most"),
     (OLDER, (ptx("99.0"),), {}, ALONE),
     # Many functions.
     (NEW, MANY, {}, f"{LINKED}: 201 functions, for which nvPTXCompiler takes longer"),
-    (NEW, MANY, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {USUAL}"),
+    (NEW, MANY, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {SINGLE_PTX}"),
     (
         OLDER,
         (ptx("9.1", functions=201),),
@@ -107,13 +107,13 @@ TABLE = [
         f"{ASSEMBLED}: PTX 9.1, and nvJitLink 13.0 reads 9.0 at most",
     ),
     # For debuggers.
-    (NEW, ONE, DEBUG, f"nvptxcompiler --gpu-name=sm_80 --device-debug: {USUAL}"),
-    (NEW, ONE, {**DEBUG, "lineinfo": True}, f"nvptxcompiler --gpu-name=sm_80 --device-debug: {USUAL}"),
+    (NEW, ONE, DEBUG, f"nvptxcompiler --gpu-name=sm_80 --device-debug: {SINGLE_PTX}"),
+    (NEW, ONE, {**DEBUG, "lineinfo": True}, f"nvptxcompiler --gpu-name=sm_80 --device-debug: {SINGLE_PTX}"),
     (OLDER, ONE, DEBUG, f"{LINKED} -g: {PROGRAMS}"),
     (OLDER, ONE, {"lineinfo": True}, f"{LINKED} -lineinfo: {PROGRAMS}"),
-    (NEW, (ptx(target="sm_80, debug"),), {}, f"nvptxcompiler --gpu-name=sm_80: {USUAL}"),
+    (NEW, (ptx(target="sm_80, debug"),), {}, f"nvptxcompiler --gpu-name=sm_80: {SINGLE_PTX}"),
     # Options.
-    (NEW, ONE, {"fma": False}, f"{ASSEMBLED} --fmad=false: {USUAL}"),
+    (NEW, ONE, {"fma": False}, f"{ASSEMBLED} --fmad=false: {SINGLE_PTX}"),
     (CUDA12, ONE, {"fma": False, "opt_level": 0}, f"{LINKED} -O0 -Xptxas=--fmad=false: {DRIVERS}"),
     (NEW, LTOIR, {**LTO, "fma": False}, f"{LINKED} -lto -fma=0 -Xptxas=--fmad=false: {OPTIMISED}"),
     (
@@ -135,7 +135,7 @@ TABLE = [
         f"{LINKED} -lto -lineinfo -maxrregcount=32: {OPTIMISED}",
     ),
     # Flags.
-    (NEW, ONE, {"extra_flags": ["-Xptxas=-v"]}, f"{ASSEMBLED} -v: {USUAL}"),
+    (NEW, ONE, {"extra_flags": ["-Xptxas=-v"]}, f"{ASSEMBLED} -v: {SINGLE_PTX}"),
     (NEW, TWO, {"extra_flags": ["-v"]}, f"{ASSEMBLED} -v: {FUSED}"),
     (NEW, ONE, {"extra_flags": ["-time"]}, f"{LINKED} -time: the flag -time, which is nvJitLink's"),
     (NEW, TWO, {"extra_flags": ["-time"]}, f"{LINKED} -time: 2 inputs, -time is nvJitLink's"),
@@ -180,8 +180,8 @@ TABLE = [
     (NEW, CUBIN, {"backend": "nvptxcompiler"}, "!a cubin of PTX alone; here is a cubin. The backends nvj"),
     (NEW, LTOIR, {**LTO, "backend": "nvptxcompiler"}, "!here is link-time optimisation"),
     # Relocatable code, for this environment's linker.
-    (NEW, ONE, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {USUAL}"),
-    (OLDER, ONE, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {USUAL}"),
+    (NEW, ONE, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {SINGLE_PTX}"),
+    (OLDER, ONE, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {SINGLE_PTX}"),
     (WITH_PTXAS, (ptx("9.0"),), RELOCATABLE, f"ptxas {LINKABLE}: {LINKER}"),
     (
         WITH_PTXAS,
@@ -240,7 +240,9 @@ def test_the_plan_of_a_link(there, inputs, options, expected):
 
 def test_doubt_is_part_of_a_plan():
     """Where no tool makes code that the reader is known to read, the plan says so."""
-    assert [LINKER, ""] == [planned(each, ONE, RELOCATABLE).doubt for each in (OLDER, WITH_PTXAS)]
+    assert [LINKER, ""] == [
+        planned(each, ONE, RELOCATABLE).compatibility_warning for each in (OLDER, WITH_PTXAS)
+    ]
 
 
 def test_what_is_missing_for_another_release_is_told():

@@ -156,11 +156,11 @@ def test_options_reach_the_tools():
     given = vars(options)
     alone = link_options(given)
     assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
-    assert ("--verbose", "-dlcm=cg") == alone.spelled(PTXAS)[-2:]
+    assert ("--verbose", "-dlcm=cg") == alone.to_flags(PTXAS)[-2:]
     assert {} == alone.arithmetic
     optimised = link_options({**given, "link_time_optimization": True})
     used = ("-variables-used=a", "-variables-used=b")
-    assert ("-ftz=1", "-verbose", *used, "-Xptxas=-dlcm=cg") == optimised.spelled(LTO)[-5:]
+    assert ("-ftz=1", "-verbose", *used, "-Xptxas=-dlcm=cg") == optimised.to_flags(LTO)[-5:]
     assert {"fma": False} == link_options({"fma": False}).arithmetic
     with pytest.raises(LinkError, match="no option 'no_cache'"):
         link_options({"no_cache": True})

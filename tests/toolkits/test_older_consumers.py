@@ -126,11 +126,13 @@ def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(kind, tmp_path, monke
     searched = (tmp_path, linker.INCLUDE_DIR, folder.parent / "cuda_runtime" / "include")
     flags = ["-arch=compute_80", "-rdc=true", "-dlto", "-lineinfo", *(f"-I{path}" for path in searched)]
     sources = [("apply.cu", PLAIN_CALLER.encode(), "LTOIR")]
-    step, _, given = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], spoils=True)
+    step, _, given = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], alters_later_calls=True)
     assert ("", "") == (step, given["log"])
     inputs = [("apply", given["code"], "LTOIR"), (artifact.name, artifact.read_bytes(), kind.upper())]
     flags = ["-arch=sm_80", "-lto", "-lineinfo"]
-    step, _, given = isolated.call("nvjitlink", str(nvjitlink), flags, inputs, "Cubin", spoils=True)
+    step, _, given = isolated.call(
+        "nvjitlink", str(nvjitlink), flags, inputs, "Cubin", alters_later_calls=True
+    )
     assert ("", "") == (step, given["log"])
     (tmp_path / "linked.cubin").write_bytes(given["code"])
     assert {"apply", "scale"} == linked_functions(tmp_path / "linked.cubin")[""]

@@ -68,7 +68,7 @@ CVTA = "mov.b64 %rd1, k_param_0;\n@%p1 cvta.param.u64 %rd2, %rd1;\n"
 )
 def test_wrong_ptx_is_told_by_its_addresses(text, spoilt):
     """A generic address is wrong where a parameter is loaded or stored, and right anywhere else."""
-    assert isolated.is_spoilt(text.encode()) is spoilt
+    assert isolated.has_generic_param_access(text.encode()) is spoilt
 
 
 def ptx(flags=("-G",)):
@@ -114,7 +114,7 @@ def test_where_neither_is_to_be_had_the_call_is_an_error(monkeypatch):
 def test_the_end_of_the_child_is_an_error():
     """The process goes on, and has the child's last words."""
     with pytest.raises(pl.LinkError, match="has ended the child process that called it") as caught:
-        isolated.call("nvvm", "libc.so.6", ["-opt=0"], [("name", b"", "whole")], spoils=True)
+        isolated.call("nvvm", "libc.so.6", ["-opt=0"], [("name", b"", "whole")], alters_later_calls=True)
     assert ("undefined symbol" in caught.value.log, caught.value.inputs) == (True, ("name",))
 
 

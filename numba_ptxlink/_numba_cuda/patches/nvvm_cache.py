@@ -48,7 +48,7 @@ def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
     from numba_ptxlink._tools import nvvm
 
     texts = tuple(each.decode() if isinstance(each, bytes) else each for each in options)
-    if nvvm.spoils(texts):
+    if nvvm.alters_later_calls(texts):
         return nvvm.accepts(texts)
     accepted: bool = original(self, options)
     return accepted

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     Find = Callable[[str], ptx.Register | None]
     Edits = dict[int, list[ptx.Statement]]
 
-LANES = {"v2": 2, "v4": 4, "v8": 8}
+VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
 """How many elements a vector has."""
 
 # A move of 128 bits in one register wants PTX 8.3; two of 64 do not.
-_WIDEST = 8
-_WORD = 4
+_MAX_PIECE_BYTES = 8
+_WORD_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +67,7 @@ class Access:
             find: What returns the register that a name means.
             offset: What is added to the offset that it has.
         """
-        shape = _shape(instruction.word)
+        shape = _access_form(instruction.word)
         operands = instruction.operands if shape else ()
         if shape is None or len(operands) != 2:
             return None
@@ -86,10 +86,10 @@ class Access:
 
 
 @functools.lru_cache(maxsize=1024)
-def _shape(word: str) -> tuple[bool, str, int] | None:
+def _access_form(word: str) -> tuple[bool, str, int] | None:
     """Return whether *word* stores, the type of an element and their number; None for another instruction."""
     opcode, *modifiers = word.split(".")
-    shapes = [LANES[each] for each in modifiers if each in LANES]
+    shapes = [VECTOR_LENGTHS[each] for each in modifiers if each in VECTOR_LENGTHS]
     kind = modifiers[-1] if modifiers else ""
     if opcode not in ("ld", "st") or len(modifiers) - len(shapes) > 2:
         return None
@@ -98,13 +98,13 @@ def _shape(word: str) -> tuple[bool, str, int] | None:
 
 def _around(offset: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the aligned ranges of larger accesses that a range lies in."""
-    while size <= _WIDEST:
+    while size <= _MAX_PIECE_BYTES:
         size *= 2
         yield offset - offset % size, size
 
 
 @dataclass(eq=False)
-class Slot:
+class MemorySlot:
     """
     A variable of a function, or a parameter or result of it, with its uses.
 
@@ -114,7 +114,7 @@ class Slot:
         accesses: Its loads and stores by number.
         addresses: The numbers of the instructions that do nothing but compute its address.
         calls: How many calls pass it.
-        exposed: Whether it is used in another way, too.
+        escapes: Whether it is used in another way, too.
     """
 
     variable: ptx.Variable
@@ -122,7 +122,7 @@ class Slot:
     accesses: dict[int, Access] = field(default_factory=dict)
     addresses: list[int] = field(default_factory=list)
     calls: int = 0
-    exposed: bool = False
+    escapes: bool = False
 
     @property
     def name(self) -> str:
@@ -144,7 +144,7 @@ class Slot:
         return {place: move(access) for place, access in self.accesses.items()}
 
 
-class Cells:
+class RegisterPieces:
     """
     The registers that hold the bytes of a variable.
 
@@ -164,25 +164,25 @@ class Cells:
         self._prefix = prefix
         self._ranges = {part for access in accesses for part in access.ranges}
         self._cut = {outer for part in self._ranges for outer in _around(*part)}
-        self._cells: dict[tuple[int, int], str] = {}
+        self._pieces: dict[tuple[int, int], str] = {}
         for offset, length in sorted(self._ranges):
             if offset % length or not 0 <= offset <= size - length:
                 raise ValueError(f"an access to {length} bytes at offset {offset} of {size}")
             self._split(offset, length)
 
     def __len__(self) -> int:
-        return len(self._cells)
+        return len(self._pieces)
 
     @property
     def cuts_words(self) -> bool:
         """Whether an access is to several parts of less than a word."""
-        narrow = (cell for cell in self._cells if cell[1] < _WORD)
-        return any(not self._ranges.isdisjoint(_around(*cell)) for cell in narrow)
+        narrow = (piece for piece in self._pieces if piece[1] < _WORD_BYTES)
+        return any(not self._ranges.isdisjoint(_around(*piece)) for piece in narrow)
 
     def declarations(self) -> list[ptx.Statement]:
         """Return the declarations of the registers, and the zeros of those that can be part of a word."""
         names: dict[int, list[str]] = {}
-        for (_, size), name in self._cells.items():
+        for (_, size), name in self._pieces.items():
             names.setdefault(max(16, size * 8), []).append(name)
         return [
             *(ptx.Declaration.registers(f"b{bits}", listed) for bits, listed in names.items()),
@@ -196,7 +196,7 @@ class Cells:
         Raises:
             ValueError: A register is narrower than its element, or a byte gets what is no integer.
         """
-        moves = _Moves(self._cells, f"{self._prefix}t", access.guard)
+        moves = _Moves(self._pieces, f"{self._prefix}t", access.guard)
         for value, bits, (offset, size) in zip(access.values, access.bits, access.ranges, strict=True):
             if value == "_":
                 continue
@@ -209,18 +209,18 @@ class Cells:
         return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
-        if size > _WIDEST or (offset, size) in self._cut:
+        if size > _MAX_PIECE_BYTES or (offset, size) in self._cut:
             self._split(offset, size // 2)
             self._split(offset + size // 2, size // 2)
         else:
-            self._cells.setdefault((offset, size), f"{self._prefix}{offset}")
+            self._pieces.setdefault((offset, size), f"{self._prefix}{offset}")
 
 
 class _Moves:
     """Moves between registers of the program and the cells of a variable."""
 
-    def __init__(self, cells: Mapping[tuple[int, int], str], temporary: str, guard: str) -> None:
-        self._cells = cells
+    def __init__(self, pieces: Mapping[tuple[int, int], str], temporary: str, guard: str) -> None:
+        self._pieces = pieces
         self._prefix = temporary
         self._guard = guard
         self._moves: list[ptx.Statement] = []
@@ -243,11 +243,11 @@ class _Moves:
 
     def store(self, source: str, bits: int | None, kind: str, offset: int, size: int) -> None:
         """Move *source*, an immediate or the lower bytes of a register, to *size* bytes at *offset*."""
-        cell = self._cells.get((offset, size))
-        if size > _WIDEST and bits is not None:
+        piece = self._pieces.get((offset, size))
+        if size > _MAX_PIECE_BYTES and bits is not None:
             self._spread(source, offset, size)
             return
-        whole = cell or self._temporary(size * 8)
+        whole = piece or self._temporary(size * 8)
         if size == 1 and bits is None:
             number = ptx.number(source)
             if number is None:
@@ -262,14 +262,14 @@ class _Moves:
             self._add(f"cvt.u{size * 8}.u{bits}", whole, source)
         else:
             self._add(f"mov.b{bits}", whole, source)
-        if not cell:
+        if not piece:
             self._spread(whole, offset, size)
 
     def _joined(self, offset: int, size: int) -> str:
         """Return a register that holds *size* bytes at *offset*."""
-        cell = self._cells.get((offset, size))
-        if cell:
-            return cell
+        piece = self._pieces.get((offset, size))
+        if piece:
+            return piece
         half = size // 2
         low, high = self._joined(offset, half), self._joined(offset + half, half)
         whole = self._temporary(size * 8)
@@ -280,10 +280,10 @@ class _Moves:
         """Move the halves of *whole* to the cells of *size* bytes at *offset*."""
         half = size // 2
         places = (offset, half), (offset + half, half)
-        low, high = (self._cells.get(place) or self._temporary(half * 8) for place in places)
+        low, high = (self._pieces.get(place) or self._temporary(half * 8) for place in places)
         self._add(f"mov.b{size * 8}", f"{{{low}, {high}}}", whole)
         for part, place in zip((low, high), places, strict=True):
-            if place not in self._cells:
+            if place not in self._pieces:
                 self._spread(part, *place)
 
     def _temporary(self, bits: int) -> str:

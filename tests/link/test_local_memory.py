@@ -9,7 +9,7 @@ from linkcases import HEAD
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._fusion import depots
+from numba_ptxlink._fusion import local_memory
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3") + ".extern .func g(.param .b64 p);\n"
 REGISTERS = (
@@ -28,10 +28,10 @@ def kernel(body: str, name: str = "k") -> str:
 def moved(text: str) -> str:
     """Return the function *text* with registers in place of its depots."""
     (function,) = ptx.parse(text).functions
-    return f"{function.heading}\n{ptx.block(depots.promoted(function.body, 'inl'))}\n"
+    return f"{function.heading}\n{ptx.block(local_memory.promote_local_memory(function.body, 'inl'))}\n"
 
 
-def promoted(text: str) -> str:
+def promote_local_memory(text: str) -> str:
     """Return the same, which has to assemble."""
     result = moved(text)
     pl.assemble(TOP + result, "sm_90", relocatable=True)
@@ -66,7 +66,7 @@ def read(text: str) -> str:
 )
 def test_what_is_only_accessed_becomes_registers(body):
     """Loads and stores at constant offsets are moves, whatever their widths, and the variable is gone."""
-    result = promoted(kernel(body))
+    result = promote_local_memory(kernel(body))
     assert "depot" not in result
     assert not re.search(r"%SPL?\b(?!;)", re.sub(r"\{\n\.reg \.b64 %SP;[^}]*\}|\.reg[^;]*;", "", result))
 
@@ -115,14 +115,16 @@ def test_what_is_only_accessed_becomes_registers(body):
 )
 def test_what_may_be_reached_otherwise_stays_in_memory(body):
     """Where an address may be used in another way, or an access is of another kind, nothing changes."""
-    assert read(kernel(body)) == promoted(kernel(body))
+    assert read(kernel(body)) == promote_local_memory(kernel(body))
 
 
 def test_variables_of_many_parts_stay_in_memory():
     """Hundreds of bytes that are accessed one by one would be put into local memory again."""
-    accesses = "".join(f"st.local.u8 [%SPL+{number}], %h1;\n" for number in range(depots.MOST_CELLS + 1))
+    accesses = "".join(
+        f"st.local.u8 [%SPL+{number}], %h1;\n" for number in range(local_memory.MAX_PIECES + 1)
+    )
     text = kernel(accesses).replace("depot[64]", "depot[512]")
-    assert read(text) == promoted(text)
+    assert read(text) == promote_local_memory(text)
 
 
 def test_what_stays_in_memory_is_aligned_like_a_stack():

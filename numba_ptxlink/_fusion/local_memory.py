@@ -6,8 +6,8 @@ address. Once the call is inlined nothing does, but the assembler leaves local m
 
 A register holds an address of a variable if all that writes it are moves, sums with constants and conversions
 between local and generic addresses, and give the same offset. If all uses of these registers and of the
-variable are such instructions, loads and stores, nothing else can reach the variable's bytes, and `Cells`
-takes their place. Bytes that nothing has written are undefined in both.
+variable are such instructions, loads and stores, nothing else can reach the variable's bytes, and
+`RegisterPieces` take their place. Bytes that nothing has written are undefined in both.
 
 What stays in memory is aligned to what a stack begins at. NVRTC 13.0 copies structures by words of 32 bits
 out of depots that it aligns to two bytes: as the only variable of a kernel one lies at the start, but
@@ -20,16 +20,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-from .cells import LANES, Access, Cells, Slot
+from .register_pieces import VECTOR_LENGTHS, Access, MemorySlot, RegisterPieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from .cells import Edits
+    from .register_pieces import Edits
 
 STACK_ALIGNMENT = 16
 """What a stack begins at, in bytes."""
-MOST_CELLS = 256
+MAX_PIECES = 256
 """Registers that may take the place of one variable: more would be put into local memory again."""
 
 _CONVERTED = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "local")}
@@ -38,7 +38,7 @@ _CONVERTED = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "
 class _Address(NamedTuple):
     """The address of a byte of a variable, "local" or "generic"."""
 
-    slot: Slot
+    slot: MemorySlot
     offset: int
     space: str
 
@@ -51,7 +51,7 @@ class _Use(NamedTuple):
     names: dict[str, ptx.Register]
 
 
-def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Statement]:
+def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Statement]:
     """
     Return *body* with registers in place of its local variables, where that is proven to be the same.
 
@@ -61,7 +61,7 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
         body: The statements of a function.
         prefix: What no name in them begins with.
     """
-    slots: dict[ptx.Register, Slot] = {}
+    slots: dict[ptx.Register, MemorySlot] = {}
     uses: list[_Use] = []
     edits: Edits = {
         place: [_aligned(statement)]
@@ -78,10 +78,10 @@ def promoted(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Stateme
         elif isinstance(statement, ptx.Declaration) and place in edits:
             (declared, *others) = statement.variables
             if not others and declared.count is None:
-                slots[ptx.Register(scope.block, declared.name, "")] = Slot(declared, place)
-    _note(uses, slots)
+                slots[ptx.Register(scope.block, declared.name, "")] = MemorySlot(declared, place)
+    _record_uses(uses, slots)
     for number, slot in enumerate(slots.values()):
-        if not slot.exposed:
+        if not slot.escapes:
             try:
                 edits |= _in_registers(slot, f"%{prefix}l{number}_")
             except ValueError:
@@ -98,17 +98,19 @@ def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
     return ptx.declaration(f".local .align {STACK_ALIGNMENT} {shape}.{first.type} {declared}")
 
 
-def _note(uses: Sequence[_Use], slots: Mapping[ptx.Register, Slot]) -> None:
+def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot]) -> None:
     """Note *uses* with their *slots*, and which of these something else may reach."""
     addresses = _addresses(uses, slots)
     for use in uses:
         held = {register for register in use.names.values() if register in addresses}
-        if held and not _understood(use, held, addresses):
+        if held and not _record_use(use, held, addresses):
             for register in held:
-                addresses[register].slot.exposed = True
+                addresses[register].slot.escapes = True
 
 
-def _addresses(uses: Iterable[_Use], slots: Mapping[ptx.Register, Slot]) -> dict[ptx.Register, _Address]:
+def _addresses(
+    uses: Iterable[_Use], slots: Mapping[ptx.Register, MemorySlot]
+) -> dict[ptx.Register, _Address]:
     """Return what registers hold that an address is moved to, whatever else is written to them."""
     addresses = {register: _Address(slot, 0, "local") for register, slot in slots.items()}
     moves: dict[ptx.Register, list[_Use]] = {}
@@ -119,14 +121,14 @@ def _addresses(uses: Iterable[_Use], slots: Mapping[ptx.Register, Slot]) -> dict
     fresh = list(addresses)
     while fresh:
         for use in moves.get(fresh.pop(), ()):
-            target, address = _moved(use, addresses)
+            target, address = _moved_address(use, addresses)
             if target and address and target not in addresses:
                 addresses[target] = address
                 fresh.append(target)
     return addresses
 
 
-def _moved(
+def _moved_address(
     use: _Use, addresses: Mapping[ptx.Register, _Address]
 ) -> tuple[ptx.Register | None, _Address | None]:
     """Return the register that *use* moves an address to, and that address; None for another instruction."""
@@ -151,9 +153,9 @@ def _moved(
     return None, None
 
 
-def _understood(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]) -> bool:
+def _record_use(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]) -> bool:
     """Note *use* with its variable; return whether it is one that registers can stand for."""
-    target, moved = _moved(use, addresses)
+    target, moved = _moved_address(use, addresses)
     if target and moved and addresses.get(target) == moved and len(held) <= 2:
         moved.slot.addresses.append(use.place)
         return True
@@ -162,7 +164,7 @@ def _understood(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Regis
     (register,) = held
     address = addresses[register]
     base = use.instruction.address
-    space = [word for word in use.instruction.modifiers[:-1] if word not in LANES]
+    space = [word for word in use.instruction.modifiers[:-1] if word not in VECTOR_LENGTHS]
     if not base or use.names.get(base[0]) != register or use.instruction.names.count(base[0]) != 1:
         return False
     access = Access.of(use.instruction, use.names.get, address.offset)
@@ -172,15 +174,15 @@ def _understood(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Regis
     return True
 
 
-def _in_registers(slot: Slot, prefix: str) -> Edits:
+def _in_registers(slot: MemorySlot, prefix: str) -> Edits:
     """
     Return the edits that put registers in the place of *slot*.
 
     Raises:
         ValueError: Its accesses cut each other's words, or are too many.
     """
-    cells = Cells(prefix, slot.size, slot.accesses.values())
-    if len(cells) > MOST_CELLS or cells.cuts_words:
-        raise ValueError(f"{len(cells)} registers")
+    pieces = RegisterPieces(prefix, slot.size, slot.accesses.values())
+    if len(pieces) > MAX_PIECES or pieces.cuts_words:
+        raise ValueError(f"{len(pieces)} registers")
     computed: Edits = {place: [] for place in slot.addresses}
-    return {slot.declaration: cells.declarations(), **computed, **slot.moves(cells.moves)}
+    return {slot.declaration: pieces.declarations(), **computed, **slot.moves(pieces.moves)}

@@ -40,7 +40,7 @@ _PURE_WORDS = (
 _PURE = frozenset(_PURE_WORDS.split())
 
 
-def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[ptx.Statement]:
+def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[ptx.Statement]:
     """
     Return *body* with global accesses in place of generic ones that can only be such.
 
@@ -63,22 +63,22 @@ def proven(body: Sequence[ptx.Statement], params: Collection[str]) -> Sequence[p
         elif first and first[0] != "[":
             for name in ptx.names(statement.operands[0]):
                 writers[name].append((statement, scope))
-        if _is_generic(statement.word) and (address := statement.address):
+        if _is_generic_access(statement.word) and (address := statement.address):
             base = scope.find(address[0])
             if base and ptx.width(base.type) == 64:
                 bases[place] = base
     unknown = _unknown(bases.values(), writers, params)
     proofs = [place for place, base in bases.items() if base not in unknown]
-    return ptx.edited(body, {place: [_in_global(body[place])] for place in proofs})
+    return ptx.edited(body, {place: [_as_global_access(body[place])] for place in proofs})
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_generic(word: str) -> bool:
+def _is_generic_access(word: str) -> bool:
     opcode, *modifiers = word.split(".")
     return opcode in _ACCESSING and _SPACES.isdisjoint(each.partition("::")[0] for each in modifiers)
 
 
-def _in_global(access: ptx.Statement) -> ptx.Statement:
+def _as_global_access(access: ptx.Statement) -> ptx.Statement:
     assert isinstance(access, ptx.Instruction)  # noqa: S101 - it is an access
     opcode, *modifiers = access.word.split(".")
     orders = sum(word in _ORDERS for word in modifiers)
@@ -88,7 +88,7 @@ def _in_global(access: ptx.Statement) -> ptx.Statement:
 def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection[str]) -> set[ptx.Register]:
     """Return which of *bases*, and of what they depend on, are not known."""
     readers: dict[ptx.Register, list[ptx.Register]] = {}
-    fresh: list[ptx.Register] = []
+    newly_unknown: list[ptx.Register] = []
     pending, seen = list(bases), set(bases)
     own: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
     names: set[str] = set()
@@ -100,18 +100,18 @@ def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection
                 own.setdefault(writer[1].find(register.name), []).append(writer)
         found = [_sources(register, *writer, params) for writer in own.get(register, ())]
         if not found or None in found:
-            fresh.append(register)
+            newly_unknown.append(register)
         for source in {source for sources in found for source in sources or ()}:
             readers.setdefault(source, []).append(register)
             if source not in seen:
                 seen.add(source)
                 pending.append(source)
     unknown: set[ptx.Register] = set()
-    while fresh:
-        register = fresh.pop()
+    while newly_unknown:
+        register = newly_unknown.pop()
         if register not in unknown:
             unknown.add(register)
-            fresh += readers.get(register, ())
+            newly_unknown += readers.get(register, ())
     return unknown
 
 

@@ -9,7 +9,7 @@ from linkcases import HEAD
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import ptx
-from numba_ptxlink._fusion import spaces
+from numba_ptxlink._fusion import address_spaces
 
 TOP = HEAD.format(target="sm_90").replace("8.0", "8.3")
 GLOBALS = ".global .align 16 .b8 v[64];\n.const .align 4 .b32 c = 7;\n.shared .align 16 .b8 s[4096];\n"
@@ -28,11 +28,11 @@ def kernel(body: str) -> str:
     )
 
 
-def proven(text: str) -> str:
+def infer_address_spaces(text: str) -> str:
     """Return the function *text* with global accesses where they are proven."""
     (function,) = ptx.parse(text).functions
     params = {parameter.name for parameter in function.params if function.kind == "entry"}
-    return f"{function.heading}\n{ptx.block(spaces.proven(function.body, params))}\n"
+    return f"{function.heading}\n{ptx.block(address_spaces.infer_address_spaces(function.body, params))}\n"
 
 
 def read(text: str) -> str:
@@ -44,7 +44,7 @@ def read(text: str) -> str:
 def accesses(body: str, function: str = "") -> list[str]:
     """Return the opcodes of the accesses in *body* afterwards; both texts have to assemble."""
     text = function or kernel(body)
-    result = proven(text)
+    result = infer_address_spaces(text)
     for each in (text, result):
         pl.assemble(TOP + GLOBALS + each, "sm_90", relocatable=True)
     written = re.sub(r"//[^\n]*|/\*.*?\*/", "", result)
@@ -255,7 +255,7 @@ def test_what_may_reach_another_space_stays_generic(body):
     declared = ".extern .func (.param .b64 r) g();\n" if "call" in body else ""
     text = kernel(body)
     pl.assemble(f"{TOP}{GLOBALS}{declared}{text}", "sm_90", relocatable=True)
-    assert read(text) == proven(text)
+    assert read(text) == infer_address_spaces(text)
 
 
 def test_parameters_of_functions_are_not_known():
