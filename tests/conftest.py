@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 
-# "python -m pytest" puts the checkout first on sys.path, where the package lacks its compiled part.
-sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
+# "python -m pytest" puts the checkout first on sys.path. Test it only if it has its compiled module, and
+# otherwise the installed package.
+if not any((ROOT / "numba_ptxlink" / "_native").glob("*.so")):
+    sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
 os.environ["PYTHONSAFEPATH"] = "1"
 # Modules of helpers/ run as programs too, in processes of their own.
 os.environ["PYTHONPATH"] = os.pathsep.join(
