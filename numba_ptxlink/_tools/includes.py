@@ -106,6 +106,21 @@ class _Scan(NamedTuple):
     knows_paths: bool
 
 
+class _File(NamedTuple):
+    """
+    A file that a source can include.
+
+    Args:
+        scan: The scan of its content.
+        identity: Its device and inode: `#pragma once` includes a file once, by whatever paths it is found.
+        version: Its size and times, which change with every change of its content.
+    """
+
+    scan: _Scan
+    identity: tuple[int, int]
+    version: tuple[int, ...]
+
+
 class Includes(NamedTuple):
     """
     What a source can include.
@@ -114,10 +129,12 @@ class Includes(NamedTuple):
         files: The files; of those that one directive can mean, in search order.
         key: Lines that change whenever one of them changes; None where that cannot be told, or the code tells
             the time. Paths are part of them only if the code can observe them, such as by `__FILE__`.
+        versions: The identity, size and times of each file: equal exactly if none was written to meanwhile.
     """
 
     files: tuple[str, ...]
     key: tuple[str, ...] | None
+    versions: tuple[tuple[int, ...], ...] = ()
 
 
 def of(
@@ -140,8 +157,10 @@ def of(
     for name in (*map(os.fsdecode, include_dirs), *(headers or ())):
         encoded(name)
     texts = {name: _scan(encoded(text)) for name, text in (headers or {}).items()}
-    files: dict[str, _Scan] = {}
+    files: dict[str, _File] = {}
     lines: set[str] = set()
+    # Two names of one file differ from two files with one content: `#pragma once` tells them apart.
+    directives_of: dict[tuple[int, int], set[str]] = {}
     at, real = functools.cache(_scan_file), functools.cache(os.path.realpath)
     told = b"\n".join(map(encoded, flags))
     include_dirs = [*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(told))]
@@ -161,16 +180,22 @@ def of(
                 path = os.path.join(place, name)  # noqa: PTH118 - four times faster
                 if (inner := at(path)) is None:
                     continue
-                lines.add(f"file {scan.digest} {number} {name} {inner.digest}")
+                directive = f"file {scan.digest} {number} {name} {inner.scan.digest}"
+                directives_of.setdefault(inner.identity, set()).add(directive)
                 if path not in files:
                     files[path] = inner
                     # Resolving links and ".." makes a circle of includes terminate.
-                    pending.append((inner, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
-    scans += files.values()
+                    pending.append((inner.scan, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
+    lines |= {"\n".join(sorted(each)) for each in directives_of.values()}
+    scans += (file.scan for file in files.values())
     if any(scan.knows_paths for scan in scans):
         lines |= {f"path {Path(path).absolute()}" for path in files}
     complete = not pending and not any(scan.opaque for scan in scans)
-    return Includes(tuple(files), tuple(sorted(lines)) if complete else None)
+    return Includes(
+        tuple(files),
+        tuple(sorted(lines)) if complete else None,
+        tuple((*file.identity, *file.version) for file in files.values()),
+    )
 
 
 def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
@@ -221,15 +246,17 @@ def _scan(text: bytes) -> _Scan:
     )
 
 
-def _scan_file(path: str) -> _Scan | None:
-    """Return the scan of the file at *path*, which is remembered; None where there is none."""
+def _scan_file(path: str) -> _File | None:
+    """Return the file at *path*, whose scan is remembered; None if there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116 - four times faster
         # Two changes at one tick of the clock look the same.
         settled = time.time_ns() - status.st_ctime_ns > _SETTLED
         scan = _scan_unchanged if settled else _scan_unchanged.__wrapped__
+        identity = (status.st_dev, status.st_ino)
         # Programs set the time of modification back; the time of the last change is the system's own.
-        return scan(path, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
+        version = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return _File(scan(path, *identity, *version), identity, version)
     except OSError:
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import logging
 import platform
 import re
 from pathlib import Path
@@ -15,6 +16,8 @@ from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
 from . import find, includes, isolated
+
+log = logging.getLogger(__name__)
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
 """This package's own headers, which those of exports include."""
@@ -160,6 +163,10 @@ class _Unit(NamedTuple):
         # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
         return self.name if self.folder is None else str(self.folder / self.name)
 
+    def included(self) -> includes.Includes:
+        """Return what the source can include now."""
+        return self.options.included(self.source, Path(self.program_name).parent)
+
     def arguments(self) -> tuple[str, ...]:
         """Return the options for NVRTC, without the include directories."""
         return (
@@ -172,9 +179,33 @@ class _Unit(NamedTuple):
         )
 
 
+class _HeadersChanged(Exception):  # noqa: N818 - it carries a result
+    """Headers were changed between the computation of the key and the end of the compilation."""
+
+    def __init__(self, entry: cache.Entry) -> None:
+        super().__init__()
+        self.entry = entry
+
+
 def _cached(unit: _Unit) -> cache.Entry:
-    key = _key(unit)
-    return _compile(unit) if key is None else cache.cached(key, lambda: _compile(unit))
+    included = unit.included()
+    key = _key(unit, included)
+    if key is None:
+        return _compile(unit)
+
+    def make() -> cache.Entry:
+        entry = _compile(unit)
+        # NVRTC reads headers after the key was computed. A header that is edited meanwhile would be stored
+        # under the key of its old content, for all who share the cache.
+        if unit.included() != included:
+            raise _HeadersChanged(entry)
+        return entry
+
+    try:
+        return cache.cached(key, make)
+    except _HeadersChanged as changed:
+        log.info("cache: %s is not kept: headers were changed while it was compiled", unit.name)
+        return changed.entry
 
 
 def _refuse_binary(source: bytes, name: str) -> None:
@@ -188,17 +219,19 @@ def _refuse_binary(source: bytes, name: str) -> None:
         )
 
 
-def _key(unit: _Unit) -> cache.Key | None:
+def _key(unit: _Unit, included: includes.Includes) -> cache.Key | None:
     """Return everything the result depends on, None if that cannot be determined."""
     arguments = unit.arguments()
-    if any(map(_BEYOND_KEYS.match, arguments)):
+    if included.key is None or any(map(_BEYOND_KEYS.match, arguments)):
         return None
-    folder = Path(unit.program_name).parent
-    included = unit.options.included(unit.source, folder).key
-    if included is None:
-        return None
+    paths: list[str] = []
     # Line information contains the paths of the files.
-    lines = any(argument in _LINES for argument in arguments)
+    if any(argument in _LINES for argument in arguments):
+        try:
+            folder = Path(unit.program_name).parent.absolute()
+        except FileNotFoundError:  # the working directory was removed, and has no path
+            return None
+        paths = [str(folder), *map(str, unit.options.include_dirs)]
     return cache.Key.of(
         "nvrtc",
         {
@@ -209,8 +242,8 @@ def _key(unit: _Unit) -> cache.Key | None:
             "source": unit.source,
             "name": unit.program_name,
             "name expressions": unit.options.name_expressions,
-            "includes": included,
-            "paths": [str(folder.absolute()), *map(str, unit.options.include_dirs)] if lines else (),
+            "includes": included.key,
+            "paths": paths,
         },
     )
 
@@ -228,18 +261,18 @@ def _compile(unit: _Unit) -> cache.Entry:
         options.name_expressions,
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
-    log = given["log"]
+    nvrtc_log = given["log"]
     if unit.folder == NOWHERE:
-        log = log.replace(unit.program_name, unit.name)
+        nvrtc_log = nvrtc_log.replace(unit.program_name, unit.name)
     if step:
-        cure = includes.cure(log)
+        cure = includes.cure(nvrtc_log)
         raise LinkError(
-            f"NVRTC could not compile {unit.name}: {given['reason']}\n{log.strip()}\n"
+            f"NVRTC could not compile {unit.name}: {given['reason']}\n{nvrtc_log.strip()}\n"
             f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
             flags=flags,
             inputs=(unit.name,),
-            log=log,
+            log=nvrtc_log,
         )
     lowered = dict(zip(options.name_expressions, given["symbols"], strict=True))
-    meta = {"log": log.strip(), "lowered_names": lowered}
+    meta = {"log": nvrtc_log.strip(), "lowered_names": lowered}
     return cache.Entry(meta, given["code"].rstrip(b"\0") if unit.output == PTX else given["code"])

@@ -11,7 +11,7 @@ from linkcases import KERNEL, function
 import numba_ptxlink as pl
 from numba_ptxlink import cache
 from numba_ptxlink._config import Config
-from numba_ptxlink._tools import nvptxcompiler
+from numba_ptxlink._tools import isolated, nvptxcompiler
 from numba_ptxlink.cache import Cache, Key
 from numba_ptxlink.cache.key import source_digest
 
@@ -138,3 +138,51 @@ def test_places_count_only_where_they_reach_the_code(tmp_path, made, options, co
         inputs = (KERNEL, folder / f"{folder.name}.ptx")
         linked = made(pl.link, *inputs, arch="sm_90", backend="nvjitlink", checks="none", **options)
     assert (count, count) == (min(source, 1), linked)
+
+
+ONCE = "#pragma once\n#ifdef ONE\n#define TWO\n#endif\n#define ONE\n"
+COUNTED = (
+    '#include "p/a.h"\n#include "q/a.h"\n#ifdef TWO\n#define N 2\n#else\n#define N 1\n#endif\n'
+    'extern "C" __global__ void f(int* x) { *x = N; }\n'
+)
+
+
+@pytest.mark.parametrize("join", [Path.symlink_to, Path.hardlink_to])
+def test_a_header_that_becomes_another_name_of_a_file_counts(tmp_path, made, join):
+    """`#pragma once` includes one file under two names once, and two files with one content twice."""
+    for name in "pq":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.h").write_text(ONCE)
+    options = {"arch": "sm_90", "include_dirs": [tmp_path]}
+    assert 0 < made(pl.link, COUNTED, **options)
+    assert 0 == made(pl.link, COUNTED, **options)
+    (tmp_path / "q" / "a.h").unlink()
+    join(tmp_path / "q" / "a.h", tmp_path / "p" / "a.h")
+    assert 0 < made(pl.link, COUNTED, **options)
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["edited", "restored"])
+def test_a_header_that_is_edited_during_the_compilation_is_not_kept(tmp_path, made, monkeypatch, restored):
+    """Code of a header that was edited meanwhile is not found by the content that it had before."""
+    header, original = tmp_path / "part.h", isolated.call
+
+    def call(function, *arguments, **options):
+        if function != "nvrtc":
+            return original(function, *arguments, **options)
+        header.write_text("#define PART 2222\n")
+        result = original(function, *arguments, **options)
+        if restored:
+            header.write_text("#define PART 1111\n")
+        return result
+
+    def values() -> list[bool]:
+        ptx = pl.link(SOURCE, arch="sm_90", include_dirs=[tmp_path]).ptx
+        return [value in ptx for value in ("1111", "2222")]
+
+    header.write_text("#define PART 1111\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(isolated, "call", call)
+        assert [False, True] == values()
+    header.write_text("#define PART 1111\n")
+    assert 0 < made(values)
+    assert [True, False] == values()
