@@ -105,7 +105,7 @@ def link(
         headers: Headers held in memory, by the name that `#include` uses.
         defines: Macros for CUDA C++ and their values; None defines without one.
         cxx_standard: The C++ standard, such as "c++20"; NVRTC's own by default.
-        name_expressions: C++ names of functions, variables and template instances, such as "scale<float>":
+        name_expressions: C++ names of kernels and variables, such as "scale<float>" and "ns::count":
             templates are instantiated, and the result's `lowered_names` has the symbols. Each CUDA C++ input
             has to know all of them.
         nvrtc_flags: Further options for NVRTC; none for which there is a parameter here, but macros, folders,

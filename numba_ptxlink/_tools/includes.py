@@ -288,6 +288,8 @@ def standard_headers(
         texts[path.name] = f"{_MATH if path.name == 'cmath' else ''}{text}{_USED}"
         if path.name.startswith("c"):
             texts.setdefault(f"{path.name[1:]}.h", text)
+    # CUDA's C++ library includes <version>, the host's, in the middle of its own configuration.
+    texts["version"] = ""
     if missing is None or missing[1] not in texts:
         return {}
     own = {name for name in texts if name in headers or any((place / name).is_file() for place in places)}

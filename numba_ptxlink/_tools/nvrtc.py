@@ -28,6 +28,8 @@ NOWHERE = Path("/")
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that change what NVRTC compiles in the same process later, except to LTO-IR; "-opt=0" for -Xnvvm.
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
+# NVRTC lowers addresses: the name of a kernel is one, that of a variable is its value.
+_NAME = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
 # Options that read or write files that a key does not cover, or that report the time.
 _BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
@@ -71,7 +73,7 @@ class SourceOptions(NamedTuple):
         headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
         defines: Macros, as pairs of name and value; None defines without a value.
         cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
-        name_expressions: Names of functions, variables and template instances whose symbols to return.
+        name_expressions: Names of kernels and variables, also of template instances, whose symbols to return.
         flags: Further NVRTC options.
     """
 
@@ -258,7 +260,7 @@ def _compile(unit: _Unit) -> cache.Entry:
         flags,
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
         list(dict(options.headers).items()),
-        options.name_expressions,
+        tuple(f"&{name}" if _NAME.match(name) else name for name in options.name_expressions),
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
     nvrtc_log = given["log"]

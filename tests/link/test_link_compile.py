@@ -27,10 +27,11 @@ def test_an_edited_header_is_read_again(tmp_path):
 
 
 def test_name_expressions_have_symbols():
-    """A template named in name_expressions is instantiated, and its symbol is told."""
-    expressions = ("ns::scale<float>", "ns::scale<int>", "&ns::counter")
+    """A template in name_expressions is instantiated; a variable may be named with "&" or without."""
+    expressions = ("ns::scale<float>", "ns::scale<int>", "&ns::counter", "ns::counter")
     linked = pl.link(TEMPLATE, arch="sm_80", name_expressions=expressions)
     assert set(expressions) == set(linked.lowered_names)
+    assert "_ZN2ns7counterE" == linked.lowered_names["ns::counter"] == linked.lowered_names["&ns::counter"]
     assert "_ZN2ns5scaleIfEEvPT_" == linked.lowered_names["ns::scale<float>"]
     names = [each.name for each in pl.inspect(linked.cubin, sass=False).symbols]
     assert {"_ZN2ns5scaleIfEEvPT_", "_ZN2ns5scaleIiEEvPT_"} <= set(names)

@@ -47,6 +47,14 @@ def test_the_headers_of_c_have_what_is_not_built_in():
     assert b"f" in pl.link(source, arch="sm_90").cubin
 
 
+def test_cub_and_thrust_compile_beside_the_standard_headers():
+    """CUDA's library configures itself by <version>, which is empty; `std::` comes from the other headers."""
+    cuda = "#include <cub/util_type.cuh>\n#include <thrust/pair.h>\n"
+    standard = "#include <stdio.h>\n#include <cstdint>\n#include <version>\n"
+    kernel = 'extern "C" __global__ void f(std::uint8_t* p) { *p = thrust::pair<int, int>(1, *p).first; }\n'
+    assert pl.link(cuda + standard + kernel, arch="sm_90").cubin
+
+
 def test_what_compiles_without_them_stays_as_it_is():
     """A source that tests for a header is told that there is none, and what a user calls so comes first."""
     asks = '#if __has_include(<cstdint>)\n#error "there"\n#endif\nextern "C" __global__ void f() {}\n'
