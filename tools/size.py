@@ -1,8 +1,9 @@
 """
-Print the size of the code by package, and fail above the budget.
+Print the size of the code by folder: Python, and LLVM IR, C and C++ that people write.
 
-A token is one of Python's own; comments, docstrings, line ends and indentation do not count.
-`python tools/size.py` prints the tables, `--most N` the N largest modules as well.
+A token of Python is one of its tokenizer; comments, docstrings, line ends and indentation do not count. In
+the other languages it is a word, a number, a string or another visible character; comments do not count.
+`--most N` prints the N largest files as well.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from __future__ import annotations
 import argparse
 import ast
 import io
-import sys
+import re
 import tokenize
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BUDGET = {"numba_ptxlink": 167_500, "tests": 184_900}
-MODULES = {"numba_ptxlink": 174, "tests": 231}
+FOLDERS = ("numba_ptxlink", "tests")
+# cffi writes the first, exports the second.
+GENERATED = ("numba_ptxlink/_native/_nvptxcompiler.c", "tests/golden/")
+LANGUAGES = {".py": "Python", ".ll": "LLVM IR", **dict.fromkeys((".c", ".h", ".cpp", ".cu"), "C and C++")}
+COMMENTS = {"LLVM IR": r";[^\n]*", "C and C++": r"//[^\n]*|/\*.*?\*/"}
 FREE = {
     tokenize.COMMENT,
     tokenize.DEDENT,
@@ -31,48 +35,59 @@ FREE = {
 F_START, F_END = (getattr(tokenize, f"FSTRING_{name}", -1) for name in ("START", "END"))
 
 
-def tokens(text: str) -> int:
-    """Return how many tokens the code in *text* has."""
+def python_tokens(text: str) -> int:
+    """Return the number of tokens of the Python module *text*."""
     docstrings = {
         (body[0].lineno, body[0].col_offset)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
         if (body := node.body) and ast.get_docstring(node, clean=False) is not None
     }
-    found = inside = 0
+    count = depth = 0
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        inside -= token.type == F_END
-        found += not (inside or token.type in FREE or token.type == F_END or token.start in docstrings)
-        inside += token.type == F_START
-    return found
+        depth -= token.type == F_END
+        count += not (depth or token.type in FREE or token.type == F_END or token.start in docstrings)
+        depth += token.type == F_START
+    return count
 
 
-def main() -> int:
-    """Print the tables; return 1 where a folder is above its budget."""
+def tokens(path: Path) -> int:
+    """Return the number of tokens of the file *path*, which is in one of `LANGUAGES`."""
+    text, language = path.read_text(), LANGUAGES[path.suffix]
+    if language == "Python":
+        return python_tokens(text)
+    pattern = rf'(?P<comment>{COMMENTS[language]})|"(?:[^"\\\n]|\\.)*"|[\w.$%@]+|\S'
+    return sum(match["comment"] is None for match in re.finditer(pattern, text, re.DOTALL))
+
+
+def main() -> None:
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("--most", type=int, default=0, metavar="N", help="show the N largest modules")
+    parser.add_argument("--most", type=int, default=0, metavar="N", help="show the N largest files")
     parser.add_argument("--root", type=Path, default=ROOT, help="the checkout to measure")
     args = parser.parse_args()
-    above = False
-    for top, budget in BUDGET.items():
-        sizes = {path: tokens(path.read_text()) for path in sorted((args.root / top).rglob("*.py"))}
-        packages: Counter[str] = Counter()
-        counts: Counter[str] = Counter()
-        for path, size in sizes.items():
-            inner = path.relative_to(args.root / top).parts
-            package = inner[0] if len(inner) > 1 else "."
-            packages[package] += size
-            counts[package] += 1
-        for package, size in packages.most_common():
-            print(f"{top}/{package:28} {size:8,} {counts[package]:5} modules")
-        total, count = sum(sizes.values()), len(sizes)
-        most = MODULES.get(top, count)
-        print(f"{top:{len(top) + 29}} {total:8,} {count:5} modules, of {budget:,} and {most}\n")
-        for path, size in sorted(sizes.items(), key=lambda row: -row[1])[: args.most]:
-            print(f"    {size:8,}  {path.relative_to(args.root)}")
-        above |= total > budget or count > most
-    return int(above)
+    for top in FOLDERS:
+        paths = (path for path in sorted((args.root / top).rglob("*")) if path.suffix in LANGUAGES)
+        sizes = {
+            name: tokens(args.root / name)
+            for path in paths
+            if not (name := path.relative_to(args.root).as_posix()).startswith(GENERATED)
+        }
+        rows: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+        for name, size in sizes.items():
+            _, *folders, _ = name.split("/")
+            language = LANGUAGES[Path(name).suffix]
+            for row in ((language, folders[0] if folders else "."), (language, "")):
+                rows[row].update(tokens=size, files=1)
+        for (language, folder), row in sorted(
+            rows.items(), key=lambda item: (item[0][0], bool(item[0][1]), -item[1]["tokens"])
+        ):
+            title = f"{top}/{folder}" if folder else f"{top}, {language}"
+            print(f"{title:42} {row['tokens']:8,} tokens {row['files']:5} files")
+        print()
+        for name, size in sorted(sizes.items(), key=lambda item: -item[1])[: args.most]:
+            print(f"    {size:8,}  {name}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
