@@ -11,28 +11,28 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .function_text import PtxType, Unknown, Word
+from .ir_builder import Mnemonic, PtxType, UnsupportedInstruction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .function_text import FunctionText
+    from .ir_builder import IRBuilder
 
-MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
+ROUNDING_MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 """Roundings, as LLVM numbers them."""
 # What LLVM calls a function that rounds in a direction; others begin with an f.
-_DIRECTED = {"fma": "fma", "mad": "fma", "sqrt": "sqrt", "rcp": "fdiv"}
-_HEAD = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
+_ROUNDED_INTRINSICS = {"fma": "fma", "mad": "fma", "sqrt": "sqrt", "rcp": "fdiv"}
+_OPERATION_HEADER = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
 # What all floats may have, besides a rounding.
-_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *MODES)
+_FLOAT_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *ROUNDING_MODES)
 # The smallest normal number of a type; a bfloat16 has the exponents of a float.
-_SMALLEST = {
+_SMALLEST_NORMAL = {
     "f16": "0x3F10000000000000",
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
     "f64": "0x0010000000000000",
 }
-_ROUNDED = """define internal {result} @{own}({parameters}) noinline strictfp {{
+_ROUNDED_FUNCTION = """define internal {result} @{own}({parameters}) noinline strictfp {{
   call void @llvm.set.rounding(i32 {mode}) strictfp
   %r = call {result} @llvm.experimental.constrained.{name}.{suffix}(
     {parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
@@ -41,7 +41,7 @@ _ROUNDED = """define internal {result} @{own}({parameters}) noinline strictfp {{
 }}"""
 
 
-class Row(NamedTuple):
+class Operation(NamedTuple):
     """
     An entry of the table.
 
@@ -57,119 +57,125 @@ class Row(NamedTuple):
 
 
 @functools.cache
-def rows() -> dict[str, Row]:
+def operations() -> dict[str, Operation]:
     """Return the table by the names of its entries."""
     text = _COMMENT.sub("", Path(__file__).with_name("instructions.ll").read_text())
-    _, *parts = _HEAD.split(text)
+    _, *parts = _OPERATION_HEADER.split(text)
     return {
-        name: Row(sources, result, body)
+        name: Operation(sources, result, body)
         for names, sources, result, body in zip(*[iter(parts)] * 4, strict=True)
         for name in names.split()
     }
 
 
-def row(word: Word) -> Row:
+def find_operation(mnemonic: Mnemonic) -> Operation:
     """
     Return what an instruction computes.
 
     Raises:
         Unknown: The table does not have it.
     """
-    kind, whole = word.type, (word.opcode, *word.flags)
-    bare = [each for each in whole if each not in _MODIFIERS] if kind.floating else whole
+    kind, whole = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
+    bare = [each for each in whole if each not in _FLOAT_MODIFIERS] if kind.is_float else whole
     for name in (".".join(whole), ".".join(bare)):
         for suffix in (f".{kind.letter[-1]}{kind.bits}", f".{kind.letter[-1]}", ""):
-            if name + suffix in rows():
-                return rows()[name + suffix]
-    raise Unknown
+            if name + suffix in operations():
+                return operations()[name + suffix]
+    raise UnsupportedInstruction
 
 
-def evaluated(b: FunctionText, word: Word, values: Sequence[str]) -> str:
+def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) -> str:
     """Return what the table computes of the values of an instruction."""
-    kind, bits, signed = word.type, word.type.bits, word.type.signed
+    kind, bits, signed = mnemonic.type, mnemonic.type.bits, mnemonic.type.is_signed
     names = dict(
         zip("abcd", values, strict=False),
-        opcode=word.opcode,
+        opcode=mnemonic.opcode,
         letter="s" if signed else "u",
         raw=kind.raw,
         bits=bits,
         most=bits - 1,
         wide=f"i{2 * bits}",
         extend="sext" if signed else "zext",
-        extend0="sext" if word.types[0].signed else "zext",
-        shift="shl" if word.opcode == "shl" else "ashr" if signed else "lshr",
+        extend0="sext" if mnemonic.types[0].is_signed else "zext",
+        shift="shl" if mnemonic.opcode == "shl" else "ashr" if signed else "lshr",
         ir=kind.ir,
         suffix=kind.suffix,
-        smallest=_SMALLEST.get(f"{kind.letter}{bits}", "0.0"),
+        smallest=_SMALLEST_NORMAL.get(f"{kind.letter}{bits}", "0.0"),
     )
-    return b.ir(row(word).body, names)
+    return b.emit_text(find_operation(mnemonic).body, names)
 
 
-def computed(b: FunctionText, word: Word, given: Sequence[str]) -> str:
+def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -> str:
     """Return the bits that an instruction computes of bits; for each part of packed ones."""
-    kind, flags = word.type, word.flags
-    if kind.floating and len(word.types) > 1:
+    kind, modifiers = mnemonic.type, mnemonic.modifiers
+    if kind.is_float and len(mnemonic.types) > 1:
         # Such as `fma.rn.f32.f16`, whose operands differ in width.
-        raise Unknown
-    if kind.lanes > 1:
-        single = word._replace(types=(kind.one,))
-        columns = zip(*(b.parts(each, kind.width, kind.lanes) for each in given), strict=True)
-        return b.joined([computed(b, single, each) for each in columns], kind.bits)
-    if not kind.floating:
-        return evaluated(b, word, given)
-    values = [modified(b, kind, read(b, kind, each), flags, ["ftz"]) for each in given]
-    rounding = next((each for each in flags if each in ("rz", "rp", "rm")), "")
+        raise UnsupportedInstruction
+    if kind.elements > 1:
+        single = mnemonic._replace(types=(kind.element,))
+        columns = zip(*(b.split_bits(each, kind.width, kind.elements) for each in operands), strict=True)
+        return b.join_bits([emit_arithmetic(b, single, each) for each in columns], kind.bits)
+    if not kind.is_float:
+        return expand_operation(b, mnemonic, operands)
+    values = [apply_modifiers(b, kind, decode(b, kind, each), modifiers, ["ftz"]) for each in operands]
+    rounding = next((each for each in modifiers if each in ("rz", "rp", "rm")), "")
     if rounding and kind.bits == 16:
-        raise Unknown
+        raise UnsupportedInstruction
     if rounding:
-        name = _DIRECTED.get(word.opcode, f"f{word.opcode}")
-        value = directed(b, name, kind.ir, rounding, kind.ir, *(["1.0"] * (word.opcode == "rcp")), *values)
-    elif word.opcode in ("min", "max"):
-        value = functools.reduce(lambda one, two: evaluated(b, word, (one, two)), values)
+        name = _ROUNDED_INTRINSICS.get(mnemonic.opcode, f"f{mnemonic.opcode}")
+        value = emit_directed(
+            b, name, kind.ir, rounding, kind.ir, *(["1.0"] * (mnemonic.opcode == "rcp")), *values
+        )
+    elif mnemonic.opcode in ("min", "max"):
+        value = functools.reduce(lambda one, two: expand_operation(b, mnemonic, (one, two)), values)
     else:
-        value = evaluated(b, word, values)
-    if row(word).result == "p":
+        value = expand_operation(b, mnemonic, values)
+    if find_operation(mnemonic).result == "p":
         return value
-    return write(b, kind, modified(b, kind, value, flags, ("relu", "sat", "ftz")))
+    return encode(b, kind, apply_modifiers(b, kind, value, modifiers, ("relu", "sat", "ftz")))
 
 
-def modified(b: FunctionText, kind: PtxType, value: str, flags: Sequence[str], which: Sequence[str]) -> str:
+def apply_modifiers(
+    b: IRBuilder, kind: PtxType, value: str, modifiers: Sequence[str], which: Sequence[str]
+) -> str:
     """Return a float as those modifiers of *which* leave it that are among *flags*."""
     for each in which:
-        if each in flags:
-            value = evaluated(b, Word("flush" if each == "ftz" else each, (), (kind,)), [value])
+        if each in modifiers:
+            value = expand_operation(b, Mnemonic("flush" if each == "ftz" else each, (), (kind,)), [value])
     return value
 
 
-def read(b: FunctionText, kind: PtxType, bits: str) -> str:
+def decode(b: IRBuilder, kind: PtxType, bits: str) -> str:
     """Return the value that bits are."""
-    if not kind.floating:
+    if not kind.is_float:
         return bits
     if kind.bits == 16:
-        return b.call(f"ptxlink.{kind.letter}16.read", "float", f"i16 {bits}")
-    return b.let(f"bitcast {kind.raw} {bits} to {kind.ir}")
+        return b.call(f"ptxlink.{kind.letter}16.decode", "float", f"i16 {bits}")
+    return b.emit_value(f"bitcast {kind.raw} {bits} to {kind.ir}")
 
 
-def write(b: FunctionText, kind: PtxType, value: str, rounding: str = "rn") -> str:
+def encode(b: IRBuilder, kind: PtxType, value: str, rounding: str = "rn") -> str:
     """Return the bits of a value; of a half, rounded."""
-    if not kind.floating:
+    if not kind.is_float:
         return value
     if kind.bits == 16:
-        return b.call(f"ptxlink.{kind.letter}16.write", "i16", f"float {value}", f"i32 {MODES[rounding]}")
-    return b.let(f"bitcast {kind.ir} {value} to {kind.raw}")
+        return b.call(
+            f"ptxlink.{kind.letter}16.encode", "i16", f"float {value}", f"i32 {ROUNDING_MODES[rounding]}"
+        )
+    return b.emit_value(f"bitcast {kind.ir} {value} to {kind.raw}")
 
 
-def directed(b: FunctionText, name: str, result: str, rounding: str, kind: str, *values: str) -> str:
+def emit_directed(b: IRBuilder, name: str, result: str, rounding: str, kind: str, *values: str) -> str:
     """Return what a function of LLVM such as "fadd" computes of values of a type, rounded in a direction."""
     own = f"ptxlink.{name}.{rounding}.{kind}.{result}"
     suffix = ".".join(
         {"float": "f32", "double": "f64"}.get(each, each) for each in dict.fromkeys((result, kind))
     )
-    b.defined[own] = _ROUNDED.format(
+    b.helpers[own] = _ROUNDED_FUNCTION.format(
         own=own,
         name=name,
         suffix=suffix,
-        mode=MODES[rounding],
+        mode=ROUNDING_MODES[rounding],
         result=result,
         parameters=", ".join(f"{kind} %a{number}" for number in range(len(values))),
     )

@@ -4,121 +4,128 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .function_text import THEIRS, Unknown
-from .runtime import Fault, State
+from .ir_builder import PROGRAM_MEMORY, UnsupportedInstruction
+from .runtime import Fault, ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numba_ptxlink._formats import ptx
 
-    from .function_text import Word
+    from .ir_builder import Mnemonic
     from .translator import Storage, Translator
 
-ARGUMENTS = "ptr %ctx, ptr %found, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, ptr %lane"
-"""What all functions have before their own parameters; `{local}` is where their local memory begins."""
+COMMON_PARAMETERS = (
+    "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
+    "ptr %thread_record"
+)
+"""Parameters of every function before its own; `{local}` is the address of its local memory."""
 
 
-def _target(b: Translator, name: str) -> int:
+def _find_label(b: Translator, name: str) -> int:
     """Return the place of a label."""
     scope: ptx.Scope | None = b.scope
     while scope is not None:
         if (scope.block, name) in b.labels:
             return b.labels[scope.block, name]
         scope = scope.outer
-    raise Unknown
+    raise UnsupportedInstruction
 
 
-def jump(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`bra`."""
-    target = _target(b, operands[0])
-    if target <= b.place:
-        b.count_step()
-    b.end(f"br label %L{target}")
+    target = _find_label(b, operands[0])
+    if target <= b.statement_index:
+        b.count_back_edge()
+    b.end_block(f"br label %L{target}")
 
 
-def table(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`brx.idx`."""
-    targets = [_target(b, each) for each in b.targets[operands[1]]]
-    if min(targets) <= b.place:
-        b.count_step()
-    index, beyond = b.bits(operands[0], 32), b.fresh()
+    targets = [_find_label(b, each) for each in b.branch_targets[operands[1]]]
+    if min(targets) <= b.statement_index:
+        b.count_back_edge()
+    index, beyond = b.read_operand(operands[0], 32), b.unique_name()
     cases = " ".join(f"i32 {number}, label %L{target}" for number, target in enumerate(targets))
-    b.end(f"switch i32 {index}, label %{beyond} [{cases}]")
-    b.label(beyond)
+    b.end_block(f"switch i32 {index}, label %{beyond} [{cases}]")
+    b.begin_block(beyond)
     b.fault(Fault.TRAP)
 
 
-def leave(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def return_or_exit(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`ret` and `exit`."""
-    b.end(f"br label %{'return' if word.opcode == 'ret' else 'leave'}")
+    b.end_block(f"br label %{'return' if mnemonic.opcode == 'ret' else 'leave'}")
 
 
-def trap(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`trap`."""
     b.fault(Fault.TRAP)
 
 
-def call(b: Translator, made: ptx.Call) -> None:
+def call(b: Translator, parsed: ptx.Call) -> None:
     """`call`, of a function by name."""
-    passed = [b.storage(name) for name in (*made.results, *made.arguments)]
-    function = b.unit.functions.get(made.callee)
-    if None in passed:
-        raise Unknown
+    storages = [b.find_storage(name) for name in (*parsed.results, *parsed.arguments)]
+    function = b.module.functions.get(parsed.callee)
+    if None in storages:
+        raise UnsupportedInstruction
     if function is None:
-        EXTERNS[made.callee](b, [each for each in passed if each])
+        EXTERNAL_FUNCTIONS[parsed.callee](b, [each for each in storages if each])
         return
-    waits = function.name in b.unit.waiting
+    suspends = function.name in b.module.suspending
     formals = [max(each.size, 1) for each in (*function.results, *function.params)]
-    if [each.size for each in passed if each] != formals or (waits and function.name in b.unit.recursive):
-        raise Unknown
-    pointers = "".join(f", ptr {each.pointer}" for each in passed if each)
-    told = b.let(f'call i8 @"f.{function.name}"({ARGUMENTS.format(local="%top")}{pointers})')
-    after = b.fresh()
-    waiting = " i8 2, label %suspended" * waits
-    b.end(f"switch i8 {told}, label %{after} [i8 1, label %leave{waiting}]")
-    b.label(after)
+    if [each.size for each in storages if each] != formals or (
+        suspends and function.name in b.module.recursive
+    ):
+        raise UnsupportedInstruction
+    pointers = "".join(f", ptr {each.pointer}" for each in storages if each)
+    outcome = b.emit_value(
+        f'call i8 @"f.{function.name}"({COMMON_PARAMETERS.format(local="%top")}{pointers})'
+    )
+    after = b.unique_name()
+    suspended_case = " i8 2, label %suspended" * suspends
+    b.end_block(f"switch i8 {outcome}, label %{after} [i8 1, label %leave{suspended_case}]")
+    b.begin_block(after)
 
 
-def _argument(b: Translator, storage: Storage) -> str:
-    return b.let(f"load i64, ptr {storage.pointer}, {THEIRS}")
+def _load_argument(b: Translator, storage: Storage) -> str:
+    return b.emit_value(f"load i64, ptr {storage.pointer}, {PROGRAM_MEMORY}")
 
 
-def _print(b: Translator, passed: Sequence[Storage]) -> None:
-    result, form, values = passed
-    given = f"i64 {_argument(b, form)}", f"i64 {_argument(b, values)}"
-    printed = b.call("ptxlink.print", "i32", "ptr %ctx", *given)
-    b.unless(b.op("icmp sge", "i32", printed, 0), Fault.INTERRUPTED)
-    b.do(f"store i32 {printed}, ptr {result.pointer}")
+def _print(b: Translator, storages: Sequence[Storage]) -> None:
+    result, template, values = storages
+    printf_arguments = f"i64 {_load_argument(b, template)}", f"i64 {_load_argument(b, values)}"
+    printed = b.call("ptxlink.print", "i32", "ptr %ctx", *printf_arguments)
+    b.fault_unless(b.emit_op("icmp sge", "i32", printed, 0), Fault.INTERRUPTED)
+    b.emit(f"store i32 {printed}, ptr {result.pointer}")
 
 
-def _assert(b: Translator, passed: Sequence[Storage]) -> None:
+def _assert(b: Translator, storages: Sequence[Storage]) -> None:
     # The address of the message, and that of the file, which fills the place of the size.
-    b.fault(Fault.ASSERT, _argument(b, passed[0]), _argument(b, passed[1]))
-    b.label(b.fresh())
+    b.fault(Fault.ASSERT, _load_argument(b, storages[0]), _load_argument(b, storages[1]))
+    b.begin_block(b.unique_name())
 
 
-def _allocate(b: Translator, passed: Sequence[Storage]) -> None:
-    place = b.call("ptxlink.allocate", "i64", "ptr %ctx", f"i64 {_argument(b, passed[1])}")
-    b.do(f"store i64 {place}, ptr {passed[0].pointer}")
+def _allocate(b: Translator, storages: Sequence[Storage]) -> None:
+    address = b.call("ptxlink.allocate", "i64", "ptr %ctx", f"i64 {_load_argument(b, storages[1])}")
+    b.emit(f"store i64 {address}, ptr {storages[0].pointer}")
 
 
-def _free(b: Translator, passed: Sequence[Storage]) -> None:
-    b.do(f"call void @ptxlink.free(ptr %ctx, i64 {_argument(b, passed[0])})")
+def _free(b: Translator, storages: Sequence[Storage]) -> None:
+    b.emit(f"call void @ptxlink.free(ptr %ctx, i64 {_load_argument(b, storages[0])})")
 
 
-def _grid_handle(b: Translator, passed: Sequence[Storage]) -> None:
+def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
     # The scope of a grid is 1; the handle is not 0 if the launch is cooperative.
-    b.do(f"store i64 {b.resize(b.field('cooperative'), 32, 64)}, ptr {passed[0].pointer}")
+    b.emit(f"store i64 {b.resize(b.load_context_field('cooperative'), 32, 64)}, ptr {storages[0].pointer}")
 
 
-def _grid_barrier(b: Translator, passed: Sequence[Storage]) -> None:
-    b.unless(b.op("icmp ne", "i32", b.field("cooperative"), 0), Fault.WAITING)
-    b.suspend(State.GRID)
-    b.do(f"store i32 0, ptr {passed[0].pointer}")
+def _grid_barrier(b: Translator, storages: Sequence[Storage]) -> None:
+    b.fault_unless(b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.DEADLOCK)
+    b.suspend(ThreadState.GRID_BARRIER)
+    b.emit(f"store i32 0, ptr {storages[0].pointer}")
 
 
-EXTERNS = {
+EXTERNAL_FUNCTIONS = {
     "vprintf": _print,
     "__assertfail": _assert,
     "malloc": _allocate,
@@ -126,4 +133,9 @@ EXTERNS = {
     "cudaCGGetIntrinsicHandle": _grid_handle,
     "cudaCGSynchronize": _grid_barrier,
 }
-CONTROL = {"bra": jump, "brx": table, **dict.fromkeys(("ret", "exit"), leave), "trap": trap}
+CONTROL_HANDLERS = {
+    "bra": branch,
+    "brx": branch_indexed,
+    **dict.fromkeys(("ret", "exit"), return_or_exit),
+    "trap": trap,
+}

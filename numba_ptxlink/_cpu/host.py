@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._tools.launching import Launchable
 from numba_ptxlink.errors import LaunchError, shown
 
-from .run import CpuProgram, Region, sizes
+from .run import CpuProgram, Region, byte_sizes
 
 if TYPE_CHECKING:
     from numba_ptxlink._tools.launching import Configuration
 
-_ON_HOST = 1  # kDLCPU in dlpack.h
+_DLPACK_CPU = 1  # kDLCPU in dlpack.h
 _POINTER = struct.calcsize("P")
 
 
@@ -31,7 +31,7 @@ def array(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)):
         return value if isinstance(value, np.ndarray) else None
     is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
-    on_device = int(value.__dlpack_device__()[0]) != _ON_HOST if is_tensor else False
+    on_device = int(value.__dlpack_device__()[0]) != _DLPACK_CPU if is_tensor else False
     if on_device or hasattr(value, "__cuda_array_interface__"):
         raise ValueError("it is an array on a device; copy it to the host, for example by .get() or .cpu()")
     if is_tensor:
@@ -77,9 +77,9 @@ class PtxKernel(Launchable):
             raise LaunchError(f"{shown(name)} is not a kernel of what was linked, which has: {known}.")
         super().__init__(name)
         self._program = program
-        self._sizes = sizes(kernels[name].params)
+        self._sizes = byte_sizes(kernels[name].params)
 
-    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
+    def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
         if len(args) != len(self._sizes):
             raise LaunchError(
                 f"Kernel {self.name} takes {len(self._sizes)} arguments, and was given {len(args)}."
@@ -88,16 +88,16 @@ class PtxKernel(Launchable):
         params = []
         for number, (value, size) in enumerate(zip(args, self._sizes, strict=True), start=1):
             try:
-                params.append(_packed(value, size, f"argument {number}", regions))
+                params.append(_pack_argument(value, size, f"argument {number}", regions))
             except Exception as error:
                 # Values run the code of their packages.
                 raise LaunchError(
                     f"Kernel {self.name}: parameter {number} has {size} bytes: {error}."
                 ) from error
-        self._program.launch(self.name, how, params, regions)
+        self._program.launch(self.name, launch_config, params, regions)
 
 
-def _packed(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
+def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> bytes:
     """Return the bytes of an argument, whose memory comes to *regions*."""
     if value is None and size == _POINTER:
         return bytes(size)

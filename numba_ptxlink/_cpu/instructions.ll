@@ -461,31 +461,31 @@ cvt.kept:
 %nctaid.z: u
     result = or i32 {nctaid[2]}, 0
 %laneid: u
-    result = and i32 {current}, 31
+    result = and i32 {current_thread}, 31
 %warpid: u
-    result = lshr i32 {current}, 5
+    result = lshr i32 {current_thread}, 5
 %nwarpid: u
-    above = add i32 {count}, 31
+    above = add i32 {thread_count}, 31
     result = lshr i32 {above}, 5
 %lanemask_eq: u
-    place = and i32 {current}, 31
+    place = and i32 {current_thread}, 31
     result = shl i32 1, {place}
 %lanemask_lt: u
-    place = and i32 {current}, 31
+    place = and i32 {current_thread}, 31
     above = shl i32 -1, {place}
     result = xor i32 {above}, -1
 %lanemask_le: u
-    place = and i32 {current}, 31
+    place = and i32 {current_thread}, 31
     above = shl i32 -2, {place}
     result = xor i32 {above}, -1
 %lanemask_gt: u
-    place = and i32 {current}, 31
+    place = and i32 {current_thread}, 31
     result = shl i32 -2, {place}
 %lanemask_ge: u
-    place = and i32 {current}, 31
+    place = and i32 {current_thread}, 31
     result = shl i32 -1, {place}
 %dynamic_smem_size: u
-    result = or i32 {dynamic}, 0
+    result = or i32 {dynamic_shared_size}, 0
 %total_smem_size %aggr_smem_size: u
     result = trunc i64 {shared_size} to i32
 ; The address of what the barrier of a grid counts in.
@@ -515,12 +515,12 @@ WARP_SZ: u
     result = lshr i64 {time}, 32
 ; Whether an access is in the region that it was in last, and aligned; and whether one is in the block's shared
 ; memory.
-access.found:
+access.cached:
     distance = sub i64 {value}, {low}
-    near = icmp ult i64 {distance}, {room}
-    rest = and i64 {value}, {less}
-    straight = icmp eq i64 {rest}, 0
-    fine = and i1 {near}, {straight}
+    near = icmp ult i64 {distance}, {offset_limit}
+    rest = and i64 {value}, {mask}
+    aligned = icmp eq i64 {rest}, 0
+    in_bounds = and i1 {near}, {aligned}
 access.shared:
     place = sub i64 {value}, {first}
     begins = icmp ult i64 {place}, {shared_size}
@@ -528,30 +528,30 @@ access.shared:
     ends = icmp ule i64 {end}, {shared_size}
     inside = and i1 {begins}, {ends}
 isspacep.shared: p
-    start = add i64 {shared}, {first}
+    start = add i64 {shared_base}, {first}
     place = sub i64 {value}, {start}
     result = icmp ult i64 {place}, {shared_size}
 isspacep.local: p
-    distance = sub i64 {value}, {local}
-    result = icmp ult i64 {distance}, {local_total}
+    distance = sub i64 {value}, {local_base}
+    result = icmp ult i64 {distance}, {local_total_size}
 isspacep.global: p
-    start = add i64 {shared}, {first}
+    start = add i64 {shared_base}, {first}
     place = sub i64 {value}, {start}
     is_shared = icmp ult i64 {place}, {shared_size}
-    distance = sub i64 {value}, {local}
-    is_local = icmp ult i64 {distance}, {local_total}
+    distance = sub i64 {value}, {local_base}
+    is_local = icmp ult i64 {distance}, {local_total_size}
     either = or i1 {is_shared}, {is_local}
     result = xor i1 {either}, true
-; Of the lanes that are {together}, those that are {found} gave a predicate that holds; of a barrier the counts.
+; Of the lanes that are {group}, those that are {hits} gave a predicate that holds; of a barrier the counts.
 vote.ballot bar.popc: u
-    result = or i32 {found}, 0
+    result = or i32 {hits}, 0
 vote.all bar.and: p
-    result = icmp eq i32 {found}, {together}
+    result = icmp eq i32 {hits}, {group}
 vote.any bar.or: p
-    result = icmp ne i32 {found}, 0
+    result = icmp ne i32 {hits}, 0
 vote.uni: p
-    none = icmp eq i32 {found}, 0
-    every = icmp eq i32 {found}, {together}
+    none = icmp eq i32 {hits}, 0
+    every = icmp eq i32 {hits}, {group}
     result = or i1 {none}, {every}
 ; The last lane that a lane may read by a shuffle, and the lane that it reads.
 shfl.last:

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _lock = Lock()
-_OLDEST = (20, 0, 0)
+_MIN_LLVM_VERSION = (20, 0, 0)
 
 
 @functools.cache
-def _binding() -> Any:
+def _load_llvm() -> Any:
     import llvmlite.binding as llvm
 
-    if llvm.llvm_version_info < _OLDEST:
+    if llvm.llvm_version_info < _MIN_LLVM_VERSION:
         raise LaunchError(
             "The CPU as a device needs llvmlite 0.45 or newer, with LLVM 20; run: pip install -U llvmlite"
         )
@@ -39,21 +39,21 @@ def target() -> Sequence[str]:
     """
     import llvmlite
 
-    llvm = _binding()
+    llvm = _load_llvm()
     release = ".".join(map(str, llvm.llvm_version_info))
     features = llvm.get_host_cpu_features().flatten()
     return llvmlite.__version__, release, llvm.get_default_triple(), llvm.get_host_cpu_name(), features
 
 
-def _machine(level: int) -> Any:
-    llvm = _binding()
+def _create_target_machine(level: int) -> Any:
+    llvm = _load_llvm()
     *_, cpu, features = target()
     made = llvm.Target.from_default_triple()
     return made.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
-def _parsed(text: str, machine: Any) -> Any:
-    llvm = _binding()
+def _parse(text: str, machine: Any) -> Any:
+    llvm = _load_llvm()
     # `coro.end` returned a value before LLVM 22.
     text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
     # Passes lay out what a lane keeps while it waits. They align numbers as the code does that is made later.
@@ -65,8 +65,8 @@ def _parsed(text: str, machine: Any) -> Any:
 def compile_ir(text: str) -> bytes:
     """Return the object code of a module in LLVM IR."""
     with _lock.held:
-        llvm, machine = _binding(), _machine(2)
-        module = _parsed(text, machine)
+        llvm, machine = _load_llvm(), _create_target_machine(2)
+        module = _parse(text, machine)
         builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
         builder.getModulePassManager().run(module, builder)
         return bytes(machine.emit_object(module))
@@ -92,9 +92,9 @@ class LoadedCode:
 
     def __init__(self, *codes: bytes) -> None:
         with _lock.held:
-            llvm = _binding()
+            llvm = _load_llvm()
             # The engine compiles an empty module, which takes half as long without optimisation.
-            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _machine(0))
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _create_target_machine(0))
             for code in codes:
                 self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
             self._engine.finalize_object()

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 from . import arithmetic
-from .function_text import THEIRS, Unknown
+from .ir_builder import PROGRAM_MEMORY, UnsupportedInstruction
 from .runtime import SHARED_START, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .function_text import Word
+    from .ir_builder import Mnemonic
     from .translator import Translator
 
-_SPACES = ("global", "shared", "local", "param", "const")
-_ORDERED = {"acquire", "release", "relaxed", "volatile"}
+_STATE_SPACES = ("global", "shared", "local", "param", "const")
+_ATOMIC_MODIFIERS = {"acquire", "release", "relaxed", "volatile"}
 # Modifiers that are known; most change when and how memory is reached, and not what is read or written.
-_KNOWN = re.compile(
+_SUPPORTED_MODIFIERS = re.compile(
     r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
     r"|nc|c[agsv]|lu|w[bt]|noftz|unified|entry|func|v[248]|L[12].*"
 )
-_ATOMIC = {
+_ATOMIC_OPERATIONS = {
     "add": "add",
     "and": "and",
     "or": "or",
@@ -35,164 +35,179 @@ _ATOMIC = {
 }
 
 
-def _space_of(word: Word) -> str:
+def _state_space(mnemonic: Mnemonic) -> str:
     """Return the state space that an opcode names, "" for a generic address."""
-    found = (flag.partition("::")[0] for flag in word.flags)
-    return next((each for each in found if each in _SPACES), "")
+    found = (flag.partition("::")[0] for flag in mnemonic.modifiers)
+    return next((each for each in found if each in _STATE_SPACES), "")
 
 
 def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool = False) -> str:
     """Return a pointer to *size* bytes, after a check that they may be read or written."""
     found = ptx.address(operand)
     if found is None:
-        raise Unknown
+        raise UnsupportedInstruction
     base, offset = found
-    storage = b.storage(base)
+    storage = b.find_storage(base)
     if storage:
         if not 0 <= offset <= storage.size - size:
             b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
-            b.label(b.fresh())
-        return b.at(storage.pointer, offset)
-    _, width = b.register(base) or ("", 64)
-    value = b.resize(b.bits(base, width), width, 64)
+            b.begin_block(b.unique_name())
+        return b.offset_pointer(storage.pointer, offset)
+    _, width = b.find_register(base) or ("", 64)
+    value = b.resize(b.read_operand(base, width), width, 64)
     if offset:
-        value = b.op("add", "i64", value, offset)
+        value = b.emit_op("add", "i64", value, offset)
     if space == "shared":
-        return _shared(b, value, size)
-    if b.unit.checks:
-        _check(b, value, size, write=write)
-    return b.let(f"inttoptr i64 {value} to ptr")
+        return _shared_pointer(b, value, size)
+    if b.module.checks:
+        _check_access(b, value, size, write=write)
+    return b.emit_value(f"inttoptr i64 {value} to ptr")
 
 
-def _shared(b: Translator, value: str, size: int) -> str:
+def _shared_pointer(b: Translator, value: str, size: int) -> str:
     """Return a pointer into the block's shared memory."""
-    start = b.field("shared")
-    if b.unit.checks:
-        inside = b.entry("access.shared", value=value, first=SHARED_START, size=size)
-        b.unless(inside, Fault.ACCESS, value, size)
-        rest = b.op("and", "i64", value, size - 1)
-        b.unless(b.op("icmp eq", "i64", rest, 0), Fault.MISALIGNED, value, size)
-    return b.let(f"inttoptr i64 {b.op('add', 'i64', value, start)} to ptr")
+    start = b.load_context_field("shared_base")
+    if b.module.checks:
+        inside = b.expand("access.shared", value=value, first=SHARED_START, size=size)
+        b.fault_unless(inside, Fault.ACCESS, value, size)
+        remainder = b.emit_op("and", "i64", value, size - 1)
+        b.fault_unless(b.emit_op("icmp eq", "i64", remainder, 0), Fault.MISALIGNED, value, size)
+    return b.emit_value(f"inttoptr i64 {b.emit_op('add', 'i64', value, start)} to ptr")
 
 
-def _check(b: Translator, value: str, size: int, *, write: bool) -> None:
+def _check_access(b: Translator, value: str, size: int, *, write: bool) -> None:
     """Compare an address with the region that this access was in last, and otherwise with all of them."""
-    last = b.at("%found", 16 * b.unit.accesses)
-    b.unit.accesses += 1
-    low, room = b.load("i64", last), b.load("i64", last, 8)
-    fine = b.entry("access.found", value=value, low=low, room=room, less=size - 1)
-    good, search = b.fresh(), b.fresh()
-    b.fork(fine, good, search, likely=True)
-    b.label(search)
-    access = f"i64 {value}", f"i64 {size}", f"i64 {b.site()}", f"i1 {int(write)}"
-    b.fork(b.call("ptxlink.find", "i1", "ptr %ctx", f"ptr {last}", *access), good, "leave", likely=True)
-    b.label(good)
+    cached = b.offset_pointer("%region_cache", 16 * b.module.access_count)
+    b.module.access_count += 1
+    low, offset_limit = b.load("i64", cached), b.load("i64", cached, 8)
+    in_bounds = b.expand("access.cached", value=value, low=low, offset_limit=offset_limit, mask=size - 1)
+    ok_label, search = b.unique_name(), b.unique_name()
+    b.cond_branch(in_bounds, ok_label, search, likely=True)
+    b.begin_block(search)
+    arguments = f"i64 {value}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
+    b.cond_branch(
+        b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *arguments),
+        ok_label,
+        "leave",
+        likely=True,
+    )
+    b.begin_block(ok_label)
 
 
-def _shape(word: Word) -> tuple[int, set[str]]:
+def _vector_length(mnemonic: Mnemonic) -> tuple[int, set[str]]:
     """Return how many elements an access has, and the modifiers that nobody knows."""
-    lanes = next((int(flag[1:]) for flag in word.flags if flag in ("v2", "v4", "v8")), 1)
-    return lanes, {flag for flag in word.flags if not _KNOWN.fullmatch(flag)}
+    vector_length = next((int(flag[1:]) for flag in mnemonic.modifiers if flag in ("v2", "v4", "v8")), 1)
+    return vector_length, {flag for flag in mnemonic.modifiers if not _SUPPORTED_MODIFIERS.fullmatch(flag)}
 
 
-def access(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`ld`, `ldu` and `st`."""
-    lanes, rest = _shape(word)
-    if rest:
-        raise Unknown
-    writes, bits, size = word.opcode == "st", word.type.width, word.type.width // 8
-    atomic, order = (" atomic", " seq_cst") if _ORDERED.intersection(word.flags) else ("", "")
+    vector_length, other_modifiers = _vector_length(mnemonic)
+    if other_modifiers:
+        raise UnsupportedInstruction
+    writes, bits, size = mnemonic.opcode == "st", mnemonic.type.width, mnemonic.type.width // 8
+    atomic, order = (
+        (" atomic", " seq_cst") if _ATOMIC_MODIFIERS.intersection(mnemonic.modifiers) else ("", "")
+    )
     memory, registers = operands if writes else operands[::-1]
-    place = _pointer(b, memory, _space_of(word), size * lanes, write=writes)
+    pointer = _pointer(b, memory, _state_space(mnemonic), size * vector_length, write=writes)
     for number, each in enumerate(ptx.elements(registers)):
-        at = f"ptr {b.at(place, size * number)}{order}, align {size}, {THEIRS}"
+        location = f"ptr {b.offset_pointer(pointer, size * number)}{order}, align {size}, {PROGRAM_MEMORY}"
         if writes:
-            b.do(f"store{atomic} i{bits} {b.bits(each, bits)}, {at}")
+            b.emit(f"store{atomic} i{bits} {b.read_operand(each, bits)}, {location}")
         else:
-            b.put(each, b.let(f"load{atomic} i{bits}, {at}"), bits, signed=word.type.signed)
+            b.write_register(
+                each, b.emit_value(f"load{atomic} i{bits}, {location}"), bits, signed=mnemonic.type.is_signed
+            )
 
 
-def atomic(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`atom` and `red`."""
-    target = operands[0] if word.opcode == "atom" else "_"
-    place, *given = operands[word.opcode == "atom" :]
-    lanes, rest = _shape(word)
-    what, *others = rest - {"acq_rel"}
-    if others or lanes > 1:
-        raise Unknown
-    bits, signed = word.type.width, word.type.signed
-    values = [b.bits(each, bits) for each in given]
-    at = _pointer(b, place, _space_of(word), bits // 8, write=True)
-    if what == "cas":
-        old = _exchanged(b, at, bits, *values)[0]
-    elif word.type.floating and what != "exch":
-        old = _again(b, word, what, at, values[0])
+    target = operands[0] if mnemonic.opcode == "atom" else "_"
+    memory, *sources = operands[mnemonic.opcode == "atom" :]
+    vector_length, other_modifiers = _vector_length(mnemonic)
+    operation, *unsupported = other_modifiers - {"acq_rel"}
+    if unsupported or vector_length > 1:
+        raise UnsupportedInstruction
+    bits, signed = mnemonic.type.width, mnemonic.type.is_signed
+    values = [b.read_operand(each, bits) for each in sources]
+    pointer = _pointer(b, memory, _state_space(mnemonic), bits // 8, write=True)
+    if operation == "cas":
+        old = _emit_compare_and_swap(b, pointer, bits, *values)[0]
+    elif mnemonic.type.is_float and operation != "exch":
+        old = _emit_compare_and_swap_loop(b, mnemonic, operation, pointer, values[0])
     else:
-        name = f"{'' if signed else 'u'}{what}" if what in ("min", "max") else _ATOMIC[what]
-        old = b.let(f"atomicrmw {name} ptr {at}, i{bits} {values[0]} seq_cst")
-    b.put(target, old, bits, signed=signed)
+        name = (
+            f"{'' if signed else 'u'}{operation}"
+            if operation in ("min", "max")
+            else _ATOMIC_OPERATIONS[operation]
+        )
+        old = b.emit_value(f"atomicrmw {name} ptr {pointer}, i{bits} {values[0]} seq_cst")
+    b.write_register(target, old, bits, signed=signed)
 
 
-def _exchanged(b: Translator, at: str, bits: int, expected: str, new: str) -> list[str]:
+def _emit_compare_and_swap(b: Translator, pointer: str, bits: int, expected: str, new: str) -> list[str]:
     """Return what was in memory, and whether it was *expected* and is *new* now."""
-    pair = b.let(f"cmpxchg ptr {at}, i{bits} {expected}, i{bits} {new} seq_cst seq_cst")
-    return [b.let(f"extractvalue {{i{bits}, i1}} {pair}, {part}") for part in (0, 1)]
+    pair = b.emit_value(f"cmpxchg ptr {pointer}, i{bits} {expected}, i{bits} {new} seq_cst seq_cst")
+    return [b.emit_value(f"extractvalue {{i{bits}, i1}} {pair}, {part}") for part in (0, 1)]
 
 
-def _again(b: Translator, word: Word, what: str, at: str, value: str) -> str:
+def _emit_compare_and_swap_loop(
+    b: Translator, mnemonic: Mnemonic, operation: str, pointer: str, value: str
+) -> str:
     """Return what was in memory before an operation on floats, which is tried until nobody comes between."""
-    bits = word.type.width
-    last = b.variable(f"i{bits}")
-    first = b.let(f"load atomic i{bits}, ptr {at} monotonic, align {bits // 8}")
-    b.do(f"store i{bits} {first}, ptr {last}")
-    again, after = b.fresh(), b.fresh()
-    b.label(again)
-    expected = b.let(f"load i{bits}, ptr {last}")
-    new = arithmetic.computed(b, word._replace(opcode=what, flags=()), [expected, value])
-    old, done = _exchanged(b, at, bits, expected, new)
-    b.do(f"store i{bits} {old}, ptr {last}")
-    b.fork(done, after, again)
-    b.label(after)
+    bits = mnemonic.type.width
+    current = b.alloca(f"i{bits}")
+    first = b.emit_value(f"load atomic i{bits}, ptr {pointer} monotonic, align {bits // 8}")
+    b.emit(f"store i{bits} {first}, ptr {current}")
+    again, after = b.unique_name(), b.unique_name()
+    b.begin_block(again)
+    expected = b.emit_value(f"load i{bits}, ptr {current}")
+    new = arithmetic.emit_arithmetic(b, mnemonic._replace(opcode=operation, modifiers=()), [expected, value])
+    old, done = _emit_compare_and_swap(b, pointer, bits, expected, new)
+    b.emit(f"store i{bits} {old}, ptr {current}")
+    b.cond_branch(done, after, again)
+    b.begin_block(after)
     return expected
 
 
-def convert_address(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`cvta`: addresses in shared memory count from a start of their own, all others are the host's."""
-    bits = word.type.bits
-    value = b.bits(operands[1], bits)
-    if _space_of(word) == "shared":
-        start = b.resize(b.field("shared"), 64, bits)
-        value = b.op("sub" if "to" in word.flags else "add", f"i{bits}", value, start)
-    b.put(operands[0], value, bits)
+    bits = mnemonic.type.bits
+    value = b.read_operand(operands[1], bits)
+    if _state_space(mnemonic) == "shared":
+        start = b.resize(b.load_context_field("shared_base"), 64, bits)
+        value = b.emit_op("sub" if "to" in mnemonic.modifiers else "add", f"i{bits}", value, start)
+    b.write_register(operands[0], value, bits)
 
 
-def is_space(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def test_space(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`isspacep`."""
-    name = f"isspacep.{_space_of(word)}"
-    b.put_entry(operands[0], name, value=b.bits(operands[1], 64), first=SHARED_START)
+    name = f"isspacep.{_state_space(mnemonic)}"
+    b.write_expansion(operands[0], name, value=b.read_operand(operands[1], 64), first=SHARED_START)
 
 
-def fence(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`membar` and `fence`."""
-    b.do("fence seq_cst")
+    b.emit("fence seq_cst")
 
 
-def hint(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def ignore(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Nothing, for what only makes a device faster."""
 
 
-def stack(b: Translator, word: Word, operands: Sequence[str]) -> None:
+def save_stack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`stacksave`, around which some compilers put calls: nothing is allocated there."""
-    b.put(operands[0], "0", word.type.bits)
+    b.write_register(operands[0], "0", mnemonic.type.bits)
 
 
-MEMORY = {
-    **dict.fromkeys(("ld", "ldu", "st"), access),
-    **dict.fromkeys(("atom", "red"), atomic),
+MEMORY_HANDLERS = {
+    **dict.fromkeys(("ld", "ldu", "st"), load_or_store),
+    **dict.fromkeys(("atom", "red"), modify_atomically),
     "cvta": convert_address,
-    "isspacep": is_space,
+    "isspacep": test_space,
     **dict.fromkeys(("membar", "fence"), fence),
-    **dict.fromkeys(("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent"), hint),
-    **dict.fromkeys(("griddepcontrol", "stackrestore"), hint),
-    "stacksave": stack,
+    **dict.fromkeys(("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent"), ignore),
+    **dict.fromkeys(("griddepcontrol", "stackrestore"), ignore),
+    "stacksave": save_stack,
 }

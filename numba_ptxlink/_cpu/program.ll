@@ -1,17 +1,17 @@
 ; What is in the module of each program: what it calls in `runtime.ll`, and functions that instructions are made of.
 
-declare void @ptxlink.note(ptr, i64, i64, i64, i64) cold
-declare i1 @ptxlink.find(ptr, ptr, i64, i64, i64, i64, i1) cold
-declare i32 @ptxlink.pause(ptr, ptr, i64, i32) cold
+declare void @ptxlink.record_fault(ptr, i64, i64, i64, i64) cold
+declare i1 @ptxlink.find_region(ptr, ptr, i64, i64, i64, i64, i1) cold
+declare i32 @ptxlink.check_step_limit(ptr, ptr, i64, i32) cold
 declare i32 @ptxlink.print(ptr, i64, i64)
 declare i64 @ptxlink.time()
 declare i64 @ptxlink.allocate(ptr, i64)
 declare void @ptxlink.free(ptr, i64)
 declare i32 @ptxlink.ballot(ptr, i32, i64)
 declare i32 @ptxlink.reduce(ptr, i32, i32)
-declare i32 @ptxlink.begin(ptr, ptr)
-declare i32 @ptxlink.wake(ptr, i32)
-declare i32 @ptxlink.continue(ptr)
+declare i32 @ptxlink.start_threads(ptr, ptr)
+declare i32 @ptxlink.resume_in_state(ptr, i32)
+declare i32 @ptxlink.schedule(ptr)
 
 ; Bits of a register: a count that is at most another, and so many ones.
 
@@ -126,7 +126,7 @@ define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline 
   %result = call float @ptxlink.odd(double %value)
   ret float %result
 }
-define internal float @ptxlink.f16.read(i16 %h) alwaysinline {
+define internal float @ptxlink.f16.decode(i16 %h) alwaysinline {
   %wide = zext i16 %h to i32
   %size = and i32 %wide, 32767
   %moved = shl i32 %size, 13
@@ -142,7 +142,7 @@ define internal float @ptxlink.f16.read(i16 %h) alwaysinline {
   %result = bitcast i32 %all to float
   ret float %result
 }
-define internal float @ptxlink.bf16.read(i16 %h) alwaysinline {
+define internal float @ptxlink.bf16.decode(i16 %h) alwaysinline {
   %wide = zext i16 %h to i32
   %bits = shl i32 %wide, 16
   %result = bitcast i32 %bits to float
@@ -189,7 +189,7 @@ define internal i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 %most, 
   %result = trunc i32 %all to i16
   ret i16 %result
 }
-define internal i16 @ptxlink.f16.write(float %x, i32 %mode) alwaysinline {
+define internal i16 @ptxlink.f16.encode(float %x, i32 %mode) alwaysinline {
   %bits = bitcast float %x to i32
   %size = and i32 %bits, 2147483647
   %normal = icmp uge i32 %size, 947912704
@@ -206,7 +206,7 @@ define internal i16 @ptxlink.f16.write(float %x, i32 %mode) alwaysinline {
   %result = call i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 31744, i32 %mode)
   ret i16 %result
 }
-define internal i16 @ptxlink.bf16.write(float %x, i32 %mode) alwaysinline {
+define internal i16 @ptxlink.bf16.encode(float %x, i32 %mode) alwaysinline {
   %bits = bitcast float %x to i32
   %size = and i32 %bits, 2147483647
   %result = call i16 @ptxlink.round(i32 %bits, i32 %size, i32 16, i32 32640, i32 %mode)

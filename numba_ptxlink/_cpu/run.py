@@ -11,9 +11,9 @@ from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink.errors import LaunchError
 
-from . import machine_code, messages, runtime
-from .module import ModuleTranslator, places
-from .runtime import Fault, Told
+from . import faults, machine_code, runtime
+from .module import ModuleTranslator, param_offsets
+from .runtime import BlockStatus, Fault, Resume
 from .worker import Buffer, Region, Worker
 
 if TYPE_CHECKING:
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._tools.launching import Configuration
 
-__all__ = ["CpuProgram", "Region", "sizes"]
+__all__ = ["CpuProgram", "Region", "byte_sizes"]
 
-_UNLIMITED = 1 << 62
+_UNLIMITED_STEPS = 1 << 62
 # Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
-_MOST_THREADS, _MOST_SHARED = 1024, 227 << 10
+_MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
 # The default streams by their handles; launches on the CPU have ended when they return.
-_STREAMS = (0, 1, 2)
+_DEFAULT_STREAMS = (0, 1, 2)
 # Bytes that `malloc` has, as on a device whose limit nobody has set.
-_HEAP = 8 << 20
+_HEAP_BYTES = 8 << 20
 
 
-def sizes(params: Sequence[formats.Variable]) -> list[int]:
+def byte_sizes(params: Sequence[formats.Variable]) -> list[int]:
     """Return the bytes of each parameter, or result, of a function."""
     return [max(each.size, 1) for each in params]
 
@@ -53,10 +53,10 @@ class CpuProgram:
     """
 
     def __init__(self, module: formats.Module, code: cache.Entry) -> None:
-        self._module, self._meta = module, code.meta
-        self._loaded = machine_code.LoadedCode(_runtime(), code.code)
-        self._heap = Buffer(_HEAP)
-        self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP, self._heap.address)
+        self._module, self._metadata = module, code.meta
+        self._loaded = machine_code.LoadedCode(_compiled_runtime(), code.code)
+        self._heap = Buffer(_HEAP_BYTES)
+        self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP_BYTES, self._heap.address)
         self.functions: Mapping[str, formats.Function] = {
             each.name: each for each in module.functions if each.defined
         }
@@ -90,12 +90,12 @@ class CpuProgram:
             "ptx": text,
         }
         key = cache.Key.of("cpu", parts)
-        return cls(module, cache.cached(key, lambda: _compiled(module, checks=checks)))
+        return cls(module, cache.cached(key, lambda: _compile(module, checks=checks)))
 
     def launch(
         self,
         name: str,
-        how: Configuration,
+        launch_config: Configuration,
         params: Sequence[bytes],
         regions: Sequence[Region],
         steps: int | None = None,
@@ -105,7 +105,7 @@ class CpuProgram:
 
         Args:
             name: The kernel.
-            how: The grid and what else the launch has.
+            launch_config: The grid, the blocks, and other properties of the launch.
             params: The bytes of each parameter.
             regions: What it may access besides the variables of the module.
             steps: How often a loop may go on in each thread; None for no limit.
@@ -115,56 +115,63 @@ class CpuProgram:
             LaunchError: It has other parameters, no device could launch it so, or there is no such thing on
                 the CPU.
         """
-        threads = math.prod(how.block)
-        if threads > _MOST_THREADS or how.shared > _MOST_SHARED:
+        threads = math.prod(launch_config.block)
+        if threads > _MAX_BLOCK_THREADS or launch_config.shared > _MAX_SHARED_BYTES:
             raise LaunchError(
-                f"Kernel {name} was given blocks of {threads} threads with {how.shared} bytes of dynamic "
-                f"shared memory; no device has more than {_MOST_THREADS} threads and {_MOST_SHARED} bytes a "
-                "block."
+                f"Kernel {name} was given blocks of {threads} threads with {launch_config.shared} bytes of "
+                f"dynamic shared memory; no device has more than {_MAX_BLOCK_THREADS} threads and "
+                f"{_MAX_SHARED_BYTES} bytes a block."
             )
-        if how.stream not in _STREAMS:
+        if launch_config.stream not in _DEFAULT_STREAMS:
             raise LaunchError(
                 "There are no streams on the CPU, where each launch ends before the next; leave the stream "
                 "out."
             )
-        if how.cluster and math.prod(how.cluster) > 1:
+        if launch_config.cluster and math.prod(launch_config.cluster) > 1:
             raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
         declared = self.functions[name].params
-        wanted, given = sizes(declared), [len(each) for each in params]
-        if wanted != given:
-            raise LaunchError(f"{name} takes parameters of {wanted} bytes, and was given {given}.")
-        starts = places(declared)
-        content = Buffer(starts[-1] + wanted[-1] if wanted else 0)
-        for each, place in zip(params, starts, strict=True):
-            ctypes.memmove(content.address + place, each, len(each))
-        workspace, blocks = Buffer(64), math.prod(how.grid)
+        expected_sizes, actual_sizes = byte_sizes(declared), [len(each) for each in params]
+        if expected_sizes != actual_sizes:
+            raise LaunchError(
+                f"{name} takes parameters of {expected_sizes} bytes, and was given {actual_sizes}."
+            )
+        offsets = param_offsets(declared)
+        param_buffer = Buffer(offsets[-1] + expected_sizes[-1] if expected_sizes else 0)
+        for each, offset in zip(params, offsets, strict=True):
+            ctypes.memmove(param_buffer.address + offset, each, len(each))
+        workspace, blocks = Buffer(64), math.prod(launch_config.grid)
         workers = [
             self._worker(
                 name,
                 [*regions, workspace.region("the grid's barrier")],
                 steps,
-                grid=how.grid,
-                block=how.block,
-                dynamic=how.shared,
-                params=content.address,
-                workspace=workspace.address if how.cooperative else 0,
-                cooperative=how.cooperative,
+                grid=launch_config.grid,
+                block=launch_config.block,
+                dynamic=launch_config.shared,
+                params=param_buffer.address,
+                workspace=workspace.address if launch_config.cooperative else 0,
+                cooperative=launch_config.cooperative,
             )
-            for _ in range(blocks if how.cooperative else 1)
+            for _ in range(blocks if launch_config.cooperative else 1)
         ]
-        # Blocks that may wait for each other are executed each by a worker, others all by one.
-        ready, held = dict.fromkeys(range(len(workers)), 0), list[int]()
+        # A cooperative launch needs all blocks resident: one worker for each. Otherwise one worker runs the
+        # blocks in turn.
+        ready, at_grid_barrier = dict.fromkeys(range(len(workers)), Resume.START), list[int]()
         while ready:
-            spinning = []
-            for number, go in ready.items():
-                told = self._run(name, workers[number], "block", number, blocks // len(workers), go)
-                held += [number] * (told == Told.GRID)
-                spinning += [number] * (told == Told.SPINS)
-            # The barrier of the grid opens when no block is on its way there.
-            ready = dict.fromkeys(spinning, 2) or dict.fromkeys(held, 1)
-            held = held if spinning else []
+            yielded = []
+            for number, resume_mode in ready.items():
+                status = self._run(
+                    name, workers[number], "block", number, blocks // len(workers), resume_mode
+                )
+                at_grid_barrier += [number] * (status == BlockStatus.AT_GRID_BARRIER)
+                yielded += [number] * (status == BlockStatus.YIELDED)
+            # Release the grid barrier once every block has finished or waits at it.
+            if yielded:
+                ready = dict.fromkeys(yielded, Resume.YIELD)
+            else:
+                ready, at_grid_barrier = dict.fromkeys(at_grid_barrier, Resume.GRID_BARRIER), []
 
-    def call_many(
+    def call_elementwise(
         self,
         name: str,
         count: int,
@@ -188,45 +195,53 @@ class CpuProgram:
             DeviceFaultError: It did what it must not do; its thread is the number of the element.
             LaunchError: Lanes wait for others in it.
         """
-        if self._meta["entries"][name][0]:
+        if self._metadata["entry_points"][name][0]:
             raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
         worker = self._worker(name, regions, steps)
-        self._run(name, worker, "many", ctypes.addressof(arrays), count)
+        self._run(name, worker, "elementwise", ctypes.addressof(arrays), count)
 
     def _worker(self, name: str, regions: Sequence[Region], steps: int | None, **launch: Any) -> Worker:
-        waits, local = self._meta["entries"][name]
+        suspends, local = self._metadata["entry_points"][name]
         return Worker(
             [*regions, *self.variables.values(), self._heap.region("the heap")],
-            accesses=self._meta["accesses"],
-            shared=self._meta["shared_size"],
+            access_count=self._metadata["access_count"],
+            shared=self._metadata["shared_size"],
             local=local,
-            frame=machine_code.frame_size(self._loaded.address(f"ramp.{name}")) if waits else None,
-            steps=_UNLIMITED if steps is None else steps,
+            frame=machine_code.frame_size(self._loaded.address(f"ramp.{name}")) if suspends else None,
+            step_limit=_UNLIMITED_STEPS if steps is None else steps,
             heap=ctypes.addressof(self._heap_state),
             **launch,
         )
 
-    def _run(self, name: str, worker: Worker, how: str, first: int, count: int, go: int = 0) -> int:
+    def _run(
+        self,
+        name: str,
+        worker: Worker,
+        entry_name: str,
+        first: int,
+        count: int,
+        resume_mode: Resume = Resume.START,
+    ) -> int:
         """Execute blocks, or call a function for elements."""
-        entry = self._loaded.address("ptxlink.grid" if how == "block" else "ptxlink.elements")
-        result = worker.run(entry, self._loaded.address(f"{how}.{name}"), first, count, go)
-        if worker.noted.kind != Fault.NONE:
-            function, statement = self._meta["sites"][worker.noted.site]
-            raise messages.fault(self._module, name, function, statement, worker)
+        entry = self._loaded.address("ptxlink.run_grid" if entry_name == "block" else "ptxlink.run_elements")
+        result = worker.run(entry, self._loaded.address(f"{entry_name}.{name}"), first, count, resume_mode)
+        if worker.fault_record.kind != Fault.NONE:
+            function, statement = self._metadata["fault_sites"][worker.fault_record.fault_site]
+            raise faults.fault_error(self._module, name, function, statement, worker)
         return result
 
 
 @functools.cache
-def _runtime() -> bytes:
-    text = runtime.text("runtime.ll")
+def _compiled_runtime() -> bytes:
+    text = runtime.read_ir("runtime.ll")
     key = cache.Key.of("cpu runtime", {"tool": machine_code.target(), "ir": text})
     return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code
 
 
-def _compiled(module: formats.Module, *, checks: bool) -> cache.Entry:
+def _compile(module: formats.Module, *, checks: bool) -> cache.Entry:
     translator = ModuleTranslator(module, checks=checks)
-    code = machine_code.compile_ir(translator.text())
-    names = ("sites", "accesses", "shared_size", "entries")
+    code = machine_code.compile_ir(translator.to_text())
+    names = ("fault_sites", "access_count", "shared_size", "entry_points")
     return cache.Entry({name: getattr(translator, name) for name in names}, code)

@@ -6,17 +6,17 @@ declare i32 @clock_gettime(i32, ptr)
 
 ; ---- Faults: the first one counts.
 
-define void @ptxlink.note(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size) noinline cold {
-  %noted.at = getelementptr i8, ptr %ctx, i64 $context.noted
+define void @ptxlink.record_fault(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size) noinline cold {
+  %noted.at = getelementptr i8, ptr %ctx, i64 $context.fault_record
   %noted = load ptr, ptr %noted.at
-  %kind.at = getelementptr i8, ptr %noted, i64 $noted.kind
+  %kind.at = getelementptr i8, ptr %noted, i64 $fault_record.kind
   %old = load i64, ptr %kind.at
   %first = icmp eq i64 %old, 0
   br i1 %first, label %keep, label %done
 keep:
-  %site.at = getelementptr i8, ptr %noted, i64 $noted.site
-  %address.at = getelementptr i8, ptr %noted, i64 $noted.address
-  %size.at = getelementptr i8, ptr %noted, i64 $noted.size
+  %site.at = getelementptr i8, ptr %noted, i64 $fault_record.fault_site
+  %address.at = getelementptr i8, ptr %noted, i64 $fault_record.address
+  %size.at = getelementptr i8, ptr %noted, i64 $fault_record.size
   store i64 %kind, ptr %kind.at
   store i64 %site, ptr %site.at
   store i64 %address, ptr %address.at
@@ -26,10 +26,10 @@ done:
   ret void
 }
 
-define internal i1 @faulty(ptr %ctx) {
-  %noted.at = getelementptr i8, ptr %ctx, i64 $context.noted
+define internal i1 @has_fault(ptr %ctx) {
+  %noted.at = getelementptr i8, ptr %ctx, i64 $context.fault_record
   %noted = load ptr, ptr %noted.at
-  %kind.at = getelementptr i8, ptr %noted, i64 $noted.kind
+  %kind.at = getelementptr i8, ptr %noted, i64 $fault_record.kind
   %kind = load i64, ptr %kind.at
   %faulty = icmp ne i64 %kind, 0
   ret i1 %faulty
@@ -37,7 +37,7 @@ define internal i1 @faulty(ptr %ctx) {
 
 ; ---- The region that an access is in, which is noted for the next time; or the fault.
 
-define i1 @ptxlink.find(ptr %ctx, ptr %row, i64 %address, i64 %size, i64 %site, i1 %writes) noinline cold {
+define i1 @ptxlink.find_region(ptr %ctx, ptr %row, i64 %address, i64 %size, i64 %site, i1 %writes) noinline cold {
 entry:
   %less = sub i64 %size, 1
   %rest = and i64 %address, %less
@@ -46,7 +46,7 @@ entry:
 search:
   %regions.at = getelementptr i8, ptr %ctx, i64 $context.regions
   %regions = load ptr, ptr %regions.at
-  %count.at = getelementptr i8, ptr %ctx, i64 $context.readable
+  %count.at = getelementptr i8, ptr %ctx, i64 $context.region_count
   %count = load i64, ptr %count.at
   br label %test
 test:
@@ -69,7 +69,7 @@ other:
   %next = add i64 %index, 1
   br label %test
 found:
-  %writable.at = getelementptr i8, ptr %ctx, i64 $context.writable
+  %writable.at = getelementptr i8, ptr %ctx, i64 $context.writable_count
   %writable = load i64, ptr %writable.at
   %fixed = icmp uge i64 %index, %writable
   %spoilt = and i1 %writes, %fixed
@@ -82,25 +82,25 @@ good:
   ret i1 true
 bad:
   %kind = phi i64 [$fault.misaligned, %entry], [$fault.access, %test], [$fault.read_only, %found]
-  call void @ptxlink.note(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size)
+  call void @ptxlink.record_fault(ptr %ctx, i64 %kind, i64 %site, i64 %address, i64 %size)
   ret i1 false
 }
 
 ; ---- Python's lock: given away while code runs.
 
-define internal void @release(ptr %ctx) {
-  %save.at = getelementptr i8, ptr %ctx, i64 $context.save
+define internal void @release_gil(ptr %ctx) {
+  %save.at = getelementptr i8, ptr %ctx, i64 $context.save_thread
   %save = load ptr, ptr %save.at
   %thread = call ptr %save()
-  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
+  %thread.at = getelementptr i8, ptr %ctx, i64 $context.python_thread
   store ptr %thread, ptr %thread.at
   ret void
 }
 
-define internal void @retake(ptr %ctx) {
-  %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore
+define internal void @acquire_gil(ptr %ctx) {
+  %restore.at = getelementptr i8, ptr %ctx, i64 $context.restore_thread
   %restore = load ptr, ptr %restore.at
-  %thread.at = getelementptr i8, ptr %ctx, i64 $context.thread
+  %thread.at = getelementptr i8, ptr %ctx, i64 $context.python_thread
   %thread = load ptr, ptr %thread.at
   call void %restore(ptr %thread)
   ret void
@@ -108,24 +108,24 @@ define internal void @retake(ptr %ctx) {
 
 ; ---- What is done now and then, so that Ctrl-C ends a launch: whether it does.
 
-define internal i1 @attend(ptr %ctx) noinline cold {
-  %check.at = getelementptr i8, ptr %ctx, i64 $context.check
+define internal i1 @check_signals(ptr %ctx) noinline cold {
+  %check.at = getelementptr i8, ptr %ctx, i64 $context.check_signals
   %check = load ptr, ptr %check.at
-  call void @retake(ptr %ctx)
+  call void @acquire_gil(ptr %ctx)
   %told = call i32 %check()
-  call void @release(ptr %ctx)
+  call void @release_gil(ptr %ctx)
   %interrupted = icmp ne i32 %told, 0
   ret i1 %interrupted
 }
 
 ; A loop asks how many ways back it may take until the next time, 0 to end.
-define i32 @ptxlink.pause(ptr %ctx, ptr %left.at, i64 %site, i32 %chunk) noinline cold {
+define i32 @ptxlink.check_step_limit(ptr %ctx, ptr %left.at, i64 %site, i32 %chunk) noinline cold {
 entry:
   %left = load i64, ptr %left.at
   %over = icmp sle i64 %left, 0
   br i1 %over, label %bad, label %ask
 ask:
-  %stops = call i1 @attend(ptr %ctx)
+  %stops = call i1 @check_signals(ptr %ctx)
   br i1 %stops, label %bad, label %go
 go:
   %wide = zext i32 %chunk to i64
@@ -135,8 +135,8 @@ go:
   %result = trunc i64 %more to i32
   ret i32 %result
 bad:
-  %kind = phi i64 [$fault.loop, %entry], [$fault.interrupted, %ask]
-  call void @ptxlink.note(ptr %ctx, i64 %kind, i64 %site, i64 0, i64 0)
+  %kind = phi i64 [$fault.step_limit, %entry], [$fault.interrupted, %ask]
+  call void @ptxlink.record_fault(ptr %ctx, i64 %kind, i64 %site, i64 0, i64 0)
   ret i32 0
 }
 
@@ -146,15 +146,15 @@ bad:
 
 define i32 @ptxlink.print(ptr %ctx, i64 %form, i64 %values) {
 entry:
-  %print.at = getelementptr i8, ptr %ctx, i64 $context.print
-  %call.at = getelementptr i8, ptr %ctx, i64 $context.call
-  %number.at = getelementptr i8, ptr %ctx, i64 $context.number
-  %drop.at = getelementptr i8, ptr %ctx, i64 $context.drop
+  %print.at = getelementptr i8, ptr %ctx, i64 $context.print_function
+  %call.at = getelementptr i8, ptr %ctx, i64 $context.call_object
+  %number.at = getelementptr i8, ptr %ctx, i64 $context.to_long
+  %drop.at = getelementptr i8, ptr %ctx, i64 $context.decref
   %print = load ptr, ptr %print.at
   %call = load ptr, ptr %call.at
   %number = load ptr, ptr %number.at
   %drop = load ptr, ptr %drop.at
-  call void @retake(ptr %ctx)
+  call void @acquire_gil(ptr %ctx)
   %returned = call ptr (ptr, ptr, ...) %call(ptr %print, ptr @numbers, i64 %form, i64 %values)
   %raised = icmp eq ptr %returned, null
   br i1 %raised, label %done, label %good
@@ -165,7 +165,7 @@ good:
   br label %done
 done:
   %result = phi i32 [-1, %entry], [%narrow, %good]
-  call void @release(ptr %ctx)
+  call void @release_gil(ptr %ctx)
   ret i32 %result
 }
 
@@ -252,8 +252,8 @@ look:
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
   %less = sub i32 %left, 1
   %rest = and i32 %left, %less
-  %record = getelementptr [$lane.size x i8], ptr %first, i32 %lane
-  %seen.at = getelementptr i8, ptr %record, i64 $lane.seen
+  %record = getelementptr [$thread.size x i8], ptr %first, i32 %lane
+  %seen.at = getelementptr i8, ptr %record, i64 $thread.seen
   %seen = load i64, ptr %seen.at
   %same = icmp eq i64 %seen, %value
   %bit = zext i1 %same to i32
@@ -280,8 +280,8 @@ look:
   %lane = call i32 @llvm.cttz.i32(i32 %left, i1 true)
   %less = sub i32 %left, 1
   %rest = and i32 %left, %less
-  %record = getelementptr [$lane.size x i8], ptr %first, i32 %lane
-  %seen.at = getelementptr i8, ptr %record, i64 $lane.seen
+  %record = getelementptr [$thread.size x i8], ptr %first, i32 %lane
+  %seen.at = getelementptr i8, ptr %record, i64 $thread.seen
   %value = load i32, ptr %seen.at
   switch i32 %how, label %add [i32 1, label %and i32 2, label %or i32 3, label %xor i32 4, label %smin
                                i32 5, label %smax i32 6, label %umin i32 7, label %umax]
@@ -318,34 +318,34 @@ done:
 
 ; ---- Lanes that wait: each is a coroutine, with a record.
 
-define internal i1 @resume(ptr %ctx, ptr %record) {
-  %number.at = getelementptr i8, ptr %record, i64 $lane.number
+define internal i1 @resume_thread(ptr %ctx, ptr %record) {
+  %number.at = getelementptr i8, ptr %record, i64 $thread.number
   %number = load i32, ptr %number.at
-  %current.at = getelementptr i8, ptr %ctx, i64 $context.current
+  %current.at = getelementptr i8, ptr %ctx, i64 $context.current_thread
   store i32 %number, ptr %current.at
-  %handle.at = getelementptr i8, ptr %record, i64 $lane.handle
+  %handle.at = getelementptr i8, ptr %record, i64 $thread.handle
   %handle = load ptr, ptr %handle.at
   call void @llvm.coro.resume(ptr %handle)
-  %faulty = call i1 @faulty(ptr %ctx)
+  %faulty = call i1 @has_fault(ptr %ctx)
   ret i1 %faulty
 }
 
 ; Execute each lane of a block to the first place where it waits.
-define i32 @ptxlink.begin(ptr %ctx, ptr %ramp) {
+define i32 @ptxlink.start_threads(ptr %ctx, ptr %ramp) {
 entry:
-  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.lanes
+  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %lanes = load ptr, ptr %lanes.at
-  %count.at = getelementptr i8, ptr %ctx, i64 $context.count
+  %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
   %count = load i32, ptr %count.at
-  %found.at = getelementptr i8, ptr %ctx, i64 $context.found
+  %found.at = getelementptr i8, ptr %ctx, i64 $context.region_cache
   %found = load ptr, ptr %found.at
   %params.at = getelementptr i8, ptr %ctx, i64 $context.params
   %params = load ptr, ptr %params.at
-  %local.at = getelementptr i8, ptr %ctx, i64 $context.local
+  %local.at = getelementptr i8, ptr %ctx, i64 $context.local_base
   %local = load ptr, ptr %local.at
   %local_size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
   %local_size = load i64, ptr %local_size.at
-  %frames.at = getelementptr i8, ptr %ctx, i64 $context.frames
+  %frames.at = getelementptr i8, ptr %ctx, i64 $context.coroutine_frames
   %frames = load ptr, ptr %frames.at
   %frame_size.at = getelementptr i8, ptr %ctx, i64 $context.frame_size
   %frame_size = load i64, ptr %frame_size.at
@@ -353,7 +353,7 @@ entry:
   %nx = load i32, ptr %ntid.at
   %ny.at = getelementptr i32, ptr %ntid.at, i64 1
   %ny = load i32, ptr %ny.at
-  %current.at = getelementptr i8, ptr %ctx, i64 $context.current
+  %current.at = getelementptr i8, ptr %ctx, i64 $context.current_thread
   br label %test
 test:
   %lane = phi i32 [0, %entry], [%next, %step]
@@ -370,24 +370,24 @@ step:
   %limit = getelementptr i8, ptr %own, i64 %local_size
   %memory.at = mul i64 %wide, %frame_size
   %memory = getelementptr i8, ptr %frames, i64 %memory.at
-  %record = getelementptr [$lane.size x i8], ptr %lanes, i32 %lane
-  %number.at = getelementptr i8, ptr %record, i64 $lane.number
+  %record = getelementptr [$thread.size x i8], ptr %lanes, i32 %lane
+  %number.at = getelementptr i8, ptr %record, i64 $thread.number
   store i32 %lane, ptr %number.at
   store i32 %lane, ptr %current.at
   %handle = call i64 %ramp(ptr %ctx, ptr %found, ptr %own, ptr %limit, i32 %x, i32 %y, i32 %z, ptr %params, ptr %record, ptr %memory)
-  %handle.at = getelementptr i8, ptr %record, i64 $lane.handle
+  %handle.at = getelementptr i8, ptr %record, i64 $thread.handle
   store i64 %handle, ptr %handle.at
-  %faulty = call i1 @faulty(ptr %ctx)
+  %faulty = call i1 @has_fault(ptr %ctx)
   %next = add i32 %lane, 1
   br i1 %faulty, label %bad, label %test
 bad:
-  ret i32 $told.fault
+  ret i32 $status.faulted
 done:
-  ret i32 $told.ended
+  ret i32 $status.finished
 }
 
 ; Let lanes of a warp go on that wait in a way: those with one mask that are all there, or those at one place.
-define internal i32 @warp(ptr %ctx, ptr %first, i32 %width, i32 %state) {
+define internal i32 @resume_warp(ptr %ctx, ptr %first, i32 %width, i32 %state) {
 entry:
   %masked = icmp eq i32 %state, $state.warp
   br label %scan
@@ -398,11 +398,11 @@ scan:
   %s.more = icmp ult i32 %s, %width
   br i1 %s.more, label %scanned, label %groups
 scanned:
-  %s.record = getelementptr [$lane.size x i8], ptr %first, i32 %s
-  %s.state.at = getelementptr i8, ptr %s.record, i64 $lane.state
+  %s.record = getelementptr [$thread.size x i8], ptr %first, i32 %s
+  %s.state.at = getelementptr i8, ptr %s.record, i64 $thread.state
   %s.state = load i32, ptr %s.state.at
   %bit = shl i32 1, %s
-  %ended = icmp eq i32 %s.state, $state.ended
+  %ended = icmp eq i32 %s.state, $state.exited
   %lives = select i1 %ended, i32 0, i32 %bit
   %alive.new = or i32 %alive, %lives
   %here = icmp eq i32 %s.state, %state
@@ -412,15 +412,15 @@ scanned:
   br label %scan
 groups:
   %left = phi i32 [%waiting, %scan], [%left.rest, %judge], [%left.rest, %resuming]
-  %ran = phi i32 [$told.ended, %scan], [%ran, %judge], [$told.again, %resuming]
+  %ran = phi i32 [$status.finished, %scan], [%ran, %judge], [$status.resumed, %resuming]
   %some = icmp ne i32 %left, 0
   br i1 %some, label %gather, label %done
 gather:
   %leader = call i32 @llvm.cttz.i32(i32 %left, i1 true)
-  %leader.record = getelementptr [$lane.size x i8], ptr %first, i32 %leader
-  %key.at = getelementptr i8, ptr %leader.record, i64 $lane.key
+  %leader.record = getelementptr [$thread.size x i8], ptr %first, i32 %leader
+  %key.at = getelementptr i8, ptr %leader.record, i64 $thread.key
   %key = load i32, ptr %key.at
-  %site.at = getelementptr i8, ptr %leader.record, i64 $lane.site
+  %site.at = getelementptr i8, ptr %leader.record, i64 $thread.fault_site
   %site = load i32, ptr %site.at
   br label %compare
 compare:
@@ -432,10 +432,10 @@ compared:
   %c = call i32 @llvm.cttz.i32(i32 %c.left, i1 true)
   %c.less = sub i32 %c.left, 1
   %c.rest = and i32 %c.left, %c.less
-  %c.record = getelementptr [$lane.size x i8], ptr %first, i32 %c
-  %c.key.at = getelementptr i8, ptr %c.record, i64 $lane.key
+  %c.record = getelementptr [$thread.size x i8], ptr %first, i32 %c
+  %c.key.at = getelementptr i8, ptr %c.record, i64 $thread.key
   %c.key = load i32, ptr %c.key.at
-  %c.site.at = getelementptr i8, ptr %c.record, i64 $lane.site
+  %c.site.at = getelementptr i8, ptr %c.record, i64 $thread.fault_site
   %c.site = load i32, ptr %c.site.at
   %same.key = icmp eq i32 %c.key, %key
   %same.site = icmp eq i32 %c.site, %site
@@ -461,12 +461,12 @@ give:
   %g = call i32 @llvm.cttz.i32(i32 %g.left, i1 true)
   %g.less = sub i32 %g.left, 1
   %g.rest = and i32 %g.left, %g.less
-  %g.record = getelementptr [$lane.size x i8], ptr %first, i32 %g
-  %value.at = getelementptr i8, ptr %g.record, i64 $lane.value
+  %g.record = getelementptr [$thread.size x i8], ptr %first, i32 %g
+  %value.at = getelementptr i8, ptr %g.record, i64 $thread.value
   %value = load i64, ptr %value.at
-  %seen.at = getelementptr i8, ptr %g.record, i64 $lane.seen
+  %seen.at = getelementptr i8, ptr %g.record, i64 $thread.seen
   store i64 %value, ptr %seen.at
-  %together.at = getelementptr i8, ptr %g.record, i64 $lane.together
+  %together.at = getelementptr i8, ptr %g.record, i64 $thread.group
   store i32 %group, ptr %together.at
   br label %giving
 resuming:
@@ -477,52 +477,52 @@ going:
   %r = call i32 @llvm.cttz.i32(i32 %r.left, i1 true)
   %r.less = sub i32 %r.left, 1
   %r.rest = and i32 %r.left, %r.less
-  %r.record = getelementptr [$lane.size x i8], ptr %first, i32 %r
-  %faulty = call i1 @resume(ptr %ctx, ptr %r.record)
+  %r.record = getelementptr [$thread.size x i8], ptr %first, i32 %r
+  %faulty = call i1 @resume_thread(ptr %ctx, ptr %r.record)
   br i1 %faulty, label %bad, label %resumed
 resumed:
   br label %resuming
 bad:
-  ret i32 $told.fault
+  ret i32 $status.faulted
 done:
   ret i32 %ran
 }
 
-define internal i32 @warps(ptr %ctx, i32 %state) {
+define internal i32 @resume_warps(ptr %ctx, i32 %state) {
 entry:
-  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.lanes
+  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %lanes = load ptr, ptr %lanes.at
-  %count.at = getelementptr i8, ptr %ctx, i64 $context.count
+  %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
   %count = load i32, ptr %count.at
   br label %test
 test:
   %start = phi i32 [0, %entry], [%next, %good]
-  %ran = phi i32 [$told.ended, %entry], [%both, %good]
+  %ran = phi i32 [$status.finished, %entry], [%both, %good]
   %more = icmp ult i32 %start, %count
   br i1 %more, label %step, label %done
 step:
   %rest = sub i32 %count, %start
   %width = call i32 @llvm.umin.i32(i32 %rest, i32 32)
-  %first = getelementptr [$lane.size x i8], ptr %lanes, i32 %start
-  %told = call i32 @warp(ptr %ctx, ptr %first, i32 %width, i32 %state)
-  %bad = icmp eq i32 %told, $told.fault
+  %first = getelementptr [$thread.size x i8], ptr %lanes, i32 %start
+  %told = call i32 @resume_warp(ptr %ctx, ptr %first, i32 %width, i32 %state)
+  %bad = icmp eq i32 %told, $status.faulted
   br i1 %bad, label %fault, label %good
 good:
   %next = add i32 %start, 32
   %both = or i32 %ran, %told
   br label %test
 fault:
-  ret i32 $told.fault
+  ret i32 $status.faulted
 done:
   ret i32 %ran
 }
 
 ; Open a barrier that enough lanes have reached, and tell each of them how many came, and how many gave 1.
-define internal i32 @barriers(ptr %ctx) {
+define internal i32 @open_barriers(ptr %ctx) {
 entry:
-  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.lanes
+  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %lanes = load ptr, ptr %lanes.at
-  %count.at = getelementptr i8, ptr %ctx, i64 $context.count
+  %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
   %count = load i32, ptr %count.at
   br label %living
 living:
@@ -531,10 +531,10 @@ living:
   %l.more = icmp ult i32 %l, %count
   br i1 %l.more, label %lived, label %leaders
 lived:
-  %l.record = getelementptr [$lane.size x i8], ptr %lanes, i32 %l
-  %l.state.at = getelementptr i8, ptr %l.record, i64 $lane.state
+  %l.record = getelementptr [$thread.size x i8], ptr %lanes, i32 %l
+  %l.state.at = getelementptr i8, ptr %l.record, i64 $thread.state
   %l.state = load i32, ptr %l.state.at
-  %lives = icmp ne i32 %l.state, $state.ended
+  %lives = icmp ne i32 %l.state, $state.exited
   %lives.wide = zext i1 %lives to i32
   %alive.new = add i32 %alive, %lives.wide
   %l.next = add i32 %l, 1
@@ -544,12 +544,12 @@ leaders:
   %leader.more = icmp ult i32 %leader, %count
   br i1 %leader.more, label %lead, label %none
 lead:
-  %record = getelementptr [$lane.size x i8], ptr %lanes, i32 %leader
-  %state.at = getelementptr i8, ptr %record, i64 $lane.state
+  %record = getelementptr [$thread.size x i8], ptr %lanes, i32 %leader
+  %state.at = getelementptr i8, ptr %record, i64 $thread.state
   %state = load i32, ptr %state.at
-  %key.at = getelementptr i8, ptr %record, i64 $lane.key
+  %key.at = getelementptr i8, ptr %record, i64 $thread.key
   %key = load i32, ptr %key.at
-  %wanted.at = getelementptr i8, ptr %record, i64 $lane.count
+  %wanted.at = getelementptr i8, ptr %record, i64 $thread.expected_count
   %wanted = load i32, ptr %wanted.at
   %leader.next = add i32 %leader, 1
   %waits = icmp eq i32 %state, $state.barrier
@@ -561,9 +561,9 @@ counting:
   %c.more = icmp ult i32 %c, %count
   br i1 %c.more, label %counted, label %judge
 counted:
-  %c.there = call i32 @there(ptr %lanes, i32 %c, i32 %key)
-  %c.record = getelementptr [$lane.size x i8], ptr %lanes, i32 %c
-  %value.at = getelementptr i8, ptr %c.record, i64 $lane.value
+  %c.there = call i32 @is_at_barrier(ptr %lanes, i32 %c, i32 %key)
+  %c.record = getelementptr [$thread.size x i8], ptr %lanes, i32 %c
+  %value.at = getelementptr i8, ptr %c.record, i64 $thread.value
   %value = load i32, ptr %value.at
   %hit = mul i32 %c.there, %value
   %came.new = add i32 %came, %c.there
@@ -580,35 +580,35 @@ giving:
   %g.more = icmp ult i32 %g, %count
   br i1 %g.more, label %look, label %resuming
 look:
-  %g.there = call i32 @there(ptr %lanes, i32 %g, i32 %key)
+  %g.there = call i32 @is_at_barrier(ptr %lanes, i32 %g, i32 %key)
   %g.is = icmp ne i32 %g.there, 0
   br i1 %g.is, label %give, label %given
 give:
-  %g.record = getelementptr [$lane.size x i8], ptr %lanes, i32 %g
-  %seen.at = getelementptr i8, ptr %g.record, i64 $lane.seen
+  %g.record = getelementptr [$thread.size x i8], ptr %lanes, i32 %g
+  %seen.at = getelementptr i8, ptr %g.record, i64 $thread.seen
   %hits.wide = zext i32 %hits to i64
   store i64 %hits.wide, ptr %seen.at
-  %together.at = getelementptr i8, ptr %g.record, i64 $lane.together
+  %together.at = getelementptr i8, ptr %g.record, i64 $thread.group
   store i32 %came, ptr %together.at
   ; Lanes that go on may come to the barrier again, before others have left it.
-  %g.state.at = getelementptr i8, ptr %g.record, i64 $lane.state
-  store i32 $state.leaving, ptr %g.state.at
+  %g.state.at = getelementptr i8, ptr %g.record, i64 $thread.state
+  store i32 $state.released, ptr %g.state.at
   br label %given
 given:
   %g.next = add i32 %g, 1
   br label %giving
 resuming:
-  %told = call i32 @ptxlink.wake(ptr %ctx, i32 $state.leaving)
+  %told = call i32 @ptxlink.resume_in_state(ptr %ctx, i32 $state.released)
   ret i32 %told
 none:
-  ret i32 $told.ended
+  ret i32 $status.finished
 }
 
-define internal i32 @there(ptr %lanes, i32 %lane, i32 %key) {
-  %record = getelementptr [$lane.size x i8], ptr %lanes, i32 %lane
-  %state.at = getelementptr i8, ptr %record, i64 $lane.state
+define internal i32 @is_at_barrier(ptr %lanes, i32 %lane, i32 %key) {
+  %record = getelementptr [$thread.size x i8], ptr %lanes, i32 %lane
+  %state.at = getelementptr i8, ptr %record, i64 $thread.state
   %state = load i32, ptr %state.at
-  %key.at = getelementptr i8, ptr %record, i64 $lane.key
+  %key.at = getelementptr i8, ptr %record, i64 $thread.key
   %own = load i32, ptr %key.at
   %same = icmp eq i32 %own, %key
   %waits = icmp eq i32 %state, $state.barrier
@@ -618,30 +618,30 @@ define internal i32 @there(ptr %lanes, i32 %lane, i32 %key) {
 }
 
 ; Let all lanes go on that are in a state.
-define i32 @ptxlink.wake(ptr %ctx, i32 %state) {
+define i32 @ptxlink.resume_in_state(ptr %ctx, i32 %state) {
 entry:
-  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.lanes
+  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %lanes = load ptr, ptr %lanes.at
-  %count.at = getelementptr i8, ptr %ctx, i64 $context.count
+  %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
   %count = load i32, ptr %count.at
   br label %test
 test:
   %lane = phi i32 [0, %entry], [%next, %step], [%next, %go]
-  %ran = phi i32 [$told.ended, %entry], [%ran, %step], [$told.again, %go]
+  %ran = phi i32 [$status.finished, %entry], [%ran, %step], [$status.resumed, %go]
   %more = icmp ult i32 %lane, %count
   br i1 %more, label %step, label %done
 step:
-  %record = getelementptr [$lane.size x i8], ptr %lanes, i32 %lane
-  %own.at = getelementptr i8, ptr %record, i64 $lane.state
+  %record = getelementptr [$thread.size x i8], ptr %lanes, i32 %lane
+  %own.at = getelementptr i8, ptr %record, i64 $thread.state
   %own = load i32, ptr %own.at
   %next = add i32 %lane, 1
   %waits = icmp eq i32 %own, %state
   br i1 %waits, label %go, label %test
 go:
-  %faulty = call i1 @resume(ptr %ctx, ptr %record)
+  %faulty = call i1 @resume_thread(ptr %ctx, ptr %record)
   br i1 %faulty, label %bad, label %test
 bad:
-  ret i32 $told.fault
+  ret i32 $status.faulted
 done:
   ret i32 %ran
 }
@@ -649,21 +649,21 @@ done:
 ; Execute a block until it ends, has a fault, waits for the grid, or spins. A round lets each warp go on whose
 ; lanes are all where they wait. If none is, lanes that came to the same place are told who came together; then a
 ; barrier opens that all have reached; then loops that gave way go on.
-define i32 @ptxlink.continue(ptr %ctx) {
+define i32 @ptxlink.schedule(ptr %ctx) {
 entry:
   br label %round
 round:
-  %warps = call i32 @warps(ptr %ctx, i32 $state.warp)
-  switch i32 %warps, label %converge [i32 $told.fault, label %bad i32 $told.again, label %round]
+  %warps = call i32 @resume_warps(ptr %ctx, i32 $state.warp)
+  switch i32 %warps, label %converge [i32 $status.faulted, label %bad i32 $status.resumed, label %round]
 converge:
-  %came = call i32 @warps(ptr %ctx, i32 $state.converged)
-  switch i32 %came, label %open [i32 $told.fault, label %bad i32 $told.again, label %round]
+  %came = call i32 @resume_warps(ptr %ctx, i32 $state.activemask)
+  switch i32 %came, label %open [i32 $status.faulted, label %bad i32 $status.resumed, label %round]
 open:
-  %opened = call i32 @barriers(ptr %ctx)
-  switch i32 %opened, label %loops [i32 $told.fault, label %bad i32 $told.again, label %round]
+  %opened = call i32 @open_barriers(ptr %ctx)
+  switch i32 %opened, label %loops [i32 $status.faulted, label %bad i32 $status.resumed, label %round]
 loops:
-  %woken = call i32 @ptxlink.wake(ptr %ctx, i32 $state.yielded)
-  switch i32 %woken, label %rest [i32 $told.fault, label %bad i32 $told.again, label %spin]
+  %woken = call i32 @ptxlink.resume_in_state(ptr %ctx, i32 $state.yielded)
+  switch i32 %woken, label %rest [i32 $status.faulted, label %bad i32 $status.resumed, label %spin]
 spin:
   ; What these lanes wait for may be in another block.
   %cooperative.at = getelementptr i8, ptr %ctx, i64 $context.cooperative
@@ -671,36 +671,36 @@ spin:
   %alone = icmp eq i32 %cooperative, 0
   br i1 %alone, label %round, label %spins
 spins:
-  ret i32 $told.spins
+  ret i32 $status.yielded
 rest:
-  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.lanes
+  %lanes.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %lanes = load ptr, ptr %lanes.at
-  %count.at = getelementptr i8, ptr %ctx, i64 $context.count
+  %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
   %count = load i32, ptr %count.at
   br label %test
 test:
   %lane = phi i32 [0, %rest], [%next, %step], [%next, %grid]
-  %told = phi i32 [$told.ended, %rest], [%told, %step], [$told.grid, %grid]
+  %told = phi i32 [$status.finished, %rest], [%told, %step], [$status.at_grid_barrier, %grid]
   %more = icmp ult i32 %lane, %count
   br i1 %more, label %step, label %done
 step:
-  %record = getelementptr [$lane.size x i8], ptr %lanes, i32 %lane
-  %state.at = getelementptr i8, ptr %record, i64 $lane.state
+  %record = getelementptr [$thread.size x i8], ptr %lanes, i32 %lane
+  %state.at = getelementptr i8, ptr %record, i64 $thread.state
   %state = load i32, ptr %state.at
   %next = add i32 %lane, 1
-  switch i32 %state, label %stuck [i32 $state.ended, label %test i32 $state.grid, label %grid]
+  switch i32 %state, label %stuck [i32 $state.exited, label %test i32 $state.grid_barrier, label %grid]
 grid:
   br label %test
 stuck:
-  %current.at = getelementptr i8, ptr %ctx, i64 $context.current
+  %current.at = getelementptr i8, ptr %ctx, i64 $context.current_thread
   store i32 %lane, ptr %current.at
-  %site.at = getelementptr i8, ptr %record, i64 $lane.site
+  %site.at = getelementptr i8, ptr %record, i64 $thread.fault_site
   %site = load i32, ptr %site.at
   %site.wide = zext i32 %site to i64
-  call void @ptxlink.note(ptr %ctx, i64 $fault.waiting, i64 %site.wide, i64 0, i64 0)
+  call void @ptxlink.record_fault(ptr %ctx, i64 $fault.deadlock, i64 %site.wide, i64 0, i64 0)
   br label %bad
 bad:
-  ret i32 $told.fault
+  ret i32 $status.faulted
 done:
   ret i32 %told
 }
@@ -708,9 +708,9 @@ done:
 ; ---- Entries. Other threads of Python run meanwhile.
 
 ; Execute blocks of a grid from one on.
-define i32 @ptxlink.grid(ptr %ctx, ptr %block, i64 %first, i64 %count, i32 %go) {
+define i32 @ptxlink.run_grid(ptr %ctx, ptr %block, i64 %first, i64 %count, i32 %go) {
 entry:
-  call void @release(ptr %ctx)
+  call void @release_gil(ptr %ctx)
   %nctaid.at = getelementptr i8, ptr %ctx, i64 $context.nctaid
   %nx.narrow = load i32, ptr %nctaid.at
   %ny.at = getelementptr i32, ptr %nctaid.at, i64 1
@@ -739,26 +739,26 @@ step:
   store i32 %z.narrow, ptr %z.at
   %told = call i32 %block(ptr %ctx, i32 %go)
   %next = add i64 %number, 1
-  %ended = icmp eq i32 %told, $told.ended
+  %ended = icmp eq i32 %told, $status.finished
   br i1 %ended, label %on, label %done
 on:
   %part = and i64 %next, 255
   %due = icmp eq i64 %part, 0
   br i1 %due, label %ask, label %test
 ask:
-  %stops = call i1 @attend(ptr %ctx)
+  %stops = call i1 @check_signals(ptr %ctx)
   br i1 %stops, label %done, label %test
 done:
-  %result = phi i32 [$told.ended, %test], [%told, %step], [$told.ended, %ask]
-  call void @retake(ptr %ctx)
+  %result = phi i32 [$status.finished, %test], [%told, %step], [$status.finished, %ask]
+  call void @acquire_gil(ptr %ctx)
   ret i32 %result
 }
 
 ; Call a function for the elements of arrays.
-define i32 @ptxlink.elements(ptr %ctx, ptr %many, i64 %place, i64 %count, i32 %go) {
+define i32 @ptxlink.run_elements(ptr %ctx, ptr %many, i64 %place, i64 %count, i32 %go) {
 entry:
   %arrays = inttoptr i64 %place to ptr
-  call void @release(ptr %ctx)
+  call void @release_gil(ptr %ctx)
   br label %test
 test:
   %first = phi i64 [0, %entry], [%end, %ask]
@@ -768,13 +768,13 @@ step:
   %beyond = add i64 %first, 65536
   %end = call i64 @llvm.smin.i64(i64 %beyond, i64 %count)
   %told = call i32 %many(ptr %ctx, ptr %arrays, i64 %first, i64 %end)
-  %ended = icmp eq i32 %told, $told.ended
+  %ended = icmp eq i32 %told, $status.finished
   br i1 %ended, label %ask, label %done
 ask:
-  %stops = call i1 @attend(ptr %ctx)
+  %stops = call i1 @check_signals(ptr %ctx)
   br i1 %stops, label %done, label %test
 done:
-  %result = phi i32 [$told.ended, %test], [%told, %step], [$told.ended, %ask]
-  call void @retake(ptr %ctx)
+  %result = phi i32 [$status.finished, %test], [%told, %step], [$status.finished, %ask]
+  call void @acquire_gil(ptr %ctx)
   ret i32 %result
 }

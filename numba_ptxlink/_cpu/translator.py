@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats import ptx
 
 from . import arithmetic
-from .function_text import FunctionText, Unknown
-from .runtime import BlockContext, Fault, State, lane_offset
+from .ir_builder import IRBuilder, UnsupportedInstruction
+from .runtime import BlockContext, Fault, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
     from .module import ModuleTranslator
 
 # Bits of what entries of the table compute.
-_WIDTHS = {"p": 1, "u": 32, "l": 64}
+_RESULT_WIDTHS = {"p": 1, "u": 32, "l": 64}
 _POINTER = 8
 # After how many ways back a loop looks up, and where lanes wait gives way.
-_CHUNK, _SHORT_CHUNK = 1 << 20, 1 << 12
+_BACK_EDGES_PER_CHECK, _BACK_EDGES_PER_YIELD = 1 << 20, 1 << 12
 
 
-def number(text: str, bits: int) -> int | None:
+def parse_number(text: str, bits: int) -> int | None:
     """
     Return the bits of an immediate, None for another operand.
 
@@ -62,10 +62,10 @@ class Storage:
     pointer: str
     size: int
     source: str = ""
-    exposed: bool = False
+    address_taken: bool = False
 
 
-class _Named(dict[str, Any]):
+class _ContextValues(dict[str, Any]):
     """Values by name, and the fields of the context, which are loaded where they are asked for."""
 
     def __init__(self, b: Translator, values: dict[str, object]) -> None:
@@ -74,10 +74,14 @@ class _Named(dict[str, Any]):
 
     def __missing__(self, name: str) -> str | list[str]:
         axes = getattr(BlockContext, name).size > _POINTER
-        return [self._b.field(name, part) for part in range(3)] if axes else self._b.field(name)
+        return (
+            [self._b.load_context_field(name, part) for part in range(3)]
+            if axes
+            else self._b.load_context_field(name)
+        )
 
 
-class Translator(FunctionText):
+class Translator(IRBuilder):
     """
     The code of a function, with what instructions need of it.
 
@@ -95,168 +99,181 @@ class Translator(FunctionText):
 
     def __init__(
         self,
-        unit: ModuleTranslator,
+        module: ModuleTranslator,
         function: ptx.Function,
         labels: dict[tuple[int, str], int],
         *,
-        waits: bool,
+        suspends: bool,
     ) -> None:
-        super().__init__(unit.defined)
-        self.unit, self.function, self.labels, self.waits = unit, function, labels, waits
-        self.scope, self.place, self.frame = ptx.Scope(), 0, 0
-        self.carry = self.variable("i1")
-        self.targets: dict[str, list[str]] = {}
-        self._budget, self._left = self.variable("i32"), self.variable("i64")
+        super().__init__(module.helpers)
+        self.module, self.function, self.labels, self.suspends = module, function, labels, suspends
+        self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
+        self.carry_flag = self.alloca("i1")
+        self.branch_targets: dict[str, list[str]] = {}
+        self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}
 
-    def begin(self) -> None:
+    def emit_step_counters(self) -> None:
         """Add what a function begins with: how often its loops may go on."""
-        steps = self.field("steps")
-        first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._chunk}")
-        self.do(f"store i32 {self.resize(first, 64, 32)}, ptr {self._budget}")
-        self.do(f"store i64 {self.op('sub', 'i64', steps, first)}, ptr {self._left}")
-        self.do(f"store i1 0, ptr {self.carry}")
+        steps = self.load_context_field("step_limit")
+        first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
+        self.emit(f"store i32 {self.resize(first, 64, 32)}, ptr {self._back_edges_left}")
+        self.emit(f"store i64 {self.emit_op('sub', 'i64', steps, first)}, ptr {self._steps_left}")
+        self.emit(f"store i1 0, ptr {self.carry_flag}")
 
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
         """Declare a variable, or a parameter of which *source* is the address."""
         local, size = variable.space == "local", max(variable.size, 1)
-        self._variables[name] = Storage(f"%{self.fresh('v')}", size, source, exposed=local)
+        self._variables[name] = Storage(f"%{self.unique_name('v')}", size, source, address_taken=local)
 
-    def text(self, signature: str) -> str:
+    def to_text(self, signature: str) -> str:
         """Return the function."""
         for each in self._variables.values():
-            if each.exposed:
-                place = f"getelementptr i8, ptr %local, i64 {self.frame}"
-                self.frame += -(-each.size // 64) * 64
+            if each.address_taken:
+                pointer = f"getelementptr i8, ptr %local, i64 {self.local_memory_size}"
+                self.local_memory_size += -(-each.size // 64) * 64
             elif each.source:
-                place = f"getelementptr i8, ptr {each.source}, i64 0"
+                pointer = f"getelementptr i8, ptr {each.source}, i64 0"
             else:
-                place = f"alloca [{each.size} x i8], align 16"
-            self.head.append(f"  {each.pointer} = {place}")
-            if each.exposed and each.source:
-                copied = f"ptr {each.pointer}, ptr {each.source}, i64 {each.size}, i1 false"
-                self.head.append(f"  call void @llvm.memcpy.p0.p0.i64({copied})")
+                pointer = f"alloca [{each.size} x i8], align 16"
+            self.prologue.append(f"  {each.pointer} = {pointer}")
+            if each.address_taken and each.source:
+                copy_arguments = f"ptr {each.pointer}, ptr {each.source}, i64 {each.size}, i1 false"
+                self.prologue.append(f"  call void @llvm.memcpy.p0.p0.i64({copy_arguments})")
         # Each call takes some local memory, so that the C stack has an end, too.
-        self.frame += 64
-        self.head.append(f"  %top = getelementptr i8, ptr %local, i64 {self.frame}")
-        return super().text(signature)
+        self.local_memory_size += 64
+        self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.local_memory_size}")
+        return super().to_text(signature)
 
     # Operands
 
-    def register(self, name: str) -> tuple[str, int] | None:
+    def find_register(self, name: str) -> tuple[str, int] | None:
         """Return where a register is kept, and its width; None for another name."""
-        found = self.scope.find(name)
-        if not found or not found.type:
+        register = self.scope.find(name)
+        if not register or not register.type:
             return None
-        width = ptx.width(found.type)
-        if found not in self._registers:
-            self._registers[found] = place = self.variable(f"i{width}")
-            self.head.append(f"  store i{width} 0, ptr {place}")
-        return self._registers[found], width
+        width = ptx.width(register.type)
+        if register not in self._registers:
+            self._registers[register] = pointer = self.alloca(f"i{width}")
+            self.prologue.append(f"  store i{width} 0, ptr {pointer}")
+        return self._registers[register], width
 
-    def bits(self, operand: str, bits: int) -> str:
+    def read_operand(self, operand: str, bits: int) -> str:
         """Return the bits of an operand, the lower ones of a register."""
         if operand[:1] == "!" and bits == 1:
-            return self.op("xor", "i1", self.bits(operand[1:].strip(), 1), "true")
-        found = self.register(operand)
-        if found:
-            place, width = found
+            return self.emit_op("xor", "i1", self.read_operand(operand[1:].strip(), 1), "true")
+        register = self.find_register(operand)
+        if register:
+            pointer, width = register
             if width < bits:
-                raise Unknown
-            return self.resize(self.let(f"load i{width}, ptr {place}"), width, bits)
-        value = number(operand, bits)
+                raise UnsupportedInstruction
+            return self.resize(self.emit_value(f"load i{width}, ptr {pointer}"), width, bits)
+        value = parse_number(operand, bits)
         if value is not None:
             return str(value) if bits > 1 else str(bool(value)).lower()
         if operand[:1] == "%" or operand == "WARP_SZ":
-            return self.resize(self.entry(operand), _WIDTHS[arithmetic.rows()[operand].result], bits)
+            return self.resize(
+                self.expand(operand), _RESULT_WIDTHS[arithmetic.operations()[operand].result], bits
+            )
         name, _, offset = operand.partition("+")
-        place = self._address_of(name.strip())
-        return self.resize(self.op("add", "i64", place, int(offset, 0)) if offset else place, 64, bits)
+        address = self._address_of(name.strip())
+        if offset:
+            address = self.emit_op("add", "i64", address, int(offset, 0))
+        return self.resize(address, 64, bits)
 
-    def put(self, operand: str, value: str, bits: int, *, signed: bool = False) -> None:
+    def write_register(self, operand: str, value: str, bits: int, *, signed: bool = False) -> None:
         """Write the bits of a result to a register, extended as its type is; "_" takes nothing."""
         if operand == "_":
             return
-        found = self.register(operand)
-        if not found or found[1] < bits:
-            raise Unknown
-        place, width = found
-        self.do(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {place}")
+        register = self.find_register(operand)
+        if not register or register[1] < bits:
+            raise UnsupportedInstruction
+        pointer, width = register
+        self.emit(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {pointer}")
 
-    def put_entry(self, operand: str, name: str, **values: object) -> None:
+    def write_expansion(self, operand: str, name: str, **values: object) -> None:
         """Write what an entry of the table computes to a register."""
-        self.put(operand, self.entry(name, **values), _WIDTHS[arithmetic.rows()[name].result])
+        self.write_register(
+            operand, self.expand(name, **values), _RESULT_WIDTHS[arithmetic.operations()[name].result]
+        )
 
     def _address_of(self, name: str) -> str:
         """Return the address of a variable or function, in its state space."""
-        storage, found = self.storage(name), self.scope.find(name)
+        storage, register = self.find_storage(name), self.scope.find(name)
         if storage:
             if name in [each.name for each in self.function.results]:
-                raise Unknown
-            storage.exposed = True
-            return self.let(f"ptrtoint ptr {storage.pointer} to i64")
-        return self.unit.address((self.function.name, found) if found else name)
+                raise UnsupportedInstruction
+            storage.address_taken = True
+            return self.emit_value(f"ptrtoint ptr {storage.pointer} to i64")
+        return self.module.symbol_address((self.function.name, register) if register else name)
 
-    def storage(self, name: str) -> Storage | None:
+    def find_storage(self, name: str) -> Storage | None:
         """Return the variable of the function that *name* is, None for another name."""
         return self._variables.get(self.scope.find(name) or name)
 
-    def field(self, name: str, part: int = 0) -> str:
+    def load_context_field(self, name: str, part: int = 0) -> str:
         """Return a field of the context; *part* is an axis."""
-        place = getattr(BlockContext, name)
-        return self.load("i64" if place.size == _POINTER else "i32", "%ctx", place.offset + 4 * part)
+        member = getattr(BlockContext, name)
+        return self.load("i64" if member.size == _POINTER else "i32", "%ctx", member.offset + 4 * part)
 
-    def entry(self, name: str, **values: object) -> str:
+    def expand(self, name: str, **values: object) -> str:
         """Return what an entry of the table computes of values that it names."""
-        return self.ir(arithmetic.rows()[name].body, _Named(self, values))
+        return self.emit_text(arithmetic.operations()[name].body, _ContextValues(self, values))
 
     # Ends
 
-    def site(self) -> int:
+    def fault_site(self) -> int:
         """Return the number of the place that is translated, for faults."""
-        return self.unit.site(self.function.name, self.place)
+        return self.module.fault_site(self.function.name, self.statement_index)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """End the lane with a fault here."""
-        told = f"ptr %ctx, i64 {int(kind)}, i64 {self.site()}, i64 {address}, i64 {size}"
-        self.do(f"call void @ptxlink.note({told})")
-        self.end("br label %leave")
+        arguments = f"ptr %ctx, i64 {int(kind)}, i64 {self.fault_site()}, i64 {address}, i64 {size}"
+        self.emit(f"call void @ptxlink.record_fault({arguments})")
+        self.end_block("br label %leave")
 
-    def unless(self, condition: str, kind: Fault, address: str = "0", size: int | str = 0) -> None:
+    def fault_unless(self, condition: str, kind: Fault, address: str = "0", size: int | str = 0) -> None:
         """End the lane with a fault unless *condition* holds."""
-        good, bad = self.fresh(), self.fresh()
-        self.fork(condition, good, bad, likely=True)
-        self.label(bad)
+        ok_label, fault_label = self.unique_name(), self.unique_name()
+        self.cond_branch(condition, ok_label, fault_label, likely=True)
+        self.begin_block(fault_label)
         self.fault(kind, address, size)
-        self.label(good)
+        self.begin_block(ok_label)
 
-    def suspend(self, state: State, **fields: str) -> None:
+    def suspend(self, state: ThreadState, **fields: str) -> None:
         """Let the lane wait; *fields* are those of its record."""
         for name, value in fields.items():
-            self.store("i64" if name == "value" else "i32", value, "%lane", lane_offset(name))
-        self.store("i32", self.site(), "%lane", lane_offset("site"))
-        self.store("i32", int(state), "%lane", lane_offset("state"))
-        after = self.fresh()
-        told = self.let("call i8 @llvm.coro.suspend(token none, i1 false)")
-        self.end(f"switch i8 {told}, label %suspended [i8 0, label %{after} i8 1, label %suspended]")
-        self.label(after)
+            self.store(
+                "i64" if name == "value" else "i32", value, "%thread_record", thread_field_offset(name)
+            )
+        self.store("i32", self.fault_site(), "%thread_record", thread_field_offset("fault_site"))
+        self.store("i32", int(state), "%thread_record", thread_field_offset("state"))
+        after = self.unique_name()
+        action = self.emit_value("call i8 @llvm.coro.suspend(token none, i1 false)")
+        self.end_block(f"switch i8 {action}, label %suspended [i8 0, label %{after} i8 1, label %suspended]")
+        self.begin_block(after)
 
     @property
-    def _chunk(self) -> int:
-        return _SHORT_CHUNK if self.waits else _CHUNK
+    def _check_interval(self) -> int:
+        return _BACK_EDGES_PER_YIELD if self.suspends else _BACK_EDGES_PER_CHECK
 
-    def count_step(self) -> None:
+    def count_back_edge(self) -> None:
         """Count a way back in a loop; now and then look whether the process is to be interrupted."""
-        less = self.op("sub", "i32", self.let(f"load i32, ptr {self._budget}"), 1)
-        self.do(f"store i32 {less}, ptr {self._budget}")
-        pause, after = self.fresh(), self.fresh()
-        self.fork(self.op("icmp ne", "i32", less, 0), after, pause, likely=True)
-        self.label(pause)
-        if self.waits:
-            self.suspend(State.YIELDED)
-        asked = "ptr %ctx", f"ptr {self._left}", f"i64 {self.site()}", f"i32 {self._chunk}"
-        more = self.call("ptxlink.pause", "i32", *asked)
-        self.do(f"store i32 {more}, ptr {self._budget}")
-        self.fork(self.op("icmp ne", "i32", more, 0), after, "leave")
-        self.label(after)
+        less = self.emit_op("sub", "i32", self.emit_value(f"load i32, ptr {self._back_edges_left}"), 1)
+        self.emit(f"store i32 {less}, ptr {self._back_edges_left}")
+        pause, after = self.unique_name(), self.unique_name()
+        self.cond_branch(self.emit_op("icmp ne", "i32", less, 0), after, pause, likely=True)
+        self.begin_block(pause)
+        if self.suspends:
+            self.suspend(ThreadState.YIELDED)
+        arguments = (
+            "ptr %ctx",
+            f"ptr {self._steps_left}",
+            f"i64 {self.fault_site()}",
+            f"i32 {self._check_interval}",
+        )
+        more = self.call("ptxlink.check_step_limit", "i32", *arguments)
+        self.emit(f"store i32 {more}, ptr {self._back_edges_left}")
+        self.cond_branch(self.emit_op("icmp ne", "i32", more, 0), after, "leave")
+        self.begin_block(after)

@@ -8,15 +8,15 @@ import math
 import mmap
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import messages
-from .runtime import LANE, SHARED_START, BlockContext, Noted
+from . import printf
+from .runtime import SHARED_START, THREAD_RECORD_SIZE, BlockContext, FaultRecord, Resume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ALIGNED, _LARGE = 1024, 1 << 16
+_ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
 # It keeps Python's lock when it is called: the code gives it away, so that it can ask for interrupts.
-_ENTRY = ctypes.PYFUNCTYPE(
+_ENTRY_TYPE = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
 
@@ -52,11 +52,13 @@ class Buffer:
     """
 
     def __init__(self, size: int) -> None:
-        room = size + _ALIGNED
+        padded_size = size + _ALIGNMENT
         # Pages that nobody touches cost nothing.
-        self._memory = mmap.mmap(-1, room) if room >= _LARGE else (ctypes.c_char * room)()
+        self._memory = (
+            mmap.mmap(-1, padded_size) if padded_size >= _MMAP_THRESHOLD else (ctypes.c_char * padded_size)()
+        )
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        self.address = -(-start // _ALIGNED) * _ALIGNED
+        self.address = -(-start // _ALIGNMENT) * _ALIGNMENT
         self.size = size
 
     def region(self, name: str) -> Region:
@@ -84,7 +86,7 @@ class Worker:
         self,
         regions: Sequence[Region],
         *,
-        accesses: int,
+        access_count: int,
         shared: int,
         local: int,
         frame: int | None = None,
@@ -93,42 +95,42 @@ class Worker:
         dynamic: int = 0,
         **context: int,
     ) -> None:
-        lanes = math.prod(block)
-        waiting = 0 if frame is None else lanes
-        frames, records = Buffer((frame or 0) * waiting), Buffer(LANE * waiting)
-        of_block, of_lanes = Buffer(shared + dynamic), Buffer(local * max(waiting, 1))
-        found = (ctypes.c_int64 * (2 * accesses + 2))()
-        self.regions = [*regions, of_block.region("shared memory"), of_lanes.region("local memory")]
+        thread_count = math.prod(block)
+        suspended_count = 0 if frame is None else thread_count
+        frames, records = Buffer((frame or 0) * suspended_count), Buffer(THREAD_RECORD_SIZE * suspended_count)
+        shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
+        region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
+        self.regions = [*regions, shared_memory.region("shared memory"), local_memory.region("local memory")]
         self.regions.sort(key=lambda each: not each.writable)
         table = (ctypes.c_uint64 * (2 * len(self.regions)))(
             *(part for each in self.regions for part in (each.address, each.end))
         )
-        self.noted = Noted()
-        self._kept = of_block, of_lanes, frames, records, found, table
+        self.fault_record = FaultRecord()
+        self._keep_alive = shared_memory, local_memory, frames, records, region_cache, table
         self.context = BlockContext(
             ntid=tuple(block),
             nctaid=tuple(grid),
-            dynamic=dynamic,
-            count=lanes,
-            shared=of_block.address - SHARED_START,
-            shared_size=of_block.size,
+            dynamic_shared_size=dynamic,
+            thread_count=thread_count,
+            shared_base=shared_memory.address - SHARED_START,
+            shared_size=shared_memory.size,
             regions=ctypes.addressof(table),
-            readable=len(self.regions),
-            writable=sum(each.writable for each in self.regions),
-            found=ctypes.addressof(found),
-            noted=ctypes.addressof(self.noted),
-            print=id(messages.print_values),
-            local=of_lanes.address,
+            region_count=len(self.regions),
+            writable_count=sum(each.writable for each in self.regions),
+            region_cache=ctypes.addressof(region_cache),
+            fault_record=ctypes.addressof(self.fault_record),
+            print_function=id(printf.print_formatted),
+            local_base=local_memory.address,
             local_size=local,
-            local_total=of_lanes.size,
-            frames=frames.address,
+            local_total_size=local_memory.size,
+            coroutine_frames=frames.address,
             frame_size=frame or 0,
-            lanes=records.address,
+            thread_records=records.address,
             **context,
-            **_python(),
+            **_python_functions(),
         )
 
-    def run(self, entry: int, code: int, first: int, count: int, go: int = 0) -> int:
+    def run(self, entry: int, code: int, first: int, count: int, resume_mode: int = Resume.START) -> int:
         """
         Execute blocks, or call a function for elements; return what the last one told.
 
@@ -137,26 +139,26 @@ class Worker:
             code: The address of what executes a block, or calls the function.
             first: The number of the first block, or the address of where each array begins, and its stride.
             count: How many there are.
-            go: 1 to go on after a barrier of the grid.
+            resume_mode: A Resume.
         """
-        return int(_ENTRY(entry)(ctypes.addressof(self.context), code, first, count, go))
+        return int(_ENTRY_TYPE(entry)(ctypes.addressof(self.context), code, first, count, resume_mode))
 
 
 # What the machine code calls of Python: to let other threads run, to look for an interrupt, and to print.
-_PYTHON = {
-    "call": "PyObject_CallFunction",
-    "number": "PyLong_AsLong",
-    "drop": "Py_DecRef",
-    "save": "PyEval_SaveThread",
-    "restore": "PyEval_RestoreThread",
-    "check": "PyErr_CheckSignals",
+_PYTHON_FUNCTIONS = {
+    "call_object": "PyObject_CallFunction",
+    "to_long": "PyLong_AsLong",
+    "decref": "Py_DecRef",
+    "save_thread": "PyEval_SaveThread",
+    "restore_thread": "PyEval_RestoreThread",
+    "check_signals": "PyErr_CheckSignals",
 }
 
 
 @functools.cache
-def _python() -> dict[str, int | None]:
+def _python_functions() -> dict[str, int | None]:
     """Return the addresses of what the machine code calls of Python."""
     return {
         field: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
-        for field, name in _PYTHON.items()
+        for field, name in _PYTHON_FUNCTIONS.items()
     }

@@ -245,10 +245,10 @@ class _Device:
         return driver.kernel(self._library, name)
 
     def launch(
-        self, kernel: LoadedKernel, how: Configuration, arguments: Sequence[bytes], memory: Launch
+        self, kernel: LoadedKernel, launch_config: Configuration, arguments: Sequence[bytes], memory: Launch
     ) -> None:
         """Launch a kernel in a current context, once the streams of its arrays have got so far."""
-        driver.enter(how.stream)
+        driver.enter(launch_config.stream)
         for name, address in memory.addresses:
             device = driver.inaccessible_device(address)
             if device is not None:
@@ -258,12 +258,12 @@ class _Device:
                     "array, or enable access between peers."
                 )
         for producer in memory.producers:
-            driver.wait(how.stream, producer)
+            driver.wait(launch_config.stream, producer)
         offsets = [formal.offset for formal in kernel.parameters.formals]
         buffer = bytearray()
         for offset, argument in zip(offsets, arguments, strict=True):
             buffer += bytes(offset - len(buffer)) + argument
-        driver.launch(kernel.handle, how, buffer, offsets, kernel.name)
+        driver.launch(kernel.handle, launch_config, buffer, offsets, kernel.name)
 
 
 class LoadedKernel(Launchable):
@@ -289,9 +289,9 @@ class LoadedKernel(Launchable):
     def __repr__(self) -> str:
         return f"<{self.declaration.removesuffix(';')}>"
 
-    def _run(self, args: tuple[Any, ...], how: Configuration) -> None:
-        memory: Any = self._code.memory(how.stream)
-        self._code.launch(self, how, self.parameters.read(args, memory), memory)
+    def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
+        memory: Any = self._code.memory(launch_config.stream)
+        self._code.launch(self, launch_config, self.parameters.read(args, memory), memory)
 
     @property
     def handle(self) -> int:

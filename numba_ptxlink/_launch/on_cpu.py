@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from numba_ptxlink._cpu import host
-from numba_ptxlink._cpu.run import CpuProgram, sizes
+from numba_ptxlink._cpu.run import CpuProgram, byte_sizes
 from numba_ptxlink.errors import LaunchError
 
 from . import arrays, results, values
@@ -45,7 +45,7 @@ class Memory(Launch):
             raise WrongArgumentError(str(error)) from error
         if array is None:
             return None
-        self.regions.append(host.region(array, self.parameter))
+        self.regions.append(host.region(array, f"parameter {self.parameter!r}"))
         self.kept.append(array)
         return DeviceArray(
             host.address(array),
@@ -77,10 +77,10 @@ class CompiledCode:
         raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device.")
 
     def launch(
-        self, kernel: LoadedKernel, how: Configuration, arguments: Sequence[bytes], memory: Memory
+        self, kernel: LoadedKernel, launch_config: Configuration, arguments: Sequence[bytes], memory: Memory
     ) -> None:
         """Launch a kernel, and wait for it."""
-        self.program.launch(kernel.name, how, arguments, memory.regions, self.steps)
+        self.program.launch(kernel.name, launch_config, arguments, memory.regions, self.steps)
 
 
 class CpuFunction:
@@ -133,7 +133,9 @@ class CpuFunction:
         given = self.parameters.read(args, memory, self._column)
         columns = [
             self._widened(formal.type, column, size)
-            for formal, column, size in zip(self.parameters.formals, given, sizes(callee.params), strict=True)
+            for formal, column, size in zip(
+                self.parameters.formals, given, byte_sizes(callee.params), strict=True
+            )
         ]
         try:
             shape = np.broadcast_shapes(*(each.shape for each in columns))
@@ -143,8 +145,8 @@ class CpuFunction:
             ) from error
         whole = [np.broadcast_to(each, shape).copy() for each in columns]
         count = math.prod(shape)
-        made = np.zeros((count, sum(sizes(callee.results))), "u1")
-        program.call_many(
+        made = np.zeros((count, sum(byte_sizes(callee.results))), "u1")
+        program.call_elementwise(
             self.name,
             count,
             [(host.address(each), each.itemsize) for each in whole],

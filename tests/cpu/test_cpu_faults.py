@@ -41,18 +41,18 @@ KERNEL mixed(int*, int n) { if (threadIdx.x == 2) asm("{.reg .b16 h; .reg .f32 f
 FAULTS = {
     # kernel: (argument, line, block, thread, part of the message, part of the instruction)
     "beyond": (3, 2, 1, 1, "4 bytes at", "st.global"),
-    "crooked": (2, 3, 0, 1, "no multiple of their size", "st.global"),
+    "crooked": (2, 3, 0, 1, "no multiple of 4", "st.global"),
     "fixed": (1, 4, 0, 3, "read-only", "st.global"),
     "trapped": (2, 5, 0, 2, "trap", "trap"),
-    "apart": (0, 6, 0, 0, "waits for lanes that never reach", "bar.sync"),
-    "endless": (1, 7, 0, 0, "beyond the limit", "bra"),
+    "apart": (0, 6, 0, 0, "waits at a barrier .* never reach", "bar.sync"),
+    "endless": (1, 7, 0, 0, "exceeded the limit of steps", "bra"),
     "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
-    "unknown": (0, 9, 0, 2, "no instruction that the CPU knows", "setmaxnreg.inc.sync.aligned.u32"),
-    "missing": (0, 17, 0, 2, "no copies and barriers that are asynchronous", "cp.async.wait_all"),
-    "folded": (0, 18, 0, 2, "no instruction that the CPU knows", "mov.b32 a, !0"),
-    "mixed": (0, 19, 0, 2, "no instruction that the CPU knows", "add.f32.f16"),
-    "elsewhere": (0, 14, 0, 2, "not in the module, .*; link what defines it", "undefined"),
-    "nested": (9000, 10, 0, 0, "more local memory", "__local_depot"),
+    "unknown": (0, 9, 0, 2, "CPU does not support this instruction", "setmaxnreg.inc.sync.aligned.u32"),
+    "missing": (0, 17, 0, 2, "CPU does not support asynchronous copies and barriers", "cp.async.wait_all"),
+    "folded": (0, 18, 0, 2, "CPU does not support this instruction", "mov.b32 a, !0"),
+    "mixed": (0, 19, 0, 2, "CPU does not support this instruction", "add.f32.f16"),
+    "elsewhere": (0, 14, 0, 2, "not defined in the module, .*; link the file that defines it", "undefined"),
+    "nested": (9000, 10, 0, 0, "exceeded the local memory", "__local_depot"),
 }
 
 
@@ -103,8 +103,8 @@ def test_a_call_tells_the_element(program, capsys):
     pointer = np.array(array.ctypes.data)
     regions = [Region(array.ctypes.data, array.nbytes, False, "x")]
     arrays = [(pointer.ctypes.data, 0), (places.ctypes.data, 4)]
-    with pytest.raises(DeviceFaultError, match=r"x, of 16 bytes, begins 16 bytes before") as caught:
-        program.call_many("get", 4, arrays, (results.ctypes.data, 4), regions)
+    with pytest.raises(DeviceFaultError, match=r"0 bytes past the end of x \(16 bytes\)") as caught:
+        program.call_elementwise("get", 4, arrays, (results.ctypes.data, 4), regions)
     assert (12, (2, 0, 0), "get") == (caught.value.line, caught.value.thread, caught.value.kernel)
     assert ([0, 1], "0;1;4;") == (results[:2].tolist(), capsys.readouterr().out)
 
@@ -137,6 +137,6 @@ def test_an_interrupt_reaches_the_caller_from_where_code_prints(program):
 def test_what_cannot_be_launched_is_refused(program):
     """Functions in which lanes wait, and other parameters, have an error with the cure."""
     with pytest.raises(LaunchError, match=r"Lanes wait for others in meet"):
-        program.call_many("meet", 1, [], (0, 0), [])
+        program.call_elementwise("meet", 1, [], (0, 0), [])
     with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
         program.launch("beyond", Configuration((1, 1, 1), (1, 1, 1)), [b"1234"], [])

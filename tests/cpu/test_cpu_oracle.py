@@ -105,13 +105,13 @@ def test_random_programs_write_what_they_write_on_the_machine(seeds):
 
 def unoptimised(text: str) -> bytes:
     """Return machine code as `machine_code.compile_ir` does, in a seventh of the time."""
-    llvm = machine_code._binding()
+    llvm = machine_code._load_llvm()
     *_, cpu, features = machine_code.target()
     # LLVM has a fast way to select instructions, but not for calls across more than two gigabytes.
     machine = llvm.Target.from_default_triple().create_target_machine(
         cpu=cpu, features=features, opt=0, reloc="pic", codemodel="small", jit=True
     )
-    module, tuning = machine_code._parsed(text, machine), llvm.create_pipeline_tuning_options(speed_level=0)
+    module, tuning = machine_code._parse(text, machine), llvm.create_pipeline_tuning_options(speed_level=0)
     # As values, variables need a third less code. A builder keeps what it found out: each run has its own.
     first = llvm.create_new_module_pass_manager()
     first.add_sroa_pass()
@@ -125,7 +125,7 @@ def unoptimised(text: str) -> bytes:
 def quick(monkeypatch) -> Generator[None]:
     """Let LLVM not optimise programs, and Python not look for cycles, of which they leave few."""
     # What programs share stays in the process, and is compiled as it is for users.
-    run._runtime()
+    run._compiled_runtime()
     monkeypatch.setattr(machine_code, "compile_ir", unoptimised)
     gc.disable()
     yield

@@ -190,7 +190,7 @@ def test_functions_have_shared_memory_of_their_own():
     program = CpuProgram.of(HEAD + "".join(f".func (.param .b32 r) {name}() {body}\n" for name in "fg"))
     addresses = np.zeros(2, np.uint32)
     for name, place in zip("fg", (0, 4), strict=True):
-        program.call_many(name, 1, [], (addresses.ctypes.data + place, 4), [])
+        program.call_elementwise(name, 1, [], (addresses.ctypes.data + place, 4), [])
     assert addresses[0] != addresses[1]
 
 
@@ -244,7 +244,7 @@ def test_halves_are_rounded_once(mode):
     given = np.concatenate([halves, middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf)])
     given = np.concatenate([given, -given])
     results = np.zeros(len(given), np.uint16)
-    program.call_many("f", len(given), [(given.ctypes.data, 8)], (results.ctypes.data, 2), [])
+    program.call_elementwise("f", len(given), [(given.ctypes.data, 8)], (results.ctypes.data, 2), [])
     expected = given.astype(np.float16)
     if mode == "rz":
         beyond = np.abs(expected.astype(float)) > np.abs(given)
@@ -266,7 +266,7 @@ def test_roundings_have_a_direction(opcode, mode, sign):
     a, b, c = (rng.normal(0, 10, 200).astype(np.float32) for _ in range(3))
     results = np.zeros(200, np.float32)
     arrays = [(each.ctypes.data, 4) for each in (a, b, c)]
-    program.call_many("f", 200, arrays, (results.ctypes.data, 4), [])
+    program.call_elementwise("f", 200, arrays, (results.ctypes.data, 4), [])
     for x, y, z, result in zip(
         *(map(Fraction, map(float, each)) for each in (a, b, c, results)), strict=True
     ):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 # Two kinds of memory that never overlap: what this package keeps for a launch, and what PTX accesses.
-OWN, THEIRS = "!tbaa !1", "!tbaa !2"
+RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
 _FLOATS = {16: "float", 32: "float", 64: "double"}
 _TYPE = re.compile(r"(bf|[busf])(8|16|32|64)(?:x(2))?")
 
@@ -29,15 +29,15 @@ class PtxType:
 
     letter: str
     bits: int
-    lanes: int = 1
+    elements: int = 1
 
     @property
-    def floating(self) -> bool:
+    def is_float(self) -> bool:
         """Whether it is computed with as a float."""
         return self.letter in ("f", "bf")
 
     @property
-    def signed(self) -> bool:
+    def is_signed(self) -> bool:
         """Whether it is a signed integer."""
         return self.letter == "s"
 
@@ -49,7 +49,7 @@ class PtxType:
     @property
     def ir(self) -> str:
         """The type that LLVM computes with; halves are computed with as floats."""
-        return _FLOATS[self.bits] if self.floating else self.raw
+        return _FLOATS[self.bits] if self.is_float else self.raw
 
     @property
     def suffix(self) -> str:
@@ -59,10 +59,10 @@ class PtxType:
     @property
     def width(self) -> int:
         """The bits of all its elements."""
-        return self.bits * self.lanes
+        return self.bits * self.elements
 
     @property
-    def one(self) -> PtxType:
+    def element(self) -> PtxType:
         """The type of an element."""
         return PtxType(self.letter, self.bits)
 
@@ -71,7 +71,7 @@ PRED, U32 = PtxType("pred", 1), PtxType("u", 32)
 
 
 @lru_cache(maxsize=256)
-def _type_of(modifier: str) -> PtxType | None:
+def _parse_type(modifier: str) -> PtxType | None:
     """Return the type that a modifier names, None for another."""
     if modifier == "pred":
         return PRED
@@ -79,7 +79,7 @@ def _type_of(modifier: str) -> PtxType | None:
     return PtxType(match[1], int(match[2]), int(match[3] or 1)) if match else None
 
 
-class Word(NamedTuple):
+class Mnemonic(NamedTuple):
     """
     An opcode with its modifiers.
 
@@ -90,7 +90,7 @@ class Word(NamedTuple):
     """
 
     opcode: str
-    flags: tuple[str, ...]
+    modifiers: tuple[str, ...]
     types: tuple[PtxType, ...]
 
     @property
@@ -100,18 +100,18 @@ class Word(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def word_of(text: str) -> Word:
+def parse_mnemonic(text: str) -> Mnemonic:
     """Return the opcode that *text* spells."""
     opcode, *modifiers = text.split(".")
-    types = tuple(found for each in modifiers if (found := _type_of(each)))
-    return Word(opcode, tuple(each for each in modifiers if not _type_of(each)), types)
+    types = tuple(found for each in modifiers if (found := _parse_type(each)))
+    return Mnemonic(opcode, tuple(each for each in modifiers if not _parse_type(each)), types)
 
 
-class Unknown(Exception):  # noqa: N818 - no error: the instruction becomes a fault where it is reached
+class UnsupportedInstruction(Exception):  # noqa: N818 - no error: the instruction becomes a fault where it is reached
     """What the translation does not know."""
 
 
-class FunctionText:
+class IRBuilder:
     """
     The text of one LLVM function, a line for each instruction.
 
@@ -122,41 +122,41 @@ class FunctionText:
         open: Whether the block that was begun last has no end yet.
     """
 
-    def __init__(self, defined: dict[str, str]) -> None:
-        self.defined = defined
-        self.head: list[str] = []
+    def __init__(self, helpers: dict[str, str]) -> None:
+        self.helpers = helpers
+        self.prologue: list[str] = []
         self.lines: list[str] = []
-        self.open = True
+        self.block_is_open = True
         self._count = 0
 
-    def fresh(self, stem: str = "b") -> str:
+    def unique_name(self, stem: str = "b") -> str:
         """Return a name that is not used yet."""
         self._count += 1
         return f"{stem}{self._count}"
 
-    def let(self, text: str) -> str:
+    def emit_value(self, text: str) -> str:
         """Add an instruction; return the value that it computes."""
-        name = f"%{self.fresh('t')}"
+        name = f"%{self.unique_name('t')}"
         self.lines.append(f"  {name} = {text}")
         return name
 
-    def do(self, text: str) -> None:
+    def emit(self, text: str) -> None:
         """Add an instruction without a value."""
         self.lines.append(f"  {text}")
 
-    def op(self, opcode: str, kind: str, *values: str | int) -> str:
+    def emit_op(self, opcode: str, kind: str, *values: str | int) -> str:
         """Return what an instruction computes of values of one type."""
-        return self.let(f"{opcode} {kind} {', '.join(map(str, values))}")
+        return self.emit_value(f"{opcode} {kind} {', '.join(map(str, values))}")
 
     def call(self, name: str, result: str, *arguments: str) -> str:
         """Call a function with arguments such as "i32 %a"; return its value."""
-        return self.let(f"call {result} @{name}({', '.join(arguments)})")
+        return self.emit_value(f"call {result} @{name}({', '.join(arguments)})")
 
     def select(self, condition: str, kind: str, yes: str, no: str) -> str:
         """Return one of two values."""
-        return self.let(f"select i1 {condition}, {kind} {yes}, {kind} {no}")
+        return self.emit_value(f"select i1 {condition}, {kind} {yes}, {kind} {no}")
 
-    def ir(self, text: str, values: dict[str, Any]) -> str:
+    def emit_text(self, text: str, values: dict[str, Any]) -> str:
         """
         Add instructions as LLVM spells them, one a line; return what the last computes.
 
@@ -166,67 +166,78 @@ class FunctionText:
         result = ""
         for line in text.strip().splitlines():
             name, _, instruction = line.strip().partition(" = ")
-            values[name] = result = self.let(instruction.format_map(values))
+            values[name] = result = self.emit_value(instruction.format_map(values))
         return result
 
-    def variable(self, kind: str) -> str:
+    def alloca(self, kind: str) -> str:
         """Return a variable of the function, which the optimiser makes values of."""
-        name = f"%{self.fresh('v')}"
-        self.head.append(f"  {name} = alloca {kind}")
+        name = f"%{self.unique_name('v')}"
+        self.prologue.append(f"  {name} = alloca {kind}")
         return name
 
-    def label(self, name: str) -> None:
+    def begin_block(self, name: str) -> None:
         """Begin a block."""
-        if self.open:
-            self.do(f"br label %{name}")
+        if self.block_is_open:
+            self.emit(f"br label %{name}")
         self.lines.append(f"{name}:")
-        self.open = True
+        self.block_is_open = True
 
-    def end(self, text: str) -> None:
+    def end_block(self, text: str) -> None:
         """End a block by a jump or a return."""
-        self.do(text)
-        self.open = False
+        self.emit(text)
+        self.block_is_open = False
 
-    def fork(self, condition: str, yes: str, no: str, *, likely: bool = False) -> None:
+    def cond_branch(self, condition: str, yes: str, no: str, *, likely: bool = False) -> None:
         """Jump by a condition, which usually holds if it is *likely*."""
-        self.end(f"br i1 {condition}, label %{yes}, label %{no}{', !prof !5' if likely else ''}")
+        self.end_block(f"br i1 {condition}, label %{yes}, label %{no}{', !prof !5' if likely else ''}")
 
-    def at(self, base: str, offset: int) -> str:
+    def offset_pointer(self, base: str, offset: int) -> str:
         """Return a pointer that is *offset* bytes after another."""
-        return self.let(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+        return self.emit_value(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
 
     def load(self, kind: str, base: str, offset: int = 0) -> str:
         """Return what this package keeps at a pointer."""
-        return self.let(f"load {kind}, ptr {self.at(base, offset)}, {OWN}")
+        return self.emit_value(f"load {kind}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
 
     def store(self, kind: str, value: str | int, base: str, offset: int = 0) -> None:
         """Keep something there."""
-        self.do(f"store {kind} {value}, ptr {self.at(base, offset)}, {OWN}")
+        self.emit(f"store {kind} {value}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
 
     def resize(self, value: str, before: int, after: int, *, signed: bool = False) -> str:
         """Return an integer of so many bits in another width."""
         if before == after:
             return value
         opcode = "trunc" if before > after else "sext" if signed else "zext"
-        return self.let(f"{opcode} i{before} {value} to i{after}")
+        return self.emit_value(f"{opcode} i{before} {value} to i{after}")
 
-    def parts(self, value: str, bits: int, count: int) -> list[str]:
+    def split_bits(self, value: str, bits: int, count: int) -> list[str]:
         """Return the parts of an integer of *bits*, the lowest first."""
         size = bits // count
-        moved = [value, *(self.op("lshr", f"i{bits}", value, size * number) for number in range(1, count))]
+        moved = [
+            value,
+            *(self.emit_op("lshr", f"i{bits}", value, size * number) for number in range(1, count)),
+        ]
         return [self.resize(each, bits, size) for each in moved]
 
-    def joined(self, parts: Sequence[str], size: int) -> str:
+    def join_bits(self, parts: Sequence[str], size: int) -> str:
         """Return the integer of parts of *size* bits."""
         whole = size * len(parts)
         result = self.resize(parts[0], size, whole)
         for number, part in enumerate(parts[1:], start=1):
-            moved = self.op("shl", f"i{whole}", self.resize(part, size, whole), size * number)
-            result = self.op("or", f"i{whole}", result, moved)
+            moved = self.emit_op("shl", f"i{whole}", self.resize(part, size, whole), size * number)
+            result = self.emit_op("or", f"i{whole}", result, moved)
         return result
 
-    def text(self, signature: str) -> str:
+    def to_text(self, signature: str) -> str:
         """Return the function."""
         return "\n".join(
-            (f"define {signature} {{", "entry:", *self.head, "  br label %start", "start:", *self.lines, "}")
+            (
+                f"define {signature} {{",
+                "entry:",
+                *self.prologue,
+                "  br label %start",
+                "start:",
+                *self.lines,
+                "}",
+            )
         )

@@ -1,0 +1,156 @@
+"""
+Errors of code that runs on the CPU: make a DeviceFaultError of the FaultRecord that generated code fills.
+
+Generated code records a kind, an address and a size, and stops. This module adds what a programmer needs:
+the PTX instruction, its source line, the block and thread, and the array nearest to an address. For example:
+
+    udfs.py:20: error: saxpy, block (0, 0, 0), thread (10, 0, 0): 4 bytes at 0x7f28 are out of bounds, 0 bytes
+    past the end of parameter 'x' (40 bytes); check the index and the array.
+        ld.global.f32 %f1, [%rd4]
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import ptx
+from numba_ptxlink.errors import DeviceFaultError, located
+
+from .printf import c_string_at
+from .runtime import Fault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .runtime import FaultRecord
+    from .worker import Region, Worker
+
+_FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_MAX_INSTRUCTION_CHARS = 1000
+# An address further than this from an array has nothing to do with it.
+_MAX_DISTANCE_BYTES = 1 << 20
+_NO_LINE = "Compile with lineinfo=True to see the source line; link several inputs as LTO-IR then."
+
+# Cause, then what to do.
+_FAULT_MESSAGES = {
+    Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; check the index and the array.",
+    Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, and the address is no multiple of {size}; "
+    "align the pointer, or check the type that it is cast to.",
+    Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {region}, which is read-only; pass a "
+    "writable array.",
+    Fault.TRAP: "a trap instruction was executed, as by __trap() or a failed check of the compiler; correct "
+    "the condition that leads to it.",
+    Fault.ASSERT: "the assertion {condition!r} of {file} failed; correct the code.",
+    Fault.UNSUPPORTED: "the CPU does not support {feature}; run the kernel on a GPU, or report the "
+    "instruction.",
+    Fault.STEP_LIMIT: "a loop exceeded the limit of steps; correct the loop, or pass a larger steps=.",
+    Fault.DEADLOCK: "the thread waits at a barrier or a warp operation that other threads never reach; let "
+    "all threads of the block, or of the mask, reach it.",
+    Fault.STACK_OVERFLOW: "recursive calls exceeded the local memory of a thread; reduce their depth.",
+    Fault.INTERRUPTED: "execution was interrupted; start it again.",
+    Fault.UNDEFINED_FUNCTION: "the called function is not defined in the module, has other parameters there, "
+    "or is called through a pointer; link the file that defines it, and call it by name.",
+}
+# Prefixes of opcodes, and the feature of GPUs that they belong to.
+_UNSUPPORTED_FEATURES = {
+    ("tex", "tld4", "txq", "suld", "sust", "sured", "suq"): "textures and surfaces",
+    ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"): "matrix instructions",
+    ("cp.", "mbarrier", "multimem", "tensormap"): "asynchronous copies and barriers",
+    ("mapa", "getctarank", "barrier.cluster"): "thread block clusters",
+    ("alloca",): "stack arrays of variable size",
+}
+
+
+class SourceLocation(NamedTuple):
+    """An instruction, with the file and line of its `.loc` directive ("" and 0 without one)."""
+
+    instruction: str
+    file: str
+    line: int
+
+
+def fault_error(
+    module: ptx.Module, launched: str, function: str, statement: int, worker: Worker
+) -> DeviceFaultError:
+    """
+    Return the error for the fault that a worker has recorded.
+
+    Args:
+        module: The PTX module that was launched.
+        launched: The kernel that was launched, or the function that was called.
+        function: The function that contains the instruction: *launched*, or one that it calls.
+        statement: The index of the instruction in the function's body.
+        worker: The worker that executed it.
+    """
+    instruction, file, line = _find_location(module, function, statement)
+    block, thread = tuple(worker.context.ctaid), _thread_index(worker)
+    callee = "" if function == launched else f", in {function}"
+    message = _fault_message(worker.fault_record, worker.regions, instruction)
+    if not file:
+        message += f" {_NO_LINE}"
+    text = f"{launched}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
+    return DeviceFaultError(
+        located(f"{file}:{line}" if file else "", text),
+        kernel=launched,
+        file=file,
+        line=line,
+        block=block,
+        thread=thread,
+        instruction=instruction,
+    )
+
+
+def _find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
+    body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
+    file, line = "", "0"
+    for index, candidate in enumerate(body):
+        if isinstance(candidate, ptx.Directive) and candidate.keyword == "loc":
+            _, file, line, *_ = candidate.text.split()
+        # A stack overflow is found where a function begins: report the first instruction after that.
+        if index >= statement and isinstance(candidate, ptx.Instruction):
+            text = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
+            return SourceLocation(text, dict(_FILE_DIRECTIVE.findall(module.text)).get(file, ""), int(line))
+    return SourceLocation("", "", 0)
+
+
+def _thread_index(worker: Worker) -> tuple[int, int, int]:
+    """Return threadIdx; for a call of a device function, (index of the array element, 0, 0)."""
+    current, (width, height, _) = worker.context.current_thread, worker.context.ntid
+    if not worker.context.params:
+        return current, 0, 0
+    return current % width, current // width % height, current // (width * height)
+
+
+def _fault_message(record: FaultRecord, regions: Iterable[Region], instruction: str) -> str:
+    kind, address, size = Fault(record.kind), record.address, record.size
+    if kind == Fault.ASSERT:
+        return _FAULT_MESSAGES[kind].format(condition=c_string_at(address), file=c_string_at(size))
+    return _FAULT_MESSAGES[kind].format(
+        size=size,
+        address=address,
+        region=next((region.name for region in regions if region.address <= address < region.end), ""),
+        nearest=_nearest_region(address, regions) if kind == Fault.ACCESS else "",
+        feature=_unsupported_feature(instruction) if kind == Fault.UNSUPPORTED else "",
+    )
+
+
+def _unsupported_feature(instruction: str) -> str:
+    """Return the feature of GPUs that an instruction belongs to."""
+    opcode = next((word for word in instruction.split() if word[0] not in "@{"), "")
+    features = (name for prefixes, name in _UNSUPPORTED_FEATURES.items() if opcode.startswith(prefixes))
+    return next(features, "this instruction")
+
+
+def _nearest_region(address: int, regions: Iterable[Region]) -> str:
+    """Return ", 8 bytes past the end of parameter 'x' (48 bytes)"; "" if no region is near *address*."""
+    near = [
+        (max(region.address - address, address - region.end), region) for region in regions if region.size
+    ]
+    distance, region = min(near, key=lambda pair: pair[0], default=(_MAX_DISTANCE_BYTES, None))
+    if region is None or distance >= _MAX_DISTANCE_BYTES:
+        return ""
+    if distance < 0:
+        return f", the last of them past the end of {region.name} ({region.size} bytes)"
+    side = "before" if address < region.address else "past the end of"
+    return f", {distance} bytes {side} {region.name} ({region.size} bytes)"

@@ -1,0 +1,61 @@
+"""
+`printf` of code that runs on the CPU: format its arguments as C does, and write to Python's standard output.
+
+Generated code passes the addresses of the format string and of the arguments, which PTX stores one after the
+other, each at a multiple of its size. The C library formats one conversion at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import Any
+
+# Flags, width, precision, length and conversion; the groups are a length of 64 bits, and the conversion.
+_CONVERSION = re.compile(r"%[-+ #0]*[\d*]*(?:\.[\d*]*)?(?:hh?|(ll?|[jzt]))?([diouxXeEfFgGaAcsp%])")
+_snprintf = ctypes.CDLL(None).snprintf
+_snprintf.argtypes = ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p
+
+
+class _Arguments:
+    """Arguments of `printf` in memory, read one after the other."""
+
+    def __init__(self, address: int) -> None:
+        self.address, self.count = address, 0
+
+    def read(self, ctype: type[Any]) -> Any:
+        size = ctypes.sizeof(ctype)
+        start = -(-self.address // size) * size
+        self.address, self.count = start + size, self.count + 1
+        return ctype.from_address(start)
+
+    def format(self, conversion: re.Match[str]) -> str:
+        """Return the text for a conversion such as "%5.2f", with the arguments that belong to it."""
+        specification, (is_long, letter) = conversion[0].encode(), conversion.groups()
+        values = [self.read(ctypes.c_int32) for _ in range(conversion[0].count("*"))]
+        if letter in "aAeEfFgG":
+            values.append(self.read(ctypes.c_double))
+        elif letter != "%":
+            values.append(self.read(ctypes.c_int64 if is_long or letter in "sp" else ctypes.c_int32))
+        size = _snprintf(None, 0, specification, *values)
+        buffer = ctypes.create_string_buffer(size + 1)
+        _snprintf(buffer, size + 1, specification, *values)
+        return buffer.raw[:size].decode(errors="replace")
+
+
+def print_formatted(template: int, arguments: int) -> int:
+    """
+    Print as `vprintf` does; return the number of arguments.
+
+    Args:
+        template: The address of the format string.
+        arguments: The address of the first argument.
+    """
+    reader = _Arguments(arguments)
+    print(_CONVERSION.sub(reader.format, c_string_at(template)), end="")  # noqa: T201 - output of the program
+    return reader.count
+
+
+def c_string_at(address: int) -> str:
+    """Return the C string at an address of this process, "" for a null pointer."""
+    return ctypes.string_at(address).decode(errors="replace") if address else ""
