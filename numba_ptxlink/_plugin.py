@@ -132,7 +132,7 @@ def enable() -> Status:
         config()
         refused: dict[str, str] = {}
         first: Exception | None = None
-        before, switch.wanted = switch.wanted, True
+        before, switch.enabled = switch.enabled, True
         installed = [each for each in _activations.values() if each.is_installed()]
         for each in installed or list(_activations.values())[:1]:
             try:
@@ -141,11 +141,11 @@ def enable() -> Status:
                     each.decide("enable()")
             except Exception as error:  # noqa: BLE001 - raised below, after the others were served
                 first, reason = first or error, described(error)
-                each.settle("enable()", reason)
+                each.record_decision("enable()", reason)
             if reason is not None:
                 refused[each.name] = reason
         if len(refused) >= len(installed):
-            switch.wanted = before
+            switch.enabled = before
         elif not any(_activations[name].is_imported() for name in refused):
             refused.clear()
         if refused:
@@ -158,10 +158,10 @@ def enable() -> Status:
 def disable() -> Status:
     """Restore the front ends' own attributes exactly, and stay inactive until `enable` is called."""
     with _changing():
-        switch.wanted = False
+        switch.enabled = False
         for each in _activations.values():
             each.deactivate()
-            each.settle("disable()", "disable() was called")
+            each.record_decision("disable()", "disable() was called")
         return status()
 
 

@@ -209,7 +209,7 @@ def _view(ty: Any, names: Names) -> CType:
 def _check_in_memory(ctype: CType) -> None:
     """Refuse a pointer's target that Numba and C lay out differently in memory."""
     if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
-        what = ctype.about if isinstance(ctype, Struct) else ctype.name
+        what = ctype.python_type if isinstance(ctype, Struct) else ctype.name
         raise AbiError(
             f"Numba's memory layout of {what} differs from that of C; point to a record instead, or pass it "
             "by value."
@@ -255,8 +255,8 @@ def _record(ty: Any, names: Names) -> CType:
     ]
     given = names.get(ty)
     name = cnames.legal_type(given) if isinstance(given, str) else ""
-    about = f"Record({', '.join(f'{field}: {place.type}' for field, place in ty.fields.items())})"
-    layout = aggregates.record(name, fields, ty.size, about)
+    python_type = f"Record({', '.join(f'{field}: {place.type}' for field, place in ty.fields.items())})"
+    layout = aggregates.record(name, fields, ty.size, python_type)
     if isinstance(given, Existing):
         return aggregates.as_existing(layout, given)
     if layout.packed and ty.aligned:

@@ -145,7 +145,7 @@ def compared(
     front_end: Any = None,
 ) -> Compared:
     """Compare *marked* functions, with the arguments of *calls*, or with corners and random values."""
-    every = dict.fromkeys(each for of in marked for each in (*of.others, of))
+    every = dict.fromkeys(each for of in marked for each in (*of.other_signatures, of))
     udfs = [each for each in every if not each.is_kernel]
     left_out = {each.name: "a kernel is not called in Python" for each in every if each.is_kernel}
     if not udfs:

@@ -185,7 +185,7 @@ def _import_front_ends() -> dict[str, Problem]:
         try:
             # As every program does: two threads that enter a package from its two ends cannot both go on.
             importlib.import_module(front_end.package)
-            importlib.import_module(front_end.driver)
+            importlib.import_module(front_end.trigger_module)
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
             known = error if isinstance(error, PtxlinkError) else find.explained(error)
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -225,11 +225,11 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
 
 def _activation_cure(reason: str) -> str:
     """Return what helps where the plugin is not active for *reason*."""
-    if switch.wanted is False:
+    if switch.enabled is False:
         return "call numba_ptxlink.enable()"
-    if switch.wanted is None and config().mode == "0":
+    if switch.enabled is None and config().mode == "0":
         return "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"
-    if switch.wanted is None and config().mode == "auto":
+    if switch.enabled is None and config().mode == "auto":
         return ""
     return _reason_and_cure(reason)[1] or _ACTIVATE
 

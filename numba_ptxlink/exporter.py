@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ._artifacts.consumer import Consumer
+from ._artifacts.target_release import TargetRelease
 from ._config import config
 from ._export import externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
@@ -125,7 +125,7 @@ def export(
         AssembleError: The PTX could not be assembled.
     """
     config()
-    consumer = Consumer.of(cuda, ptx_isa)
+    target_release = TargetRelease.of(cuda, ptx_isa)
     switches = {"opt": opt, "fastmath": fastmath, "lineinfo": lineinfo}
     for option, value in switches.items():
         if value not in (True, False):
@@ -134,7 +134,7 @@ def export(
     arithmetic: dict[str, Any] = {**given_choices(asked)}
     request = Request(
         "" if name is None else check_stem(name),
-        chosen_archs(arch, consumer.isa if consumer else None),
+        chosen_archs(arch, target_release.isa if target_release else None),
         None if emit is None else _check_emit(emit),
         Options(
             opt_level=DEFAULT_LEVEL if opt else 0,
@@ -142,7 +142,7 @@ def export(
             fast_math=bool(fastmath),
             **arithmetic,
         ),
-        consumer,
+        target_release,
         # Compilers run in folders of their own.
         tuple(Path(each).absolute() for each in includes.folders(include_dirs)),
         front_end,
@@ -159,7 +159,7 @@ def export(
             check_file(Path(named.name))
     elif executor is not None:
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
-    if arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.asked):
+    if arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.requested_kinds):
         log.warning(
             "LTO-IR takes %s from the link that optimises it; give them there, too",
             ", ".join(arithmetic),

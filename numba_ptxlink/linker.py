@@ -27,7 +27,7 @@ from .errors import ConfigError, LinkError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ._artifacts.consumer import Consumer
+    from ._artifacts.target_release import TargetRelease
     from ._config import Backend, Checks, FrontEndName, Inline
     from ._link.compile import PythonCode
     from ._link.read import Input
@@ -138,12 +138,12 @@ def link(
     """
     config()
     requested = (fma, ftz, prec_div, prec_sqrt, fast_math)
-    consumer = None
+    target_release = None
     if cuda is not None or ptx_isa is not None:
         # Deferred: most links are for this environment, and it parses PTX.
-        from ._artifacts.consumer import Consumer
+        from ._artifacts.target_release import TargetRelease
 
-        consumer = Consumer.of(cuda, ptx_isa)
+        target_release = TargetRelease.of(cuda, ptx_isa)
     target = Arch.of(arch)
     _check_options(checks, inline, {"defines": defines, "headers": headers})
     given_choices({"lto": lto})
@@ -162,7 +162,7 @@ def link(
         raise LinkError("link() needs at least one input.")
     files = [read(each, number) for number, each in enumerate(inputs, start=1) if not _is_python(each)]
     scripts = [source for source in inputs if _is_python(source)]
-    lto = _wants_lto(files, len(scripts), requested=lto, consumer=consumer)
+    lto = _wants_lto(files, len(scripts), requested=lto, target_release=target_release)
     options = options._replace(lto=lto)
     option_warnings = check_compile_options(files, options, compiles_source=bool(scripts))
     for_sources = {
@@ -181,7 +181,7 @@ def link(
         for_sources=for_sources,
         front_end=front_end,
     )
-    reader = (consumer.release, consumer.lowered) if consumer else ()
+    reader = (target_release.release, target_release.lowered) if target_release else ()
     linked = run.link(code, Target(target, *reader), options)
     return replace(
         linked, log="\n".join(filter(None, (log, linked.log, *option_warnings))), lowered_names=names
@@ -263,22 +263,22 @@ def _is_python(source: Any) -> bool:
 
 
 def _wants_lto(
-    files: Sequence[Input], python: int, *, requested: bool | None, consumer: Consumer | None
+    files: Sequence[Input], python: int, *, requested: bool | None, target_release: TargetRelease | None
 ) -> bool:
     """Return whether a link optimises: by default where an input is LTO-IR, or several can all become it."""
     ltoir = ", ".join(source.name for source in files if source.kind == LTOIR)
-    if consumer and requested:
+    if target_release and requested:
         raise LinkError(
-            f"Link-time optimisation is by the linker of this environment, and not for {consumer.asked}; "
-            "leave lto out."
+            f"Link-time optimisation is by the linker of this environment, and not for "
+            f"{target_release.description}; leave lto out."
         )
-    if ltoir and (consumer or requested is False):
+    if ltoir and (target_release or requested is False):
         raise LinkError(
             f"{ltoir} holds LTO-IR, which can only be linked with link-time optimisation, by the linker of "
             "this environment; leave out what forbids that, or give PTX, CUDA C++ or Python in its place.",
             inputs=(ltoir,),
         )
-    if consumer:
+    if target_release:
         return False
     if requested is not None:
         return requested

@@ -22,7 +22,7 @@ SITE = "import sys\nsys.meta_path[:] = [f for f in sys.meta_path if 'editable' n
 
 COMPILE = "link/test_link_compile.py link/test_quoted_includes.py link/test_declarations.py"
 CHECK = "link/test_check.py link/test_undefined.py"
-PLAN = "link/test_link_plan.py link/test_consumer.py"
+PLAN = "link/test_link_plan.py link/test_target_release.py"
 FUSION = (
     "link/test_fusion.py link/test_fusion_control.py link/test_local_memory.py link/test_address_spaces.py"
 )
@@ -246,7 +246,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "_tools/nvvm.py",
             "each.release <= max_release",
             "each.release < max_release",
-            "link/test_consumer.py",
+            "link/test_target_release.py",
         ),
         (
             "_export/compile.py",
@@ -260,12 +260,17 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if all(kind != LTOIR for kind in kinds):",
             "cabi/test_packed_records.py",
         ),
-        ("_export/choice.py", "    if len(told) > 1:\n", "    if len(told) > 2:\n", "export/test_choice.py"),
+        (
+            "_export/choice.py",
+            "    if len(uses_by_front_end) > 1:\n",
+            "    if len(uses_by_front_end) > 2:\n",
+            "export/test_choice.py",
+        ),
         ("_export/choice.py", "if len(by_name) > 1:", "if len(by_name) > 2:", "export/test_choice.py"),
         (
             "_export/jobs.py",
-            "_identity(loaded, functions) != identity or not wanted",
-            "not wanted",
+            "_identity(loaded, functions) != identity or not requested",
+            "not requested",
             "export/test_jobs.py",
         ),
         (
@@ -276,8 +281,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/marks.py",
-            "if asking is not None and self.asked not in",
-            "if asking is None and self.asked not in",
+            "if asking is not None and self.requested_front_end not in",
+            "if asking is None and self.requested_front_end not in",
             "export/test_choice.py test_exporter.py",
         ),
         (
@@ -310,7 +315,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if len(names) < len(args):",
             "test_exporter.py numba_cuda/test_callable_from_c.py",
         ),
-        ("_export/signatures.py", "located(place, error)", 'located("", error)', "test_exporter.py"),
+        ("_export/signatures.py", "located(location, error)", 'located("", error)', "test_exporter.py"),
         (
             "_export/link_files.py",
             'name.startswith("NRT_") and name not in callers',
@@ -406,11 +411,11 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/activation.py", "if row.module == module and row not", "if row not", ACTIVE),
         (
             "_front_end/activation.py",
-            "if driver not in self.ran and not is_imported(driver):",
+            "if trigger_module not in self.ran and not is_imported(trigger_module):",
             "if driver not in self.ran:",
             ACTIVE,
         ),
-        ("_front_end/substitution.py", "        if there.wanted:\n            return\n", "", ACTIVE),
+        ("_front_end/patch.py", "        if there.uses:\n            return\n", "", ACTIVE),
         ("_front_end/disk_keys.py", "if options:", "if not options:", "numba_cuda/test_disk_cache.py"),
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
     ],

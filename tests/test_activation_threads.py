@@ -145,10 +145,10 @@ def test_no_thread_that_switches_imports_numba_cuda():
     lines = run("""
         import builtins, importlib
         from numba_ptxlink import _plugin
-        from numba_ptxlink._front_end import substitution
+        from numba_ptxlink._front_end import patch
         imported, original, switches = [], builtins.__import__, 0
         def record(name, *args, **options):
-            if any(lock.held._is_owned() for lock in (_plugin._lock, substitution._lock)):
+            if any(lock.held._is_owned() for lock in (_plugin._lock, patch._lock)):
                 imported.append(name)
             return original(name, *args, **options)
         builtins.__import__ = record

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._front_end import registry, sources, substitution
+from numba_ptxlink._front_end import patch, registry, sources
 from numba_ptxlink._front_end.activation import Activation
 
 HERE = Path(__file__).parent
@@ -33,7 +33,7 @@ def digests_file(name: str) -> Path:
 def places(name: str) -> list[str]:
     """Return the places of what is replaced in a front end, and of what is called where it says so."""
     front_end = registry.get(name)
-    own = getattr(front_end, "contract", lambda: [row.place for row in front_end.table()])
+    own = getattr(front_end, "contract", lambda: [row.target for row in front_end.table()])
     return list(own())
 
 
@@ -47,7 +47,7 @@ def moved(name: str, known: dict[str, dict[str, str]], version: str, now: dict[s
     """Return what differs from *version*'s digests, or from the newest known ones where it has none."""
     newest = max(known, key=lambda release: tuple(map(int, release.split("."))))
     then = known.get(version, known[newest])
-    wrappers = {row.place: row.wrap for row in registry.get(name).table()}
+    wrappers = {row.target: row.wrap for row in registry.get(name).table()}
     return [
         f"{place} ({'moved' if now.get(place) else 'is gone'}; "
         f"wrapped by {wrappers[place].__module__ if place in wrappers else 'nothing'})"
@@ -90,7 +90,7 @@ def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkey
     assert front_end.unsupported_reason() is None
     activation = Activation(front_end.name)
     activation.active = True
-    activation.settle("import hook", "it is installed")
+    activation.record_decision("import hook", "it is installed")
     told = "it is installed; 0.7.0 was not tested, and has all that is replaced or called unchanged"
     assert told == activation.reason
     monkeypatch.setattr(sources, "digest", lambda place, _: place.partition("set_error_code")[1])
@@ -102,12 +102,12 @@ def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkey
 def test_the_table_has_each_row_once_with_its_reason(name):
     """No attribute is replaced twice, and each reason is a sentence."""
     front_end = registry.get(name)
-    rows = [row.place for row in front_end.table()]
+    rows = [row.target for row in front_end.table()]
     assert len(rows) == len(set(rows))
     assert [row.path for row in front_end.table() if not row.reason.endswith(".")] == []
-    assert {row.purpose for row in front_end.table()} <= {*substitution.PURPOSES}
+    assert {row.purpose for row in front_end.table()} <= {*patch.PURPOSES}
     assert len(rows) <= MOST_ROWS[name]
-    assert front_end.driver in {row.module for row in front_end.table()}
+    assert front_end.trigger_module in {row.module for row in front_end.table()}
 
 
 @pytest.mark.parametrize("name", FRONT_ENDS)

@@ -219,7 +219,7 @@ def test_enable_where_nothing_can_be_served_is_an_error():
         try:
             pl.enable()
         except pl.ActivationError as error:
-            print(str(error).partition(";")[0], pl._plugin.switch.wanted)
+            print(str(error).partition(";")[0], pl._plugin.switch.enabled)
         """)
     assert lines == ["numba-ptxlink cannot be enabled: numba-cuda 99.0 is not supported None"]
 
@@ -249,8 +249,8 @@ def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
     lines = run(
         CAUGHT,
         """
-        from numba_ptxlink._front_end.substitution import Substitution
-        missing = Substitution("numba.cuda.compiler", "no_such_function", lambda original: original, "")
+        from numba_ptxlink._front_end.patch import Patch
+        missing = Patch("numba.cuda.compiler", "no_such_function", lambda original: original, "")
         from numba_ptxlink._numba_cuda import patches as table
         table.TABLE = (*table.TABLE, missing)
         from numba import cuda

@@ -23,7 +23,7 @@ from numba_ptxlink._link.run import compile_ptx, link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError, converted
 
-from .consumer import Oldest, of_code, of_fatbin
+from .target_release import MinimumRelease, of_code, of_fatbin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._tools.options import Options
 
-    from .consumer import Consumer
+    from .target_release import TargetRelease
 
     Part = tuple[Arch, bytes, Sequence[str]]
     """What is there for one architecture: its PTX, and the symbols that this does not define."""
@@ -56,19 +56,19 @@ class Executable(NamedTuple):
     """
 
     code: bytes
-    needs: Oldest
+    needs: MinimumRelease
     tools: tuple[str, ...]
 
 
-def obstacle(undefined: Collection[str], consumer: Consumer | None) -> str:
-    """Return why code with *undefined* symbols cannot be made complete for *consumer*, "" where it can."""
+def obstacle(undefined: Collection[str], target_release: TargetRelease | None) -> str:
+    """Return why code with *undefined* symbols cannot be completed for *target_release*, "" if it can be."""
     names = sorted(name for name in undefined if not name.startswith(_GRID))
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
-    linker = CURRENT_ENVIRONMENT.linker() if undefined and consumer else None
+    linker = CURRENT_ENVIRONMENT.linker() if undefined and target_release else None
     # Drivers load what linkers of their major version make.
-    if undefined and consumer and (linker is None or linker[1][0] != consumer.release[0]):
-        return f"the device runtime, which synchronises a grid, is not for {consumer.asked}"
+    if undefined and target_release and (linker is None or linker[1][0] != target_release.release[0]):
+        return f"the device runtime, which synchronises a grid, is not for {target_release.description}"
     return ""
 
 
@@ -78,19 +78,19 @@ def pack(
     kernels: Sequence[Signature],
     *,
     options: Options,
-    consumer: Consumer | None = None,
+    target_release: TargetRelease | None = None,
 ) -> Executable:
     """
     Make the fat binary of *parts*. Needs no driver.
 
-    Where no compiler for the consumer is installed, the driver compiles the PTX.
+    Where no compiler for the target release is installed, the driver compiles the PTX.
 
     Args:
         stem: What its members are called.
         parts: The code.
         kernels: The kernels of the export.
         options: How machine code of it is made.
-        consumer: The toolkit and driver it is for; None for those of this environment.
+        target_release: The toolkit and driver it is for; None for those of this environment.
 
     Raises:
         ExportError: There is no kernel, or what the kernels call is not defined.
@@ -98,14 +98,14 @@ def pack(
     """
     if not kernels:
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    if cause := obstacle({name for _, _, undefined in parts for name in undefined}, consumer):
+    if cause := obstacle({name for _, _, undefined in parts for name in undefined}, target_release):
         raise ExportError(
             f"{cause}, and code that a driver loads has to be complete; name the file that defines it by "
             "link= of cuda.declare_device, link() a cubin, or leave kernels and launcher out, and let that "
             "toolkit link the exported PTX."
         )
     members: list[Member] = []
-    needs: list[tuple[str, Oldest]] = []
+    needs: list[tuple[str, MinimumRelease]] = []
     tools: dict[str, None] = {}
     for arch, ptx, undefined in parts:
         if undefined:
@@ -113,22 +113,22 @@ def pack(
             cubin, tool = _with_runtime(stem, arch, ptx, options)
             made = [(CUBIN, arch, f"{stem}.{arch.sm}.{CUBIN}", cubin)]
         else:
-            made, tool = _whole(f"{stem}.{arch.sm}", arch, ptx, options, consumer)
+            made, tool = _whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
         members += made
         needs += ((kind, of_code(kind, arch, code, tool)) for kind, _, _, code in made)
         tools |= {tool: None} if tool else {}
-    code = nvfatbin.pack(members, relocatable=False, zstd=consumer is None or consumer.reads_zstd)
+    code = nvfatbin.pack(members, relocatable=False, zstd=target_release is None or target_release.reads_zstd)
     return Executable(code, of_fatbin(needs, code, linkable=False), tuple(tools))
 
 
 def _whole(
-    name: str, arch: Arch, ptx: bytes, options: Options, consumer: Consumer | None
+    name: str, arch: Arch, ptx: bytes, options: Options, target_release: TargetRelease | None
 ) -> tuple[list[Member], str]:
     """Return *ptx*, which later devices compile, with its machine code, and what compiled this."""
-    target = Target(arch, consumer.release if consumer else None)
+    target = Target(arch, target_release.release if target_release else None)
     made = [(PTX, arch, f"{name}.{PTX}", ptx)]
-    if consumer and (cause := unavailable(consumer.release, options)):
-        log.warning("no machine code of kernels for %s: %s", consumer.asked, cause)
+    if target_release and (cause := unavailable(target_release.release, options)):
+        log.warning("no machine code of kernels for %s: %s", target_release.description, cause)
         return made, ""
     cubin, tool = compile_ptx(ptx, target, options)
     return [(CUBIN, arch, f"{name}.{CUBIN}", cubin), *made], tool

@@ -37,12 +37,14 @@ def labels(fields: Iterable[str], types: Iterable[CType], *others: str) -> list[
     return distinct
 
 
-def optional(value: CType, about: str) -> Struct:
+def optional(value: CType, python_type: str) -> Struct:
     """Return the struct of a *value* that may be missing."""
-    return struct(f"optional_{value.code}", [("value", value), ("has_value", number("bool"))], about=about)
+    return struct(
+        f"optional_{value.code}", [("value", value), ("has_value", number("bool"))], python_type=python_type
+    )
 
 
-def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, about: str) -> Struct:
+def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, python_type: str) -> Struct:
     """
     Return the struct of a tuple.
 
@@ -50,11 +52,11 @@ def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, ab
         fields: The names of its members in Python.
         types: Their types.
         name: The name of the struct, None for one that tells *types*.
-        about: What it is in Python.
+        python_type: What it is in Python.
     """
     # The count comes first, so that the names of different types differ.
     name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
-    layout = struct(name, zip(labels(fields, types, name), types, strict=True), about=about)
+    layout = struct(name, zip(labels(fields, types, name), types, strict=True), python_type=python_type)
     pairs = zip(layout.members, fields, strict=True)
     members = tuple(dataclasses.replace(member, python=field) for member, field in pairs)
     return dataclasses.replace(layout, members=members, in_memory=all(map(_is_plain, types)))
@@ -68,7 +70,7 @@ def _is_plain(ctype: CType) -> bool:
     return isinstance(ctype, (Scalar, Pointer)) or (isinstance(ctype, Compound) and ctype.element is None)
 
 
-def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct:
+def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> Struct:
     """
     Return the struct of a NumPy record: C's own layout where that is the record's, else a packed one.
 
@@ -76,7 +78,7 @@ def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct
         name: Its name, "" for none.
         fields: Its members, under their names in Python, in the order of their offsets.
         size: In bytes.
-        about: What it is in Python.
+        python_type: What it is in Python.
 
     Raises:
         AbiError: C has no such struct.
@@ -97,7 +99,7 @@ def record(name: str, fields: Iterable[Member], size: int, about: str) -> Struct
     natural = struct("", [(member.name, member.type) for member in members])
     packed = natural.members != members or natural.size != size
     align = 1 if packed else natural.align
-    return Struct(name, size, align, members, packed, in_memory=True, record=True, about=about)
+    return Struct(name, size, align, members, packed, in_memory=True, record=True, python_type=python_type)
 
 
 def finished(layout: Struct) -> Struct:

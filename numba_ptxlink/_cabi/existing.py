@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from . import types as c
-from .signatures import inside
+from .signatures import walk_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -98,7 +98,7 @@ def assertions(struct: c.Struct) -> str:
         (f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}"),
     ]
     kinds: list[tuple[str, str]] = []
-    for path, offset, ctype in inside(struct):
+    for path, offset, ctype in walk_members(struct):
         # A class may stand for an array of bytes.
         if path.endswith("]") and ctype.size == 1:
             continue

@@ -48,19 +48,19 @@ wchar wctype
 """
 
 
-def check(name: str, what: str, *, inside: bool = False) -> None:
+def check(name: str, what: str, *, in_namespace: bool = False) -> None:
     """
     Check that an external function of C, C++ and CUDA C++ can have *name*.
 
     Args:
         name: The requested name.
         what: What is to have the name, for the message: "function saxpy".
-        inside: Whether it has the name inside of a namespace of C++ alone.
+        in_namespace: Whether it has the name inside of a namespace of C++ alone.
 
     Raises:
         AbiError: The name is illegal or reserved. Proposes another.
     """
-    reason = problem_anywhere(name) if inside else problem(name)
+    reason = invalid_in_namespace_reason(name) if in_namespace else invalid_name_reason(name)
     if reason:
         raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")
 
@@ -88,13 +88,13 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
         )
 
 
-def problem(name: str) -> str | None:
+def invalid_name_reason(name: str) -> str | None:
     """
     Return why no external function can be called *name*, None if one can.
 
     The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
     """
-    reason = problem_anywhere(name)
+    reason = invalid_in_namespace_reason(name)
     if reason and not _MANGLED.fullmatch(name):
         return reason
     if _RUNTIME.match(name):
@@ -104,7 +104,7 @@ def problem(name: str) -> str | None:
     return None
 
 
-def problem_anywhere(name: str) -> str | None:
+def invalid_in_namespace_reason(name: str) -> str | None:
     """Return why *name* cannot even name a parameter, a member or what is in a namespace, None if it can."""
     if not _IDENTIFIER.fullmatch(name):
         return "is not a C identifier"
@@ -117,12 +117,12 @@ def problem_anywhere(name: str) -> str | None:
 
 def legal(name: str, taken: Collection[str] = ()) -> str:
     """Return *name*, or the closest legal and unused name, for a parameter or member."""
-    return name if problem_anywhere(name) is None and name not in taken else propose(name, taken)
+    return name if invalid_in_namespace_reason(name) is None and name not in taken else propose(name, taken)
 
 
 def legal_type(name: str) -> str:
     """Return *name*, or the closest legal name, for a struct."""
-    return name if problem(name) is None else propose(name)
+    return name if invalid_name_reason(name) is None else propose(name)
 
 
 def propose(name: str, taken: Collection[str] = ()) -> str:
@@ -133,9 +133,9 @@ def propose(name: str, taken: Collection[str] = ()) -> str:
         base = f"f{base}"
     if _RUNTIME.match(base) or _OWN.match(base):
         base = f"my_{base}"
-    candidate = base if problem(base) is None else f"{base}_"
+    candidate = base if invalid_name_reason(base) is None else f"{base}_"
     number = 2
-    while candidate in taken or problem(candidate) is not None:
+    while candidate in taken or invalid_name_reason(candidate) is not None:
         candidate = f"{base}_{number}"
         number += 1
     return candidate

@@ -218,7 +218,7 @@ def _namespace(namespace: object, what: str) -> str:
         )
     parts = namespace.split("::")
     for part in parts:
-        reason = "belongs to others" if parts[0] in _FOREIGN else cnames.problem(part)
+        reason = "belongs to others" if parts[0] in _FOREIGN else cnames.invalid_name_reason(part)
         if reason:
             raise AbiError(
                 f"{what}: namespace={namespace!r}: {part!r} {reason}; use a name such as "

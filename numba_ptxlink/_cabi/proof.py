@@ -65,7 +65,7 @@ def prove(
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
     given = [each for each in structs_of(signatures).values() if each.existing]
-    places = {declaration.signature.name: declaration.place for declaration in declarations}
+    locations = {declaration.signature.name: declaration.location for declaration in declarations}
     calls = map(_call, range(len(signatures)), signatures, called)
     source = "\n".join([text, *calls, ""])
     folders = (*include_dirs, nvrtc.INCLUDE_DIR)
@@ -77,11 +77,11 @@ def prove(
         try:
             arch, ptx = compiler(source, archs, folders)
         except LinkError as error:
-            if says := _explanation(error.log, source, signatures, places, given):
+            if says := _explanation(error.log, source, signatures, locations, given):
                 raise converted(error, AbiError, says) from error
             refusal = refusal or error
         else:
-            _compare(ptx, signatures, places, llvm_ir.NvvmDialect.of(arch))
+            _compare(ptx, signatures, locations, llvm_ir.NvvmDialect.of(arch))
             return
     first = _ERROR.search(refusal.log) if refusal else None
     log.warning(
@@ -126,50 +126,51 @@ def _explanation(
     number, reason = int(first[2]), first[3]
     line = source.split("\n")[number - 1]
     users = (places.get(each.name, "") for each in signatures if {*each.types} & {*structs})
-    place, header = next(users, ""), line.removeprefix("#include ")
+    location, header = next(users, ""), line.removeprefix("#include ")
     if header in existing.includes(structs):
         says = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
-        return located(place, says)
+        return located(location, says)
     if _MISSING in log:
         return ""
-    about = "; ".join(f"{each.name} stands for {each.about}" for each in structs)
+    structs_text = "; ".join(f"{each.name} stands for {each.python_type}" for each in structs)
     if existing.MARK in line and "assertion failed" in reason:
         says = (
             "C++ has structs that are laid out otherwise than in Python: "
-            f"{'; '.join(existing.failures(log))}. {about}. Make them agree: by offsets and itemsize of the "
-            'dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
+            f"{'; '.join(existing.failures(log))}. {structs_text}. Make them agree: by offsets and itemsize "
+            'of the dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
         )
-        return located(place, says)
+        return located(location, says)
     if existing.MARK in line:
         says = (
-            f"C++ cannot compare structs: {line}: {reason}. {about}. Correct the name in structs=, the names "
-            "of fields, or the header of include=; leave bit fields and private members out of the dtype."
+            f"C++ cannot compare structs: {line}: {reason}. {structs_text}. Correct the name in structs=, "
+            "the names of fields, or the header of include=; leave bit fields and private members out of the "
+            "dtype."
         )
-        return located(place, says)
+        return located(location, says)
     what = f"line {number} of the header ({line.strip()})"
     for caller, signature in enumerate(signatures):
         if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
-            place = places.get(signature.name, "")
+            location = places.get(signature.name, "")
             what = f"{signature.name}, declared as `{signature}`"
     says = f"C++ refuses {what}: {reason}. Rename what it names in Python, or report this."
-    return located(place, says)
+    return located(location, says)
 
 
 def _cxx_name(declaration: CFunction) -> str:
     name, signature = declaration.name, declaration.signature
-    inside = f"::{declaration.namespace}" if declaration.namespace else ""
-    return f"{inside}::{name if inside and not signature.kernel else signature.name}"
+    namespace = f"::{declaration.namespace}" if declaration.namespace else ""
+    return f"{namespace}::{name if namespace and not signature.kernel else signature.name}"
 
 
 def _call(number: int, signature: Signature, name: str) -> str:
     """Return one line: a function that passes its parameters on, or a kernel like it."""
-    params = ", ".join(ctype.declare(f"{_PARAM}{place}") for place, (_, ctype) in enumerate(signature.params))
+    params = ", ".join(ctype.declare(f"{_PARAM}{index}") for index, (_, ctype) in enumerate(signature.params))
     if signature.kernel:
         # Only a pointer to the kernel says that the two have the same type.
         types = ", ".join(ctype.declare("") for _, ctype in signature.params)
         same = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
         return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
-    values = ", ".join(f"{_PARAM}{place}" for place in range(len(signature.params)))
+    values = ", ".join(f"{_PARAM}{index}" for index in range(len(signature.params)))
     head = signature.result.declare(f"{_CALLER}{number}({params})")
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
 

@@ -107,9 +107,9 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
             first, user = named.setdefault(each.name, (each, signature.name))
             if _layout(first) != _layout(each):
                 raise AbiError(
-                    f"Two structs would be named {each.name}: {first.about} of {user} and {each.about} of "
-                    f"{signature.name}; rename the record or NamedTuple among them, as to "
-                    f"{cnames.propose(each.name, named)!r}, as `import ... as` does for a record; say by "
+                    f"Two structs would be named {each.name}: {first.python_type} of {user} and "
+                    f"{each.python_type} of {signature.name}; rename the record or NamedTuple among them, as "
+                    f"to {cnames.propose(each.name, named)!r}, as `import ... as` does for a record; say by "
                     "structs= of the decorator which struct C++ has for each; or export the functions apart."
                 )
     return {name: each for name, (each, _) in named.items()}
@@ -118,9 +118,9 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
 def _layout(each: Struct) -> Any:
     """Return what is equal for equal structs."""
     if not each.existing:
-        return each.fingerprint, *((path, at, part.name) for path, at, part in inside(each))
+        return each.fingerprint, *((path, at, part.name) for path, at, part in walk_members(each))
     # One function may name what is in a struct of C++, and another one not.
-    return each.size, each.align, *((path, at, part.size) for path, at, part in inside(each))
+    return each.size, each.align, *((path, at, part.size) for path, at, part in walk_members(each))
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:
@@ -128,36 +128,36 @@ def _structs(ctype: CType) -> Iterator[Struct]:
     if isinstance(ctype, Struct) and not ctype.existing:
         yield ctype
     elif isinstance(ctype, Struct):
-        within = parts([ctype], inside=True)
+        within = parts([ctype], with_members=True)
         yield from (part for part in within if isinstance(part, Struct) and part.existing)
 
 
-def parts(types: Iterable[CType], *, inside: bool = False) -> Iterator[CType]:
+def parts(types: Iterable[CType], *, with_members: bool = False) -> Iterator[CType]:
     """
     Yield every type that *types* contain or point to, and these themselves, each once and after its parts.
 
     Args:
         types: Types.
-        inside: Whether members of structs that C++ defines are parts, too.
+        with_members: Whether members of structs that C++ defines are parts, too.
     """
     seen: set[CType] = set()
     for ctype in types:
-        yield from _walk(ctype, seen, inside=inside)
+        yield from _walk(ctype, seen, with_members=with_members)
 
 
-def _walk(ctype: CType, seen: set[CType], *, inside: bool) -> Iterator[CType]:
+def _walk(ctype: CType, seen: set[CType], *, with_members: bool) -> Iterator[CType]:
     if ctype in seen:
         return
     seen.add(ctype)
-    if inside or not (isinstance(ctype, Struct) and ctype.existing):
+    if with_members or not (isinstance(ctype, Struct) and ctype.existing):
         members = (member.type for member in getattr(ctype, "members", ()))
         held = (getattr(ctype, "element", None), getattr(ctype, "target", None), *members)
         for part in filter(None, held):
-            yield from _walk(part, seen, inside=inside)
+            yield from _walk(part, seen, with_members=with_members)
     yield ctype
 
 
-def inside(
+def walk_members(
     ctype: CType, path: str = "", start: int = 0, elements: int = 1
 ) -> Iterator[tuple[str, int, CType]]:
     """
@@ -178,7 +178,7 @@ def inside(
     for name, offset, part in steps:
         inner = f"{path}{name}".removeprefix(".")
         yield inner, start + offset, part
-        yield from inside(part, inner, start + offset, elements)
+        yield from walk_members(part, inner, start + offset, elements)
 
 
 def words(types: Iterable[CType]) -> set[str]:
@@ -196,7 +196,7 @@ def unaligned_member(ctype: CType) -> str | None:
     kernel is launched with is read by accesses that are no larger than its alignment.
     """
     # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
-    for path, offset, part in inside(ctype, elements=_LARGEST_ALIGNMENT):
+    for path, offset, part in walk_members(ctype, elements=_LARGEST_ALIGNMENT):
         is_leaf = not isinstance(part, (Array, Struct))
         if is_leaf and (offset % part.align or part.align > ctype.align):
             return path
@@ -232,7 +232,7 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
 
 def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
     """Return a description of each of *types*, and of what is in them before it, by its C name."""
-    return {part.name: _describe(part) for part in parts(types, inside=True)}
+    return {part.name: _describe(part) for part in parts(types, with_members=True)}
 
 
 def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:

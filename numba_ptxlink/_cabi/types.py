@@ -199,7 +199,7 @@ class Struct(CType):
         packed: Whether the struct needs a `packed` attribute, because its layout is not C's natural one.
         in_memory: Whether Numba stores such values in memory in this layout.
         record: Whether it is a NumPy record rather than a tuple.
-        about: The Python type it represents, for the header.
+        python_type: The Python type it represents, for the header.
         existing: What C++ has of it already; None for what the header defines.
     """
 
@@ -207,7 +207,7 @@ class Struct(CType):
     packed: bool = False
     in_memory: bool = False
     record: bool = False
-    about: str = ""
+    python_type: str = ""
     existing: Existing | None = None
 
     @property
@@ -319,7 +319,7 @@ def _readonly(ctype: CType) -> str:
     return f"{ctype.name} const" if isinstance(ctype, Pointer) else f"const {ctype.name}"
 
 
-def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") -> Struct:
+def struct(name: str, members: Iterable[tuple[str, CType]], *, python_type: str = "") -> Struct:
     """Return the struct of *members* as C lays it out."""
     placed: list[Member] = []
     offset, align = 0, 1
@@ -328,7 +328,7 @@ def struct(name: str, members: Iterable[tuple[str, CType]], *, about: str = "") 
         placed.append(Member(member, ctype, offset))
         offset += ctype.size
         align = max(align, ctype.align)
-    return Struct(name, round_up(offset, align), align, tuple(placed), about=about)
+    return Struct(name, round_up(offset, align), align, tuple(placed), python_type=python_type)
 
 
 def round_up(number: int, multiple: int) -> int:

@@ -76,15 +76,15 @@ def add_arithmetic(command: argparse.ArgumentParser) -> None:
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=meaning)
 
 
-def add_consumer(parser: argparse.ArgumentParser, what: str) -> None:
+def add_target_release(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options that say which toolkit or PTX to *what* for."""
-    consumer = parser.add_mutually_exclusive_group()
-    consumer.add_argument(
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
         "--cuda",
         metavar="RELEASE",
         help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"',
     )
-    consumer.add_argument(
+    group.add_argument(
         "--ptx-isa",
         metavar="VERSION",
         help='the same release, as the newest PTX ISA version it reads, such as "8.4"',

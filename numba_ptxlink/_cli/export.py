@@ -65,7 +65,7 @@ def add(commands: Any) -> None:
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
         "(default: sm_75)",
     )
-    args.add_consumer(export, "export")
+    args.add_target_release(export, "export")
     export.add_argument(
         "--depfile",
         type=args.path,

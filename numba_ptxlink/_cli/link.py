@@ -85,7 +85,7 @@ def add(commands: Any) -> None:
         default=None,
         help="approximate arithmetic: --ftz --no-prec-div --no-prec-sqrt, and approximate functions",
     )
-    args.add_consumer(link, "link")
+    args.add_target_release(link, "link")
     args.add_front_end(link)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._artifacts import executables
-from numba_ptxlink._artifacts.consumer import LeftOut, of_artifacts
+from numba_ptxlink._artifacts.target_release import LeftOut, of_artifacts
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
@@ -17,16 +17,16 @@ from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink.errors import ExportError
 
 from .compile import build
-from .signatures import each_of
+from .signatures import map_collecting_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._artifacts.consumer import Consumer, Oldest
+    from numba_ptxlink._artifacts.target_release import MinimumRelease, TargetRelease
     from numba_ptxlink._cabi.header import CFunction
-    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._front_end.protocol import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
     from .compile import Code, Group
@@ -54,7 +54,7 @@ class Request:
         archs: The GPUs.
         kinds: The kinds of artifact, None for those that can be made of the usual ones.
         options: The options of the compilers.
-        consumer: What the artifacts are for, None for the tools of this environment.
+        target_release: What the artifacts are for, None for the tools of this environment.
         include_dirs: Where the headers are that define structs of the functions.
         front_end: What compiles functions whose decorator names none.
         threads: For how many GPUs code is made at a time.
@@ -64,13 +64,13 @@ class Request:
     archs: tuple[Arch, ...]
     kinds: tuple[str, ...] | None
     options: Options
-    consumer: Consumer | None = None
+    target_release: TargetRelease | None = None
     include_dirs: tuple[Path, ...] = ()
     front_end: str | None = None
     threads: int = 1
 
     @property
-    def asked(self) -> tuple[str, ...]:
+    def requested_kinds(self) -> tuple[str, ...]:
         """The kinds that are asked for before it is known whether there are kernels."""
         return ARTIFACTS if self.kinds is None else self.kinds
 
@@ -90,7 +90,7 @@ class Artifacts(NamedTuple):
     """
 
     files: dict[ArtifactKey, bytes]
-    needs: dict[ArtifactKey, Oldest]
+    needs: dict[ArtifactKey, MinimumRelease]
     compilers: dict[str, str]
     cooperative: frozenset[str]
     left_out: tuple[LeftOut, ...]
@@ -102,25 +102,25 @@ def compile_each(groups: Sequence[Group], request: Request) -> tuple[list[Code],
 
     Raises:
         AbiError: A struct cannot be passed by value in what is asked for.
-        ExportError: A compiler refused the code, or a kind cannot be made for the consumer.
+        ExportError: A compiler refused the code, or a kind cannot be made for the target release.
         AssembleError: The PTX could not be assembled.
     """
-    kinds, consumer = request.asked, request.consumer
+    kinds, target_release = request.requested_kinds, request.target_release
     check_passing(groups[0].functions, kinds)
-    wanted = {kind for kind in kinds if kind in ARTIFACTS}
+    required = {kind for kind in kinds if kind in ARTIFACTS}
     # What holds code of several kinds.
     if FATBIN in kinds or OBJECT in kinds:
-        wanted.update(_PACKED)
+        required.update(_PACKED)
     if {KERNELS, LAUNCHER}.intersection(kinds):
-        wanted.add(PTX)
-    dispensable = wanted if request.kinds is None else wanted.difference(kinds)
-    left_out = consumer.impossible(wanted, request.archs) if consumer else []
+        required.add(PTX)
+    dispensable = required if request.kinds is None else required.difference(kinds)
+    left_out = target_release.impossible(required, request.archs) if target_release else []
     for each in left_out:
-        if consumer and each.kind not in dispensable:
-            raise ExportError(f"No {each.kind} for {consumer.asked}: {each}.")
-    wanted -= {each.kind for each in left_out}
+        if target_release and each.kind not in dispensable:
+            raise ExportError(f"No {each.kind} for {target_release.description}: {each}.")
+    required -= {each.kind for each in left_out}
     made = functools.partial(
-        build, kinds=wanted, options=request.options, dispensable=dispensable, consumer=consumer
+        build, kinds=required, options=request.options, dispensable=dispensable, target_release=target_release
     )
     with ThreadPoolExecutor(request.threads) as threads:
         # A thread may have less stack than the process, which is enough for one at a time.
@@ -128,10 +128,10 @@ def compile_each(groups: Sequence[Group], request: Request) -> tuple[list[Code],
     return codes, [*dict.fromkeys((*left_out, *(each for code in codes for each in code.left_out)))]
 
 
-def check_passing(functions: Iterable[IR], kinds: Sequence[str]) -> None:
+def check_passing(functions: Iterable[LoweredFunction], kinds: Sequence[str]) -> None:
     """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
-        each_of(lambda each: check_ptx(each.signature), functions)
+        map_collecting_errors(lambda each: check_ptx(each.signature), functions)
 
 
 def pack(
@@ -155,11 +155,11 @@ def pack(
         ExportError: A tool refused the code, or is not installed.
         AssembleError: The PTX could not be assembled.
     """
-    consumer, options, kinds = request.consumer, request.options, request.asked
+    target_release, options, kinds = request.target_release, request.options, request.requested_kinds
     kernels = [each.signature for each in declarations if each.signature.kernel]
     undefined = {name for code in codes for name in code.undefined}
     if request.kinds is None and kernels:
-        if why := executables.obstacle(undefined, consumer):
+        if why := executables.obstacle(undefined, target_release):
             left_out = (*left_out, LeftOut(KERNELS, why, "link what defines it, and load the result"))
         else:
             kinds += (KERNELS,)
@@ -180,7 +180,7 @@ def pack(
     }
     linkable, executable = b"", None
     if {FATBIN, OBJECT}.intersection(kinds):
-        zstd = consumer is None or consumer.reads_zstd
+        zstd = target_release is None or target_release.reads_zstd
         linkable = nvfatbin.pack(parts, zstd=zstd, lineinfo=options.lineinfo)
     if FATBIN in kinds:
         files[FATBIN, ""] = linkable
@@ -192,7 +192,7 @@ def pack(
             [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
             kernels,
             options=options,
-            consumer=consumer,
+            target_release=target_release,
         )
         if launched:
             compilers["kernels"] = ", ".join(executable.tools)

@@ -38,29 +38,29 @@ class Marked:
         signature: Its Numba signature.
         named: What names in a signature that is text stood for when it was marked.
         name: Its C name.
-        others: The same function with other signatures.
-        asked: The front end that the decorator names, None if it names none.
+        other_signatures: The same function with other signatures.
+        requested_front_end: The front end that the decorator names, None if it names none.
     """
 
     function: Any
     signature: Any
     named: dict[str, Any]
     name: str
-    others: tuple[Any, ...]
-    asked: str | None
+    other_signatures: tuple[Any, ...]
+    requested_front_end: str | None
 
     @property
     def source(self) -> str:
         """Where the function is defined, as "file.py:line"."""
-        return Path(self.place).name
+        return Path(self.location).name
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The same with the whole path, as compilers begin their messages: "/home/me/file.py:line"."""
-        return place_of(self.function)
+        return location_of(self.function)
 
 
-def place_of(function: Any) -> str:
+def location_of(function: Any) -> str:
     """Return where the Python function *function* is defined, as "/home/me/file.py:line"."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
@@ -144,54 +144,57 @@ def record(marked: Marked) -> None:
         vars(spec).setdefault(MARKS, []).append(marked)
 
 
-def chosen(function: Marked, asked: str | None = None) -> FrontEnd:
+def choose_front_end(function: Marked, requested_front_end: str | None = None) -> FrontEnd:
     """
     Return the front end of *function*.
 
-    It is the one that its decorator names, or *asked*; else the one whose types its signature has, or whose
-    functions and modules it and its callees read; else the one that alone has something in its scope; else
-    the first one that is installed.
+    1. `front_end=` of the decorator, or *requested_front_end*.
+    2. The owner of a type of the signature, or of a function or module that it or a callee uses.
+    3. The only one that has something in the function's scope.
+    4. The first that is installed.
 
     Raises:
         ConfigError: The one that is named is unknown.
         ExportError: *function* reads what belongs to another, or to several; or none is installed.
     """
-    told, named = _told(function), function.asked or asked
+    uses_by_front_end, named = _front_ends_used(function), function.requested_front_end or requested_front_end
     if named is not None:
-        told[registry.get(named).name] = f"front_end={named!r}"
-    if len(told) > 1:
-        uses = " and ".join(f"{what}, which belongs to {name}" for name, what in told.items())
+        uses_by_front_end[registry.get(named).name] = f"front_end={named!r}"
+    if len(uses_by_front_end) > 1:
+        uses = " and ".join(f"{what}, which belongs to {name}" for name, what in uses_by_front_end.items())
         raise ExportError(
             located(
-                function.place,
+                function.location,
                 f"{function.name} uses {uses}; one front end compiles a function with all that it calls: "
                 "take all of them from one.",
             )
         )
-    if not told:
+    if not uses_by_front_end:
         values = scope(function.function).values()
         around = {owner.name for value in values if (owner := registry.owner(value))}
-        told = dict.fromkeys(around if len(around) == 1 else [default().name], "")
-    return registry.get(next(iter(told)))
+        uses_by_front_end = dict.fromkeys(around if len(around) == 1 else [default().name], "")
+    return registry.get(next(iter(uses_by_front_end)))
 
 
-def common(functions: Sequence[Marked], asked: str | None = None) -> FrontEnd:
+def common(functions: Sequence[Marked], requested_front_end: str | None = None) -> FrontEnd:
     """
     Return the one front end of *functions*, with its compiler imported.
 
     Raises:
-        ExportError: They have several; or as for `chosen` and `registry.require`.
+        ExportError: They have several; or as for `choose_front_end` and `registry.require`.
     """
-    marked = [variant for function in functions for variant in (*function.others, function)]
-    by_name = {chosen(function, asked).name: function for function in reversed(marked)}
+    marked = [variant for function in functions for variant in (*function.other_signatures, function)]
+    by_name = {
+        choose_front_end(function, requested_front_end).name: function for function in reversed(marked)
+    }
     if len(by_name) > 1:
         listed = " and ".join(
             f"{function.name} ({function.source}) by {name}" for name, function in sorted(by_name.items())
         )
-        place = next(iter(by_name.values())).place
+        location = next(iter(by_name.values())).location
         raise ExportError(
             located(
-                place,
+                location,
                 f"{listed}: the functions of one export are compiled by one front end. Export them apart, "
                 "under two names, or choose one with front_end=.",
             )
@@ -217,26 +220,26 @@ def default() -> FrontEnd:
     raise ExportError(f"No compiler for Python functions is installed; run {cures}.")
 
 
-def prepare(asked: str | None = None) -> None:
+def prepare(requested_front_end: str | None = None) -> None:
     """
     Import the compiler before a file that uses it, as far as it is known which one that is.
 
     Raises:
         ExportError: It is not installed or cannot be used, or none is.
     """
-    if asked is not None:
-        registry.require(registry.get(asked))
+    if requested_front_end is not None:
+        registry.require(registry.get(requested_front_end))
     elif len(installed()) < 2:
         registry.require(default())
 
 
-def _told(function: Marked) -> dict[str, str]:
+def _front_ends_used(function: Marked) -> dict[str, str]:
     """Return the names of front ends that *function* uses, each with something of it."""
     types = function.signature if isinstance(function.signature, tuple) else (function.signature,)
     used = [(f"the type {ty}", registry.owner(ty)) for ty in types]
     for reader, name, value in names([function.function]):
         owner = registry.owner(value)
         if isinstance(value, Marked):
-            owner = registry.get(value.asked) if value.asked else None
+            owner = registry.get(value.requested_front_end) if value.requested_front_end else None
         used.append((f"{name} in {reader.__qualname__}", owner))
     return {owner.name: what for what, owner in reversed(used) if owner is not None}

@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._artifacts.consumer import LeftOut, ltoir_tool
+from numba_ptxlink._artifacts.target_release import LeftOut, ltoir_tool
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.kinds import CUBIN, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Prototype, parse
@@ -29,20 +29,20 @@ from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import externs, link_files
 from .lower import lower
-from .signatures import each_of
+from .signatures import map_collecting_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._artifacts.consumer import Consumer
+    from numba_ptxlink._artifacts.target_release import TargetRelease
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._front_end.protocol import IR, FrontEnd, LinkFile
+    from numba_ptxlink._front_end.protocol import FrontEnd, LinkFile, LoweredFunction
     from numba_ptxlink._tools.nvvm import Nvvm
     from numba_ptxlink._tools.options import Options
 
-    from .signatures import Unit
+    from .signatures import ResolvedFunction
 
 log = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Group:
 
     front_end: FrontEnd
     arch: Arch
-    functions: tuple[IR, ...]
+    functions: tuple[LoweredFunction, ...]
     ptx: bytes
 
     @property
@@ -107,7 +107,7 @@ class Code:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def split(units: Sequence[Unit], options: Options) -> list[Sequence[Unit]]:
+def split(units: Sequence[ResolvedFunction], options: Options) -> list[Sequence[ResolvedFunction]]:
     """
     Return *units* in groups.
 
@@ -124,24 +124,24 @@ def split(units: Sequence[Unit], options: Options) -> list[Sequence[Unit]]:
     return groups
 
 
-def symbols(units: Iterable[Unit]) -> tuple[str, ...]:
+def symbols(units: Iterable[ResolvedFunction]) -> tuple[str, ...]:
     """Return the C names of *units*."""
     return tuple(each.symbol for each in units)
 
 
-def compile_group(units: Sequence[Unit], arch: Arch, options: Options) -> Group:
+def compile_group(units: Sequence[ResolvedFunction], arch: Arch, options: Options) -> Group:
     """
     Lower *units*, which are of one front end, and compile them to PTX.
 
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    functions = tuple(each_of(lambda unit: lower(unit, arch, options), units))
+    functions = tuple(map_collecting_errors(lambda unit: lower(unit, arch, options), units))
     return compile_functions(units[0].front_end, arch, functions, options)
 
 
 def compile_units(
-    units: Sequence[Unit],
+    units: Sequence[ResolvedFunction],
     archs: Sequence[Arch],
     options: Options,
     done: Mapping[GroupKey, Group],
@@ -160,10 +160,10 @@ def compile_units(
     """
     parts = split(units, options)
 
-    def group(arch: Arch, part: Sequence[Unit]) -> Group:
+    def group(arch: Arch, part: Sequence[ResolvedFunction]) -> Group:
         return done.get((arch, symbols(part))) or compile_group(part, arch, options)
 
-    return [_joined(each_of(functools.partial(group, arch), parts), options) for arch in archs]
+    return [_joined(map_collecting_errors(functools.partial(group, arch), parts), options) for arch in archs]
 
 
 def build(
@@ -172,7 +172,7 @@ def build(
     options: Options,
     *,
     dispensable: Collection[str] = (),
-    consumer: Consumer | None = None,
+    target_release: TargetRelease | None = None,
 ) -> Code:
     """
     Return the artifacts of *kinds*, with the link files merged in where they can be linked.
@@ -182,7 +182,7 @@ def build(
         kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
         options: The options of the export.
         dispensable: Those of *kinds* that are left out where the toolkit cannot make them.
-        consumer: The toolkit and driver that the code is for; None for those of this environment.
+        target_release: The toolkit and driver that the code is for; None for those of this environment.
 
     Raises:
         ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
@@ -209,12 +209,12 @@ def build(
             read = parse(ptx.decode())
             missing = externs.undefined(read)
         if LTOIR in kinds:
-            toolkit = consumer.toolkit(arch) if consumer and not linked else None
+            toolkit = target_release.toolkit(arch) if target_release and not linked else None
             try:
                 if linked:
                     ltoir = link_files.merge_ltoir(plain, linked, arch, functions)
-                    if consumer:
-                        consumer.check_merged(arch)
+                    if target_release:
+                        target_release.check_merged(arch)
                 else:
                     ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
                 made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
@@ -223,14 +223,14 @@ def build(
                 if LTOIR not in dispensable or not (linked or toolkit):
                     raise
                 ltoir, left_out = b"", (LeftOut(LTOIR, str(error)),)
-    if consumer:
-        ptx = consumer.lowered(ptx, arch)
+    if target_release:
+        ptx = target_release.lowered(ptx, arch)
         read = parse(ptx.decode())
     _verify(read, signatures, arch)
     artifacts = {PTX: ptx, LTOIR: ltoir}
     if CUBIN in kinds:
         assembled = options._replace(relocatable=True)
-        target = Target(arch, consumer.release if consumer else None)
+        target = Target(arch, target_release.release if target_release else None)
         artifacts[CUBIN], made_by[CUBIN] = compile_ptx(ptx, target, assembled)
     called = externs.with_signatures(missing, functions)
     return Code(
@@ -244,13 +244,15 @@ def build(
     )
 
 
-def _modules(functions: Iterable[IR]) -> list[str]:
+def _modules(functions: Iterable[LoweredFunction]) -> list[str]:
     """Return the LLVM IR of functions and of all that they call, each once, callers before callees."""
     modules = [module for each in functions for module in each.modules]
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
-def compile_functions(front_end: FrontEnd, arch: Arch, functions: tuple[IR, ...], options: Options) -> Group:
+def compile_functions(
+    front_end: FrontEnd, arch: Arch, functions: tuple[LoweredFunction, ...], options: Options
+) -> Group:
     """Return *functions* with their PTX, made in one module."""
     group = Group(front_end, arch, functions, b"")
     ptx = _compile_ir(group, _modules(functions), options, lto=False)

@@ -18,7 +18,7 @@ from numba_ptxlink._tools.options import DEFAULT_LEVEL, Options
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
-from .choice import decorated, place_of
+from .choice import decorated, location_of
 from .compile import build, compile_functions
 from .signatures import record_names
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 _STOCKS = ("debug", "capi")
 
 
-def by_value(
+def compile_c_abi(
     name: str, given: Mapping[str, Any], arch: Callable[[Mapping[str, Any]], Arch], *, always: bool
 ) -> tuple[Any, Any] | None:
     """
@@ -117,7 +117,7 @@ def _compiled(
         )
         if output != LTOIR:
             abi.check_ptx(signature, "output='ltoir'")
-        return CFunction(signature, place=place_of(function))
+        return CFunction(signature, location=location_of(function))
 
     ir = front_end.lower(
         function,

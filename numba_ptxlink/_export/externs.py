@@ -14,13 +14,13 @@ from numba_ptxlink._link.declarations import contradicted, declaration, declarat
 from numba_ptxlink._link.read import Input
 from numba_ptxlink.errors import AbiError, ExportError
 
-from .signatures import each_of
+from .signatures import map_collecting_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._formats.ptx import Module, Prototype
-    from numba_ptxlink._front_end.protocol import IR, LinkFile
+    from numba_ptxlink._front_end.protocol import LinkFile, LoweredFunction
 
 # Not beyond a line: a string of the IR may end in "@", which is no name.
 _NAMED = re.compile(r'@"([^"\n]+)"')
@@ -69,13 +69,13 @@ def _plain(name: str, args: Sequence[Any], result: Any) -> Signature | None:
         return None
 
 
-def callers(functions: Sequence[IR]) -> dict[str, str]:
+def callers(functions: Sequence[LoweredFunction]) -> dict[str, str]:
     """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
     return {name: each.title for each in reversed(functions) for name, _ in each.calls}
 
 
 def with_signatures(
-    missing: Mapping[str, Prototype], functions: Sequence[IR]
+    missing: Mapping[str, Prototype], functions: Sequence[LoweredFunction]
 ) -> dict[str, tuple[Prototype, Signature | None]]:
     """Return the functions *missing* with the C signatures by which they are declared."""
     known = {
@@ -87,7 +87,7 @@ def with_signatures(
     return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
 
 
-def check_declarations(functions: Sequence[IR], files: Iterable[LinkFile]) -> None:
+def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[LinkFile]) -> None:
     """
     Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
 
@@ -107,7 +107,7 @@ def check_declarations(functions: Sequence[IR], files: Iterable[LinkFile]) -> No
         manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
         known += declarations_of(manifest) if manifest else []
 
-    def check(each: IR) -> None:
+    def check(each: LoweredFunction) -> None:
         names = {name for name, _ in each.calls}
         declared = llvm_ir.declared("\n".join(each.modules)) if names else {}
         for name in declared.keys() & names:
@@ -119,7 +119,7 @@ def check_declarations(functions: Sequence[IR], files: Iterable[LinkFile]) -> No
                 )
         declarations.check(each.title, declared, known)
 
-    each_of(check, functions)
+    map_collecting_errors(check, functions)
 
 
 def _matching(plain: Signature, prototype: Prototype) -> Signature | None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .artifacts import Request
     from .compile import GroupKey
     from .load import Loaded
-    from .signatures import Unit
+    from .signatures import ResolvedFunction
     from .write import Export
 
 log = logging.getLogger(__name__)
@@ -64,13 +64,13 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     if executor is not None:
         # Python's own pools know how many workers they have.
         workers = getattr(executor, "_max_workers", None)
-        done = _elsewhere(executor, workers, source, request)
+        done = _compile_on_executor(executor, workers, source, request)
         request = replace(request, threads=workers or 1)
     exported: Export = in_child(_export, source, request.front_end, request, done)
     return exported
 
 
-def _elsewhere(
+def _compile_on_executor(
     executor: Executor, workers: int | None, source: Source, request: Request
 ) -> dict[GroupKey, Group]:
     """
@@ -164,8 +164,8 @@ def _compile(
     """
     loaded, functions = functions_of(source, front_end)
     by_name = {each.symbol: each for each in functions}
-    wanted = {name for _, names in share for name in names}
-    if _identity(loaded, functions) != identity or not wanted <= by_name.keys():
+    requested = {name for _, names in share for name in names}
+    if _identity(loaded, functions) != identity or not requested <= by_name.keys():
         raise ExportError("the files, or the releases of what compiles them, differ there")
     made = {}
     for arch, names in share:
@@ -176,13 +176,13 @@ def _compile(
     return made
 
 
-def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[Unit, ...]]:
+def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[ResolvedFunction, ...]]:
     """Return the marked functions of *source*, with their types."""
     loaded = load(source, front_end)
     return loaded, units(loaded.marked, choice.common(loaded.marked, front_end))
 
 
-def _identity(loaded: Loaded, functions: Sequence[Unit]) -> str:
+def _identity(loaded: Loaded, functions: Sequence[ResolvedFunction]) -> str:
     """Return a digest of the releases of what compiles, and of the files."""
     releases = [metadata.version(name) for name in functions[0].front_end.distributions]
     files = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in loaded.files)
@@ -200,8 +200,8 @@ def _same_links(groups: dict[GroupKey, Group]) -> dict[GroupKey, Group]:
 
 def _likely(source: Source) -> str:
     """Return the front end that *source* is likely to use: what its text names, or the usual one."""
-    place = source.name.replace(".", "/") + ".py" if source.is_module else source.name
-    text = Path(place).read_text(errors="replace") if Path(place).is_file() else ""
+    path = source.name.replace(".", "/") + ".py" if source.is_module else source.name
+    text = Path(path).read_text(errors="replace") if Path(path).is_file() else ""
     there = choice.installed()
     named = (each.name for each in there if re.search(rf"\b{each.module}\b", text))
     return next(named, there[0].name if there else "")

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
-    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._front_end.protocol import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
 log = logging.getLogger(__name__)
@@ -49,14 +49,16 @@ _Place = tuple[str, str, tuple[Path, ...]]
 
 
 @contextlib.contextmanager
-def as_export_errors(functions: Iterable[IR] = ()) -> Iterator[None]:
+def as_export_errors(functions: Iterable[LoweredFunction] = ()) -> Iterator[None]:
     """Raise an ExportError for a LinkError within, at the first of *functions* that links what it names."""
     try:
         yield
     except LinkError as error:
         # NVRTC is given names without folders, and its errors have these.
         named = {PurePath(name).name for name in error.inputs}
-        users = (each.place for each in functions for file in each.links if PurePath(file.name).name in named)
+        users = (
+            each.location for each in functions for file in each.links if PurePath(file.name).name in named
+        )
         raise converted(error, ExportError, located(next(users, ""), error)) from error
 
 
@@ -122,11 +124,11 @@ def compile_files(
     symbols: list[Symbol] = []
     defined: set[str] = set()
     sources = []
-    for (head, name, folders), wanted in texts.items():
-        text = "\n".join([head, *(wanted[shim] for shim in sorted(wanted))])
+    for (head, name, folders), used_shims in texts.items():
+        text = "\n".join([head, *(used_shims[name] for name in sorted(used_shims))])
         sources.append((text, name, folders))
-        defined |= wanted.keys()
-        if not wanted:
+        defined |= used_shims.keys()
+        if not used_shims:
             ptx = compile_source(text, name, arch, folders, output=PTX)
             symbols += check.symbols(Input(PTX, name, ptx, compiled=True))
     defined |= {symbol.name for symbol in symbols if symbol.strong}
@@ -156,10 +158,10 @@ def _needed(
             code.add((file.name, file.content))
         elif file.kind == CU:
             head, known = shims.split(file.content.decode(errors="surrogateescape"))
-            wanted = {name: known[name] for name in missing.keys() & known.keys()}
-            if wanted or not known:
-                place = (head, PurePath(file.name).name, _folders(file))
-                texts.setdefault(place, {}).update(wanted)
+            called = {name: known[name] for name in missing.keys() & known.keys()}
+            if called or not known:
+                key = (head, PurePath(file.name).name, _folders(file))
+                texts.setdefault(key, {}).update(called)
         # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
         elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
             log.warning(
@@ -227,7 +229,7 @@ def compile_source(
 
 
 def merge_ltoir(
-    ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch, functions: Iterable[IR]
+    ltoir: bytes, linked: Sequence[tuple[str, bytes]], arch: Arch, functions: Iterable[LoweredFunction]
 ) -> bytes:
     """
     Merge *functions* and the code they call into one LTO-IR module.

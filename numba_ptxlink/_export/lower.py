@@ -13,13 +13,13 @@ from .signatures import describe
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._front_end.protocol import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
-    from .signatures import Unit
+    from .signatures import ResolvedFunction
 
 
-def lower(unit: Unit, arch: Arch, options: Options) -> IR:
+def lower(unit: ResolvedFunction, arch: Arch, options: Options) -> LoweredFunction:
     """
     Return the LLVM IR of *unit*.
 
@@ -42,7 +42,7 @@ def lower(unit: Unit, arch: Arch, options: Options) -> IR:
             signature=unit.c_signature(args, result),
             python=describe(unit),
             doc=inspect.getdoc(udf.function) or "",
-            place=udf.place,
+            location=udf.location,
             errors=_errors(unit) if raises else "",
             namespace=udf.cxx.namespace,
             name=udf.function.__name__,
@@ -67,7 +67,7 @@ def lower(unit: Unit, arch: Arch, options: Options) -> IR:
         raise ExportError(f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}") from error
 
 
-def _errors(unit: Unit) -> str:
+def _errors(unit: ResolvedFunction) -> str:
     options = unit.udf.options
     does = "returns" if unit.udf.is_kernel else "returns zero"
     does = "stops the kernel" if options.on_error == "trap" else does

@@ -70,9 +70,9 @@ class Udf(Marked):
     ) -> None:
         # The dispatchers that front ends make of it.
         self._made: dict[str, Any] = {}
-        self.others = ()
+        self.other_signatures = ()
         if isinstance(function, Udf):
-            self.others = (*function.others, function)
+            self.other_signatures = (*function.other_signatures, function)
         decorated = choice.decorated(function)
         if decorated is not None:
             lost, function = _options(function), decorated
@@ -91,7 +91,7 @@ class Udf(Marked):
             )
         if front_end is not None:
             registry.get(front_end)
-        self.asked = front_end
+        self.requested_front_end = front_end
         self.function = function
         code = function.__code__
         if code.co_kwonlyargcount or code.co_flags & _NOT_IN_C:
@@ -118,14 +118,15 @@ class Udf(Marked):
 
     @property
     def _dispatcher(self) -> Any:
-        if self.others and type(self.others[0]) is type(self) is Udf:
+        if self.other_signatures and type(self.other_signatures[0]) is type(self) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
-            return self.others[0]._dispatcher  # noqa: SLF001 - of this class
+            return self.other_signatures[0]._dispatcher  # noqa: SLF001 - of this class
         asking = _asking()
-        if asking is not None and self.asked not in (None, asking.name):
+        if asking is not None and self.requested_front_end not in (None, asking.name):
             raise ExportError(
-                f"{self.name} ({self.source}) is to be compiled by {self.asked}, and {asking.name} compiles "
-                "a function that calls it; choose one front end for both, or mark the function twice."
+                f"{self.name} ({self.source}) is to be compiled by {self.requested_front_end}, and "
+                f"{asking.name} compiles a function that calls it; choose one front end for both, or mark "
+                "the function twice."
             )
         front_end = asking or self.front_end
         if front_end.name not in self._made:
@@ -142,7 +143,7 @@ class Udf(Marked):
         Raises:
             ExportError: It cannot be told, or is not installed.
         """
-        return registry.require(choice.chosen(self))
+        return registry.require(choice.choose_front_end(self))
 
     @property
     def _numba_type_(self) -> Any:

@@ -36,7 +36,7 @@ def reason(function: Any, error: Exception) -> str:
             f"{type(error).__name__} in the compiler ({Path(last.f_code.co_filename).name}:{last.f_lineno}), "
             "which says no more; leave out expressions until it compiles, and write the last one otherwise"
         )
-    return f"{place(error)}{cause}"
+    return f"{location(error)}{cause}"
 
 
 def _frames(error: BaseException) -> list[FrameType]:
@@ -70,12 +70,12 @@ def _keyword_only(function: Any, error: Exception) -> str:
         if helper.__code__.co_kwonlyargcount:
             return (
                 f"{helper.__qualname__} has keyword-only parameters, which the compiler cannot pass; take "
-                f"out the `*` in its definition ({Path(choice.place_of(helper)).name})"
+                f"out the `*` in its definition ({Path(choice.location_of(helper)).name})"
             )
     return ""
 
 
-def place(error: BaseException) -> str:
+def location(error: BaseException) -> str:
     """Return the line of the statement that a compiler was at, with a colon; "" if no frame knows it."""
     for frame in reversed(_frames(error)):
         for name in ("inst", "self", "expr"):

@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Unit:
+class ResolvedFunction:
     """
     A marked function with what its signature and module determine, resolved once for all architectures.
 
@@ -70,7 +70,7 @@ class Unit:
         return abi.c_signature(self.symbol, result, params, kernel=self.udf.is_kernel, names=self.names)
 
 
-def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
+def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunction, ...]:
     """
     Return every signature of *marked* with the types of *front_end*, each under a unique C name.
 
@@ -78,9 +78,9 @@ def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
         AbiError: Two functions have the same name in C, or in a namespace of C++, or a signature is none of
             Numba's. The message proposes another name.
     """
-    taken: dict[str, Unit] = {}
+    taken: dict[str, ResolvedFunction] = {}
 
-    def add(function: Udf) -> Unit:
+    def add(function: Udf) -> ResolvedFunction:
         new = _unit(function, front_end)
         for language, name in (("C", new.symbol), ("C++", new.overload)):
             old = taken.setdefault(name, new).udf if name else function
@@ -97,10 +97,14 @@ def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[Unit, ...]:
             )
         return new
 
-    return tuple(each_of(add, dict.fromkeys(each for of in marked for each in (*of.others, of))))
+    return tuple(
+        map_collecting_errors(
+            add, dict.fromkeys(each for of in marked for each in (*of.other_signatures, of))
+        )
+    )
 
 
-def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """
     Return what *function* returns for each of *items*; raise the errors of all that fail as one.
 
@@ -111,19 +115,19 @@ def each_of(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
         try:
             results.append(function(item))
         except PtxlinkError as error:
-            place = getattr(getattr(item, "udf", item), "place", "")
-            error.args = (located(place, error),)
+            location = getattr(getattr(item, "udf", item), "location", "")
+            error.args = (located(location, error),)
             errors.append(error)
     raise_all(errors)
     return results
 
 
-def _unit(function: Udf, front_end: FrontEnd) -> Unit:
+def _unit(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
     what = f"function {function.function.__qualname__}"
     if not function.overloads:
         cnames.check(function.name, what)
     if function.cxx.namespace and not function.is_kernel:
-        cnames.check(function.function.__name__, what, inside=True)
+        cnames.check(function.function.__name__, what, in_namespace=True)
     args, result = arguments(function, front_end)
     params = tuple(
         abi.Parameter(name, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
@@ -143,7 +147,7 @@ def _unit(function: Udf, front_end: FrontEnd) -> Unit:
             # Its types are in the C name, by abbreviations that differ where the types do in C++.
             codes = [ctype.code for _, ctype in typed]
             symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
-    return Unit(function, front_end, params, result, names, symbol, overload)
+    return ResolvedFunction(function, front_end, params, result, names, symbol, overload)
 
 
 def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
@@ -208,7 +212,7 @@ def _resolved(each: Udf, front_end: FrontEnd) -> Any:
     return _evaluate(signature, {**choice.scope(each.function), **each.named}, front_end)
 
 
-def describe(each: Unit) -> str:
+def describe(each: ResolvedFunction) -> str:
     """Return the function's Python name and signature."""
     name = each.udf.function.__qualname__
     if isinstance(each.udf.signature, str):

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink import abi
     from numba_ptxlink._arch import ArchLike
-    from numba_ptxlink._artifacts.consumer import LeftOut
+    from numba_ptxlink._artifacts.target_release import LeftOut
     from numba_ptxlink._formats.ptx import Prototype
-    from numba_ptxlink._front_end.protocol import IR
+    from numba_ptxlink._front_end.protocol import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
     from .artifacts import Artifacts, Request
@@ -202,7 +202,7 @@ def _described(options: Options) -> dict[str, bool]:
     return {"opt": options.opt_level > 0, "fastmath": fastmath, "lineinfo": options.lineinfo, **arithmetic}
 
 
-def _function(function: IR, artifacts: Artifacts) -> dict[str, Any]:
+def _function(function: LoweredFunction, artifacts: Artifacts) -> dict[str, Any]:
     signature, declaration = function.signature, function.declaration
     return {
         "symbol": signature.name,

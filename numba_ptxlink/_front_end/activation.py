@@ -15,8 +15,8 @@ from numba_ptxlink.errors import ActivationError, PtxlinkError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .patch import Patch
     from .protocol import FrontEnd
-    from .substitution import Substitution
 
 log = logging.getLogger("numba_ptxlink")
 
@@ -24,13 +24,13 @@ log = logging.getLogger("numba_ptxlink")
 class Switch:
     """What `enable()` and `disable()` said last, None before either; it counts for all front ends."""
 
-    wanted: bool | None = None
+    enabled: bool | None = None
 
     def off(self) -> str | None:
         """Return what keeps the plugin inactive, None if it should be active."""
-        if self.wanted is False:
+        if self.enabled is False:
             return "disable() was called"
-        if self.wanted is None:
+        if self.enabled is None:
             mode = config().mode
             if mode == "0":
                 return f"NUMBA_PTXLINK={os.environ.get('NUMBA_PTXLINK', mode)}"
@@ -61,7 +61,7 @@ class Activation:
         self.trigger: str | None = None
         self._reason: str | None = None  # None while the front end is waited for
         self.ran: set[str] = set()  # modules that the hook has reported
-        self.applied: list[Substitution] = []
+        self.applied: list[Patch] = []
         self._warned: set[str] = set()
 
     @property
@@ -73,13 +73,13 @@ class Activation:
 
     def hooked(self) -> frozenset[str]:
         """Return the modules whose import `imported` waits for."""
-        return frozenset((self.front_end.driver, *(row.module for row in self.front_end.table())))
+        return frozenset((self.front_end.trigger_module, *(row.module for row in self.front_end.table())))
 
     def imported(self, module: str) -> None:
         """Note that *module*, one of `hooked()`, has run; decide, or replace what is in it. Never raises."""
         self.ran.add(module)
         with self.during_import("import hook"):
-            if module == self.front_end.driver:
+            if module == self.front_end.trigger_module:
                 self.decide("import hook")
             elif self.active:
                 with self._all_or_nothing():
@@ -91,7 +91,7 @@ class Activation:
         try:
             yield
         except Exception as error:  # noqa: BLE001 - whatever it is, the import goes on
-            self.settle(trigger, described(error))
+            self.record_decision(trigger, described(error))
             self._warn(described(error))
 
     def decide(self, trigger: str) -> None:
@@ -104,28 +104,28 @@ class Activation:
         switched_off = switch.off()
         refusal = switched_off or self.front_end.unsupported_reason()
         if refusal is not None:
-            self.settle(trigger, refusal)
+            self.record_decision(trigger, refusal)
             # A program without the front end, and one that has switched the plugin off, miss nothing.
             if self.is_imported() and not (switched_off or self.front_end.simulated()):
                 self._warn(refusal)
             return
         # The hook reports a module that another thread is still importing, once it is complete.
-        driver = self.front_end.driver
-        if driver not in self.ran and not is_imported(driver):
+        trigger_module = self.front_end.trigger_module
+        if trigger_module not in self.ran and not is_imported(trigger_module):
             self._wait(trigger)
             return
         self._activate()
-        self.settle(trigger, self._grounds())
+        self.record_decision(trigger, self._grounds())
 
     def deactivate(self) -> None:
         """Put back what was replaced."""
         while self.applied:
-            from . import substitution
+            from . import patch
 
-            substitution.undo(self.applied.pop())
+            patch.undo(self.applied.pop())
         self.active = False
 
-    def settle(self, trigger: str, reason: str | None) -> None:
+    def record_decision(self, trigger: str, reason: str | None) -> None:
         """Note what decided and why; log it if it is new."""
         changed = (self.trigger, self._reason) != (trigger, reason)
         self.trigger, self._reason = trigger, reason
@@ -161,10 +161,10 @@ class Activation:
 
     def is_imported(self) -> bool:
         """Return whether the program uses the front end: the module that decides is imported."""
-        return self.front_end.driver in sys.modules
+        return self.front_end.trigger_module in sys.modules
 
     def _grounds(self) -> str:
-        if switch.wanted:
+        if switch.enabled:
             return "enable() was called"
         if config().mode == "auto":
             return f"NUMBA_PTXLINK=auto: {driver_is_older()[1]}"
@@ -175,7 +175,7 @@ class Activation:
             import _numba_ptxlink_hook
 
             _numba_ptxlink_hook.install()
-        self.settle(trigger, None)
+        self.record_decision(trigger, None)
 
     def _activate(self) -> None:
         from numba_ptxlink import _native
@@ -186,20 +186,20 @@ class Activation:
         cause = _native.not_loadable_reason()
         if cause is not None:
             raise ActivationError(f"{cause}.")
-        driver = self.front_end.driver
+        trigger_module = self.front_end.trigger_module
         with self._all_or_nothing():
             self.active = True
-            for name in (driver, *sorted(self.hooked() - {driver})):
+            for name in (trigger_module, *sorted(self.hooked() - {trigger_module})):
                 # A module that is still being imported is patched when the hook reports it.
                 if name in self.ran or is_imported(name):
                     self._apply(name)
 
     def _apply(self, module: str) -> None:
-        from . import substitution
+        from . import patch
 
         for row in self.front_end.table():
             if row.module == module and row not in self.applied:
-                substitution.apply(row)
+                patch.apply(row)
                 self.applied.append(row)
 
     @contextlib.contextmanager

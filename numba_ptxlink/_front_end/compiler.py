@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._tools.nvvm import Nvvm
     from numba_ptxlink._tools.options import Options
 
-    from .protocol import IR
-    from .substitution import Substitution
+    from .patch import Patch
+    from .protocol import LoweredFunction
 
 # Final, post and local versions (PEP 440); before a final version, what the plugin replaces may still change.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
@@ -95,7 +95,7 @@ class FrontEnd(ABC):
         self.home = home
         self.supported = supported
         # The module of *package* whose import decides whether the plugin becomes active.
-        self.driver = f"{home}.cudadrv.driver"
+        self.trigger_module = f"{home}.cudadrv.driver"
 
     @property
     @abstractmethod
@@ -117,13 +117,13 @@ class FrontEnd(ABC):
         """Return whether it is a simulator, or will be once it is imported: then nothing is warned of."""
         return False
 
-    def table(self) -> tuple[Substitution, ...]:
+    def table(self) -> tuple[Patch, ...]:
         """
         Return what the plugin replaces.
 
         Importing the wrappers imports nothing of the compiler: it may be within its own import.
         """
-        rows: tuple[Substitution, ...] = self.own("patches").TABLE
+        rows: tuple[Patch, ...] = self.own("patches").TABLE
         return rows
 
     def compilation_stopped(self) -> AbstractContextManager[Any]:
@@ -188,7 +188,9 @@ class FrontEnd(ABC):
 
     # Compilation.
 
-    def lower(self, function: Callable[..., Any], args: tuple[Any, ...], result: Any, **how: Any) -> IR:
+    def lower(
+        self, function: Callable[..., Any], args: tuple[Any, ...], result: Any, **how: Any
+    ) -> LoweredFunction:
         """
         Compile *function* to LLVM IR in NVVM's dialect, with a C function that calls it.
 
@@ -215,7 +217,7 @@ class FrontEnd(ABC):
                 function needs; with the cure.
         """
         # It imports the compiler.
-        ir: IR = self.own("compile").lower(function, args, result, **how)
+        ir: LoweredFunction = self.own("compile").lower(function, args, result, **how)
         return ir
 
     def compile_ir(
@@ -228,9 +230,10 @@ class FrontEnd(ABC):
         toolkit: Nvvm | None = None,
     ) -> bytes:
         """
-        Compile the modules of one or several `IR` to PTX, or to LTO-IR for *lto*, or read it from the cache.
+        Compile modules of lowered functions to PTX, or to LTO-IR if *lto* is set.
 
-        Needs no driver. LTO-IR is made by the libNVVM of *toolkit*, where that is given.
+        The result may come from the cache. Needs no driver. LTO-IR is made by the libNVVM of *toolkit*, if
+        that is given.
 
         Raises:
             ExportError: libNVVM refused it.

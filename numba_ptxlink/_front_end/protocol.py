@@ -8,7 +8,7 @@ the other.
 
 A package holds what is private to its compiler and no more. Common to all, and below them, are:
 
-- `_front_end`: `substitution`, how an attribute is replaced and put back, and what travels between replaced
+- `_front_end`: `patch`, how an attribute is replaced and put back, and what travels between replaced
   functions; `compiler`, the base class of front ends; `disk_keys`, keys of kernels on disk; `errors`, what
   link errors have in common; `codegen`, the C function around one that a compiler made, for which a package
   has a `Convention`.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.options import AbiOptions
     from numba_ptxlink._cabi.signatures import Signature
 
-__all__ = ["IR", "Declare", "FrontEnd", "LinkFile"]
+__all__ = ["Declare", "FrontEnd", "LinkFile", "LoweredFunction"]
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class LinkFile:
 
 
 @dataclass(frozen=True)
-class IR:
+class LoweredFunction:
     """
     A function of an export for one architecture, in LLVM IR that depends on no other function.
 
@@ -92,9 +92,9 @@ class IR:
         return f"{self.signature.name} ({self.declaration.source})"
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it is defined, as "/home/me/file.py:line"."""
-        return self.declaration.place
+        return self.declaration.location
 
 
 class Declare(Protocol):

@@ -27,5 +27,5 @@ def needed(source: str, modules: Iterable[str]) -> str:
     head, known = split(source)
     if not known:
         return source
-    wanted = {name for module in modules for name in re.findall(r"\w+", module)} & known.keys()
-    return "\n".join([head, *(known[name] for name in sorted(wanted))])
+    called = {name for module in modules for name in re.findall(r"\w+", module)} & known.keys()
+    return "\n".join([head, *(known[name] for name in sorted(called))])

@@ -99,9 +99,9 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
     parts = sorted((there[name][1], name) for name in dtype.names or () if there[name][0].itemsize)
     return len(parts) == len(own) and all(
         place == field.offset
-        and (told == field.name or is_tuple(field_names(types, name)))
-        and is_like(types, field.type, there[told][0])
-        for (place, told), field in zip(parts, own, strict=True)
+        and (member_name == field.name or is_tuple(field_names(types, name)))
+        and is_like(types, field.type, there[member_name][0])
+        for (place, member_name), field in zip(parts, own, strict=True)
     )
 
 
@@ -119,21 +119,21 @@ def itemsize(text: str) -> int:
 
 
 @dataclass
-class Launch:
+class DeviceArguments:
     """
     What reading the arguments of one launch needs and leaves.
 
     Args:
         stream: The handle of its stream.
         producers: The streams of arrays, which it has to wait for.
-        kept: What has to live until it is queued.
+        keep_alive: What has to live until it is queued.
         parameter: The name of the parameter whose argument is read.
         addresses: The memory that arguments lead to, with the names of their parameters.
     """
 
     stream: int
     producers: list[int] = field(default_factory=list)
-    kept: list[Any] = field(default_factory=list)
+    keep_alive: list[Any] = field(default_factory=list)
     parameter: str = ""
     addresses: list[tuple[str, int]] = field(default_factory=list)
 
@@ -195,7 +195,7 @@ class DeviceArray(NamedTuple):
 _HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
 
 
-def _of_interface(interface: Any, dtype: Any, launch: Launch) -> DeviceArray:
+def _of_interface(interface: Any, dtype: Any, launch: DeviceArguments) -> DeviceArray:
     if interface.get("mask") is not None:
         raise WrongArgumentError("it is a masked array; pass the array without its mask")
     shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
@@ -236,7 +236,7 @@ def is_contiguous(array: DeviceArray, layout: str) -> bool:
 _TENSOR, _FLAGS, _BEHIND_FLAGS = struct.Struct("PiiiBBHPPQ"), 24, 32
 
 
-def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
+def _of_dlpack(value: Any, launch: DeviceArguments) -> DeviceArray:
     device = int(value.__dlpack_device__()[0])
     if device == _ON_HOST:
         raise WrongArgumentError(_HOST)
@@ -251,7 +251,7 @@ def _of_dlpack(value: Any, launch: Launch) -> DeviceArray:
         # Producers from before DLPack 1.0 do not know the version.
         capsule = value.__dlpack__(stream=stream)
     # The tensor stays the capsule's, which deletes it.
-    launch.kept.append(capsule)
+    launch.keep_alive.append(capsule)
     place, readonly = _opened(capsule)
     data, _, _, ndim, code, bits, lanes, extents, steps, offset = _TENSOR.unpack(
         ctypes.string_at(place, _TENSOR.size)

@@ -17,7 +17,7 @@ from numba_ptxlink._tools import driver
 from numba_ptxlink._tools.launching import Configuration, Launchable
 from numba_ptxlink.errors import LaunchError, shown
 
-from .arrays import Launch, Types
+from .arrays import DeviceArguments, Types
 from .values import Parameters
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ class _Device:
         name: Its name in messages.
     """
 
-    memory = Launch
+    memory = DeviceArguments
 
     def __init__(self, read: Callable[[], bytes], name: str) -> None:
         self._read, self._name = read, name
@@ -245,9 +245,13 @@ class _Device:
         return driver.kernel(self._library, name)
 
     def launch(
-        self, kernel: LoadedKernel, launch_config: Configuration, arguments: Sequence[bytes], memory: Launch
+        self,
+        kernel: LoadedKernel,
+        launch_config: Configuration,
+        arguments: Sequence[bytes],
+        memory: DeviceArguments,
     ) -> None:
-        """Launch a kernel in a current context, once the streams of its arrays have got so far."""
+        """DeviceArguments a kernel in a current context, once the streams of its arrays have got so far."""
         driver.enter(launch_config.stream)
         for name, address in memory.addresses:
             device = driver.inaccessible_device(address)

@@ -11,7 +11,7 @@ from numba_ptxlink._cpu.run import CpuProgram, byte_sizes
 from numba_ptxlink.errors import LaunchError
 
 from . import arrays, results, values
-from .arrays import DeviceArray, Launch, Types, WrongArgumentError
+from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _NUMBERS = {*_INTEGERS, "float", "float16", "bfloat16", "complex"}
 
 
 @dataclass
-class Memory(Launch):
+class HostArguments(DeviceArguments):
     """
     What reading the arguments of one launch or call on the CPU needs and leaves.
 
@@ -46,7 +46,7 @@ class Memory(Launch):
         if array is None:
             return None
         self.regions.append(host.region(array, f"parameter {self.parameter!r}"))
-        self.kept.append(array)
+        self.keep_alive.append(array)
         return DeviceArray(
             host.address(array),
             array.shape,
@@ -67,7 +67,7 @@ class CompiledCode:
         steps: How often a loop may go on in each thread; None for no limit.
     """
 
-    memory = Memory
+    memory = HostArguments
 
     def __init__(self, ptx: bytes, *, checks: bool, steps: int | None) -> None:
         self.program, self.steps = CpuProgram.of(ptx, checks=checks), steps
@@ -77,9 +77,13 @@ class CompiledCode:
         raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device.")
 
     def launch(
-        self, kernel: LoadedKernel, launch_config: Configuration, arguments: Sequence[bytes], memory: Memory
+        self,
+        kernel: LoadedKernel,
+        launch_config: Configuration,
+        arguments: Sequence[bytes],
+        memory: HostArguments,
     ) -> None:
-        """Launch a kernel, and wait for it."""
+        """DeviceArguments a kernel, and wait for it."""
         self.program.launch(kernel.name, launch_config, arguments, memory.regions, self.steps)
 
 
@@ -128,7 +132,7 @@ class CpuFunction:
         result = self.types[self.result]["kind"]
         if result == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
-        program, memory = self._code.program, Memory(0)
+        program, memory = self._code.program, HostArguments(0)
         callee = program.functions[self.name]
         given = self.parameters.read(args, memory, self._column)
         columns = [
@@ -169,7 +173,7 @@ class CpuFunction:
         is_narrow = kind in _INTEGERS and column.itemsize < size
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
-    def _column(self, formal: values.Formal, value: Any, memory: Memory) -> Any:
+    def _column(self, formal: values.Formal, value: Any, memory: HostArguments) -> Any:
         """Return an argument as an array of its C type, without dimensions where it is one value."""
         import numpy as np
 

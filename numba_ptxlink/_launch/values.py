@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from numba_ptxlink.errors import LaunchError, shown
 
 from . import arrays
-from .arrays import DeviceArray, Launch, Types, WrongArgumentError
+from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
 
-Pack = Callable[[Any, Launch], bytes]
+Pack = Callable[[Any, DeviceArguments], bytes]
 
 
 class Formal(NamedTuple):
@@ -55,7 +55,10 @@ class Parameters:
         ]
 
     def read(
-        self, args: Sequence[Any], memory: Launch, take: Callable[[Formal, Any, Any], Any] | None = None
+        self,
+        args: Sequence[Any],
+        memory: DeviceArguments,
+        take: Callable[[Formal, Any, Any], Any] | None = None,
     ) -> list[Any]:
         """
         Return the bytes of each argument, or what *take* makes of it.
@@ -93,7 +96,7 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     size, signed = entry["size"], entry["kind"] == "int"
     allowed = range(-(1 << 8 * size - 1), 1 << 8 * size - 1) if signed else range(1 << 8 * size)
 
-    def pack(value: Any, _: Launch) -> bytes:
+    def pack(value: Any, _: DeviceArguments) -> bytes:
         try:
             return operator.index(value).to_bytes(size, "little", signed=signed)
         except (TypeError, OverflowError) as error:
@@ -106,7 +109,7 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 
 def _bool(*_: Any) -> Pack:
-    def pack(value: Any, _: Launch) -> bytes:
+    def pack(value: Any, _: DeviceArguments) -> bytes:
         if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
         raise WrongArgumentError(f"it is {_shown(value)}; pass True or False")
@@ -117,7 +120,7 @@ def _bool(*_: Any) -> Pack:
 def _float(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     encode = _bfloat16 if entry["kind"] == "bfloat16" else struct.Struct(_FLOATS[entry["size"]]).pack
 
-    def pack(value: Any, _: Launch) -> bytes:
+    def pack(value: Any, _: DeviceArguments) -> bytes:
         number = _number(value, float, Real, "a number")
         try:
             return encode(number)
@@ -160,7 +163,7 @@ def _number(value: Any, kind: type[float | complex], accepted: type, article: st
 def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     part = packer(types, entry["element"])
 
-    def pack(value: Any, launch: Launch) -> bytes:
+    def pack(value: Any, launch: DeviceArguments) -> bytes:
         number = _number(value, complex, Complex, "a complex number")
         return part(number.real, launch) + part(number.imag, launch)
 
@@ -174,7 +177,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     is_struct = entry["kind"] == "struct"
     is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
 
-    def pack(value: Any, launch: Launch) -> bytes:
+    def pack(value: Any, launch: DeviceArguments) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
         is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
@@ -197,7 +200,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 raise WrongArgumentError(f"member {own!r}: {error}") from error
         return bytes(packed).ljust(size, b"\0")
 
-    def pack_optional(value: Any, launch: Launch) -> bytes:
+    def pack_optional(value: Any, launch: DeviceArguments) -> bytes:
         return bytes(size) if value is None else pack((value, True), launch)
 
     return pack_optional if arrays.is_optional(types, name) else pack
@@ -235,7 +238,7 @@ def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]
 def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     target = types[entry["target"]]
 
-    def pack(value: Any, launch: Launch) -> bytes:
+    def pack(value: Any, launch: DeviceArguments) -> bytes:
         if value is None:
             return bytes(8)
         # A buffer of cuda.core is known by its address alone.
@@ -278,7 +281,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     ndim, order = entry["ndim"], entry["layout"]
     code = struct.Struct(f"<Q{2 * ndim}q")
 
-    def pack(value: Any, launch: Launch) -> bytes:
+    def pack(value: Any, launch: DeviceArguments) -> bytes:
         array = _array(types, entry["element"], value, launch, readonly=entry["readonly"])
         if len(array.shape) != ndim:
             raise WrongArgumentError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
@@ -292,7 +295,7 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     return pack
 
 
-def _array(types: Types, name: str, value: Any, launch: Launch, *, readonly: bool) -> DeviceArray:
+def _array(types: Types, name: str, value: Any, launch: DeviceArguments, *, readonly: bool) -> DeviceArray:
     """Return the array *value*, whose elements are of the type *name*; *readonly* if nobody writes to it."""
     entry, array = types[name], launch.read(value)
     if array is None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.codegen.wrapper import wrap
-from numba_ptxlink._front_end.protocol import IR
-from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink._front_end.patch import applied
+from numba_ptxlink._front_end.protocol import LoweredFunction
 from numba_ptxlink.errors import ExportError
 
 from .context import entered, notes
@@ -57,7 +57,7 @@ def lower(
     declare: Declare,
     inline: bool = True,
     launch_bounds: Any = None,
-) -> IR:
+) -> LoweredFunction:
     """
     Compile *function* to LLVM IR with Numba's ABI, and add its C function; see `FrontEnd.lower`.
 
@@ -110,7 +110,7 @@ def lower(
     # numba-cuda adds it to kernels alone.
     if any(name in text for text in modules for name in dispatcher.reshape_funcs):
         linked.add(Path(dispatcher.__file__).with_name("reshape_funcs.cu"))
-    return IR(
+    return LoweredFunction(
         declaration,
         abi,
         tuple(map(llvm_replace, NvvmDialect.of(arch).written(modules))),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from numba_ptxlink._front_end.substitution import Context
+from numba_ptxlink._front_end.patch import Context
 
 # NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
 DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')

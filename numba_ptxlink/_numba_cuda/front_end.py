@@ -38,7 +38,7 @@ class NumbaCuda(FrontEnd):
             return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
         if version not in self.supported:
             return f"numba-cuda {version} is not supported; install numba-cuda{self.supported}"
-        driver = getattr(sys.modules.get(self.driver), "__file__", None)
+        driver = getattr(sys.modules.get(self.trigger_module), "__file__", None)
         if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
             return (
                 "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
@@ -47,9 +47,9 @@ class NumbaCuda(FrontEnd):
         return None
 
     def simulated(self) -> bool:
-        driver = sys.modules.get(self.driver)
+        driver = sys.modules.get(self.trigger_module)
         if driver is not None:
-            return getattr(driver, "__name__", self.driver) != self.driver
+            return getattr(driver, "__name__", self.trigger_module) != self.trigger_module
         switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
         return switch.isdecimal() and int(switch) != 0
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._link import kernels
 from numba_ptxlink.errors import LinkError, PtxlinkError, converted
 
@@ -331,10 +331,10 @@ def _kind_of_file(path: Path) -> str:
     return EXTENSIONS[path.suffix]
 
 
-SUBSTITUTIONS = Rows("linker")
+PATCHES = PatchTable("linker")
 
 
-@SUBSTITUTIONS.replace("numba.cuda.cudadrv.driver", "_Linker", bound="numba.cuda")
+@PATCHES.replace("numba.cuda.cudadrv.driver", "_Linker", bound="numba.cuda")
 def _linker(_original: Any) -> Any:
     """Assemble and link kernels in process, check and cache them; name the cure in errors."""
     return PtxLinker

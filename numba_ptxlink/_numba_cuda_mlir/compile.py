@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.codegen.wrapper import wrap
-from numba_ptxlink._front_end.protocol import IR
-from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink._front_end.patch import applied
+from numba_ptxlink._front_end.protocol import LoweredFunction
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
@@ -76,7 +76,7 @@ def lower(
     declare: Declare,
     inline: bool = True,
     launch_bounds: Any = None,
-) -> IR:
+) -> LoweredFunction:
     """
     Compile *function* to LLVM IR in which its errors end it, and add its C function; see `FrontEnd.lower`.
 
@@ -136,7 +136,7 @@ def lower(
         launch_bounds=launch_bounds,
     )
     modules = tuple(nvvm_dialect.written([dialect.stable(text, own)]))
-    return IR(
+    return LoweredFunction(
         declaration,
         abi,
         modules,

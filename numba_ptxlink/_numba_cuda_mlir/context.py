@@ -10,7 +10,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink._front_end.substitution import Context
+from numba_ptxlink._front_end.patch import Context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

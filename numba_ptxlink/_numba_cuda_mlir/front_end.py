@@ -62,7 +62,7 @@ class NumbaCudaMlir(FrontEnd):
         """Return the places of what is replaced and of what is called, as `sources` has them."""
         from .patches import CALLED, TABLE
 
-        return (*(row.place for row in TABLE), *CALLED)
+        return (*(row.target for row in TABLE), *CALLED)
 
     def free_compiler_lock(self) -> None:
         super().free_compiler_lock()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError, converted
@@ -298,29 +298,29 @@ def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
     return converted(error, kind, for_kernel(str(error), "ptxas_options"))
 
 
-SUBSTITUTIONS = Rows("linker")
+PATCHES = PatchTable("linker")
 
 
-@SUBSTITUTIONS.replace(_DRIVER, "Linker")
+@PATCHES.replace(_DRIVER, "Linker")
 def _linker(_original: Any) -> Any:
     """Assemble and link kernels in process, check and cache them; name the cure in errors."""
     return CoreLinker
 
 
-@SUBSTITUTIONS.replace(_DRIVER, "LinkerOptions")
+@PATCHES.replace(_DRIVER, "LinkerOptions")
 def _linker_options(original: Any) -> Any:
     """Have the options of a link without loading nvJitLink, which one PTX does not need."""
     # The original spells them for the library there; `CoreLinker` reads the attributes.
     return type(original.__name__, (original,), {"__post_init__": lambda _: None})
 
 
-@SUBSTITUTIONS.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")
+@PATCHES.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")
 def _compile(_original: Any) -> Any:
     """Compile CUDA C++ once in a process, without a driver; quote it in errors."""
     return compile_source
 
 
-@SUBSTITUTIONS.around(_DRIVER, "cached_file_read")
+@PATCHES.around(_DRIVER, "cached_file_read")
 def _cached_file_read(original: Any, filepath: Any, how: str = "r") -> Any:
     """
     Read a link file whenever it is linked, and compare it with the manifest of an export beside it.

@@ -72,7 +72,7 @@ def facts() -> Facts:
     from numba_ptxlink._arch import Arch, PtxVersion
 
     key = cache.Key.of("nvptxcompiler", {"package": cache.package_version(), "tool": identity()})
-    noted = cache.default().noted(
+    noted = cache.default().memoize(
         key,
         lambda: {
             "release": version(),

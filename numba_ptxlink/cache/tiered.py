@@ -118,11 +118,11 @@ class Cache:
             self._count(bytes_written=len(entry.code))
 
     def found(self, key: Key) -> Entry | None:
-        """Return the entry of *key* in a directory, None where `through` has to go on. Never raises."""
+        """Return the entry of *key* in a directory, None if `get_or_compute` is needed. Never raises."""
         entry = self._local(self._address(key))
         return entry and self._hit(entry)
 
-    def noted(self, key: Key, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def memoize(self, key: Key, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """Return what is noted under *key*, or note what *ask* tells; that is no result, and not counted."""
         if not self.settings.cache:
             return ask()
@@ -132,7 +132,7 @@ class Cache:
             self.put(key, entry)
         return entry.meta
 
-    def through(self, key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
+    def get_or_compute(self, key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
         """
         Return the entry of *key*; on a miss, compute it with *make* and store it.
 
@@ -270,7 +270,7 @@ def default() -> Cache:
 
 def cached(key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
     """Return the entry of *key* in the default cache, computed on a miss. See `Cache.through`."""
-    return default().through(key, make)
+    return default().get_or_compute(key, make)
 
 
 def counters() -> Counters:

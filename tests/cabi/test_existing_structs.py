@@ -246,7 +246,9 @@ def test_a_header_of_the_standard_library_is_compiled_by_nvcc(tmp_path, caplog, 
 def test_a_header_that_is_missing_is_named(tmp_path):
     """The error names the header and the cure."""
     function = pl.udf("float32(flat)", structs={flat: "ns::P"}, include="p.h")(mass)
-    with pytest.raises(pl.AbiError, match=rf'^{function.place}: error: "p.h", the header of .*include_dirs'):
+    with pytest.raises(
+        pl.AbiError, match=rf'^{function.location}: error: "p.h", the header of .*include_dirs'
+    ):
         pl.export(function, emit=["ptx"], include_dirs=[tmp_path])
 
 

@@ -30,12 +30,12 @@ def directory(tmp_path):
 
 
 def test_a_result_is_made_once(directory):
-    """`through` makes a result the first time, and finds it with its log, also in another cache."""
+    """`get_or_compute` makes a result the first time, and finds it with its log, also in another cache."""
     entry, made = Entry({"log": "x"}, code("a")), []
     for _ in range(2):
         cache = open_cache(directory)
         for _ in range(2):
-            found = cache.through(key("a"), lambda: made.append(1) or entry)
+            found = cache.get_or_compute(key("a"), lambda: made.append(1) or entry)
             assert (entry.code, "x") == (found.code, found.log)
     assert [1] == made
     assert (2, 0, 2 * len(entry.code), 0) == cache.counters
@@ -46,8 +46,10 @@ def test_parts_of_a_result_are_not_kept(directory):
     """Within the making of a result nothing else is looked up or kept, and no key is made for it."""
     cache = open_cache(directory)
     keys = []
-    part = functools.partial(cache.through, lambda: keys.append(1) or key("b"), lambda: Entry({}, code("b")))
-    cache.through(key("a"), part)
+    part = functools.partial(
+        cache.get_or_compute, lambda: keys.append(1) or key("b"), lambda: Entry({}, code("b"))
+    )
+    cache.get_or_compute(key("a"), part)
     assert [1, 0] == [len(files_of(directory)), len(keys)]
     part()
     assert [2, 1] == [len(files_of(directory)), len(keys)]
@@ -135,7 +137,7 @@ def test_a_directory_that_cannot_be_made_costs_a_warning(path, caplog):
     """Without a directory there is one warning, and every result is made."""
     cache = open_cache(path)
     for _ in range(2):
-        assert b"1" == cache.through(key("a"), lambda: Entry({}, b"1")).code
+        assert b"1" == cache.get_or_compute(key("a"), lambda: Entry({}, b"1")).code
     assert 1 == caplog.text.count("nothing is kept")
 
 
@@ -216,7 +218,7 @@ def test_threads_make_one_result_once(directory, kept):
 
         def ask(_) -> bytes:
             ready.wait()
-            return cache.through(key("a"), make).code
+            return cache.get_or_compute(key("a"), make).code
 
         assert [code("a")] * 8 == list(pool.map(ask, range(8)))
     assert [1] == made
@@ -230,10 +232,10 @@ def test_a_thread_goes_on_where_another_fails(directory):
         waiting: list[Future[Entry]] = []
 
         def fail() -> Entry:
-            waiting.append(pool.submit(cache.through, key("a"), lambda: Entry({}, code("a"))))
+            waiting.append(pool.submit(cache.get_or_compute, key("a"), lambda: Entry({}, code("a"))))
             time.sleep(0.2)
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            cache.through(key("a"), fail)
+            cache.get_or_compute(key("a"), fail)
         assert code("a") == waiting[0].result().code

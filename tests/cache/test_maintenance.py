@@ -36,7 +36,7 @@ def test_the_commands_tell_of_the_directory(tmp_path, monkeypatch, capsys, comma
 def test_a_cache_that_is_off_says_so(monkeypatch, capsys):
     """The command says which variable turns the cache off."""
     off = cache.Cache(open_cache().settings._replace(cache=False))
-    assert b"1" == off.through(key("a"), lambda: cache.Entry({}, b"1")).code
+    assert b"1" == off.get_or_compute(key("a"), lambda: cache.Entry({}, b"1")).code
     monkeypatch.setattr(cache, "default", lambda: off)
     assert 1 == cli.main(["cache", "path"])
     assert "NUMBA_PTXLINK_CACHE=0; unset it" in capsys.readouterr().err

@@ -31,7 +31,7 @@ def server(tmp_path):
 
 def get(cache, name: str, made: bytes = b"") -> bytes:
     """Return the code that *cache* has for *name*, or *made* where it has none."""
-    return cache.through(key(name), lambda: Entry({}, made)).code
+    return cache.get_or_compute(key(name), lambda: Entry({}, made)).code
 
 
 @pytest.mark.redis

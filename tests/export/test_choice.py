@@ -67,9 +67,9 @@ def ours():
     return calls_ours
 
 
-def front_end_of(function, asked=None, **options):
+def front_end_of(function, requested_front_end=None, **options):
     """Return the name of the front end of *function*."""
-    return choice.chosen(pl.udf("float32(float32)", **options)(function), asked).name
+    return choice.choose_front_end(pl.udf("float32(float32)", **options)(function), requested_front_end).name
 
 
 def without(monkeypatch, *names):
@@ -85,8 +85,8 @@ def test_what_a_function_uses_decides(ours):
     assert front_end_of(ours) == NUMBA_CUDA
     assert front_end_of(calls_theirs) == MLIR
     assert front_end_of(reads_their_module) == MLIR
-    assert choice.chosen(pl.udf((float32,))(plain)).name == NUMBA_CUDA
-    assert choice.chosen(pl.udf(float32(float32))(plain)).name == NUMBA_CUDA
+    assert choice.choose_front_end(pl.udf((float32,))(plain)).name == NUMBA_CUDA
+    assert choice.choose_front_end(pl.udf(float32(float32))(plain)).name == NUMBA_CUDA
 
 
 HAS_TYPES = """
@@ -131,10 +131,10 @@ def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
     module = ModuleType("has_types")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(HAS_TYPES.format(root=root), "has_types.py", "exec", dont_inherit=True), vars(module))  # noqa: S102
-    assert choice.chosen(pl.udf(signature)(module.plain)).name == expected
+    assert choice.choose_front_end(pl.udf(signature)(module.plain)).name == expected
     other = pl.udf((module.double,), front_end=MLIR if expected == NUMBA_CUDA else NUMBA_CUDA)(module.plain)
     with pytest.raises(pl.ExportError, match=r"uses the type float32, which .* and front_end="):
-        choice.chosen(other)
+        choice.choose_front_end(other)
 
 
 @pytest.mark.numba_cuda
@@ -147,9 +147,9 @@ def test_what_is_installed_decides_last(monkeypatch):
 
 def test_the_argument_chooses(ours):
     """The argument counts for functions that name no front end."""
-    assert front_end_of(plain, asked=MLIR) == MLIR
+    assert front_end_of(plain, requested_front_end=MLIR) == MLIR
     assert front_end_of(ours) == NUMBA_CUDA
-    assert front_end_of(plain, asked=NUMBA_CUDA, front_end=MLIR) == MLIR
+    assert front_end_of(plain, requested_front_end=NUMBA_CUDA, front_end=MLIR) == MLIR
 
 
 def test_a_function_that_mixes_front_ends_is_refused(ours):
@@ -174,7 +174,7 @@ def test_a_mixed_export_is_refused(tmp_path, ours):
     with pytest.raises(pl.ExportError) as caught:
         pl.export(marked, tmp_path, arch="sm_90", emit=["ptx"])
     message = str(caught.value)
-    assert message.startswith(f"{marked[1].place}: error: calls_ours (test_choice.py:")
+    assert message.startswith(f"{marked[1].location}: error: calls_ours (test_choice.py:")
     assert "calls_theirs (test_choice.py:" in message.partition(" and ")[2]
     assert message.endswith("Export them apart, under two names, or choose one with front_end=.")
     with pytest.raises(pl.ExportError, match="compiled by one front end"):

@@ -143,7 +143,7 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
     assert {"ptx", "cubin", "fatbin"} == {kind for kind, _ in exported.artifacts}
     assert ["ltoir"] == [each.kind for each in exported.left_out]
     with pytest.raises(
-        pl.ExportError, match=f"^{half.place}: error: .* Export these from a file of their own"
+        pl.ExportError, match=f"^{half.location}: error: .* Export these from a file of their own"
     ):
         pl.export([half], tmp_path, arch="sm_90", emit="ltoir", name="other")
     assert not list(tmp_path.glob("other*"))
@@ -180,5 +180,5 @@ def test_errors_of_link_files_are_at_the_function(code, said):
     own = cuda.declare_device("own", "float32(float32)", abi="c", link=links)
     plain = pl.udf("float32(float32)", name="plain")(triple)
     calls = pl.udf("float32(float32)", name="calls")(lambda x: own(x) + x)
-    with pytest.raises(pl.ExportError, match=f"^{calls.place}: error: {said}"):
+    with pytest.raises(pl.ExportError, match=f"^{calls.location}: error: {said}"):
         pl.export([plain, calls], arch="sm_90", emit="ptx", name="mine")

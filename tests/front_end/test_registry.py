@@ -15,7 +15,7 @@ from numba import cuda, float32, njit, types
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.compiler import Releases
-from numba_ptxlink._front_end.substitution import Substitution, applied, apply, undo
+from numba_ptxlink._front_end.patch import Patch, applied, apply, undo
 
 # What numba-cuda-mlir calls a type: the names are the same.
 Theirs = type("Integer", (), {"__module__": "numba_cuda_mlir.numba_cuda.types.scalars"})
@@ -44,8 +44,8 @@ def test_importing_a_front_end_imports_nothing_of_its_compiler():
     program = (
         "import sys; from numba_ptxlink._front_end import registry\n"
         "for each in registry.front_ends():\n"
-        "    each.name, each.module, each.root, each.package, each.extra, each.distributions, each.driver\n"
-        "    each.supported, each.unsupported_reason(), each.simulated(), each.table()\n"
+        "    each.name, each.module, each.root, each.package, each.extra, each.distributions, "
+        "each.trigger_module\n    each.supported, each.unsupported_reason(), each.simulated(), each.table()\n"
         "there = {name.split('.')[0] for name in sys.modules}\n"
         "print(sorted(there & {'numba', 'numba_cuda_mlir', 'llvmlite', 'numpy', 'cuda'}))"
     )
@@ -75,9 +75,7 @@ def test_what_two_want_stays_until_both_are_done(monkeypatch):
     """A replacement is made once, and taken back when the last who wanted it is done."""
     module, made = SimpleNamespace(value=1), []
     monkeypatch.setitem(sys.modules, "somewhere", module)
-    row = Substitution(
-        "somewhere", "value", lambda original: made.append(original) or original + 1, "A test."
-    )
+    row = Patch("somewhere", "value", lambda original: made.append(original) or original + 1, "A test.")
     apply(row)
     with applied((row,)):
         assert (2, [1]) == (module.value, made)

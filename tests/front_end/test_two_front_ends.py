@@ -20,11 +20,11 @@ caught = warnings.catch_warnings(record=True)
 messages = caught.__enter__()
 warnings.simplefilter("always")
 import numba_ptxlink as pl
-from numba_ptxlink._front_end.substitution import Substitution
+from numba_ptxlink._front_end.patch import Patch
 from numba_ptxlink._numba_cuda_mlir import front_end
 class Ours:
     pass
-row = Substitution("numba_cuda_mlir.numba_cuda.cudadrv.driver", {attribute!r}, lambda _: Ours, "A reason.")
+row = Patch("numba_cuda_mlir.numba_cuda.cudadrv.driver", {attribute!r}, lambda _: Ours, "A reason.")
 front_end.NumbaCudaMlir.table = lambda self: (row,)
 def show():
     s = pl.status()

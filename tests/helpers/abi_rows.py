@@ -343,7 +343,7 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
 def header(signatures: Sequence[abi.Signature]) -> str:
     """Return the text of `echo.h`, which declares *signatures*."""
     return c_header.render(
-        "echo", [c_header.CFunction(each, "echo", place="echo.py:1") for each in signatures]
+        "echo", [c_header.CFunction(each, "echo", location="echo.py:1") for each in signatures]
     )
 
 

@@ -19,7 +19,7 @@ extern "C" __device__ __noinline__ float pick(Big b, int i) { return b.v[i]; }
 extern "C" __global__ void k(const __grid_constant__ Big b, float* p, int i) { *p = b.v[i] + pick(b, i); }
 extern "C" __global__ void by_value(Big b, float* p, int i) { b.v[i] = 3; *p = b.v[1] + pick(b, i); }
 """
-IR = """\
+LoweredFunction = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64\
 :64:64-v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
@@ -41,8 +41,12 @@ DEBUG = nvrtc.SourceOptions(flags=("-G",))
 def ir(arch: pl.Arch) -> str:
     """Return LLVM IR of a kernel with a large struct."""
     if arch.major < 10:
-        return IR.replace("TYPE", "%big* byval").replace("KERNEL", "void (%big*)*").replace("@k(", "@k(", 1)
-    return IR.replace("TYPE", "ptr byval(%big) align 4").replace("KERNEL", "ptr")
+        return (
+            LoweredFunction.replace("TYPE", "%big* byval")
+            .replace("KERNEL", "void (%big*)*")
+            .replace("@k(", "@k(", 1)
+        )
+    return LoweredFunction.replace("TYPE", "ptr byval(%big) align 4").replace("KERNEL", "ptr")
 
 
 def by_numba_cuda(arch: pl.Arch, **options: object) -> bytes:

@@ -56,7 +56,7 @@ def child_while_held(locks, work) -> int:
 def use(found: Cache) -> None:
     """Do everything that takes a lock."""
     name = f"of {os.getpid()}"
-    assert found.through(key(name), lambda: Entry({}, code(name))).code == code(name)
+    assert found.get_or_compute(key(name), lambda: Entry({}, code(name))).code == code(name)
     assert found.found(key(name)) is not None
     assert found.counters.misses
     assembler.assemble(make_kernel(), "sm_90")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from numba_ptxlink._front_end import substitution
+from numba_ptxlink._front_end import patch
 from numba_ptxlink._numba_cuda_mlir.patches import TABLE
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ CHIP = "sm_90"
 def replaced() -> Iterator[None]:
     """Keep the replacements in place during a test; skip it without numba-cuda-mlir."""
     pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
-    with substitution.applied(TABLE):
+    with patch.applied(TABLE):
         yield
 
 
@@ -49,15 +49,15 @@ def stock() -> Iterator[None]:
     taken = []
     for row in reversed(TABLE):
         # The plugin may want it, too.
-        while (row.module, row.path) in substitution._in_place:
-            substitution.undo(row)
+        while (row.module, row.path) in patch._in_place:
+            patch.undo(row)
             taken.append(row)
     try:
         yield
     finally:
         tools._cached_cc = kept
         for row in reversed(taken):
-            substitution.apply(row)
+            patch.apply(row)
 
 
 def signature() -> tuple[object, ...]:

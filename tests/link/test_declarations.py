@@ -14,7 +14,7 @@ import front_ends
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._front_end import substitution
+from numba_ptxlink._front_end import patch
 
 UDFS = """
 from typing import NamedTuple
@@ -425,5 +425,5 @@ def test_the_second_front_ends_kernels_are_compared_by_what_they_declare(exporte
     pointer = re.search(r"\w+(?:\(float32\))?(?=[,)])", signature.partition("(")[2])[0]
     types = f"void(float32[::1], {'int64' if name == 'damp' else pointer})"
     options = {"link": [link]} if by_kernel else {}
-    with outcome(name, right), substitution.applied(TABLE):
+    with outcome(name, right), patch.applied(TABLE):
         assert cuda.jit(types, chip="sm_90", **options)(calling(name, function)).overloads

@@ -9,7 +9,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats.ptx import parse
-from numba_ptxlink._front_end.substitution import applied
+from numba_ptxlink._front_end.patch import applied
 
 # OptiX calls programs by their prefixes, device libraries use __nv_, mangled and dotless module names.
 NAMES = [

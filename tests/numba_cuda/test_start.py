@@ -56,7 +56,7 @@ AT_IMPORT = {
         "errors",
     ),
     *("_formats", "_formats.kinds"),
-    *("_front_end.activation", "_front_end.compiler", "_front_end.registry", "_front_end.substitution"),
+    *("_front_end.activation", "_front_end.compiler", "_front_end.registry", "_front_end.patch"),
     *("_link", "_link.kernels"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
     "_numba_cuda.linker",

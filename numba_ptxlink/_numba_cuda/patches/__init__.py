@@ -12,12 +12,12 @@ from numba_ptxlink._numba_cuda import linker
 from . import c_abi, disk_cache, driverless, first_kernel, nvvm_cache
 
 TABLE = (
-    *linker.SUBSTITUTIONS,
+    *linker.PATCHES,
     *driverless.DRIVERLESS,
     *c_abi.C_ABI,
-    *c_abi.SUBSTITUTIONS,
-    *first_kernel.SUBSTITUTIONS,
-    *nvvm_cache.SUBSTITUTIONS,
-    *disk_cache.SUBSTITUTIONS,
+    *c_abi.PATCHES,
+    *first_kernel.PATCHES,
+    *nvvm_cache.PATCHES,
+    *disk_cache.PATCHES,
 )
 """The rows, by purpose."""

@@ -11,14 +11,14 @@ import operator
 from typing import Any
 
 from numba_ptxlink._front_end.compiler import check_closure
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, notes
 
 from .driverless import current_cc
 
-C_ABI = Rows("C ABI")
+C_ABI = PatchTable("C ABI")
 """The rows that an export applies, too."""
-SUBSTITUTIONS = Rows("C ABI")
+PATCHES = PatchTable("C ABI")
 
 # The bits that a narrow integer is extended to.
 _REGISTER = 32
@@ -27,7 +27,7 @@ _REGISTER = 32
 _subroutines: dict[tuple[bool, str], dict[Any, Any]] = {}
 
 
-@SUBSTITUTIONS.around("numba.cuda.compiler", "compile", bound="numba.cuda")
+@PATCHES.around("numba.cuda.compiler", "compile", bound="numba.cuda")
 def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Need no driver; with `abi_info`, give functions and kernels the prototype that C++ declares."""
     from numba_ptxlink._export import choice
@@ -42,7 +42,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
         from numba_ptxlink._export import cuda_compile
 
         arch = Arch.of(given["cc"])
-        code = cuda_compile.by_value("numba-cuda", given, lambda _: arch, always=False)
+        code = cuda_compile.compile_c_abi("numba-cuda", given, lambda _: arch, always=False)
         if code is not None:
             return code
     return original(**given)

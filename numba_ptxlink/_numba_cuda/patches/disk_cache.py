@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import notes
 from numba_ptxlink._numba_cuda.linker import source_options
 
-SUBSTITUTIONS = Rows("cache")
+PATCHES = PatchTable("cache")
 
 
-@SUBSTITUTIONS.around("numba.cuda.dispatcher", "CUDADispatcher.enable_caching")
+@PATCHES.around("numba.cuda.dispatcher", "CUDADispatcher.enable_caching")
 def _enable_caching(original: Any, self: Any) -> None:
     """Let `cache=True` know the decorator's options and link files."""
     original(self)
@@ -26,7 +26,7 @@ def _enable_caching(original: Any, self: Any) -> None:
     noted.options = {name: value for name, value in options.items() if name != "extensions"}
 
 
-@SUBSTITUTIONS.around("numba.cuda.dispatcher", "CUDACache._index_key")
+@PATCHES.around("numba.cuda.dispatcher", "CUDACache._index_key")
 def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Have all options, the contents of the link files and the tools in the key of a kernel on disk."""
     from numba_ptxlink._front_end import disk_keys
@@ -35,7 +35,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     return disk_keys.completed(key, self, noted.options, noted.link, source_options)
 
 
-@SUBSTITUTIONS.around("numba.cuda.codegen", "CUDACodeLibrary._reduce_states")
+@PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary._reduce_states")
 def _reduce_states(original: Any, self: Any) -> Any:
     """Keep kernels with link files, which `cache=True` of numba-cuda refuses."""
     from numba.cuda.memory_management.nrt import NRT_LIBRARY
@@ -56,7 +56,7 @@ def _reduce_states(original: Any, self: Any) -> Any:
         self._linking_files = linked
 
 
-@SUBSTITUTIONS.replace("numba.cuda.codegen", "CUDACodeLibrary._rebuild")
+@PATCHES.replace("numba.cuda.codegen", "CUDACodeLibrary._rebuild")
 def _rebuilding(original: Any) -> Any:
     """Give them their link files back; compile one again whose link files changed."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, entered, notes
 
-DRIVERLESS = Rows("driverless")
+DRIVERLESS = PatchTable("driverless")
 """The rows that let device functions call each other without a driver; an export applies them too."""
 
 

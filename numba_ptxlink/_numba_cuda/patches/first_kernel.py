@@ -10,17 +10,17 @@ from typing import Any
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats.kinds import EXTENSIONS, PTX
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, entered, notes
 from numba_ptxlink.errors import LinkError
 
-SUBSTITUTIONS = Rows("first kernel")
+PATCHES = PatchTable("first kernel")
 
 # numba-cuda wants nvJitLink 12.3. A file's name has the major version alone.
 _SURE = 13
 
 
-@SUBSTITUTIONS.around("numba.cuda.dispatcher", "_Kernel.__init__")
+@PATCHES.around("numba.cuda.dispatcher", "_Kernel.__init__")
 def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     """Let `entry_name` be the kernel's name in the cubin and in the LLVM IR; name its function in errors."""
     from numba.cuda.dispatcher import reshape_funcs
@@ -36,7 +36,7 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     noted.link = tuple(kwargs.get("link") or ())
 
 
-@SUBSTITUTIONS.around("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str")
+@PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str")
 def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
     """
     With link-time optimisation, search a new kernel's LLVM IR for a few names, in place of its PTX.
@@ -56,7 +56,7 @@ def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
     return original(self, cc)
 
 
-@SUBSTITUTIONS.around("numba.cuda.codegen", "CUDACodeLibrary._link_all")
+@PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary._link_all")
 def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
     """Give the linker the function's name for its errors, and link files an order that does not vary."""
     if linker.lto and not linker.additional_flags:
@@ -93,7 +93,7 @@ def _is_ptx(path_or_code: Any) -> bool:
     return bool(getattr(path_or_code, "kind", None) == FILE_EXTENSION_MAP["ptx"])
 
 
-@SUBSTITUTIONS.around("numba.cuda.dispatcher", "Cache.load_overload")
+@PATCHES.around("numba.cuda.dispatcher", "Cache.load_overload")
 def _load_overload(_original: Any, self: Any, sig: Any, target_context: Any) -> Any:
     """Load a kernel on disk without importing what only compiling needs."""
     with self._guard_against_spurious_io_errors():
@@ -101,7 +101,7 @@ def _load_overload(_original: Any, self: Any, sig: Any, target_context: Any) -> 
     return None  # where the guard has swallowed an exception
 
 
-@SUBSTITUTIONS.replace("numba.cuda.cudadrv.driver", "_have_nvjitlink", bound="numba.cuda")
+@PATCHES.replace("numba.cuda.cudadrv.driver", "_have_nvjitlink", bound="numba.cuda")
 def _knowing_nvjitlink(original: Any) -> Any:
     """Let `@cuda.jit` see nvJitLink 13 and later by its file, without loading it."""
 
@@ -119,7 +119,7 @@ def _knowing_nvjitlink(original: Any) -> Any:
     return functools.cache(_have_nvjitlink)
 
 
-@SUBSTITUTIONS.around("numba.cuda.codegen", "JITCUDACodegen.magic_tuple")
+@PATCHES.around("numba.cuda.codegen", "JITCUDACodegen.magic_tuple")
 def _magic_tuple(original: Any, self: Any) -> Any:
     """Find a kernel on disk by the build of NVRTC, without loading it."""
     from numba.cuda.cudadrv import devices

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.compiler import compilation_unit
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SUBSTITUTIONS = Rows("cache")
+PATCHES = PatchTable("cache")
 
 
 # Patched by way of the module that uses it: NVVM's own is imported before the plugin.
-@SUBSTITUTIONS.replace("numba.cuda.codegen", "nvvm.CompilationUnit")
+@PATCHES.replace("numba.cuda.codegen", "nvvm.CompilationUnit")
 def _compilation_unit(original: Any) -> Any:
     """
     Read NVVM's output from the cache where it was kept, and show its warnings again.
@@ -42,7 +42,7 @@ def _meaning(text: str) -> str:
     return QuotedModule(text).meaning({})
 
 
-@SUBSTITUTIONS.around("numba.cuda.codegen", "nvvm.NVVM.check_options")
+@PATCHES.around("numba.cuda.codegen", "nvvm.NVVM.check_options")
 def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
     """Ask NVVM for options of unoptimised code in a child process."""
     from numba_ptxlink._tools import nvvm
@@ -54,7 +54,7 @@ def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
     return accepted
 
 
-@SUBSTITUTIONS.replace("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs")
+@PATCHES.replace("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs")
 def _llvm_strs(original: Any) -> Any:
     """
     Give a program's functions an order and names that depend on the program alone.

@@ -12,13 +12,13 @@ from numba_ptxlink._numba_cuda_mlir import linker
 from . import c_abi, disk_cache, driverless, first_kernel
 
 TABLE = (
-    *linker.SUBSTITUTIONS,
+    *linker.PATCHES,
     *driverless.DRIVERLESS,
     *first_kernel.OPTIMIZE,
-    *first_kernel.SUBSTITUTIONS,
-    *disk_cache.SUBSTITUTIONS,
+    *first_kernel.PATCHES,
+    *disk_cache.PATCHES,
     *c_abi.C_ABI,
-    *c_abi.SUBSTITUTIONS,
+    *c_abi.PATCHES,
 )
 """The rows, by purpose."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.compiler import check_closure
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current, requested_cc
 from numba_ptxlink.errors import ExportError
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._numba_cuda_mlir.context import ExportedFunction
 
-C_ABI = Rows("C ABI")
+C_ABI = PatchTable("C ABI")
 """The rows that an export applies, too."""
-SUBSTITUTIONS = Rows("C ABI")
+PATCHES = PatchTable("C ABI")
 
 CALLED = "numba_ptxlink_called"
 """The key in a function's metadata of the functions that it declares and calls, as the context has them."""
@@ -93,7 +93,7 @@ def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
 
         kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
         raise ExportError(
-            f"{reasons.place(error)}numba-cuda-mlir has no code for it: {kind}{error}"
+            f"{reasons.location(error)}numba-cuda-mlir has no code for it: {kind}{error}"
         ) from error
 
 
@@ -264,7 +264,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
     original(self, target, fn_value, *args)
 
 
-@SUBSTITUTIONS.around("numba_cuda_mlir.compiler", "compile", bound="numba_cuda_mlir")
+@PATCHES.around("numba_cuda_mlir.compiler", "compile", bound="numba_cuda_mlir")
 def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     """With `abi_info`, give functions the prototype that C++ declares, and make kernels, too."""
     from numba_ptxlink._export import choice, cuda_compile
@@ -274,7 +274,9 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     given = bound.arguments
     given["pyfunc"] = choice.unmarked(given["pyfunc"])
     if given["abi_info"] is not None:
-        code = cuda_compile.by_value("numba-cuda-mlir", given, functools.partial(_arch, given), always=True)
+        code = cuda_compile.compile_c_abi(
+            "numba-cuda-mlir", given, functools.partial(_arch, given), always=True
+        )
         if code is not None:
             return code
     return original(*bound.args, **bound.kwargs)

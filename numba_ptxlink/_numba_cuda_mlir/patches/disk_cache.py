@@ -10,14 +10,14 @@ import inspect
 import os
 from typing import Any
 
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import entered, requested_cc
 from numba_ptxlink._numba_cuda_mlir.linker import source_options
 
-SUBSTITUTIONS = Rows("cache")
+PATCHES = PatchTable("cache")
 
 
-@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCache._index_key")
+@PATCHES.around("numba_cuda_mlir.caching", "MLIRCache._index_key")
 def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Have all options, the contents of the decorator's link files and the tools in the key on disk."""
     from numba_ptxlink._front_end import disk_keys
@@ -35,7 +35,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     return disk_keys.completed(key, self, options, given, source_options)
 
 
-@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.check_cachable")
+@PATCHES.around("numba_cuda_mlir.caching", "MLIRCacheImpl.check_cachable")
 def _check_cachable(_original: Any, _self: Any, cres: Any) -> bool:
     """Keep kernels with link files, which `cache=True` of numba-cuda-mlir refuses."""
     # What the original keeps says nothing of a cooperative launch.
@@ -49,7 +49,7 @@ def _check_cachable(_original: Any, _self: Any, cres: Any) -> bool:
     )
 
 
-@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.reduce")
+@PATCHES.around("numba_cuda_mlir.caching", "MLIRCacheImpl.reduce")
 def _reduce(original: Any, self: Any, cres: Any) -> Any:
     """Note the contents of the files that a kernel has linked, whoever asked for them."""
     from numba_ptxlink._front_end import disk_keys
@@ -58,7 +58,7 @@ def _reduce(original: Any, self: Any, cres: Any) -> Any:
     return {**original(self, cres), "ptxlink_stamps": disk_keys.stamps(files, source_options)}
 
 
-@SUBSTITUTIONS.around("numba_cuda_mlir.caching", "MLIRCacheImpl.rebuild")
+@PATCHES.around("numba_cuda_mlir.caching", "MLIRCacheImpl.rebuild")
 def _rebuild(original: Any, self: Any, target_context: Any, payload: Any) -> Any:
     """Compile a kernel again whose link files have changed."""
     from numba_ptxlink._front_end import disk_keys

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
-DRIVERLESS = Rows("driverless")
+DRIVERLESS = PatchTable("driverless")
 """The rows; an export applies them, too."""
 
 _TOOLS = "numba_cuda_mlir.tools"

@@ -10,14 +10,14 @@ from typing import Any
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.compiler import compilation_unit
-from numba_ptxlink._front_end.substitution import Rows
+from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
 from . import c_abi
 
-OPTIMIZE = Rows("first kernel")
+OPTIMIZE = PatchTable("first kernel")
 """The rows that an export applies."""
-SUBSTITUTIONS = Rows("first kernel")
+PATCHES = PatchTable("first kernel")
 
 # The options that choose the passes and NVVM's options; what the others change is in the MLIR.
 _OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
@@ -190,7 +190,7 @@ def _numbered(module: str, kept: str) -> str:
     return '"'.join(pieces)
 
 
-@SUBSTITUTIONS.around("numba_cuda_mlir.compiler", "_compile")
+@PATCHES.around("numba_cuda_mlir.compiler", "_compile")
 def _compile(
     original: Any, pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True
 ) -> Any:
@@ -210,7 +210,7 @@ def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
     return dispatched is None or bool(dispatched.get("device"))
 
 
-@SUBSTITUTIONS.replace("numba_cuda_mlir.mlir_optimization", "CompilationUnit")
+@PATCHES.replace("numba_cuda_mlir.mlir_optimization", "CompilationUnit")
 def _compilation_unit(original: Any) -> Any:
     """
     Read NVVM's output from the cache where it was kept, and show its warnings again.

@@ -28,7 +28,7 @@ PURPOSES = ("linker", "driverless", "C ABI", "first kernel", "cache")
 """What rows are for, as the documentation shows it."""
 
 
-class Substitution(NamedTuple):
+class Patch(NamedTuple):
     """
     One attribute of a front end and what takes its place.
 
@@ -51,7 +51,7 @@ class Substitution(NamedTuple):
     purpose: str = "linker"
 
     @property
-    def place(self) -> str:
+    def target(self) -> str:
         """The attribute as "module:path"."""
         return f"{self.module}:{self.path}"
 
@@ -68,7 +68,7 @@ class Substitution(NamedTuple):
         return self.path.rpartition(".")[2]
 
 
-class Rows(list[Substitution]):
+class PatchTable(list[Patch]):
     """
     The replacements of one purpose, which decorators add; the docstring of what they decorate is the reason.
 
@@ -81,11 +81,11 @@ class Rows(list[Substitution]):
         self.purpose = purpose
 
     def replace(self, module: str, path: str, *, bound: str = "") -> Callable[[Wrap], Wrap]:
-        """Return a decorator of what makes the replacement out of the original; see `Substitution`."""
+        """Return a decorator of what makes the replacement out of the original; see `Patch`."""
 
         def decorated(wrap: Wrap) -> Wrap:
             reason = " ".join((wrap.__doc__ or "").split())
-            self.append(Substitution(module, path, wrap, reason, bound, self.purpose))
+            self.append(Patch(module, path, wrap, reason, bound, self.purpose))
             return wrap
 
         return decorated
@@ -111,59 +111,59 @@ class Rows(list[Substitution]):
 class _InPlace:
     def __init__(self, original: Any) -> None:
         self.original = original
-        self.wanted = 1
+        self.uses = 1
 
 
 _in_place: dict[str, _InPlace] = {}
 _lock = Lock()
 
 
-def apply(substitution: Substitution) -> None:
+def apply(patch: Patch) -> None:
     """Put the replacement in place, where it is not yet; each call wants an `undo`."""
-    key = substitution.place
+    key = patch.target
     # Its import may apply it, in this thread or in another that waits for the lock.
-    owner = substitution.owner()
+    owner = patch.owner()
     with _lock.held:
         if key in _in_place:
-            _in_place[key].wanted += 1
+            _in_place[key].uses += 1
             return
-        original = owner.__dict__[substitution.attribute]
-        replacement = substitution.wrap(original)
-        setattr(owner, substitution.attribute, replacement)
-        if substitution.bound:
-            _bind_everywhere(original, replacement, substitution)
+        original = owner.__dict__[patch.attribute]
+        replacement = patch.wrap(original)
+        setattr(owner, patch.attribute, replacement)
+        if patch.bound:
+            _bind_everywhere(original, replacement, patch)
         _in_place[key] = _InPlace(original)
 
 
-def undo(substitution: Substitution) -> None:
+def undo(patch: Patch) -> None:
     """Put back what stood there, once nobody wants the replacement any more."""
-    key = substitution.place
-    owner = substitution.owner()
+    key = patch.target
+    owner = patch.owner()
     with _lock.held:
         there = _in_place[key]
-        there.wanted -= 1
-        if there.wanted:
+        there.uses -= 1
+        if there.uses:
             return
         del _in_place[key]
-        replacement = owner.__dict__[substitution.attribute]
-        setattr(owner, substitution.attribute, there.original)
-        if substitution.bound:
-            _bind_everywhere(replacement, there.original, substitution)
+        replacement = owner.__dict__[patch.attribute]
+        setattr(owner, patch.attribute, there.original)
+        if patch.bound:
+            _bind_everywhere(replacement, there.original, patch)
 
 
 @contextlib.contextmanager
-def applied(substitutions: tuple[Substitution, ...]) -> Iterator[None]:
-    """Keep *substitutions* in place for the length of a `with` block."""
+def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
+    """Keep *patches* in place for the length of a `with` block."""
     with contextlib.ExitStack() as stack:
-        for each in substitutions:
+        for each in patches:
             apply(each)
             stack.callback(undo, each)
         yield
 
 
-def _bind_everywhere(old: Any, new: Any, substitution: Substitution) -> None:
+def _bind_everywhere(old: Any, new: Any, patch: Patch) -> None:
     """Replace *old* by *new* wherever a module of the package has bound it by the attribute's name."""
-    package, attribute = substitution.bound, substitution.attribute
+    package, attribute = patch.bound, patch.attribute
     for name, module in list(sys.modules.items()):
         if (
             (name == package or name.startswith(f"{package}."))

@@ -68,7 +68,7 @@ class LeftOut(NamedTuple):
         return "; ".join(filter(None, (self.why, self.cure)))
 
 
-class Oldest(NamedTuple):
+class MinimumRelease(NamedTuple):
     """
     The oldest CUDA releases that an artifact can be used with; None where it is not used with one.
 
@@ -85,7 +85,7 @@ class Oldest(NamedTuple):
         return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
-def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
+def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRelease:
     """
     Return what one piece of code needs.
 
@@ -98,12 +98,12 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> Oldest:
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
         release = first_release(version or OLDEST)
-        return Oldest(release, release)
+        return MinimumRelease(release, release)
     made = _numbers(tool.rpartition(" ")[2])
     if kind == LTOIR or made is None:
-        return Oldest(made, None)
+        return MinimumRelease(made, None)
     known = arch_since(arch.sm)
-    return Oldest(made, max((made[0], 0), first_release(known) if known else made))
+    return MinimumRelease(made, max((made[0], 0), first_release(known) if known else made))
 
 
 def ltoir_tool(arch: Arch, *, merged: bool) -> str:
@@ -120,7 +120,9 @@ def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
     return None if emitted is None else release_of(emitted)
 
 
-def of_fatbin(members: Sequence[tuple[str, Oldest]], code: bytes, *, linkable: bool = True) -> Oldest:
+def of_fatbin(
+    members: Sequence[tuple[str, MinimumRelease]], code: bytes, *, linkable: bool = True
+) -> MinimumRelease:
     """
     Return what a fat binary needs, so that it is linked or loaded for the architectures it is for.
 
@@ -132,17 +134,17 @@ def of_fatbin(members: Sequence[tuple[str, Oldest]], code: bytes, *, linkable: b
     loads, links = (([since] if _ZSTD in code else []) for since in (_ZSTD_LOADED_SINCE, _ZSTD_LINKED_SINCE))
     # PTX is compiled where there is no machine code for the device.
     loaded = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
-    driver = _newest([*loads, *(oldest.driver for kind, oldest in members if kind == loaded)])
-    toolkit = _newest([*links, *(oldest.toolkit for _, oldest in members)])
-    return Oldest(toolkit if linkable else None, driver)
+    driver = _newest([*loads, *(minimum.driver for kind, minimum in members if kind == loaded)])
+    toolkit = _newest([*links, *(minimum.toolkit for _, minimum in members)])
+    return MinimumRelease(toolkit if linkable else None, driver)
 
 
 def of_artifacts(
     files: Mapping[tuple[str, str], bytes],
     packed: Iterable[tuple[str, Arch, str, bytes]],
     made_by: Mapping[tuple[str, str], str],
-    executable: Oldest | None,
-) -> dict[tuple[str, str], Oldest]:
+    executable: MinimumRelease | None,
+) -> dict[tuple[str, str], MinimumRelease]:
     """
     Return what each artifact of an export needs, by kind and architecture.
 
@@ -170,24 +172,26 @@ def _newest(releases: Sequence[Release | None]) -> Release | None:
 
 
 @dataclass(frozen=True)
-class Consumer:
+class TargetRelease:
     """
     What reads the artifacts of an export.
 
     Args:
         release: The CUDA release of its toolkit and driver.
         isa: The newest PTX that it reads.
-        asked: What the caller wrote, for messages.
+        description: What the caller wrote, for messages.
     """
 
     release: tuple[int, int]
     isa: PtxVersion
-    asked: str
+    description: str
 
     @classmethod
-    def of(cls, cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None) -> Consumer | None:
+    def of(
+        cls, cuda: str | tuple[int, int] | None, ptx_isa: str | tuple[int, int] | None
+    ) -> TargetRelease | None:
         """
-        Return the consumer of CUDA release *cuda*, or the oldest that reads PTX *ptx_isa*; None for neither.
+        Return CUDA release *cuda*, or the oldest release that reads PTX *ptx_isa*; None if neither is given.
 
         Raises:
             ConfigError: It is not a release or version that is known, or both are there.
@@ -218,7 +222,7 @@ class Consumer:
         Text for an architecture that the compiler does not know keeps its version.
 
         Raises:
-            ExportError: The text needs a newer version than the consumer reads. Names what needs it.
+            ExportError: The text needs a newer version than the target release reads. Names what needs it.
         """
         module = parse(ptx.decode(errors="surrogateescape"))
         declared = module.header.version or OLDEST
@@ -246,7 +250,7 @@ class Consumer:
 
     def impossible(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
         """
-        Return those of *kinds* that cannot be made for the consumer, with the reasons.
+        Return those of *kinds* that cannot be made for the target release, with the reasons.
 
         Args:
             kinds: The kinds of artifact.
@@ -267,25 +271,25 @@ class Consumer:
         Refuse LTO-IR into which link files are merged where the linker is newer.
 
         Raises:
-            ExportError: The consumer does not read it. Names the cure.
+            ExportError: The target release does not read it. Names the cure.
         """
         # LTO-IR of link files by that toolkit's NVRTC would not help: nvlink reads one for each architecture
         # out of an object or fat binary, and only nvJitLink makes one of two, from 13.4 on.
         release = _ltoir_release(arch, merged=True)
         if self._is_newer(release):
             raise ExportError(
-                f"No ltoir for {self.asked}: nvJitLink {dotted(release)} merges link files into it, and "
-                "linkers read LTO-IR of their own release or of older ones; declare the functions of link "
-                "files without link=, for that toolkit to compile and link, and export what uses half "
+                f"No ltoir for {self.description}: nvJitLink {dotted(release)} merges link files into it, "
+                "and linkers read LTO-IR of their own release or of older ones; declare the functions of "
+                "link files without link=, for that toolkit to compile and link, and export what uses half "
                 "precision from a file of its own: the other functions have LTO-IR."
             )
 
     def _is_newer(self, release: Release | None) -> bool:
-        """Return whether LTO-IR of *release* is newer than the consumer reads."""
+        """Return whether LTO-IR of *release* is newer than the target release reads."""
         return release is not None and release > self.release
 
     def _without_nvvm(self) -> LeftOut:
-        """Return that no libNVVM is found whose LTO-IR the consumer reads."""
+        """Return that no libNVVM is found whose LTO-IR the target release reads."""
         if self.release < _IR_SINCE:
             return LeftOut(
                 LTOIR,
@@ -304,8 +308,8 @@ class Consumer:
 
     def _too_new(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:
         return ExportError(
-            f"{self.asked} reads PTX {self.isa} at most, and the code for {arch.sm} has {cause}, which is "
-            f"new in PTX {needed}. Export for CUDA {dotted(first_release(needed))} or later, for another "
+            f"{self.description} reads PTX {self.isa} at most, and the code for {arch.sm} has {cause}, which "
+            f"is new in PTX {needed}. Export for CUDA {dotted(first_release(needed))} or later, for another "
             "architecture, or without what is compiled to it."
         )
 

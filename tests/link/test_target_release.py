@@ -6,7 +6,7 @@ import pytest
 
 import numba_ptxlink as pl
 from numba_ptxlink._arch import PtxVersion
-from numba_ptxlink._artifacts.consumer import Consumer
+from numba_ptxlink._artifacts.target_release import TargetRelease
 from numba_ptxlink._formats.ptx import read_header
 from numba_ptxlink._tools import find, nvvm
 
@@ -26,7 +26,7 @@ ARCH = pl.Arch(9, 0)
 def lowered(statement="", *, cuda="12.4", target="sm_90"):
     """Return the version that PTX with *statement* is brought down to."""
     text = TEXT.format(target=target, statement=statement).encode()
-    return read_header(Consumer.of(cuda, None).lowered(text, pl.Arch.of(target)).decode()).version
+    return read_header(TargetRelease.of(cuda, None).lowered(text, pl.Arch.of(target)).decode()).version
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def lowered(statement="", *, cuda="12.4", target="sm_90"):
         (("13.0", None), (13, 0), "9.0"),
     ],
 )
-def test_a_consumer_is_a_release_or_a_version(arguments, release, isa):
+def test_a_target_is_a_release_or_a_version(arguments, release, isa):
     """A release says which PTX is read, and PTX which release is the oldest to read it."""
-    consumer = Consumer.of(*arguments)
-    assert (release, isa) == (consumer.release, str(consumer.isa))
+    target_release = TargetRelease.of(*arguments)
+    assert (release, isa) == (target_release.release, str(target_release.isa))
 
 
 @pytest.mark.parametrize(
@@ -58,8 +58,8 @@ def test_a_consumer_is_a_release_or_a_version(arguments, release, isa):
 def test_other_releases_are_refused(arguments, cause):
     """What is no release or version, or both at once, is an error that says how to write it."""
     with pytest.raises(pl.ConfigError, match=cause):
-        Consumer.of(*arguments)
-    assert Consumer.of(None, None) is None
+        TargetRelease.of(*arguments)
+    assert TargetRelease.of(None, None) is None
 
 
 @pytest.mark.parametrize(
@@ -92,16 +92,16 @@ def test_what_changes_no_result_is_left_out():
     """Where they are too new: `volatile` on memory that one thread alone has, and hints about loads."""
     statement = '.pragma\t"used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
     text = TEXT.format(target="sm_90", statement=statement).encode()
-    plain = Consumer.of("12.0", None).lowered(text, ARCH)
+    plain = TargetRelease.of("12.0", None).lowered(text, ARCH)
     assert b"\nld.local.u32 %r1" in plain
     assert b"used_bytes_mask" not in plain
-    assert text.replace(b"9.5", b"9.1") == Consumer.of("13.1", None).lowered(text, ARCH)
+    assert text.replace(b"9.5", b"9.1") == TargetRelease.of("13.1", None).lowered(text, ARCH)
 
 
 def test_a_lower_version_changes_no_machine_code():
     """The machine code is the same, byte for byte."""
     text = TEXT.format(target="sm_90", statement="min.u16x2 %r1, %r2, %r3; st.global.u32 [%d1], %r1;")
-    low = Consumer.of("12.4", None).lowered(text.encode(), ARCH)
+    low = TargetRelease.of("12.4", None).lowered(text.encode(), ARCH)
     assert pl.assemble(text, ARCH, relocatable=True).code == pl.assemble(low, ARCH, relocatable=True).code
 
 
@@ -123,8 +123,8 @@ def test_the_newest_nvvm_that_is_old_enough_writes_ltoir(monkeypatch, asked, fou
     monkeypatch.setattr(find, "major", lambda: 13)
     monkeypatch.setattr(nvvm, "emitted_isa", lambda _arch: PtxVersion(9, 5))
     monkeypatch.setattr(nvvm, "toolkits", lambda: [nvvm.Nvvm("", "", release, ()) for release in found])
-    consumer = Consumer.of(asked, None)
-    toolkit = consumer.toolkit(ARCH)
-    left_out = consumer.impossible(["ltoir"], [ARCH])
+    target_release = TargetRelease.of(asked, None)
+    toolkit = target_release.toolkit(ARCH)
+    left_out = target_release.impossible(["ltoir"], [ARCH])
     assert (chosen, bool(cure)) == (toolkit and toolkit.release, bool(left_out))
     assert all(cure in each.cure for each in left_out)
