@@ -1,10 +1,13 @@
-; What instructions compute, as `arithmetic` reads it.
+; The table of operations, which `arithmetic.operations` reads.
 ;
-; Each entry begins with instructions, whose last part may be the type or its letter; the types of their
-; operands, of which the last repeats; and that of the result. k is the last type of the instruction, w the
-; same in twice the width, u a u32, and p a predicate. Then comes what is computed
-; of {a}, {b}, {c} and {d}, as `FunctionText.ir` takes it, with the names of `arithmetic.evaluated`. Entries
-; without types are what other modules compute of values that they name, and of fields of the context.
+; A header lists instructions, without types or with the letter or the width of their last type; after the colon the
+; types of the operands, of which the last repeats, and the type of the result: k is the last type of the instruction,
+; w the same with twice the width, u is u32, l is u64, and p a predicate. The body computes the result from {a}, {b},
+; {c} and {d}: each line gives a name to a value, and later lines refer to it in braces. `arithmetic.expand_operation`
+; defines the other names: {raw} is the integer type with the width of k, {ir} the type that LLVM computes with (float
+; for halves), {suffix} the ending of LLVM's float intrinsics, {most} the width less 1, {letter} s or u.
+; Operations without types are used by other modules, which pass values by name. A name such as {ntid[0]} that nobody
+; passes is a field of BlockContext.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
@@ -49,8 +52,7 @@ mad24.lo: k k
     two = {shift} i32 {above2}, 8
     product = mul i32 {one}, {two}
     result = add i32 {product}, {c}
-; A division by zero, and of the smallest number by -1, ends a process. On a device all bits are ones after
-; the first.
+; x86 traps on x / 0 and INT_MIN / -1. A GPU returns all ones for x / 0.
 div.u rem.u: k k
     zero = icmp eq {raw} {b}, 0
     divisor = select i1 {zero}, {raw} 1, {raw} {b}
@@ -91,36 +93,36 @@ clz: k u
     count = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
     wide = zext {raw} {count} to i65
     result = trunc i65 {wide} to i32
-; The place of the highest bit that is not the sign, or the shift that brings it to the top.
+; The position of the highest bit that differs from the sign, or the shift that moves it to the top.
 bfind: k u
     none = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
-    place = sub {raw} {most}, {zeros}
-    found = select i1 {none}, {raw} -1, {raw} {place}
-    wide = zext {raw} {found} to i65
+    position = sub {raw} {most}, {zeros}
+    chosen = select i1 {none}, {raw} -1, {raw} {position}
+    wide = zext {raw} {chosen} to i65
     result = trunc i65 {wide} to i32
 bfind.s: k u
     sign = ashr {raw} {a}, {most}
     value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
-    place = sub {raw} {most}, {zeros}
-    found = select i1 {none}, {raw} -1, {raw} {place}
-    wide = zext {raw} {found} to i65
+    position = sub {raw} {most}, {zeros}
+    chosen = select i1 {none}, {raw} -1, {raw} {position}
+    wide = zext {raw} {chosen} to i65
     result = trunc i65 {wide} to i32
 bfind.shiftamt: k u
     none = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
-    found = select i1 {none}, {raw} -1, {raw} {zeros}
-    wide = zext {raw} {found} to i65
+    chosen = select i1 {none}, {raw} -1, {raw} {zeros}
+    wide = zext {raw} {chosen} to i65
     result = trunc i65 {wide} to i32
 bfind.shiftamt.s: k u
     sign = ashr {raw} {a}, {most}
     value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
-    found = select i1 {none}, {raw} -1, {raw} {zeros}
-    wide = zext {raw} {found} to i65
+    chosen = select i1 {none}, {raw} -1, {raw} {zeros}
+    wide = zext {raw} {chosen} to i65
     result = trunc i65 {wide} to i32
 min max: k k
     result = call {raw} @llvm.{letter}{opcode}.{raw}({raw} {a}, {raw} {b})
@@ -135,7 +137,7 @@ dp4a: u u
     products = mul <4 x i32> {wide1}, {wide2}
     total = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> {products})
     result = add i32 {total}, {c}
-; Of the second operand the lower two bytes, or the upper ones.
+; The lower or the upper two bytes of the second operand, times the halves of the first.
 dp2a.lo: u u
     bytes = bitcast i32 {b} to <4 x i8>
     two = shufflevector <4 x i8> {bytes}, <4 x i8> poison, <2 x i32> <i32 0, i32 1>
@@ -159,7 +161,7 @@ sad: k k
     smaller = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
     distance = sub {raw} {greater}, {smaller}
     result = add {raw} {c}, {distance}
-; A shift by the width or more leaves no bits, or the sign.
+; A shift by the width or more returns 0, or copies of the sign.
 shl shr: ku k
     beyond = icmp uge i32 {b}, {bits}
     most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
@@ -185,58 +187,58 @@ shf.r.clamp: u u
     moved = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
     result = select i1 {beyond}, i32 {b}, i32 {moved}
 bfe: kuu k
-    place = and i32 {b}, 255
+    position = and i32 {b}, 255
     length = and i32 {c}, 255
-    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     wide = zext {raw} {a} to i128
     moved = lshr i128 {wide}, {by}
-    found = and i128 {moved}, {ones}
-    result = trunc i128 {found} to {raw}
-; The highest bit of the field, or of the register where the field reaches above it, is repeated.
+    field = and i128 {moved}, {ones}
+    result = trunc i128 {field} to {raw}
+; The sign is the highest bit of the field, or of the register if the field extends beyond it.
 bfe.s: kuu k
-    place = and i32 {b}, 255
+    position = and i32 {b}, 255
     length = and i32 {c}, 255
-    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     wide = sext {raw} {a} to i128
     moved = ashr i128 {wide}, {by}
-    found = and i128 {moved}, {ones}
+    field = and i128 {moved}, {ones}
     half = lshr i128 {ones}, 1
     top = xor i128 {half}, {ones}
     sign = and i128 {moved}, {top}
     negative = icmp ne i128 {sign}, 0
     outside = xor i128 {ones}, -1
-    filled = or i128 {found}, {outside}
-    chosen = select i1 {negative}, i128 {filled}, i128 {found}
+    filled = or i128 {field}, {outside}
+    chosen = select i1 {negative}, i128 {filled}, i128 {field}
     result = trunc i128 {chosen} to {raw}
 bfi: kku k
-    place = and i32 {c}, 255
+    position = and i32 {c}, 255
     length = and i32 {d}, 255
-    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     mask = shl i128 {ones}, {by}
     wide = zext {raw} {a} to i128
     moved = shl i128 {wide}, {by}
     inside = and i128 {moved}, {mask}
-    others = xor i128 {mask}, -1
+    outside = xor i128 {mask}, -1
     around = zext {raw} {b} to i128
-    kept = and i128 {around}, {others}
+    kept = and i128 {around}, {outside}
     both = or i128 {inside}, {kept}
     result = trunc i128 {both} to {raw}
 bmsk.clamp: u u
-    by = call i128 @ptxlink.least(i32 {a}, i32 {bits})
+    by = call i128 @ptxlink.clamp(i32 {a}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {b}, i32 {bits})
     moved = shl i128 {ones}, {by}
     result = trunc i128 {moved} to i32
 bmsk.wrap: u u
-    place = and i32 {a}, 31
+    position = and i32 {a}, 31
     length = and i32 {b}, 31
-    by = call i128 @ptxlink.least(i32 {place}, i32 {bits})
+    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     moved = shl i128 {ones}, {by}
     result = trunc i128 {moved} to i32
-; Each nibble of the third operand selects one of eight bytes, or the sign of one.
+; Each nibble of the third operand selects one of eight bytes; its top bit replicates the sign of that byte.
 prmt: u u
     upper = zext i32 {b} to i64
     lower = zext i32 {a} to i64
@@ -248,8 +250,8 @@ prmt: u u
     selectors = shufflevector <4 x i32> {selector}, <4 x i32> poison, <4 x i32> zeroinitializer
     nibbles = lshr <4 x i32> {selectors}, <i32 0, i32 4, i32 8, i32 12>
     which = and <4 x i32> {nibbles}, splat (i32 7)
-    places = shl <4 x i32> {which}, splat (i32 3)
-    by = zext <4 x i32> {places} to <4 x i64>
+    positions = shl <4 x i32> {which}, splat (i32 3)
+    by = zext <4 x i32> {positions} to <4 x i64>
     moved = lshr <4 x i64> {bytes}, {by}
     chosen = trunc <4 x i64> {moved} to <4 x i8>
     signs = ashr <4 x i8> {chosen}, splat (i8 7)
@@ -257,7 +259,7 @@ prmt: u u
     repeats = icmp ne <4 x i32> {flags}, zeroinitializer
     four = select <4 x i1> {repeats}, <4 x i8> {signs}, <4 x i8> {chosen}
     result = bitcast <4 x i8> {four} to i32
-; Of each bit of three operands a number, which is the place of the result's bit in the fourth.
+; For each bit position, the bits of a, b and c form an index 0 to 7 into the look-up table d.
 lop3: u u
     bits1 = bitcast i32 {a} to <32 x i1>
     bits2 = bitcast i32 {b} to <32 x i1>
@@ -268,16 +270,16 @@ lop3: u u
     four = shl <32 x i8> {wide1}, splat (i8 2)
     two = shl <32 x i8> {wide2}, splat (i8 1)
     upper = or <32 x i8> {four}, {two}
-    places = or <32 x i8> {upper}, {wide3}
+    positions = or <32 x i8> {upper}, {wide3}
     table = trunc i32 {d} to i8
     first = insertelement <32 x i8> poison, i8 {table}, i32 0
     tables = shufflevector <32 x i8> {first}, <32 x i8> poison, <32 x i32> zeroinitializer
-    moved = lshr <32 x i8> {tables}, {places}
-    found = trunc <32 x i8> {moved} to <32 x i1>
-    result = bitcast <32 x i1> {found} to i32
+    moved = lshr <32 x i8> {tables}, {positions}
+    chosen = trunc <32 x i8> {moved} to <32 x i1>
+    result = bitcast <32 x i1> {chosen} to i32
 add.f sub.f mul.f div.f: k k
     result = f{opcode} {ir} {a}, {b}
-; A device multiplies by the reciprocal, which it takes for zero where that is subnormal.
+; A GPU multiplies by the reciprocal, and flushes a subnormal reciprocal to zero.
 div.approx.f: k k
     reciprocal = fdiv float 1.0, {b}
     size = call float @llvm.fabs.f32(float {reciprocal})
@@ -303,11 +305,11 @@ abs.f: k k
     result = call {ir} @llvm.fabs.{suffix}({ir} {a})
 copysign.f: k k
     result = call {ir} @llvm.copysign.{suffix}({ir} {b}, {ir} {a})
-; Approximations are LLVM's and the C library's functions, so the last bits are other than a device's.
+; Approximations are computed by LLVM and the C library: the last bits differ from a GPU's.
 sqrt.f sqrt.approx.f tanh.approx.f: k k
     result = call {ir} @llvm.{opcode}.{suffix}({ir} {a})
-; A device multiplies the angle by 1/(2 pi), rounds that to a float towards zero, and takes the sine of so many
-; turns. So a large angle has few bits left, or none, that tell where in a turn it is.
+; A GPU multiplies the angle by 1/(2 pi), rounds towards zero to a float, and takes the sine of that many turns. So a
+; large angle has few or no bits left for the fraction of a turn, and its sine is inaccurate in the same way.
 sin.approx.f cos.approx.f: k k
     wide = fpext float {a} to double
     turns = fmul double {wide}, 0x3FC45F3060000000
@@ -327,7 +329,7 @@ rcp.f rcp.approx.f: k k
 rsqrt.approx.f: k k
     root = call {ir} @llvm.sqrt.{suffix}({ir} {a})
     result = fdiv {ir} 1.0, {root}
-; Of these a device's results have only the upper half.
+; The lower half of a GPU's result is zero.
 rcp.approx.ftz.f64: k k
     whole = fdiv double 1.0, {a}
     bits = bitcast double {whole} to i64
@@ -347,12 +349,12 @@ testp.number.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 1020)
 testp.notanumber.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 3)
-; Zeros are normal numbers here.
+; PTX counts zeros among the normal numbers here.
 testp.normal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 360)
 testp.subnormal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 144)
-; Comparisons; unordered ones hold for no number.
+; Comparisons. The unordered ones (equ, ltu, ...) are true if an operand is NaN.
 setp.eq: k p
     result = icmp eq {raw} {a}, {b}
 setp.ne: k p
@@ -401,8 +403,7 @@ setp.num.f: k p
     result = fcmp ord {ir} {a}, {b}
 setp.nan.f: k p
     result = fcmp uno {ir} {a}, {b}
-; What the modifiers of floats do: a subnormal becomes a zero of its sign, a float is between 0 and 1, or not
-; below 0.
+; Modifiers of floats: `.ftz` replaces a subnormal by a zero of its sign, `.sat` clamps to [0, 1], `.relu` to >= 0.
 flush.f: k k
     size = call {ir} @llvm.fabs.{suffix}({ir} {a})
     zero = call {ir} @llvm.copysign.{suffix}({ir} 0.0, {ir} {a})
@@ -416,7 +417,7 @@ sat.f: k k
 relu.f: k k
     above = fcmp ugt {ir} {a}, 0.0
     result = select i1 {above}, {ir} {a}, {ir} 0.0
-; How floats become integers: no number becomes 0, or half the range where one of the types has 64 bits.
+; Floats to integers: NaN becomes 0, or the lowest integer if one of the types has 64 bits.
 cvt.integer:
     whole = call {ir} @llvm.{rounded}.{suffix}({ir} {value})
     result = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {whole})
@@ -425,7 +426,8 @@ cvt.integer:
 cvt.sat:
     above = call i128 @llvm.smax.i128(i128 {value}, i128 {low})
     result = call i128 @llvm.smin.i128(i128 {above}, i128 {high})
-; What a double drops of a large integer is told by the lowest bit that it keeps.
+; Round a large integer to odd, so that the conversion to double is exact and a later rounding to a half is correct:
+; the lowest bit that a double keeps is 1 if a lower bit is.
 cvt.kept:
     moved = add i64 {value}, {least}
     small = icmp ult i64 {moved}, {count}
@@ -435,7 +437,7 @@ cvt.kept:
     last = select i1 {some}, i64 2048, i64 0
     kept = or i64 {upper}, {last}
     result = select i1 {small}, i64 {value}, i64 {kept}
-; Special registers; l has 64 bits.
+; Special registers.
 %tid.x: u
     result = or i32 %tx, 0
 %tid.y: u
@@ -468,33 +470,33 @@ cvt.kept:
     above = add i32 {thread_count}, 31
     result = lshr i32 {above}, 5
 %lanemask_eq: u
-    place = and i32 {current_thread}, 31
-    result = shl i32 1, {place}
+    position = and i32 {current_thread}, 31
+    result = shl i32 1, {position}
 %lanemask_lt: u
-    place = and i32 {current_thread}, 31
-    above = shl i32 -1, {place}
+    position = and i32 {current_thread}, 31
+    above = shl i32 -1, {position}
     result = xor i32 {above}, -1
 %lanemask_le: u
-    place = and i32 {current_thread}, 31
-    above = shl i32 -2, {place}
+    position = and i32 {current_thread}, 31
+    above = shl i32 -2, {position}
     result = xor i32 {above}, -1
 %lanemask_gt: u
-    place = and i32 {current_thread}, 31
-    result = shl i32 -2, {place}
+    position = and i32 {current_thread}, 31
+    result = shl i32 -2, {position}
 %lanemask_ge: u
-    place = and i32 {current_thread}, 31
-    result = shl i32 -1, {place}
+    position = and i32 {current_thread}, 31
+    result = shl i32 -1, {position}
 %dynamic_smem_size: u
     result = or i32 {dynamic_shared_size}, 0
 %total_smem_size %aggr_smem_size: u
     result = trunc i64 {shared_size} to i32
-; The address of what the barrier of a grid counts in.
+; The address of the workspace of the grid barrier.
 %envreg1: u
     high = lshr i64 {workspace}, 32
     result = trunc i64 {high} to i32
 %envreg2: u
     result = trunc i64 {workspace} to i32
-; A device of one multiprocessor, whose clusters are of one block.
+; The CPU is a device of one multiprocessor, with clusters of one block.
 %smid %gridid %cluster_ctarank %is_explicit_cluster: u
     result = or i32 0, 0
 %cluster_ctaid.x %cluster_ctaid.y %cluster_ctaid.z: u
@@ -513,8 +515,8 @@ WARP_SZ: u
 %globaltimer_hi: l
     time = call i64 @ptxlink.time()
     result = lshr i64 {time}, 32
-; Whether an access is in the region that it was in last, and aligned; and whether one is in the block's shared
-; memory.
+; Whether an access is aligned and inside the region that the instruction used last; and whether an access is inside
+; the block's shared memory.
 access.cached:
     distance = sub i64 {value}, {low}
     near = icmp ult i64 {distance}, {offset_limit}
@@ -522,27 +524,27 @@ access.cached:
     aligned = icmp eq i64 {rest}, 0
     in_bounds = and i1 {near}, {aligned}
 access.shared:
-    place = sub i64 {value}, {first}
-    begins = icmp ult i64 {place}, {shared_size}
-    end = add i64 {place}, {size}
+    position = sub i64 {value}, {first}
+    begins = icmp ult i64 {position}, {shared_size}
+    end = add i64 {position}, {size}
     ends = icmp ule i64 {end}, {shared_size}
     inside = and i1 {begins}, {ends}
 isspacep.shared: p
     start = add i64 {shared_base}, {first}
-    place = sub i64 {value}, {start}
-    result = icmp ult i64 {place}, {shared_size}
+    position = sub i64 {value}, {start}
+    result = icmp ult i64 {position}, {shared_size}
 isspacep.local: p
     distance = sub i64 {value}, {local_base}
     result = icmp ult i64 {distance}, {local_total_size}
 isspacep.global: p
     start = add i64 {shared_base}, {first}
-    place = sub i64 {value}, {start}
-    is_shared = icmp ult i64 {place}, {shared_size}
+    position = sub i64 {value}, {start}
+    is_shared = icmp ult i64 {position}, {shared_size}
     distance = sub i64 {value}, {local_base}
     is_local = icmp ult i64 {distance}, {local_total_size}
     either = or i1 {is_shared}, {is_local}
     result = xor i1 {either}, true
-; Of the lanes that are {group}, those that are {hits} gave a predicate that holds; of a barrier the counts.
+; {group} are the lanes that take part, and {hits} those whose predicate is true; for a barrier, their numbers.
 vote.ballot bar.popc: u
     result = or i32 {hits}, 0
 vote.all bar.and: p
@@ -567,8 +569,8 @@ shfl.idx:
     segment = and i32 {upper}, 31
     within = xor i32 {segment}, 31
     begin = and i32 {lane}, {segment}
-    place = and i32 {number}, {within}
-    source = or i32 {begin}, {place}
+    position = and i32 {number}, {within}
+    source = or i32 {begin}, {position}
 shfl.up:
     distance = and i32 {number}, 31
     source = sub i32 {lane}, {distance}

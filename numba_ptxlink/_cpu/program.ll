@@ -1,4 +1,5 @@
-; What is in the module of each program: what it calls in `runtime.ll`, and functions that instructions are made of.
+; Part of the module of each program: declarations of functions in `runtime.ll`, and helper functions that instructions
+; are made of.
 
 declare void @ptxlink.record_fault(ptr, i64, i64, i64, i64) cold
 declare i1 @ptxlink.find_region(ptr, ptr, i64, i64, i64, i64, i1) cold
@@ -13,22 +14,22 @@ declare i32 @ptxlink.start_threads(ptr, ptr)
 declare i32 @ptxlink.resume_in_state(ptr, i32)
 declare i32 @ptxlink.schedule(ptr)
 
-; Bits of a register: a count that is at most another, and so many ones.
+; Bit fields: the smaller of two counts, and that many ones.
 
-define internal i128 @ptxlink.least(i32 %count, i32 %most) alwaysinline {
-  %least = call i32 @llvm.umin.i32(i32 %count, i32 %most)
+define internal i128 @ptxlink.clamp(i32 %count, i32 %limit) alwaysinline {
+  %least = call i32 @llvm.umin.i32(i32 %count, i32 %limit)
   %result = zext i32 %least to i128
   ret i128 %result
 }
-define internal i128 @ptxlink.ones(i32 %count, i32 %most) alwaysinline {
-  %size = call i128 @ptxlink.least(i32 %count, i32 %most)
+define internal i128 @ptxlink.ones(i32 %count, i32 %limit) alwaysinline {
+  %size = call i128 @ptxlink.clamp(i32 %count, i32 %limit)
   %above = shl i128 1, %size
   %result = sub i128 %above, 1
   ret i128 %result
 }
 
-; LLVM 20's own functions take the wrong one of two where one is subnormal. Zeros of both signs are equal, and
-; their sign bit tells which is smaller.
+; Minimum and maximum. LLVM 20's intrinsics return the wrong operand if one is subnormal. Zeros compare equal, so
+; their sign bits are combined: -0 is less than +0.
 
 define internal float @ptxlink.min.f32(float %a, float %b) alwaysinline {
   %first = fcmp olt float %a, %b
@@ -83,9 +84,9 @@ define internal double @ptxlink.max.f64(double %a, double %b) alwaysinline {
   ret double %result
 }
 
-; Halves are computed with as floats, and rounded once. LLVM's own functions for them are in a library of
-; compilers; where that is absent, the process would end. `odd` is the float whose last bit tells whether a
-; double has more, so that a second rounding is as if it were the only one.
+; Halves are converted to floats, computed with, and rounded once. LLVM's own conversions call a compiler's run-time
+; library, and the process would end if that is absent. `odd` rounds a double to odd: the last bit of the float is 1 if
+; the result is inexact, so that a second rounding returns the same as a single one.
 
 define internal float @ptxlink.odd(double %x) alwaysinline {
   %f = fptrunc double %x to float
@@ -103,7 +104,7 @@ define internal float @ptxlink.odd(double %x) alwaysinline {
   ret float %result
 }
 define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline {
-  ; Of halves the product is exact in a double. What the sum drops is told by its last bit.
+  ; The product of halves is exact in a double. The sum is rounded to odd.
   %a.wide = fpext float %a to double
   %b.wide = fpext float %b to double
   %c.wide = fpext float %c to double
@@ -148,7 +149,7 @@ define internal float @ptxlink.bf16.decode(i16 %h) alwaysinline {
   %result = bitcast i32 %bits to float
   ret float %result
 }
-define internal i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 %most, i32 %mode) alwaysinline {
+define internal i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 %largest, i32 %mode) alwaysinline {
   %one = shl i32 1, %shift
   %ones = sub i32 %one, 1
   %rest = and i32 %kept, %ones
@@ -175,12 +176,12 @@ define internal i16 @ptxlink.round(i32 %bits, i32 %kept, i32 %shift, i32 %most, 
   %p = select i1 %is.rp, i1 %positive, i1 %is.rn
   %away = select i1 %is.rm, i1 %negative, i1 %p
   %edge = select i1 %away, i32 0, i32 1
-  %limit = sub i32 %most, %edge
+  %limit = sub i32 %largest, %edge
   %fits = icmp ult i32 %sum, %limit
   %capped = select i1 %fits, i32 %sum, i32 %limit
   %size = and i32 %bits, 2147483647
   %infinite = icmp eq i32 %size, 2139095040
-  %number = select i1 %infinite, i32 %most, i32 %capped
+  %number = select i1 %infinite, i32 %largest, i32 %capped
   %nan = icmp ugt i32 %size, 2139095040
   %sign = lshr i32 %bits, 16
   %top = and i32 %sign, 32768
@@ -213,11 +214,11 @@ define internal i16 @ptxlink.bf16.encode(float %x, i32 %mode) alwaysinline {
   ret i16 %result
 }
 
-; Memory that this package keeps for a launch never overlaps what PTX accesses; and how likely a check fails.
+; Alias metadata: memory of the runtime (!1) never overlaps memory that PTX accesses (!2). !5: a check rarely fails.
 
 !0 = !{!"numba-ptxlink"}
 !1 = !{!3, !3, i64 0}
 !2 = !{!4, !4, i64 0}
-!3 = !{!"own", !0, i64 0}
-!4 = !{!"theirs", !0, i64 0}
+!3 = !{!"runtime", !0, i64 0}
+!4 = !{!"program", !0, i64 0}
 !5 = !{!"branch_weights", i32 2000, i32 1}
