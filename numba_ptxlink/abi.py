@@ -239,11 +239,13 @@ def _tuple(ty: Any, names: Names) -> CType:
         _member(part, f"Its member {field}", names) for field, part in zip(fields, ty.types, strict=True)
     ]
     given = names.get(ty)
-    if isinstance(given, Existing):
-        return aggregates.as_existing(aggregates.of_tuple(fields, inner, given.name, str(ty)), given)
     is_named = isinstance(ty, (types.NamedTuple, types.NamedUniTuple))
+    python_kind = "namedtuple" if is_named else "tuple"
+    if isinstance(given, Existing):
+        layout = aggregates.of_tuple(fields, inner, given.name, python_kind, str(ty))
+        return aggregates.as_existing(layout, given)
     name = cnames.legal_type(ty.instance_class.__name__) if is_named else None
-    return aggregates.of_tuple(fields, inner, name, str(ty))
+    return aggregates.of_tuple(fields, inner, name, python_kind, str(ty))
 
 
 def _record(ty: Any, names: Names) -> CType:

@@ -39,12 +39,13 @@ def labels(fields: Iterable[str], types: Iterable[CType], *others: str) -> list[
 
 def optional(value: CType, python_type: str) -> Struct:
     """Return the struct of a *value* that may be missing."""
-    return struct(
-        f"optional_{value.code}", [("value", value), ("has_value", number("bool"))], python_type=python_type
-    )
+    members = [("value", value), ("has_value", number("bool"))]
+    return struct(f"optional_{value.code}", members, python_kind="optional", python_type=python_type)
 
 
-def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, python_type: str) -> Struct:
+def of_tuple(
+    fields: Sequence[str], types: Sequence[CType], name: str | None, python_kind: str, python_type: str
+) -> Struct:
     """
     Return the struct of a tuple.
 
@@ -52,11 +53,13 @@ def of_tuple(fields: Sequence[str], types: Sequence[CType], name: str | None, py
         fields: The names of its members in Python.
         types: Their types.
         name: The name of the struct, None for one that tells *types*.
+        python_kind: "tuple" or "namedtuple".
         python_type: What it is in Python.
     """
     # The count comes first, so that the names of different types differ.
     name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
-    layout = struct(name, zip(labels(fields, types, name), types, strict=True), python_type=python_type)
+    members_in_c = zip(labels(fields, types, name), types, strict=True)
+    layout = struct(name, members_in_c, python_kind=python_kind, python_type=python_type)
     pairs = zip(layout.members, fields, strict=True)
     members = tuple(dataclasses.replace(member, python=field) for member, field in pairs)
     return dataclasses.replace(layout, members=members, in_memory=all(map(_is_plain, types)))
@@ -66,7 +69,7 @@ def _is_plain(ctype: CType) -> bool:
     """Return whether a tuple in memory has a member of this type where C has it."""
     # Numba aligns aggregates such as complex64 like their members, C aligns some of them to more.
     if isinstance(ctype, Struct):
-        return ctype.in_memory and not ctype.record
+        return ctype.in_memory and ctype.python_kind != "record"
     return isinstance(ctype, (Scalar, Pointer)) or (isinstance(ctype, Compound) and ctype.element is None)
 
 
@@ -99,7 +102,9 @@ def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> 
     natural = struct("", [(member.name, member.type) for member in members])
     packed = natural.members != members or natural.size != size
     align = 1 if packed else natural.align
-    return Struct(name, size, align, members, packed, in_memory=True, record=True, python_type=python_type)
+    return Struct(
+        name, size, align, members, packed, in_memory=True, python_kind="record", python_type=python_type
+    )
 
 
 def finished(layout: Struct) -> Struct:
@@ -150,7 +155,7 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
     packed = layout.size % natural != 0 or any(member.offset % member.type.align for member in layout.members)
     align = existing.align or (1 if packed else natural)
     size = round_up(layout.size, align)
-    if layout.record and size != layout.size:
+    if layout.python_kind == "record" and size != layout.size:
         raise AbiError(
             f"{existing.name} is aligned to {align} bytes, and a multiple of that as large; its dtype has an "
             f"itemsize of {layout.size}: give it {size}."

@@ -40,11 +40,16 @@ thread_local throw true try typedef typeid typename typeof typeof_unqual union u
 volatile wchar_t while xor xor_eq blockDim blockIdx gridDim threadIdx warpSize main
 """
 _KEYWORDS = frozenset(_WORDS.split())
-# ISO/IEC 9899:2024 7.1.2.
-_STANDARD_HEADERS = """
+# ISO/IEC 9899:2024 7.1.2; IEEE Std 1003.1-2017 "Headers", as far as glibc has them; and what the headers of
+# glibc and GCC include in angle brackets.
+_SYSTEM_HEADERS = """
 assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
 stdatomic stdbit stdbool stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar
 wchar wctype
+aio cpio dirent dlfcn fcntl fmtmsg fnmatch ftw glob grp iconv langinfo libgen monetary mqueue netdb nl_types
+poll pthread pwd regex sched search semaphore spawn strings syslog tar termios ulimit unistd utime utmpx
+wordexp alloca byteswap elf endian execinfo features features-time64 getopt libintl link malloc stdc-predef
+syscall syslimits unwind
 """
 
 
@@ -78,7 +83,7 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
         AbiError: It does.
     """
     folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
-    hidden = "the C library" if stem in _STANDARD_HEADERS.split() else next(folders, None)
+    hidden = "the C library" if stem in _SYSTEM_HEADERS.split() else next(folders, None)
     if f"{stem}.h" in [name[1:-1].removeprefix("./") for name in included]:
         hidden = "its structs"
     if hidden:

@@ -118,7 +118,13 @@ def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
 def _layout(each: Struct) -> Any:
     """Return what is equal for equal structs."""
     if not each.existing:
-        return each.fingerprint, *((path, at, part.name) for path, at, part in walk_members(each))
+        # Members have names in Python if it is a record or a named tuple, so these may share a struct.
+        python_kind = each.python_kind.replace("namedtuple", "record")
+        return (
+            each.fingerprint,
+            python_kind,
+            *((path, at, part.name) for path, at, part in walk_members(each)),
+        )
     # One function may name what is in a struct of C++, and another one not.
     return each.size, each.align, *((path, at, part.size) for path, at, part in walk_members(each))
 
@@ -256,6 +262,7 @@ def _describe(ctype: CType) -> dict[str, Any]:
         described["count"] = ctype.row.lanes
     elif isinstance(ctype, Struct):
         described["members"] = list(map(_place, ctype.members))
+        described["python_kind"] = ctype.python_kind
     return described
 
 

@@ -198,7 +198,7 @@ class Struct(CType):
         members: In the order of their offsets, without padding.
         packed: Whether the struct needs a `packed` attribute, because its layout is not C's natural one.
         in_memory: Whether Numba stores such values in memory in this layout.
-        record: Whether it is a NumPy record rather than a tuple.
+        python_kind: Its kind of value in Python: "record" (NumPy), "tuple", "namedtuple" or "optional".
         python_type: The Python type it represents, for the header.
         existing: What C++ has of it already; None for what the header defines.
     """
@@ -206,7 +206,7 @@ class Struct(CType):
     members: tuple[Member, ...]
     packed: bool = False
     in_memory: bool = False
-    record: bool = False
+    python_kind: str = ""
     python_type: str = ""
     existing: Existing | None = None
 
@@ -319,7 +319,9 @@ def _readonly(ctype: CType) -> str:
     return f"{ctype.name} const" if isinstance(ctype, Pointer) else f"const {ctype.name}"
 
 
-def struct(name: str, members: Iterable[tuple[str, CType]], *, python_type: str = "") -> Struct:
+def struct(
+    name: str, members: Iterable[tuple[str, CType]], *, python_kind: str = "", python_type: str = ""
+) -> Struct:
     """Return the struct of *members* as C lays it out."""
     placed: list[Member] = []
     offset, align = 0, 1
@@ -328,7 +330,8 @@ def struct(name: str, members: Iterable[tuple[str, CType]], *, python_type: str 
         placed.append(Member(member, ctype, offset))
         offset += ctype.size
         align = max(align, ctype.align)
-    return Struct(name, round_up(offset, align), align, tuple(placed), python_type=python_type)
+    size = round_up(offset, align)
+    return Struct(name, size, align, tuple(placed), python_kind=python_kind, python_type=python_type)
 
 
 def round_up(number: int, multiple: int) -> int:

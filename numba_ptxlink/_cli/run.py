@@ -136,6 +136,10 @@ def _value(text: str) -> Any:
 
 def _plain(value: Any) -> Any:
     """Return a result as JSON has it; numbers that are not in JSON become text."""
+    from numba_ptxlink._launch.results import Record
+
+    if isinstance(value, Record):
+        value = tuple(value)
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (tuple, list)):
         return [*map(_plain, value)]

@@ -3,7 +3,7 @@ Compile the CUDA C++ that functions link, under names that are private to one ex
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
 export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
-the same file can be linked together. NVRTC appends it, by macros.
+the same file can be linked together as LTO-IR. NVRTC appends it, by macros.
 """
 
 from __future__ import annotations
@@ -140,10 +140,42 @@ def compile_files(
     # Those that are called have the names by which they are called.
     called = missing.keys() & defined
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
-    macros = [f"-D{name}={new}" for name, new in private.items()]
-    for text, name, folders in sources:
-        code.add((name, compile_source(text, name, arch, folders, macros)))
-    return sorted(code), {name: private[name] for name in called}
+    compiled, private = _compile_renamed(sources, private, arch)
+    return sorted(code | compiled), {name: private[name] for name in called & private.keys()}
+
+
+def _compile_renamed(
+    sources: Sequence[tuple[str, str, Sequence[Path]]], private: dict[str, str], arch: Arch
+) -> tuple[set[tuple[str, bytes]], dict[str, str]]:
+    """
+    Compile CUDA C++ to LTO-IR with symbols renamed, as far as macros can rename them.
+
+    A macro also replaces what has the same name in headers, so that a variable `x` would break `threadIdx.x`.
+    Such a symbol keeps its name.
+
+    Args:
+        sources: The text, the name and the include directories of each file.
+        private: The new names.
+        arch: The GPU to generate code for.
+
+    Returns:
+        Name and LTO-IR of each file, and those of *private* that are in use.
+    """
+    while True:
+        macros = [f"-D{name}={new}" for name, new in private.items()]
+        try:
+            code = {
+                (name, compile_source(text, name, arch, folders, macros)) for text, name, folders in sources
+            }
+        except LinkError as error:
+            if not private:
+                raise
+            # NVRTC's log usually contains the new name at fault. If not, no symbol is renamed.
+            kept = {name for name, new in private.items() if new in error.log} or set(private)
+            log.info("%s: not renamed, since CUDA's headers use the name too", ", ".join(sorted(kept)))
+            private = {name: new for name, new in private.items() if name not in kept}
+        else:
+            return code, private
 
 
 def _needed(

@@ -58,19 +58,14 @@ def fields(types: Types, name: str) -> list[Field]:
     return [Field(names[number], entry["element"], number * step) for number in range(count)]
 
 
-def field_names(types: Types, name: str) -> list[str]:
-    """Return the names that the members of a struct have in Python."""
-    return [field.name for field in fields(types, name)]
-
-
-def is_tuple(names: list[str]) -> bool:
-    """Return whether the members of a struct are a tuple's, which have no names in Python."""
-    return names == [f"f{number}" for number, _ in enumerate(names)]
+def is_record(types: Types, name: str) -> bool:
+    """Return whether the type *name* is a struct whose members have names in Python."""
+    return types[name].get("python_kind") in {"record", "namedtuple"}
 
 
 def is_optional(types: Types, name: str) -> bool:
-    """Return whether the type *name* is what C has for an Optional."""
-    return name.startswith("optional_") and field_names(types, name) == ["value", "has_value"]
+    """Return whether the type *name* is the struct of an Optional."""
+    return types[name].get("python_kind") == "optional"
 
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
@@ -95,11 +90,12 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
     if not own or (dtype.kind == "V" and not dtype.names):
         return _is_number(entry, dtype.str)
     there = dtype.fields or {}
+    is_unnamed = entry.get("python_kind") == "tuple"
     # C has no members without size.
     parts = sorted((there[name][1], name) for name in dtype.names or () if there[name][0].itemsize)
     return len(parts) == len(own) and all(
         place == field.offset
-        and (member_name == field.name or is_tuple(field_names(types, name)))
+        and (member_name == field.name or is_unnamed)
         and is_like(types, field.type, there[member_name][0])
         for (place, member_name), field in zip(parts, own, strict=True)
     )

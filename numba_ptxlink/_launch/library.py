@@ -132,7 +132,8 @@ class Library(Mapping[str, Item]):
     """
     The kernels of an export by name, which are attributes too: `library.scale` is `library["scale"]`.
 
-    On the CPU it has the functions of the export as well. Thread-safe.
+    On the CPU it has the functions of the export as well. A kernel or function that is named like a method,
+    such as `read`, hides it as an attribute; call `Library.read(library, "ptx")` then. Thread-safe.
 
     Args:
         manifest: What the export says of itself.
@@ -141,9 +142,10 @@ class Library(Mapping[str, Item]):
     """
 
     def __init__(self, manifest: manifests.Manifest, content_of: Callable[[str], bytes], **cpu: Any) -> None:
-        self._manifest = manifest
-        self._content_of = content_of
-        self._artifacts = {
+        # An export may have any name that C allows: these begin with an underscore and a capital.
+        self.__manifest = manifest
+        self.__content_of = content_of
+        self.__artifacts = {
             (str(entry["kind"]), str(entry["arch"] or "")): str(entry["file"]) for entry in manifest.artifacts
         }
         makers: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
@@ -152,39 +154,37 @@ class Library(Mapping[str, Item]):
             from . import on_cpu
 
             # The first that was asked for: they differ where a link file asks for `__CUDA_ARCH__`.
-            arch = next((arch for kind, arch in self._artifacts if kind == PTX), None)
+            arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
             code: _Device | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
             makers["function"] = on_cpu.CpuFunction
         else:
             code = _Device(functools.partial(self.read, KERNELS), str(manifest.path))
-        self._items: dict[str, Item] = {
+        self.__items: dict[str, Item] = {
             function["symbol"]: makers[function["kind"]](code, function, manifest.types)
             for function in manifest.functions
             if function["kind"] in makers
         }
+        vars(self).update(self.__items)
 
     def __getitem__(self, name: str) -> Item:
-        if name not in self._items:
-            known = ", ".join(self._items) or "nothing"
-            is_function = any(name == each["symbol"] for each in self._manifest.functions)
+        if name not in self.__items:
+            known = ", ".join(self.__items) or "nothing"
+            is_function = any(name == each["symbol"] for each in self.__manifest.functions)
             called = "; load the export with device='cpu' to call a function" if is_function else ""
             raise _NoKernelError(f"{shown(name)} is not loaded: the export has {known}{called}.")
-        return self._items[name]
+        return self.__items[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
+        return iter(self.__items)
 
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self.__items)
 
     def __getattr__(self, name: str) -> Item:
         # A copy that is being made has nothing yet.
-        if "_items" not in vars(self):
+        if "_Library__items" not in vars(self):
             raise AttributeError(name)
         return self[name]
-
-    def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._items})
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
@@ -197,19 +197,19 @@ class Library(Mapping[str, Item]):
         Raises:
             LaunchError: There is none or several, it could not be read, or it is not of this export.
         """
-        path, sm = self._manifest.path, Arch.of(arch).sm if arch else ""
-        chosen = [key for key in self._artifacts if key[0] == kind and sm in {"", key[1]}]
+        path, sm = self.__manifest.path, Arch.of(arch).sm if arch else ""
+        chosen = [key for key in self.__artifacts if key[0] == kind and sm in {"", key[1]}]
         if len(chosen) != 1:
-            have = ", ".join(" for ".join(filter(None, key)) for key in self._artifacts) or "none"
+            have = ", ".join(" for ".join(filter(None, key)) for key in self.__artifacts) or "none"
             what = f"{len(chosen) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
             raise LaunchError(f"{path} lists {what}; it has {have}: name one, or export it.")
-        name = self._artifacts[chosen[0]]
+        name = self.__artifacts[chosen[0]]
         try:
-            content = self._content_of(name)
+            content = self.__content_of(name)
         except (KeyError, OSError) as error:
             reason = getattr(error, "strerror", "it is not there")
             raise LaunchError(f"{name} could not be read: {reason}; keep it beside {path.name}.") from error
-        if manifests.digest(content) != self._manifest.digests[name]:
+        if manifests.digest(content) != self.__manifest.digests[name]:
             raise LaunchError(f"{name} is not what {path} lists; export again.")
         return content
 

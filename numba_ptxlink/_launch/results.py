@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import re
-from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cabi import numbers
@@ -12,7 +9,7 @@ from numba_ptxlink._cabi import numbers
 from . import arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, MutableMapping
 
     from .arrays import Types
 
@@ -20,13 +17,75 @@ if TYPE_CHECKING:
 _PYTHON = {"f": 8, "c": 16}
 
 
+class Record:
+    """
+    A record or a named tuple: its members are `point.x`, `point["x"]` and `point[0]`, and can be assigned.
+
+    A member may have any name: the class has no other attributes. The values are iterated in the order of the
+    members, and a tuple of equal values is equal.
+
+    Args:
+        name: The name of its C type.
+        members: The values by the names in Python.
+    """
+
+    __slots__ = ("__members", "__name")
+    __hash__: Any = None
+
+    def __init__(self, name: str, members: MutableMapping[str, Any]) -> None:
+        object.__setattr__(self, "_Record__name", name)
+        object.__setattr__(self, "_Record__members", members)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__members[name]
+        except KeyError:
+            raise AttributeError(f"{self.__name} has no member {name!r}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.__members:
+            raise AttributeError(f"{self.__name} has no member {name!r}")
+        self.__members[name] = value
+
+    def __getitem__(self, key: str | int) -> Any:
+        return self.__members[key] if isinstance(key, str) else [*self][key]
+
+    def __setitem__(self, key: str | int, value: Any) -> None:
+        name = key if isinstance(key, str) else [*self.__members][key]
+        setattr(self, name, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.__members.values())
+
+    def __len__(self) -> int:
+        return len(self.__members)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Record):
+            return [*self.__members] == [*members_of(other)] and [*self] == [*other]
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __repr__(self) -> str:
+        members = ", ".join(f"{name}={value!r}" for name, value in self.__members.items())
+        return f"{self.__name}({members})"
+
+    def __reduce__(self) -> Any:
+        return Record, (self.__name, dict(self.__members))
+
+
+def members_of(record: Record) -> MutableMapping[str, Any]:
+    """Return the values of *record* by the names of its members; to change one changes *record*."""
+    members: MutableMapping[str, Any] = object.__getattribute__(record, "_Record__members")
+    return members
+
+
 def unpack(types: Types, name: str, content: bytes) -> Any:
     """
     Return the value of the type *name* that *content* begins with.
 
     Numbers that Python has are Python's; those of other precisions are NumPy's, a `bfloat16` as float32. A
-    tuple, a vector and an array are tuples, a struct with names is a named tuple, an Optional is None or the
-    value, and a pointer an address.
+    tuple, a vector and an array are tuples, a record and a named tuple are a `Record`, an Optional is None or
+    the value, and a pointer an address.
     """
     import numpy as np
 
@@ -36,12 +95,11 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
         return None
     element = dtype(types, name)
     if kind in {"struct", "vector", "array"} and element.kind != "S":
-        parts = [unpack(types, each.type, content[each.offset :]) for each in arrays.fields(types, name)]
+        fields = arrays.fields(types, name)
+        members = {field.name: unpack(types, field.type, content[field.offset :]) for field in fields}
         if arrays.is_optional(types, name):
-            return parts[0] if parts[1] else None
-        names = arrays.field_names(types, name)
-        is_named = kind == "struct" and not arrays.is_tuple(names)
-        return _named(name, tuple(names))(*parts) if is_named else tuple(parts)
+            return members["value"] if members["has_value"] else None
+        return Record(name, members) if arrays.is_record(types, name) else tuple(members.values())
     (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
     return value if _PYTHON.get(element.kind, size) != size or kind == "bfloat16" else value.item()
 
@@ -76,9 +134,3 @@ def dtype(types: Types, name: str) -> Any:
     number = numbers.of_kind(kind, size)
     letter = "u" if kind == "pointer" else number.numpy if number else "V"
     return np.dtype(f"<{letter}{size}")
-
-
-@functools.cache
-def _named(name: str, fields: Sequence[str]) -> Any:
-    # The name of a struct of C++ may be qualified, and a member may be named like a word of Python.
-    return namedtuple(re.sub(r"\W", "_", name), fields, rename=True)  # noqa: PYI024 - known at run time alone

@@ -13,6 +13,7 @@ from numba_ptxlink.errors import LaunchError, shown
 
 from . import arrays
 from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
+from .results import Record, members_of
 
 Pack = Callable[[Any, DeviceArguments], bytes]
 
@@ -174,7 +175,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     size, fields = entry["size"], arrays.fields(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
-    is_struct = entry["kind"] == "struct"
+    is_struct, is_named = entry["kind"] == "struct", entry.get("python_kind", "tuple") != "tuple"
     is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
 
     def pack(value: Any, launch: DeviceArguments) -> bytes:
@@ -192,7 +193,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
                 raise WrongArgumentError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
             return bytes(content)
         packed = bytearray()
-        parts = _parts(value, names, name, named=is_struct)
+        parts = _parts(value, names, name, named=is_named)
         for own, (offset, one), part in zip(names, packers, parts, strict=True):
             try:
                 packed += bytes(offset - len(packed)) + one(part, launch)
@@ -201,6 +202,9 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
         return bytes(packed).ljust(size, b"\0")
 
     def pack_optional(value: Any, launch: DeviceArguments) -> bytes:
+        if arrays.is_numpy(value, "void") and arrays.is_like(types, name, value.dtype):
+            # An element of an array that a function returned.
+            return pack(value, launch)
         return bytes(size) if value is None else pack((value, True), launch)
 
     return pack_optional if arrays.is_optional(types, name) else pack
@@ -218,11 +222,13 @@ def _is_bool(value: Any) -> bool:
 
 
 def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]:
-    """Return the values of members, which mappings, and named tuples of *named* ones, have by their names."""
+    """Return the values of members, by their names if they are *named* and *value* has names."""
+    if isinstance(value, Record):
+        value = members_of(value) if named else tuple(value)
     own = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
     differs = own != names if isinstance(value, tuple) else set(own) != set(names)
     # A tuple in C has no names, and neither have the elements of an array; those of vectors are C's own.
-    if differs and not (isinstance(value, tuple) and (arrays.is_tuple(names) or not named)):
+    if differs and (named or not isinstance(value, tuple)):
         raise WrongArgumentError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
     if isinstance(value, Mapping):
         return [value[field] for field in names]

@@ -41,7 +41,7 @@ def test_the_compiler_tells_which_names_cuda_has(tmp_path, name):
     assert [] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("stem", ["math", "stdint", "cuda_runtime", "vector_types"])
+@pytest.mark.parametrize("stem", ["math", "stdint", "features", "strings", "cuda_runtime", "vector_types"])
 def test_a_header_hides_no_other(tmp_path, stem):
     """`math.py` makes no `math.h`, which CUDA's headers would include in place of the standard one."""
     (tmp_path / f"{stem}.py").write_text(

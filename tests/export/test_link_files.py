@@ -148,6 +148,25 @@ def test_an_export_calls_another_exports_function(tmp_path):
         assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=kind == "ltoir").cubin, kind
 
 
+def test_a_variable_named_like_a_member_of_cudas_structs(tmp_path):
+    """A macro would rename `threadIdx.x` with the variable `x`, which keeps its name; others are renamed."""
+    source = """
+        __device__ float x = 3, counter = 1;
+        extern "C" __device__ float added(float v) { return v + x + counter++ + threadIdx.x; }
+    """
+    function = cuda.declare_device("added", "float32(float32)", abi="c", link=cuda.CUSource(source))
+    first = exported(tmp_path, "first", function)
+    second = exported(tmp_path, "second", function)
+    assert 15 == pl.load(first, device="cpu").first(10)
+    assert {"first"} == strong(artifact(first, "ptx"))
+    assert {"first", "x"} <= strong(artifact(first, "ltoir"))
+    assert "counter" not in strong(artifact(first, "ltoir"))
+    linked = pl.link(CALLER, *(artifact(export, "ptx") for export in (first, second)), arch="sm_90")
+    assert b"caller" in linked.cubin
+    with pytest.raises(pl.LinkError, match=r"\bx\b"):
+        pl.link(CALLER, *(artifact(export, "ltoir") for export in (first, second)), arch="sm_90", lto=True)
+
+
 def test_files_that_call_each_other(tmp_path):
     """Functions of one link file keep finding those of another."""
     one = cuda.CUSource(

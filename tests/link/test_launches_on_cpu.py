@@ -232,6 +232,67 @@ def test_arrays_of_functions(udfs):
     assert [2, 2, 1, 0] == given.tolist()
 
 
+words = np.dtype([("_a", "f4"), ("class", "i4"), ("index", "f8", 2), ("__members", "i2")], align=True)
+unnamed = np.dtype("f4,i4", align=True)
+optional_gain = np.dtype([("value", "f4"), ("has_value", "i4")], align=True)
+
+
+def test_members_have_any_name():
+    """A record that a function returns has its members by attribute and by name, and is an argument again."""
+
+    @pl.udf("words(words)")
+    def same_words(record):
+        return record
+
+    @pl.udf("unnamed(unnamed)", name="same_unnamed")
+    def same_unnamed(record):
+        return record
+
+    loaded = pl.load(pl.export([same_words, same_unnamed], arch=ARCH, emit="ptx"), device="cpu")
+    result = loaded.same_words((1.5, 2, (3, 4), 5))
+    assert "words(_a=np.float32(1.5), class=2, index=(3.0, 4.0), __members=5)" == repr(result)
+    assert (1.5, 2, (3, 4), 5) == result == pickle.loads(pickle.dumps(result))  # noqa: S301 - its own pickle
+    assert (1.5, 2, (3, 4), 5) == (result._a, result["class"], result[2], getattr(result, "__members"))
+    result.index = (6, 7)
+    result["class"] += 1
+    assert (1.5, 3, (6, 7), 5) == loaded.same_words(result)
+    assert result != loaded.same_words((1.5, 2, (3, 4), 5))
+    with pytest.raises(AttributeError, match="words has no member 'count'"):
+        result.count = 1
+    # NumPy's names of members without names are not those of a tuple.
+    assert (1.5, 2) == (loaded.same_unnamed((1.5, 2)).f0, loaded.same_unnamed({"f1": 2, "f0": 0})["f1"])
+
+
+def test_an_optional_is_not_known_by_its_name(same):
+    """A record that looks like an Optional is a record, and an Optional of a result is an argument again."""
+
+    @pl.udf("float32(optional_gain)")
+    def gain(given):
+        return given.value * given.has_value
+
+    loaded = pl.load(pl.export([gain], arch=ARCH, emit="ptx"), device="cpu")
+    assert 15 == loaded.gain(np.array((3, 5), optional_gain)[()])
+    with pytest.raises(pl.LaunchError, match="it is None, a NoneType; for optional_gain pass 2 values"):
+        loaded.gain(None)
+    returned = same.same_optional(np.array([7, None]))
+    assert [7, None] == [same.same_optional(element) for element in returned]
+    assert [(7, True), (0, False)] == same.same_optional(returned).tolist()
+
+
+def test_functions_have_the_names_of_methods():
+    """An export's name is the function's, whatever a mapping and the library itself have of that name."""
+    names = ("get", "items", "read", "_items")
+
+    def function(number, name):
+        return pl.udf("int32(int32)", name=name)(lambda value: value + number)
+
+    made = [function(number, name) for number, name in enumerate(names)]
+    loaded = pl.load(pl.export(made, arch=ARCH, emit="ptx"), device="cpu")
+    assert [10, 11, 12, 13] == [getattr(loaded, name)(10) for name in loaded]
+    assert b".visible .func" in pl.Library.read(loaded, "ptx")
+    assert [*loaded] == [*loaded.keys()]
+
+
 READONLY = np.zeros(4, np.float32)
 READONLY.flags.writeable = False
 FLOATS = np.zeros(4, np.float32)
