@@ -349,9 +349,15 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_front_end/disk_keys.py",
-            "all(noted.values()) and noted ==",
-            "all(noted.values()) or noted ==",
-            "numba_cuda/test_disk_cache.py numba_cuda_mlir/test_mlir_disk_cache.py",
+            "    return unchanged\n",
+            "    return True\n",
+            "numba_cuda/test_disk_cache.py",
+        ),
+        (
+            "_numba_cuda_mlir/patches/disk_cache.py",
+            "return is_complete and",
+            "return",
+            "numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
         (
             "_numba_cuda/patches/driverless.py",
@@ -392,8 +398,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_front_end/disk_keys.py",
-            "source_options) or os.urandom(16).hex()",
-            'source_options) or "0"',
+            "    if lookup is None:\n        return False\n",
+            "    if lookup is None:\n        return True\n",
             "numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
         (
@@ -416,7 +422,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             ACTIVE,
         ),
         ("_front_end/patch.py", "        if there.uses:\n            return\n", "", ACTIVE),
-        ("_front_end/disk_keys.py", "if options:", "if not options:", "numba_cuda/test_disk_cache.py"),
+        (
+            "_front_end/disk_keys.py",
+            "if is_source:",
+            "if not is_source:",
+            "numba_cuda_mlir/test_mlir_disk_cache.py",
+        ),
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
     ],
     "cache": [

@@ -1,12 +1,18 @@
-"""What the key of a kernel that a front end keeps on disk lacks: options, link files, settings and tools."""
+"""
+What the key of a kernel that a front end keeps on disk lacks: options, link files, settings and tools.
+
+A kernel is looked up before it is compiled, and stored after that. It is stored only if its key describes all
+that it linked, and if no file of the key was written to in between.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import os
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from numba_ptxlink._config import config
@@ -15,47 +21,54 @@ from numba_ptxlink.cache.key import Key, package_version
 from numba_ptxlink.errors import PtxlinkError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
-# The digests that the kernels of each cache were looked up by, by the front end's own keys.
-_digests: WeakKeyDictionary[Any, dict[Any, str]] = WeakKeyDictionary()
+
+class _LinkItem(NamedTuple):
+    """The name and content of a link file, and the state of all files that were read for that."""
+
+    description: str
+    versions: tuple[tuple[int, ...], ...] = ()
 
 
-def completed(
-    key: tuple[Any, ...],
-    cache: Any,
-    options: Mapping[str, Any] | None,
-    link: Iterable[Any],
-    source_options: Callable[..., Any],
-) -> tuple[Any, ...]:
+class _LookUp(NamedTuple):
+    """A look-up of a kernel: its link files, as they were, and the digest of all that the key lacks."""
+
+    link: tuple[Any, ...]
+    source_options: Callable[..., Any]
+    items: list[_LinkItem]
+    digest: str
+
+
+class _LookUps(threading.local):
+    """The last look-up of a thread in each cache: a thread compiles and stores what it did not find."""
+
+    def __init__(self) -> None:
+        self.of: WeakKeyDictionary[Any, _LookUp] = WeakKeyDictionary()
+
+
+_look_ups = _LookUps()
+
+
+def look_up(
+    cache: Any, options: Mapping[str, Any] | None, link: Sequence[Any], source_options: Callable[..., Any]
+) -> None:
     """
-    Return a front end's *key* of a kernel on disk with what it lacks, as it was at the first look-up.
+    Note what the next kernel of *cache* depends on, for `extended` and `describes`.
 
     Args:
-        key: What the front end finds the kernel by.
         cache: The front end's cache of the kernels of one function.
-        options: The decorator's options without the link files; None where nobody noted them.
+        options: The decorator's options without the link files; None if they are unknown.
         link: The files that the decorator links.
         source_options: Returns the options for CUDA C++, by the folder of the source.
     """
-    digests = _digests.setdefault(cache, {})
-    # A kernel is saved by what it was looked up by, though its link files may have changed meanwhile.
-    if key not in digests:
-        # What cannot be told is found by this process alone.
-        digests[key] = _of_kernel(options, link, source_options) or os.urandom(16).hex()
-    return (*key, ("numba-ptxlink", digests[key]))
-
-
-def _of_kernel(
-    options: Mapping[str, Any] | None, link: Iterable[Any], source_options: Callable[..., Any]
-) -> str | None:
-    """Return the digest of all that a kernel depends on beside its code; None where that cannot be told."""
+    _look_ups.of.pop(cache, None)
     if options is None:
-        return None
+        return
     try:
-        files = [of_item(item, source_options) for item in link]
+        items = [_item(each, source_options) for each in link]
         settings = config()._asdict().items()
         relevant = [item for item in settings if not item[0].startswith(("cache", "log"))]
         parts = {
@@ -63,12 +76,47 @@ def _of_kernel(
             "config": [f"{name}={value!r}" for name, value in relevant],
             "tools": [*nvptxcompiler.identity(), *map(find.build_of, ("nvvm", "nvJitLink", "nvrtc"))],
             "options": [f"{name}={_spelled(options[name])}" for name in sorted(options)],
-            "files": files,
+            "files": [item.description for item in items],
         }
-        return Key.of("jit", parts).digest.hex()
     except (PtxlinkError, OSError, ValueError) as error:
         log.info("cache: a kernel is not kept: %s: %s", type(error).__name__, error)
-        return None
+        return
+    _look_ups.of[cache] = _LookUp(tuple(link), source_options, items, Key.of("jit", parts).digest.hex())
+
+
+def extended(key: tuple[Any, ...], cache: Any) -> tuple[Any, ...]:
+    """Return a front end's *key* of a kernel in *cache* with what it lacked when it was looked up."""
+    lookup = _look_ups.of.get(cache)
+    # No kernel is stored without a digest.
+    return (*key, ("numba-ptxlink", lookup and lookup.digest))
+
+
+def describes(cache: Any, linked: Iterable[Any]) -> bool:
+    """
+    Return whether the key by which a kernel was looked up in *cache* describes the kernel that was compiled.
+
+    Args:
+        cache: The front end's cache of the kernels of one function.
+        linked: All that the kernel has linked: paths, and `LinkableCode` of the front end.
+    """
+    lookup = _look_ups.of.get(cache)
+    if lookup is None:
+        return False
+    for item in linked:
+        callbacks = (getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
+        # A later process cannot know what a function links before it is compiled, by a global or a helper.
+        if item not in lookup.link or any(callbacks):
+            log.info(
+                "cache: a kernel is not kept: link= of its decorator lacks %s, or that has callbacks", item
+            )
+            return False
+    try:
+        unchanged = lookup.items == [_item(each, lookup.source_options) for each in lookup.link]
+    except (OSError, ValueError):
+        unchanged = False
+    if not unchanged:
+        log.info("cache: a kernel is not kept: its link files were changed while it was compiled")
+    return unchanged
 
 
 def _spelled(value: Any) -> str:
@@ -79,49 +127,29 @@ def _spelled(value: Any) -> str:
     return text
 
 
-def of_file(path: str, source_options: Callable[..., Any]) -> str:
+def _item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
     """
-    Return a digest of the file at *path* and, for CUDA C++, of its includes.
+    Return what is linked, a path or a front end's `LinkableCode`, with what CUDA C++ includes.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: A file cannot be read.
         ValueError: What it includes cannot be told.
     """
-    content = Path(path).read_bytes()
-    return _digest(content, Path(path).suffix == ".cu" and source_options(folder=Path(path).parent))
-
-
-def stamps(paths: Iterable[str], source_options: Callable[..., Any]) -> dict[str, str]:
-    """Return what `of_file` does of each of *paths*, "" where it cannot be told."""
-    found = {}
-    for path in paths:
-        try:
-            found[path] = of_file(path, source_options)
-        except (OSError, ValueError):
-            found[path] = ""
-    return found
-
-
-def are_fresh(noted: Mapping[str, str], source_options: Callable[..., Any]) -> bool:
-    """Return whether the files still are what `stamps` has *noted* of them."""
-    return all(noted.values()) and noted == stamps(noted, source_options)
-
-
-def of_item(item: Any, source_options: Callable[..., Any]) -> str:
-    """Return the name and digest of a path or of a front end's `LinkableCode`; raises as `of_file` does."""
     if isinstance(item, (str, os.PathLike)):
-        return f"{Path(item).name} {of_file(os.fspath(item), source_options)}"
-    content = item.data.encode() if isinstance(item.data, str) else bytes(item.data)
-    return f"{item.kind} {item.name} {_digest(content, item.kind == 'cu' and source_options())}"
-
-
-def _digest(content: bytes, options: Any) -> str:
-    """Return a digest of *content* and, for CUDA C++ with its *options*, of what it includes."""
+        path = Path(item)
+        # A link that leads elsewhere for a moment is a change, too.
+        versions = tuple(map(includes.version, (path.lstat(), path.stat())))
+        name, content, is_source, folder = path.name, path.read_bytes(), path.suffix == ".cu", path.parent
+    else:
+        versions, folder = (), None
+        name, is_source = f"{item.kind} {item.name}", item.kind == "cu"
+        content = item.data.encode() if isinstance(item.data, str) else bytes(item.data)
     digest = hashlib.sha256(content)
-    if options:
+    if is_source:
         # NVRTC receives the file's name without its directory, so the working directory is searched first.
-        included = includes.of(content, Path(), options.include_dirs).key
-        if included is None:
-            raise ValueError("what a link file includes is unknown")
-        digest.update(repr(included).encode())
-    return digest.hexdigest()
+        included = includes.of(content, Path(), source_options(folder=folder).include_dirs)
+        if included.key is None:
+            raise ValueError(f"what {name} includes is unknown")
+        digest.update(repr(included.key).encode())
+        versions += included.versions
+    return _LinkItem(f"{name} {digest.hexdigest()}", versions)

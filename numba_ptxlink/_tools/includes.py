@@ -112,13 +112,16 @@ class _File(NamedTuple):
 
     Args:
         scan: The scan of its content.
-        identity: Its device and inode: `#pragma once` includes a file once, by whatever paths it is found.
-        version: Its size and times, which change with every change of its content.
+        version: What `version` returns.
     """
 
     scan: _Scan
-    identity: tuple[int, int]
     version: tuple[int, ...]
+
+    @property
+    def identity(self) -> tuple[int, ...]:
+        """Its device and inode: `#pragma once` includes a file once, by whatever paths it is found."""
+        return self.version[:2]
 
 
 class Includes(NamedTuple):
@@ -129,7 +132,7 @@ class Includes(NamedTuple):
         files: The files; of those that one directive can mean, in search order.
         key: Lines that change whenever one of them changes; None where that cannot be told, or the code tells
             the time. Paths are part of them only if the code can observe them, such as by `__FILE__`.
-        versions: The identity, size and times of each file: equal exactly if none was written to meanwhile.
+        versions: What `version` returns of each file.
     """
 
     files: tuple[str, ...]
@@ -160,7 +163,7 @@ def of(
     files: dict[str, _File] = {}
     lines: set[str] = set()
     # Two names of one file differ from two files with one content: `#pragma once` tells them apart.
-    directives_of: dict[tuple[int, int], set[str]] = {}
+    directives_of: dict[tuple[int, ...], set[str]] = {}
     at, real = functools.cache(_scan_file), functools.cache(os.path.realpath)
     told = b"\n".join(map(encoded, flags))
     include_dirs = [*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(told))]
@@ -194,8 +197,14 @@ def of(
     return Includes(
         tuple(files),
         tuple(sorted(lines)) if complete else None,
-        tuple((*file.identity, *file.version) for file in files.values()),
+        tuple(file.version for file in files.values()),
     )
+
+
+def version(status: os.stat_result) -> tuple[int, ...]:
+    """Return the device, inode, size and times of a file, which change whenever it is written to."""
+    # Programs set the time of modification back; the time of the last change is the system's own.
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
@@ -253,10 +262,7 @@ def _scan_file(path: str) -> _File | None:
         # Two changes at one tick of the clock look the same.
         settled = time.time_ns() - status.st_ctime_ns > _SETTLED
         scan = _scan_unchanged if settled else _scan_unchanged.__wrapped__
-        identity = (status.st_dev, status.st_ino)
-        # Programs set the time of modification back; the time of the last change is the system's own.
-        version = (status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-        return _File(scan(path, *identity, *version), identity, version)
+        return _File(scan(path, *version(status)), version(status))
     except OSError:
         return None
 

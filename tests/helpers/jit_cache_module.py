@@ -17,16 +17,15 @@ def compile_with(options: dict[str, object]) -> dict[str, object]:
     """
     Compile the kernel with *options*; return what that took.
 
-    "declared" if its declaration links; "late" if the plugin is enabled behind the decorator.
+    "late" if the plugin is enabled behind the decorator.
     """
     before = pl.status().cache_misses
-    declared, late = options.pop("declared", False), options.pop("late", False)
+    late = options.pop("late", False)
     if late:
         pl.disable()
-    files = {"link": [sys.argv[1]]}
-    twice = cuda.declare_device("twice", "int32(int32)", **(files if declared else {}))
+    twice = cuda.declare_device("twice", "int32(int32)")
 
-    @cuda.jit(cache=True, **({} if declared else files), **options)
+    @cuda.jit(cache=True, link=[sys.argv[1]], **options)
     def kernel(array):
         array[0] = twice(array[0])
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import processes
 import pytest
 
-MODULE = Path(__file__).parents[1] / "helpers" / "jit_cache_module.py"
+HELPERS = Path(__file__).parents[1] / "helpers"
+MODULE, LINKING = HELPERS / "jit_cache_module.py", HELPERS / "linking_kernels.py"
 SOURCE = (
     '#include "part.h"\nextern "C" __device__ int twice(int* out, int a) { *out = FACTOR * a; return 0; }\n'
 )
@@ -49,7 +50,6 @@ FOUND = {"hits": 1, "misses": 0, "made": 0, "named": True, "can compile": False}
 # Options that differ in a value within, a NumPy number and a set among them, are kernels of their own.
 OPTIONS = (
     {},
-    {"declared": True},
     {"max_registers": 32},
     {"debug": True, "opt": False},
     {"launch_bounds": [256, 2]},
@@ -72,16 +72,42 @@ def test_a_kernel_whose_link_files_were_not_noted_is_made_again(folder):
     assert [1, 1] == [run(folder, {"late": True})[0]["misses"] for _ in range(2)]
 
 
+BY_DECORATOR = ("decorator", "header", "symlink", "during compilation", "same name")
+BY_FUNCTION = ("global", "closure", "default argument", "environment", "helper")
+
+
+def compile_linking(
+    front_end: str, folder: Path, state: str, ways: tuple[str, ...]
+) -> dict[str, list[object]]:
+    """Return the value in the code of each kernel of a process, and whether it was found on disk."""
+    environ = {
+        **os.environ,
+        "NUMBA_PTXLINK": "1",
+        "NUMBA_PTXLINK_CACHE": str(folder / "cache"),
+        "NUMBA_CACHE_DIR": str(folder / "index"),
+        "LINK_FILE": str(folder / "environment" / f"{state}.cu"),
+    }
+    done = processes.run(sys.executable, LINKING, front_end, folder, state, *ways, env=environ)
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize(
-    "options",
-    [pytest.param({}, marks=pytest.mark.slow), {"declared": True}],
-    ids=["link", "declared"],
+    ("front_end", "ways"),
+    [
+        ("numba-cuda", ("during compilation", "global")),
+        pytest.param("numba-cuda", BY_DECORATOR + BY_FUNCTION, marks=pytest.mark.slow),
+        pytest.param("numba-cuda-mlir", BY_DECORATOR + BY_FUNCTION, marks=pytest.mark.slow),
+    ],
+    ids=["few", "all", "mlir"],
 )
-def test_changed_files_are_linked_again(folder, options):
-    """A changed link file, or header of it, is another kernel, whether decorator or declaration names it."""
-    run(folder, options)
-    (folder / "part.h").write_text("#define FACTOR 3\n")
-    assert [1] == [counted["misses"] for counted in run(folder, options)]
-    (folder / "twice.cu").write_text(SOURCE.replace("FACTOR *", "FACTOR + 0 *"))
-    assert [1] == [counted["misses"] for counted in run(folder, options)]
-    assert [FOUND] == run(folder, options)
+def test_a_kernel_has_the_code_of_the_files_that_it_links_now(tmp_path, front_end, ways):
+    """It is found only if its decorator names all files, and none has changed since it was looked up."""
+    pytest.importorskip(front_end.replace("-", "_"))
+    first = compile_linking(front_end, tmp_path, "first", ways)
+    assert {way: [["2222" if way == "during compilation" else "1111"], 0] for way in ways} == first
+    second = {way: ["1111" if way == "during compilation" else "2222"] for way in ways}
+    assert {way: [value, 0] for way, value in second.items()} == compile_linking(
+        front_end, tmp_path, "second", ways
+    )
+    again = {way: [value, int(way in BY_DECORATOR)] for way, value in second.items()}
+    assert again == compile_linking(front_end, tmp_path, "second", ways)

@@ -8,6 +8,9 @@ import pytest
 from linkcases import cubin, function
 from mlir_replaced import CHIP, cubin_of, replaced, signature
 
+import numba_ptxlink as pl
+from numba_ptxlink._tools import nvrtc
+
 pytestmark = pytest.mark.usefixtures("replaced")
 __all__ = ["replaced"]
 
@@ -32,6 +35,18 @@ def calls_within(x, y, n):
         return f(v)
 
     y[0] = inner(n)
+
+
+def overloaded(v):
+    return v
+
+
+def implement(v):
+    return lambda v: f(v)
+
+
+def calls_overload(x, y, n):
+    y[0] = overloaded(n)
 
 
 def syncs(x, y, n):
@@ -67,6 +82,12 @@ def callee(tmp_path):
         return str(path)
 
     return callee
+
+
+def compile_ltoir(source):
+    """Return LTO-IR of CUDA C++."""
+    arch = pl.Arch.of(CHIP)
+    return nvrtc.compile_source(source, "f.cu", arch, output="ltoir").code
 
 
 def compiled(function, **options):
@@ -123,14 +144,28 @@ def test_link_files_of_the_decorator(load, callee):
 
 @pytest.mark.parametrize("kernel", ["calls", "calls_within"])
 def test_link_files_of_declared_functions(load, callee, kernel):
-    """A kernel is compiled again once a file changes that it has linked, by whatever name it reaches it."""
+    """A kernel is compiled each time if a function that it calls links a file: no key can have its name."""
     link = [callee(1)]
-    first = compiled(getattr(load(link), kernel))
-    assert hits(compiled(getattr(load(link), kernel))) == 1
-    callee(2)
-    second = compiled(getattr(load(link), kernel))
-    assert hits(second) == 0
-    assert cubin_of(first) != cubin_of(second)
+    for _ in range(2):
+        assert hits(compiled(getattr(load(link), kernel))) == 0
+    # The decorator names the file, too.
+    first = compiled(getattr(load(link), kernel), link=link)
+    second = compiled(getattr(load(link), kernel), link=link)
+    assert (hits(first), hits(second)) == (0, 1)
+    assert cubin_of(first) == cubin_of(second)
+
+
+def test_code_that_an_overload_links(load, tmp_path):
+    """LTO-IR that comes with an overload is in the kernel, and in none of its lists."""
+    from numba_cuda_mlir.extending import overload
+    from numba_cuda_mlir.typing.cuda import registry
+
+    source = 'extern "C" __device__ int f(int x) { return x + 1; }'
+    (tmp_path / "f.ltoir").write_bytes(compile_ltoir(source))
+    module = load([str(tmp_path / "f.ltoir")])
+    overload(module.overloaded, typing_registry=registry)(module.implement)
+    for _ in range(2):
+        assert hits(compiled(module.calls_overload)) == 0
 
 
 def test_code_in_memory(load):

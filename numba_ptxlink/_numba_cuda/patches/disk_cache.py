@@ -26,49 +26,50 @@ def _enable_caching(original: Any, self: Any) -> None:
     noted.options = {name: value for name, value in options.items() if name != "extensions"}
 
 
+@PATCHES.around("numba.cuda.dispatcher", "CUDACache.load_overload")
+def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> Any:
+    """Read the link files of a kernel before it is compiled; give a kernel on disk its link files back."""
+    from numba_ptxlink._front_end import disk_keys
+
+    noted = notes(self)
+    disk_keys.look_up(self, noted.options, noted.link, source_options)
+    kernel = original(self, sig, target_context)
+    if kernel is not None:
+        # A device of another architecture links them again.
+        library = kernel._codelibrary
+        library._linking_files = {*library._linking_files, *noted.link}
+    return kernel
+
+
 @PATCHES.around("numba.cuda.dispatcher", "CUDACache._index_key")
 def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Have all options, the contents of the link files and the tools in the key of a kernel on disk."""
     from numba_ptxlink._front_end import disk_keys
 
-    noted, key = notes(self), original(self, sig, codegen)
-    return disk_keys.completed(key, self, noted.options, noted.link, source_options)
+    return disk_keys.extended(original(self, sig, codegen), self)
 
 
-@PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary._reduce_states")
-def _reduce_states(original: Any, self: Any) -> Any:
-    """Keep kernels with link files, which `cache=True` of numba-cuda refuses."""
+@PATCHES.around("numba.cuda.dispatcher", "Cache.save_overload")
+def _save_overload(original: Any, self: Any, sig: Any, kernel: Any) -> None:
+    """
+    Keep a kernel whose key describes all that it has linked, and no other one.
+
+    numba-cuda refuses `cache=True` for all kernels with link files.
+    """
+    from numba.cuda.dispatcher import CUDACache
     from numba.cuda.memory_management.nrt import NRT_LIBRARY
 
     from numba_ptxlink._front_end import disk_keys
 
-    files = self._linking_files - {NRT_LIBRARY}
-    given = notes(self).link
-    # Code that a function refers to by a global cannot be compared with the global of a later process.
-    comparable = all(isinstance(file, str) or file in given for file in files)
-    if not files or self._setup_functions or self._teardown_functions or not comparable:
-        return original(self)
-    stamps = disk_keys.stamps((file for file in files if isinstance(file, str)), source_options)
-    linked, self._linking_files = self._linking_files, self._linking_files - files
+    if not isinstance(self, CUDACache):
+        original(self, sig, kernel)
+        return
+    library = kernel._codelibrary
+    linked = library._linking_files
+    if not disk_keys.describes(self, linked - {NRT_LIBRARY}):
+        return
+    library._linking_files = linked & {NRT_LIBRARY}
     try:
-        return {**original(self), "ptxlink_files": [*files], "ptxlink_stamps": stamps}
+        original(self, sig, kernel)
     finally:
-        self._linking_files = linked
-
-
-@PATCHES.replace("numba.cuda.codegen", "CUDACodeLibrary._rebuild")
-def _rebuilding(original: Any) -> Any:
-    """Give them their link files back; compile one again whose link files changed."""
-
-    def _rebuild(cls: Any, ptxlink_files: Any = (), ptxlink_stamps: Any = (), **state: Any) -> Any:
-        from numba_ptxlink._front_end import disk_keys
-
-        if not disk_keys.are_fresh(dict(ptxlink_stamps), source_options):
-            # To numba-cuda, a kernel that raises OSError is none, and it compiles another one.
-            raise OSError(f"{', '.join(ptxlink_stamps)}: not what a kernel was linked with")
-        library = original.__func__(cls, **state)
-        # A device of another architecture links them again.
-        library._linking_files = {*library._linking_files, *ptxlink_files}
-        return library
-
-    return classmethod(_rebuild)  # type: ignore[arg-type]
+        library._linking_files = linked
