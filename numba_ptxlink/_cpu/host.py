@@ -106,7 +106,8 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
     # Of a record, too, whose bytes are the argument.
     if getattr(dtype, "hasobject", False) or not getattr(dtype, "isnative", True):
         raise ValueError("it has objects of Python, or the other byte order; pass a copy that has neither")
-    if given is not None and given.shape:
+    # CuPy and DLPack treat an array without dimensions as memory, too.
+    if given is not None and (given.shape or size == _POINTER):
         if size == _POINTER and not given.flags.forc:
             raise ValueError("it has gaps; pass a copy that has none")
         regions.append(region(given, name))

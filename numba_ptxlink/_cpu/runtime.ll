@@ -188,7 +188,8 @@ define i64 @ptxlink.time() {
 }
 
 ; A bump allocator. The first word of the heap has the offset of the next allocation in its lower 40 bits, and the
-; number of live allocations above. When the last one is freed, the offset returns to 0.
+; number of live allocations above. When the last one is freed, the offset returns to 0. Each allocation begins behind
+; 16 free bytes, as on a GPU: code of `new T[n]` writes n to the 8 bytes before the address that `malloc` returned.
 define i64 @ptxlink.allocate(ptr %ctx, i64 %bytes) {
 entry:
   %heap.at = getelementptr i8, ptr %ctx, i64 $context.heap
@@ -198,7 +199,7 @@ entry:
   %start.at = getelementptr i64, ptr %heap, i64 2
   %start = load i64, ptr %start.at
   %positive = call i64 @llvm.umax.i64(i64 %bytes, i64 1)
-  %padded = add i64 %positive, 15
+  %padded = add i64 %positive, 31
   %size = and i64 %padded, -16
   %increment = add i64 %size, 1099511627776
   %possible = icmp ule i64 %bytes, %limit
@@ -217,7 +218,8 @@ reserve:
   %exchanged = extractvalue {i64, i1} %pair, 1
   br i1 %exchanged, label %success, label %try
 success:
-  %result = add i64 %start, %offset
+  %header = add i64 %start, %offset
+  %result = add i64 %header, 16
   ret i64 %result
 failure:
   ret i64 0

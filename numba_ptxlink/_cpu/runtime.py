@@ -120,6 +120,7 @@ class ThreadRecord(ctypes.Structure):
 
 SHARED_START = 1024
 """The first address in shared memory, so that a null pointer is invalid there."""
+WARP_SIZE = 32
 THREAD_RECORD_SIZE = ctypes.sizeof(ThreadRecord)
 RECURSION_STACK_SIZE = 1 << 16
 """Bytes of local memory for each thread of a kernel with recursive functions, whose depth is unknown."""

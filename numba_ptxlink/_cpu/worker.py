@@ -9,7 +9,7 @@ import mmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from . import printf
-from .runtime import SHARED_START, THREAD_RECORD_SIZE, BlockContext, FaultRecord, Resume
+from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, FaultRecord, Resume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +97,9 @@ class Worker:
     ) -> None:
         thread_count = math.prod(block)
         suspended_count = 0 if frame is None else thread_count
-        frames, records = Buffer((frame or 0) * suspended_count), Buffer(THREAD_RECORD_SIZE * suspended_count)
+        frames = Buffer((frame or 0) * suspended_count)
+        # A shuffle may name any lane of its warp, also one that the block does not have.
+        records = Buffer(THREAD_RECORD_SIZE * (-(-suspended_count // WARP_SIZE) * WARP_SIZE))
         shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
         region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.regions = [*regions, shared_memory.region("shared memory"), local_memory.region("local memory")]

@@ -11,8 +11,9 @@ from numba_ptxlink.errors import LaunchError, shown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Of any grid; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
-_LARGEST = (1 << 31) - 1
+# Along x, y and z; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide. A
+# cluster has at most 16 blocks, in any shape.
+_MAX_EXTENTS = {"grid": ((1 << 31) - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
 _SIZES = range(1 << 63)
 Dim3 = tuple[int, int, int]
 
@@ -128,20 +129,30 @@ class Launchable:
         raise NotImplementedError
 
 
-def _dim3(what: str, extents: Any) -> Dim3:
+def _dim3(name: str, extents: Any) -> Dim3:
     """
     Return the extents of a grid, a block or a cluster.
 
+    Args:
+        name: "grid", "block" or "cluster".
+        extents: One to three numbers.
+
     Raises:
-        LaunchError: They are not one to three numbers that a launch can have. Names *what* they are of.
+        LaunchError: A number is missing, or no GPU can launch so many.
     """
     given = extents if isinstance(extents, (tuple, list)) else (extents,)
     try:
         numbers = [operator.index(extent) for extent in given]
     except TypeError:
         numbers = []
-    if not 1 <= len(numbers) <= 3 or min(numbers) < 1 or max(numbers) > _LARGEST:
-        raise LaunchError(f"The {what} is {shown(extents)}; pass one to three numbers from 1 to {_LARGEST}.")
+    limits = _MAX_EXTENTS[name]
+    if not 1 <= len(numbers) <= 3 or not all(
+        1 <= n <= limit for n, limit in zip(numbers, limits, strict=False)
+    ):
+        raise LaunchError(
+            f"The {name} is {shown(extents)}; pass one to three numbers from 1 to "
+            f"{', '.join(map(str, limits))}."
+        )
     x, y, z = (*numbers, 1, 1)[:3]
     return x, y, z
 

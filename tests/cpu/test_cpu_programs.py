@@ -21,6 +21,7 @@ DECLARED = """
 __constant__ int four[4] = {3, 4, 5, 6};
 __device__ int seven = 7;
 __device__ int* pointed = &seven;
+struct Counted { int value; __device__ Counted() : value(7) {} };
 """
 # What a lane i computes into o[i], and what it is.
 PROGRAMS = {
@@ -32,6 +33,13 @@ PROGRAMS = {
             "o[i] = s[63 - i] + (total < 256 + 36) + (t[0] < 0);"
         ),
         63 - LANE,
+    ),
+    "an array of objects behind another allocation": (
+        (
+            "int* p = (int*)malloc(16); p[3] = i; Counted* q = new Counted[2]; "
+            "o[i] = p[3] + q[1].value + (q - (Counted*)p > 4); delete[] q; free(p);"
+        ),
+        LANE + 8,
     ),
     "memory of the heap": ("int* p = (int*)malloc(1 << 20); p[1] = i; o[i] = p[1]; free(p);", LANE),
     "products of bytes, and zeros, which are normal numbers": (
@@ -174,6 +182,14 @@ def test_blocks_wait_for_each_other(program):
     array = np.zeros(4 * LANES, np.int32)
     run(program, "grid", array, grid=4, cooperative=True)
     assert np.roll(np.arange(256), -100).tolist() == array.tolist()
+
+
+def test_a_shuffle_reads_zero_from_a_lane_that_the_block_lacks():
+    """A block of one thread has the records of a whole warp, so that no other memory is read."""
+    source = 'extern "C" __global__ void k(unsigned* o) { *o = __shfl_sync(-1, 77, 31); }'
+    value = np.full(1, 5, np.uint32)
+    PtxKernel(CpuProgram.of(ptx(source, "sm_90")), "k")[1, 1](value)
+    assert [0] == value.tolist()
 
 
 def test_what_is_printed_is_on_the_standard_output(program, capsys):

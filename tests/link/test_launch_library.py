@@ -152,6 +152,11 @@ def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
         ((0, 32), r"The grid is 0; pass one to three numbers from 1 to 2147483647"),
         ((1, (1, 2, 3, 4)), r"The block is \(1, 2, 3, 4\)"),
         ((1.5, 32), r"The grid is 1.5"),
+        (
+            ((1, 65536), 32),
+            r"The grid is \(1, 65536\); pass one to three numbers from 1 to 2147483647, 65535, 65535",
+        ),
+        ((1, (1, 1, 65)), r"The block is \(1, 1, 65\); pass one to three numbers from 1 to 1024, 1024, 64"),
         ((1 << 31, 32), r"The grid is 2147483648; pass one to three numbers"),
         ((1, (1, 10**5000)), r"The block is a value; pass one to three numbers"),
         ((1, 32, None, 10**5000), r"The shared memory is a value; pass a number of bytes"),

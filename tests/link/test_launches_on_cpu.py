@@ -103,6 +103,16 @@ def test_linked_sources(lto):
     assert 9 == run(linked, "ns::write<9>")
 
 
+def test_an_array_without_dimensions_is_memory():
+    """A kernel reads and writes the element of an array that has no dimensions."""
+    kernel = pl.link('extern "C" __global__ void k(long long* p) { *p += 7; }', arch=ARCH).kernel(
+        "k", device="cpu"
+    )
+    value = np.array(35)
+    kernel[1, 1](value)
+    assert value == 42
+
+
 def test_kernels_of_one_link_share_variables():
     """What one kernel leaves in a variable the next one finds; another link has its own."""
     source = "__device__ int n; template <int N> __global__ void k(int* p) { *p = n += N; }"
@@ -309,7 +319,7 @@ REFUSED = {
     "number": (lambda udfs: udfs.scale[1, 4](1.0, 1), "it is 1.0, a float; pass a NumPy array"),
     "stream": (lambda udfs: udfs.scale[1, 4, 0x55](FLOATS, 1), "There are no streams on the CPU"),
     "cluster": (lambda udfs: udfs.scale.launch(FLOATS, 1, grid=2, block=1, cluster=2), "clusters are not"),
-    "block": (lambda udfs: udfs.scale[1, 1025](FLOATS, 1), "no device has more than 1024 threads"),
+    "block": (lambda udfs: udfs.scale[1, (2, 1024)](FLOATS, 1), "no device has more than 1024 threads"),
     "handle": (lambda udfs: udfs.scale.handle, "Kernel scale has no handle on the CPU"),
     "count": (lambda udfs: udfs.scaled(1.0), r"Function scaled takes \(value, factor\), and was given 1"),
     "elements": (lambda udfs: udfs.scaled(1.0, np.ones(3)), r"it is .*1\.0.*, a float64, and no int8_t"),
