@@ -52,6 +52,45 @@ mad24.lo: k k
     two = {shift} i32 {above2}, 8
     product = mul i32 {one}, {two}
     result = add i32 {product}, {c}
+mul24.hi: k k
+    above1 = shl i32 {a}, 8
+    above2 = shl i32 {b}, 8
+    narrow1 = {shift} i32 {above1}, 8
+    narrow2 = {shift} i32 {above2}, 8
+    one = {extend} i32 {narrow1} to i64
+    two = {extend} i32 {narrow2} to i64
+    product = mul i64 {one}, {two}
+    above = lshr i64 {product}, 16
+    result = trunc i64 {above} to i32
+mad24.hi: k k
+    above1 = shl i32 {a}, 8
+    above2 = shl i32 {b}, 8
+    narrow1 = {shift} i32 {above1}, 8
+    narrow2 = {shift} i32 {above2}, 8
+    one = {extend} i32 {narrow1} to i64
+    two = {extend} i32 {narrow2} to i64
+    product = mul i64 {one}, {two}
+    above = lshr i64 {product}, 16
+    upper = trunc i64 {above} to i32
+    result = add i32 {upper}, {c}
+mad24.hi.sat: k k
+    above1 = shl i32 {a}, 8
+    above2 = shl i32 {b}, 8
+    narrow1 = {shift} i32 {above1}, 8
+    narrow2 = {shift} i32 {above2}, 8
+    one = {extend} i32 {narrow1} to i64
+    two = {extend} i32 {narrow2} to i64
+    product = mul i64 {one}, {two}
+    above = lshr i64 {product}, 16
+    upper = trunc i64 {above} to i32
+    result = call i32 @llvm.sadd.sat.i32(i32 {upper}, i32 {c})
+mad.hi.sat.s32: k k
+    one = sext i32 {a} to i64
+    two = sext i32 {b} to i64
+    product = mul i64 {one}, {two}
+    above = lshr i64 {product}, 32
+    upper = trunc i64 {above} to i32
+    result = call i32 @llvm.sadd.sat.i32(i32 {upper}, i32 {c})
 ; x86 traps on x / 0 and INT_MIN / -1. A GPU returns all ones for x / 0.
 div.u rem.u: k k
     zero = icmp eq {raw} {b}, 0
@@ -238,6 +277,43 @@ bmsk.wrap: u u
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     moved = shl i128 {ones}, {by}
     result = trunc i128 {moved} to i32
+; Extend the lowest {b} bits. The top bit of that field is flipped and subtracted, which copies the sign upwards.
+szext.clamp.u: ku k
+    ones = call i128 @ptxlink.ones(i32 {b}, i32 32)
+    mask = trunc i128 {ones} to i32
+    result = and i32 {a}, {mask}
+szext.wrap.u: ku k
+    length = and i32 {b}, 31
+    ones = call i128 @ptxlink.ones(i32 {length}, i32 32)
+    mask = trunc i128 {ones} to i32
+    result = and i32 {a}, {mask}
+szext.clamp.s: ku k
+    ones = call i128 @ptxlink.ones(i32 {b}, i32 32)
+    mask = trunc i128 {ones} to i32
+    field = and i32 {a}, {mask}
+    half = lshr i32 {mask}, 1
+    top = xor i32 {mask}, {half}
+    flipped = xor i32 {field}, {top}
+    result = sub i32 {flipped}, {top}
+szext.wrap.s: ku k
+    length = and i32 {b}, 31
+    ones = call i128 @ptxlink.ones(i32 {length}, i32 32)
+    mask = trunc i128 {ones} to i32
+    field = and i32 {a}, {mask}
+    half = lshr i32 {mask}, 1
+    top = xor i32 {mask}, {half}
+    flipped = xor i32 {field}, {top}
+    result = sub i32 {flipped}, {top}
+fns: u u
+    result = call i32 @ptxlink.find_nth_set(i32 {a}, i32 {b}, i32 {c})
+; The selector of a mode of `prmt`, one of the four that {modes} holds.
+prmt.mode:
+    number = and i32 {control}, 3
+    position = shl i32 {number}, 4
+    wide = zext i32 {position} to i64
+    moved = lshr i64 {modes}, {wide}
+    low = and i64 {moved}, 65535
+    selector = trunc i64 {low} to i32
 ; Each nibble of the third operand selects one of eight bytes; its top bit replicates the sign of that byte.
 prmt: u u
     upper = zext i32 {b} to i64

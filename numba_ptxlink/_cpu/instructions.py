@@ -18,6 +18,16 @@ _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 _PREDICATE_OPERATIONS = {"and", "or", "xor"}
 # Whole numbers up to this one are exact in a double.
 _MAX_EXACT_INTEGER = 1 << 53
+_FLOAT8 = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+# Modes of `prmt`, and the selectors for the values 0 to 3 of its control operand ("prmt" in the PTX ISA).
+_PERMUTATION_MODES = {
+    "f4e": (0x3210, 0x4321, 0x5432, 0x6543),
+    "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
+    "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+    "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
+    "ecr": (0x0000, 0x1110, 0x2210, 0x3210),
+    "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+}
 _ROUND_FUNCTIONS = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
@@ -118,13 +128,90 @@ def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> 
     b.write_register(operands[0], b.select(b.read_operand(operands[3], 1), f"i{bits}", one, two), bits)
 
 
+def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`slct`: the first value if the third operand is not negative, otherwise the second."""
+    kind, third = mnemonic.types
+    one, two = (b.read_operand(each, kind.bits) for each in operands[1:3])
+    zero = "0.0" if third.is_float else "0"
+    value = arithmetic.decode(b, third, b.read_operand(operands[3], third.bits))
+    value = arithmetic.apply_modifiers(b, third, value, mnemonic.modifiers, ["ftz"])
+    is_first = b.emit_op("fcmp oge" if third.is_float else "icmp sge", third.ir, value, zero)
+    b.write_register(operands[0], b.select(is_first, kind.raw, one, two), kind.bits)
+
+
+def permute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`prmt`: four of the eight bytes of two registers, by a selector or by a mode."""
+    one, two, control = (b.read_operand(each, 32) for each in operands[1:])
+    if mnemonic.modifiers:
+        (mode,) = mnemonic.modifiers
+        modes = sum(selector << (16 * n) for n, selector in enumerate(_PERMUTATION_MODES[mode]))
+        # As an i64 of LLVM IR, which has no unsigned numbers.
+        signed = modes - (1 << 64) if modes >> 63 else modes
+        control = b.expand("prmt.mode", control=control, modes=signed)
+    b.write_register(operands[0], b.expand("prmt", a=one, b=two, c=control), 32)
+
+
 def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`cvt`; of two operands the first comes above the second."""
+    if mnemonic.modifiers[:1] == ("pack",):
+        _convert_and_pack(b, mnemonic, operands)
+        return
+    if not _FLOAT8.keys().isdisjoint(mnemonic.modifiers):
+        _convert_float8(b, mnemonic, operands)
+        return
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
     parts = [_convert_element(b, mnemonic, b.read_operand(each, source.bits)) for each in operands[:0:-1]]
     b.write_register(operands[0], b.join_bits(parts, target.bits), target.width, signed=target.is_signed)
+
+
+def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`cvt.pack.sat`: two saturated integers, and above them the lower bits of the last operand."""
+    # Integers of 2 and 4 bits are types of no other instruction.
+    first = mnemonic.types[0]
+    name = mnemonic.modifiers[2] if len(mnemonic.modifiers) > 2 else f"{first.letter}{first.bits}"
+    is_signed, bits = name.startswith("s"), int(name[1:])
+    low = -(1 << (bits - 1)) if is_signed else 0
+    high = (1 << (bits - is_signed)) - 1
+    result = "0"
+    if len(operands) > 3:
+        result = b.emit_op("shl", "i32", b.read_operand(operands[3], 32), 2 * bits)
+    for operand, position in ((operands[1], bits), (operands[2], 0)):
+        value = b.call("llvm.smax.i32", "i32", f"i32 {b.read_operand(operand, 32)}", f"i32 {low}")
+        value = b.call("llvm.smin.i32", "i32", f"i32 {value}", f"i32 {high}")
+        field = b.emit_op("and", "i32", value, (1 << bits) - 1)
+        result = b.emit_op("or", "i32", result, b.emit_op("shl", "i32", field, position))
+    b.write_register(operands[0], result, 32)
+
+
+def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`cvt` to and from pairs of floats of 8 bits; of two operands the first comes above the second."""
+    name = next(_FLOAT8[flag] for flag in mnemonic.modifiers if flag in _FLOAT8)
+    (kind,) = mnemonic.types
+    if not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8} or (kind.letter, kind.width) == (
+        "bf",
+        32,
+    ):
+        raise UnsupportedInstruction
+    element = kind.element
+    if "satfinite" in mnemonic.modifiers:
+        bits = [b.read_operand(each, kind.width) for each in operands[:0:-1]]
+        if kind.elements > 1:
+            bits = b.split_bits(bits[0], kind.width, kind.elements)
+        values = [arithmetic.decode(b, element, each) for each in bits]
+        values = [
+            arithmetic.apply_modifiers(b, element, each, mnemonic.modifiers, ["relu"]) for each in values
+        ]
+        parts = [b.call(f"ptxlink.{name}.encode", "i8", f"float {each}") for each in values]
+        b.write_register(operands[0], b.join_bits(parts, 8), 16)
+        return
+    bits = b.split_bits(b.read_operand(operands[1], 16), 16, 2)
+    values = [b.call(f"ptxlink.{name}.decode", "float", f"i8 {each}") for each in bits]
+    values = [arithmetic.apply_modifiers(b, element, each, mnemonic.modifiers, ["relu"]) for each in values]
+    b.write_register(
+        operands[0], b.join_bits([arithmetic.encode(b, element, each) for each in values], 16), 32
+    )
 
 
 def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
@@ -201,6 +288,8 @@ REGISTER_HANDLERS = {
     "mov": move,
     **dict.fromkeys(("setp", "set"), compare),
     "selp": select_value,
+    "slct": select_by_sign,
+    "prmt": permute,
     "cvt": convert,
 }
 """What is no arithmetic of the table."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Two kinds of memory that never overlap: what this package keeps for a launch, and what PTX accesses.
 RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
 _FLOATS = {16: "float", 32: "float", 64: "double"}
-_TYPE = re.compile(r"(bf|[busf])(8|16|32|64)(?:x(2))?")
+_TYPE = re.compile(r"(bf|[busf])(8|16|32|64|128)(?:x(2))?")
 
 
 @dataclass(frozen=True)

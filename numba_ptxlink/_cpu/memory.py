@@ -109,7 +109,8 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     atomic, order = (
         (" atomic", " seq_cst") if _ATOMIC_MODIFIERS.intersection(mnemonic.modifiers) else ("", "")
     )
-    memory, registers = operands if writes else operands[::-1]
+    # A third operand is a cache policy.
+    memory, registers = operands[:2] if writes else operands[1::-1]
     pointer = _pointer(b, memory, _state_space(mnemonic), size * vector_length, write=writes)
     for number, each in enumerate(ptx.elements(registers)):
         location = f"ptr {b.offset_pointer(pointer, size * number)}{order}, align {size}, {PROGRAM_MEMORY}"
@@ -127,11 +128,26 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     memory, *sources = operands[mnemonic.opcode == "atom" :]
     vector_length, other_modifiers = _vector_length(mnemonic)
     operation, *unsupported = other_modifiers - {"acq_rel"}
-    if unsupported or vector_length > 1:
+    if unsupported:
         raise UnsupportedInstruction
+    if "L2::cache_hint" in mnemonic.modifiers:
+        sources.pop()
+    size = mnemonic.type.width // 8
+    pointer = _pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
+    targets = ptx.elements(target) if target != "_" else ["_"] * vector_length
+    elements = zip(*map(ptx.elements, sources), strict=True)
+    # Each element of a vector is an atomic operation of its own.
+    for number, (element_target, element_sources) in enumerate(zip(targets, elements, strict=True)):
+        element = b.offset_pointer(pointer, size * number)
+        _modify_element(b, mnemonic, operation, element, element_target, element_sources)
+
+
+def _modify_element(
+    b: Translator, mnemonic: Mnemonic, operation: str, pointer: str, target: str, sources: Sequence[str]
+) -> None:
+    """Emit an atomic operation on the element at *pointer*; write the old value to *target*."""
     bits, signed = mnemonic.type.width, mnemonic.type.is_signed
     values = [b.read_operand(each, bits) for each in sources]
-    pointer = _pointer(b, memory, _state_space(mnemonic), bits // 8, write=True)
     if operation == "cas":
         old = _emit_compare_and_swap(b, pointer, bits, *values)[0]
     elif mnemonic.type.is_float and operation != "exch":
@@ -196,6 +212,11 @@ def ignore(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Nothing, for what only makes a device faster."""
 
 
+def create_policy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`createpolicy`: cache hints have no effect, so any value will do."""
+    b.write_register(operands[0], "0", 64)
+
+
 def save_stack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`stacksave`, around which some compilers put calls: nothing is allocated there."""
     b.write_register(operands[0], "0", mnemonic.type.bits)
@@ -208,6 +229,7 @@ MEMORY_HANDLERS = {
     "isspacep": test_space,
     **dict.fromkeys(("membar", "fence"), fence),
     **dict.fromkeys(("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent"), ignore),
+    "createpolicy": create_policy,
     **dict.fromkeys(("griddepcontrol", "stackrestore"), ignore),
     "stacksave": save_stack,
 }

@@ -28,6 +28,39 @@ define internal i128 @ptxlink.ones(i32 %count, i32 %limit) alwaysinline {
   ret i128 %result
 }
 
+; `fns`: the position of the n-th bit that is set, counted from %base: upwards if %offset (n) is positive, downwards if
+; it is negative. An offset of 0 asks for the bit at %base itself. All ones if there is no such bit.
+
+define internal i32 @ptxlink.find_nth_set(i32 %mask, i32 %base, i32 %offset) noinline {
+entry:
+  %zero = icmp eq i32 %offset, 0
+  %one = zext i1 %zero to i32
+  %count.signed = call i32 @llvm.abs.i32(i32 %offset, i1 false)
+  %count = add i32 %count.signed, %one
+  %negative = icmp slt i32 %offset, 0
+  %step = select i1 %negative, i32 -1, i32 1
+  br label %next
+next:
+  %position = phi i32 [%base, %entry], [%position.next, %skip]
+  %remaining = phi i32 [%count, %entry], [%remaining.next, %skip]
+  %inside = icmp ult i32 %position, 32
+  br i1 %inside, label %test, label %none
+test:
+  %moved = lshr i32 %mask, %position
+  %bit = and i32 %moved, 1
+  %remaining.next = sub i32 %remaining, %bit
+  %found = icmp eq i32 %remaining.next, 0
+  br i1 %found, label %done, label %skip
+skip:
+  %position.next = add i32 %position, %step
+  br i1 %zero, label %none, label %next
+none:
+  br label %done
+done:
+  %result = phi i32 [%position, %test], [-1, %none]
+  ret i32 %result
+}
+
 ; Minimum and maximum. LLVM 20's intrinsics return the wrong operand if one is subnormal. Zeros compare equal, so
 ; their sign bits are combined: -0 is less than +0.
 
@@ -82,6 +115,40 @@ define internal double @ptxlink.max.f64(double %a, double %b) alwaysinline {
   %other = select i1 %keep, double %a, double %b
   %result = select i1 %same, double %equal, double %other
   ret double %result
+}
+
+; `redux` of floats, on the operands of the threads of the mask %lanes; %first is the record of lane 0. A NaN is the result
+; only if all operands are NaN, or with %nan if one is.
+
+define internal i32 @ptxlink.reduce.f32(ptr %first, i32 %lanes, i1 %is_max, i1 %absolute, i1 %nan) {
+entry:
+  br label %next
+next:
+  %remaining = phi i32 [%lanes, %entry], [%remaining.next, %next]
+  %result = phi float [0x7FF8000000000000, %entry], [%result.next, %next]
+  %has_nan = phi i1 [false, %entry], [%has_nan.next, %next]
+  %lane = call i32 @llvm.cttz.i32(i32 %remaining, i1 true)
+  %minus.one = sub i32 %remaining, 1
+  %remaining.next = and i32 %remaining, %minus.one
+  %record = getelementptr [$thread.size x i8], ptr %first, i32 %lane
+  %seen.at = getelementptr i8, ptr %record, i64 $thread.seen
+  %operand = load float, ptr %seen.at
+  %size = call float @llvm.fabs.f32(float %operand)
+  %value = select i1 %absolute, float %size, float %operand
+  %unordered = fcmp uno float %value, %value
+  %has_nan.next = or i1 %has_nan, %unordered
+  %low = call float @ptxlink.min.f32(float %result, float %value)
+  %high = call float @ptxlink.max.f32(float %result, float %value)
+  %result.next = select i1 %is_max, float %high, float %low
+  %more = icmp ne i32 %remaining.next, 0
+  br i1 %more, label %next, label %done
+done:
+  %is_nan = and i1 %nan, %has_nan.next
+  %unordered.result = fcmp uno float %result.next, %result.next
+  %canonical = or i1 %is_nan, %unordered.result
+  %bits = bitcast float %result.next to i32
+  %chosen = select i1 %canonical, i32 2147483647, i32 %bits
+  ret i32 %chosen
 }
 
 ; Halves are converted to floats, computed with, and rounded once. LLVM's own conversions call a compiler's run-time
@@ -212,6 +279,67 @@ define internal i16 @ptxlink.bf16.encode(float %x, i32 %mode) alwaysinline {
   %size = and i32 %bits, 2147483647
   %result = call i16 @ptxlink.round(i32 %bits, i32 %size, i32 16, i32 32640, i32 %mode)
   ret i16 %result
+}
+
+; Floats of 8 bits: %shift bits of a float's fraction are cut off. Numbers out of range become the largest one, and NaN
+; becomes 0x7f. The sum with %magic has a small number, as a multiple of the smallest one, in its lowest bits, rounded
+; to nearest even.
+
+define internal i8 @ptxlink.float8.encode(float %x, i32 %shift, i32 %rebias, i32 %normal, float %magic, i32 %largest) alwaysinline {
+  %bits = bitcast float %x to i32
+  %size = and i32 %bits, 2147483647
+  %quotient = lshr i32 %size, %shift
+  %last = and i32 %quotient, 1
+  %unit = shl i32 1, %shift
+  %half = lshr i32 %unit, 1
+  %below = sub i32 %half, 1
+  %increment = add i32 %below, %last
+  %sum = add i32 %size, %increment
+  %cut = lshr i32 %sum, %shift
+  %number = sub i32 %cut, %rebias
+  %positive = bitcast i32 %size to float
+  %aligned = fadd float %positive, %magic
+  %aligned.bits = bitcast float %aligned to i32
+  %magic.bits = bitcast float %magic to i32
+  %multiple = sub i32 %aligned.bits, %magic.bits
+  %small = icmp ult i32 %size, %normal
+  %chosen = select i1 %small, i32 %multiple, i32 %number
+  %capped = call i32 @llvm.umin.i32(i32 %chosen, i32 %largest)
+  %top = lshr i32 %bits, 24
+  %sign = and i32 %top, 128
+  %signed = or i32 %capped, %sign
+  %nan = icmp ugt i32 %size, 2139095040
+  %all = select i1 %nan, i32 127, i32 %signed
+  %result = trunc i32 %all to i8
+  ret i8 %result
+}
+define internal i8 @ptxlink.e4m3.encode(float %x) alwaysinline {
+  %result = call i8 @ptxlink.float8.encode(float %x, i32 20, i32 960, i32 1015021568, float 16384.0, i32 126)
+  ret i8 %result
+}
+define internal i8 @ptxlink.e5m2.encode(float %x) alwaysinline {
+  %result = call i8 @ptxlink.float8.encode(float %x, i32 21, i32 448, i32 947912704, float 128.0, i32 123)
+  ret i8 %result
+}
+; A half has the exponents of e5m2, and after a product by 256 those of e4m3.
+define internal float @ptxlink.e5m2.decode(i8 %b) alwaysinline {
+  %wide = zext i8 %b to i16
+  %half = shl i16 %wide, 8
+  %result = call float @ptxlink.f16.decode(i16 %half)
+  ret float %result
+}
+define internal float @ptxlink.e4m3.decode(i8 %b) alwaysinline {
+  %wide = zext i8 %b to i16
+  %size = and i16 %wide, 127
+  %fraction = shl i16 %size, 7
+  %top = shl i16 %wide, 8
+  %sign = and i16 %top, -32768
+  %half = or i16 %fraction, %sign
+  %scaled = call float @ptxlink.f16.decode(i16 %half)
+  %number = fmul float %scaled, 256.0
+  %nan = icmp eq i16 %size, 127
+  %result = select i1 %nan, float 0x7FF8000000000000, float %number
+  ret float %result
 }
 
 ; Alias metadata: memory of the runtime (!1) never overlaps memory that PTX accesses (!2). !5: a check rarely fails.

@@ -83,13 +83,34 @@ def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`redux`."""
-    mode = mnemonic.modifiers[-1]
     if mnemonic.type.is_float:
-        raise UnsupportedInstruction
+        reduce_floats(b, mnemonic, operands)
+        return
+    mode = mnemonic.modifiers[-1]
     group, first = _exchange(b, _read_wide(b, operands[1], 32), operands[2])
     name = f"{'s' if mnemonic.type.is_signed else 'u'}{mode}" if mode in ("min", "max") else mode
     arguments = f"ptr {first}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
     b.write_register(operands[0], b.call("ptxlink.reduce", "i32", *arguments), 32)
+
+
+def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`redux` of floats: the minimum or maximum, of the values or with `.abs` of their magnitudes."""
+    _, mode, *modifiers = mnemonic.modifiers
+    if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
+        raise UnsupportedInstruction
+    group, first = _exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    flags = (f"i1 {int(flag)}" for flag in (mode == "max", "abs" in modifiers, "NaN" in modifiers))
+    value = b.call("ptxlink.reduce.f32", "i32", f"ptr {first}", f"i32 {group}", *flags)
+    b.write_register(operands[0], value, 32)
+
+
+def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`elect`: one thread of the mask, here the one of the lowest lane."""
+    target, _, predicate = (each.strip() for each in operands[0].partition("|"))
+    group, _ = _exchange(b, "0", operands[1])
+    leader = b.call("llvm.cttz.i32", "i32", f"i32 {group}", "i1 true")
+    b.write_register(target, leader, 32)
+    b.write_register(predicate, b.emit_op("icmp eq", "i32", leader, b.expand("%laneid")), 1)
 
 
 def read_active_mask(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -121,6 +142,7 @@ WARP_HANDLERS = {
     "shfl": shuffle,
     "match": match,
     "redux": reduce,
+    "elect": elect,
     "activemask": read_active_mask,
     **dict.fromkeys(("bar", "barrier"), synchronize),
 }

@@ -1,0 +1,78 @@
+"""SIMD video instructions: `vadd4` and its relatives compute on the bytes or halves of 32-bit registers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .ir_builder import UnsupportedInstruction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .ir_builder import Mnemonic
+    from .translator import Translator
+
+_COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
+# LLVM IR for opcodes without their number of elements. The elements {a} and {b} are extended to 32 bits.
+_OPERATIONS = {
+    "vadd": "result = add {ir} {a}, {b}",
+    "vsub": "result = sub {ir} {a}, {b}",
+    "vmin": "result = call {ir} @llvm.smin.{suffix}({ir} {a}, {ir} {b})",
+    "vmax": "result = call {ir} @llvm.smax.{suffix}({ir} {a}, {ir} {b})",
+    "vabsdiff": """
+        difference = sub {ir} {a}, {b}
+        result = call {ir} @llvm.abs.{suffix}({ir} {difference}, i1 false)""",
+    # An average is rounded up where the sum is not negative, and down where it is.
+    "vavrg": """
+        sum = add {ir} {a}, {b}
+        positive = icmp sge {ir} {sum}, zeroinitializer
+        one = zext {bools} {positive} to {ir}
+        rounded = add {ir} {sum}, {one}
+        result = ashr {ir} {rounded}, splat (i32 1)""",
+    "vset": """
+        holds = icmp {comparison} {ir} {a}, {b}
+        result = zext {bools} {holds} to {ir}""",
+}
+
+
+def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`vadd2`, `vadd4` and others: "SIMD Video Instructions" in the PTX ISA, without masks and selectors."""
+    name, count = mnemonic.opcode[:-1], int(mnemonic.opcode[-1])
+    if len(operands) != 4 or len(mnemonic.types) != (2 if name == "vset" else 3):
+        raise UnsupportedInstruction
+    comparison = next((flag for flag in mnemonic.modifiers if flag in _COMPARISONS), "eq")
+    if not {*mnemonic.modifiers} <= {"sat", "add", *([comparison] if name == "vset" else [])}:
+        raise UnsupportedInstruction
+    bits, kinds = 32 // count, mnemonic.types
+    result_is_signed = kinds[0].is_signed
+    ir, narrow = f"<{count} x i32>", f"<{count} x i{bits}>"
+    values = []
+    for operand, kind in zip(operands[1:3], kinds[-2:], strict=True):
+        elements = b.emit_value(f"bitcast i32 {b.read_operand(operand, 32)} to {narrow}")
+        values.append(b.emit_value(f"{'sext' if kind.is_signed else 'zext'} {narrow} {elements} to {ir}"))
+    names = {
+        "a": values[0],
+        "b": values[1],
+        "ir": ir,
+        "suffix": f"v{count}i32",
+        "bools": f"<{count} x i1>",
+        "comparison": _COMPARISONS[comparison],
+    }
+    result = b.emit_text(_OPERATIONS[name], names)
+    if "sat" in mnemonic.modifiers:
+        low = -(1 << (bits - 1)) if result_is_signed else 0
+        high = (1 << (bits - result_is_signed)) - 1
+        for function, limit in (("smax", low), ("smin", high)):
+            result = b.emit_value(
+                f"call {ir} @llvm.{function}.v{count}i32({ir} {result}, {ir} splat (i32 {limit}))"
+            )
+    third = b.read_operand(operands[3], 32)
+    if "add" in mnemonic.modifiers:
+        total = b.call(f"llvm.vector.reduce.add.v{count}i32", "i32", f"{ir} {result}")
+        value = b.emit_op("add", "i32", total, third)
+    else:
+        value = b.emit_value(f"bitcast {narrow} {b.emit_value(f'trunc {ir} {result} to {narrow}')} to i32")
+    b.write_register(operands[0], value, 32)
+
+
+VIDEO_HANDLERS = {f"{name}{count}": compute_elements for name in _OPERATIONS for count in (2, 4)}
