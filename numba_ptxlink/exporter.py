@@ -12,7 +12,7 @@ from ._artifacts.target_release import TargetRelease
 from ._config import config
 from ._export import externs, jobs
 from ._export.artifacts import EMIT, Request, check_passing
-from ._export.compile import build, compile_units
+from ._export.compile import build, compile_in_groups
 from ._export.load import Source, check_file
 from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.write import Export, check_stem, write
@@ -64,62 +64,60 @@ def export(
     Compile UDFs to C symbols. Needs neither a GPU nor a driver.
 
     Files are written after all compilation has succeeded, all or none; an error leaves existing files
-    unchanged. Files that the former export of the same name listed and this one does not write are deleted,
-    unless they were changed since. Of two exports of one name into one folder at once, each file is that of
-    one of them: the manifest then disagrees with files of the other, which `link` and `load` refuse. What an
-    export that was killed while it wrote leaves, files of it beside the former manifest and files named
-    `.ptxlink.*`, the next one of its name replaces or deletes. The output is deterministic: the same
-    functions and tools give the same bytes. A file that has them already is left alone, but for the manifest,
-    which is written each time. `numba_ptxlink/array_view.h` comes along where the header includes it.
+    unchanged. Files that the previous export of the same name listed and this one does not write are deleted,
+    unless they were changed since. If two exports write the same files at once, or an export is killed while
+    it writes, `link` and `load` refuse files that do not match the manifest; the next export of that name
+    replaces them and deletes files named `.ptxlink.*`. The output is deterministic: the same functions and
+    tools give the same bytes. A file that has the same bytes already is not written again, except for the
+    manifest. `numba_ptxlink/array_view.h` is copied if the header includes it.
 
     Args:
-        source: A module or the path of a Python file, of which all functions that it marks are exported in
-            that order, those that it keeps in a list or has deleted, too; or the UDFs
-            themselves, or one. A file is imported from its source, with the modules of its
-            folder, by a process that ends with the export.
+        source: A module or the path of a Python file, which exports all functions that it marks, in that
+            order, also those that it keeps in a list or has deleted; or marked functions, one or several. A
+            file is imported from its source, with the modules of its folder, in a child process.
         out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
-        arch: The GPUs to generate code for: one, several, or text with commas. "native" are those of this
-            machine, "all" those that the toolkit compiles for, "all-major" the first one of these and of each
+        arch: The GPUs to generate code for: one, several, or text with commas. "native" stands for those of
+            this machine, "all" for those that the toolkit compiles for, "all-major" for the first one of each
             generation.
         emit: The kinds of artifact to write, one, several, or text with commas: "ptx", "ltoir", "cubin"
-            (relocatable), "fatbin", "kernels", which `load` launches, "launcher", C++ that launches them,
-            "object", which needs nvcc or a C++ compiler. By default the first four, and
-            "kernels" where there are some and no function of the export uses what is not defined.
-        name: The stem of the file names; by default the module's name, or the first UDF's.
+            (relocatable), "fatbin", "kernels" (for `load`), "launcher" (C++ that launches the kernels),
+            "object" (needs nvcc or a C++ compiler). By default the first four, and "kernels" if the export
+            has kernels and no undefined functions.
+        name: The stem of the file names; by default the module's name, or the first function's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
-        lineinfo: Whether the code carries the Python line numbers.
-        fma: Whether multiplications and additions become fused ones; by default they do. This and the next
-            three are in PTX and machine code. LTO-IR gets them where it is linked: `link` takes the same
-            options, nvcc and nvJitLink their own, and a warning says so.
-        ftz: Whether subnormal floats become zero; by default as *fastmath* says, like the next two.
-        prec_div: Whether divisions of floats are rounded as IEEE 754 says.
-        prec_sqrt: Whether square roots of floats are.
+        lineinfo: Whether the code contains the Python line numbers.
+        fma: Whether multiplications and additions are fused; they are by default. This and the next three
+            options apply to PTX and machine code. LTO-IR gets them when it is linked: `link` has the same
+            options, nvcc and nvJitLink have their own, and a warning is logged.
+        ftz: Whether subnormal floats become zero; by default as *fastmath*, like the next two.
+        prec_div: Whether divisions of floats are rounded as IEEE 754 requires.
+        prec_sqrt: Whether square roots of floats are rounded as IEEE 754 requires.
         cuda: The CUDA release of the toolkit and driver that the artifacts are for, such as "12.4"; None for
             those of this environment. PTX gets the lowest version that its text allows; machine code and
             LTO-IR are made by a ptxas and a libNVVM of that release or an older one. By default *emit* leaves
-            out what cannot be made, such as these where no such tool is found.
-        ptx_isa: The same by the newest PTX that is read, such as "8.4".
-        depfile: Where to write a rule for make and Ninja: the manifest depends on the Python files that were
-            imported, on what the functions link, and on the headers that define structs for them. Its folder
-            is created. An export in memory has none.
-        include_dirs: Where to find headers that define structs for the functions; the folders of their Python
-            files are searched last.
-        front_end: What compiles functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
-            default the one whose types, functions and modules they use; else what is installed, numba-cuda
-            first. All functions of an export have the same.
-        executor: Where the functions of a file are compiled, in groups: a pool of processes or threads, a
-            Dask cluster by `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. Each worker imports the
-            file in a child of its own. The bytes do not depend on it: what was lost with a worker, or what
-            another environment would compile otherwise, is done on this machine.
+            out kinds that cannot be made, for example if no such tool is found.
+        ptx_isa: Instead of *cuda*, the newest PTX version that the toolkit or driver reads, such as "8.4".
+        depfile: The path of a rule for make and Ninja: the manifest depends on the imported Python files, on
+            link files, and on the headers that define structs. The folder is created. Not with *out_dir*
+            None.
+        include_dirs: The folders of headers that define structs for the functions; the folders of their
+            Python files are searched last.
+        front_end: The compiler of functions whose decorator names none: "numba-cuda" or "numba-cuda-mlir". By
+            default the one whose types, functions and modules they use; otherwise an installed one,
+            numba-cuda first. All functions of an export have the same front end.
+        executor: Compiles the functions of a file, in groups: a pool of processes or threads, a Dask cluster
+            by `Client.get_executor()`, `mpi4py.futures.MPIPoolExecutor`. Each worker imports the file in a
+            child process. The output does not depend on it: groups that a worker loses, or would compile
+            differently, are compiled on this machine.
 
     Raises:
-        ConfigError: An architecture, *cuda* or *ptx_isa* is not known, "native" finds no device, or
-            *include_dirs* are no folders.
-        ExportError: The code needs newer PTX than asked for, or a kind cannot be made for *cuda*.
-        ExportError: The file could not be imported or holds no UDF, a compiler refused a function or is not
-            installed, the functions have several front ends, *name* cannot begin a file name, or a file could
-            not be written.
+        ConfigError: An architecture, *cuda* or *ptx_isa* is unknown, "native" finds no device, or an item of
+            *include_dirs* is not a folder.
+        ExportError: The code needs newer PTX than the target reads, or a kind cannot be made for *cuda*.
+        ExportError: The file could not be imported or marks no function, a compiler refused a function or is
+            not installed, the functions have several front ends, *name* cannot begin a file name, or a file
+            could not be written.
         AbiError: A function's name or types have no counterpart in C, or a struct that is passed by value
             holds members that are not aligned and *emit* is not LTO-IR alone.
         AssembleError: The PTX could not be assembled.
@@ -130,8 +128,8 @@ def export(
     for option, value in switches.items():
         if value not in (True, False):
             raise ExportError(f"{option} is {value!r}; pass True or False.")
-    asked = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
-    arithmetic: dict[str, Any] = {**given_choices(asked)}
+    arithmetic_choices = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
+    arithmetic: dict[str, Any] = {**given_choices(arithmetic_choices)}
     request = Request(
         "" if name is None else check_stem(name),
         chosen_archs(arch, target_release.isa if target_release else None),
@@ -144,7 +142,7 @@ def export(
         ),
         target_release,
         # Compilers run in folders of their own.
-        tuple(Path(each).absolute() for each in includes.folders(include_dirs)),
+        tuple(Path(folder).absolute() for folder in includes.folders(include_dirs)),
         front_end,
     )
     if not request.archs:
@@ -164,15 +162,15 @@ def export(
             "LTO-IR takes %s from the link that optimises it; give them there, too",
             ", ".join(arithmetic),
         )
-    made = jobs.export(named, request, executor)
-    _warn_of_left_out(made)
-    return write(made, out_dir, depfile)
+    exported = jobs.export(named, request, executor)
+    _warn_of_left_out(exported)
+    return write(exported, out_dir, depfile)
 
 
-def _warn_of_left_out(made: Export) -> None:
-    """Warn of the kinds that *made* lacks: not in the child, where an imported file may turn logging off."""
-    for each in made.left_out:
-        log.warning("Left out of %s: %s (%s)", made.header.stem, each.kind, each)
+def _warn_of_left_out(exported: Export) -> None:
+    """Warn of missing kinds: in this process, since an imported file may turn off logging in the child."""
+    for missing in exported.left_out:
+        log.warning("Left out of %s: %s (%s)", exported.header.stem, missing.kind, missing)
 
 
 def compile_udfs(
@@ -185,15 +183,15 @@ def compile_udfs(
     beside: Collection[bytes],
 ) -> PythonCode:
     """
-    Compile UDFs for a link, or a Python file's, optimised, with the arithmetic of the link.
+    Compile marked functions, or those of a Python file, for a link: optimised, with its arithmetic options.
 
     Args:
-        name: What the link calls them.
-        source: The UDFs, or the file.
+        name: The name of this input of the link.
+        source: The functions, or the file.
         arch: The GPU.
-        link: The options of the link. With link-time optimisation they become LTO-IR if possible, else PTX.
-        front_end: What compiles those whose decorator names none.
-        beside: LTO-IR that is linked beside them, and so is no part of them where they link it too.
+        link: The options of the link. With link-time optimisation the result is LTO-IR if possible, else PTX.
+        front_end: The front end of functions whose decorator names none.
+        beside: LTO-IR that is an input of the link, and so is not merged into the functions that link it.
     """
     options = (front_end, name, arch, link, beside)
     if not isinstance(source, Path):
@@ -203,7 +201,7 @@ def compile_udfs(
     return compiled
 
 
-def _python_code(  # noqa: PLR0917 - a child takes what is given by place
+def _python_code(  # noqa: PLR0917 - children pass positional arguments
     source: Any,
     front_end: str | None,
     name: str,
@@ -212,22 +210,22 @@ def _python_code(  # noqa: PLR0917 - a child takes what is given by place
     beside: Collection[bytes],
 ) -> PythonCode:
     arithmetic: dict[str, Any] = {**link.arithmetic}
-    how, kinds = Options(**arithmetic), (LTOIR, PTX) if link.lto else (PTX,)
+    options, kinds = Options(**arithmetic), (LTOIR, PTX) if link.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
-    (group,) = compile_units(functions, [arch], how, {})
-    own = tuple(
-        replace(each, links=tuple(link for link in each.links if link.content not in beside))
-        for each in group.functions
+    (group,) = compile_in_groups(functions, [arch], options, {})
+    lowered = tuple(
+        replace(function, links=tuple(link for link in function.links if link.content not in beside))
+        for function in group.functions
     )
-    code = build(replace(group, functions=own), kinds, how, dispensable=(LTOIR,))
+    code = build(replace(group, functions=lowered), kinds, options, dispensable=(LTOIR,))
     kind = next(kind for kind in kinds if kind in code.artifacts)
     for left_out in code.left_out:
         log.warning("%s goes into the link as PTX, and its calls are not inlined: %s", name, left_out)
-    check_passing(own, (kind,))
-    callers = externs.callers(own)
+    check_passing(lowered, (kind,))
+    callers = externs.callers(lowered)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
-        tuple(declaration(each, name) for each in group.signatures if not each.kernel),
+        tuple(declaration(function, name) for function in group.signatures if not function.kernel),
         tuple(
             declaration(plain, callers[symbol]) if plain else counted(prototype, callers[symbol])
             for symbol, (prototype, plain) in code.externs.items()

@@ -269,7 +269,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_export/choice.py", "if len(by_name) > 1:", "if len(by_name) > 2:", "export/test_choice.py"),
         (
             "_export/jobs.py",
-            "_identity(loaded, functions) != identity or not requested",
+            "_environment_digest(loaded, functions) != environment or not requested",
             "not requested",
             "export/test_jobs.py",
         ),
@@ -281,8 +281,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/marks.py",
-            "if asking is not None and self.requested_front_end not in",
-            "if asking is None and self.requested_front_end not in",
+            "if compiling is not None and self.requested_front_end not in",
+            "if compiling is None and self.requested_front_end not in",
             "export/test_choice.py test_exporter.py",
         ),
         (
@@ -325,7 +325,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/shims.py", "} & known.keys()", "} & set()", "numba_cuda/test_plan.py"),
         ("_export/load.py", "[str(home), *sys.path, *last]", "[*sys.path, str(home), *last]", IMPORTS),
         ("_export/load.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
-        ("_export/load.py", "_existing((*_files(own), *data))", "_existing(_files(own))", IMPORTS),
+        (
+            "_export/load.py",
+            "_existing_files((*_module_files(new_modules), *data_files))",
+            "_existing_files(_module_files(new_modules))",
+            IMPORTS,
+        ),
         ("_export/children.py", "os.environ.update(environment)", "pass", IMPORTS),
     ],
     "front ends": [

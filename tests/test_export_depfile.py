@@ -181,7 +181,7 @@ def test_what_is_read_while_the_file_is_imported_counts(tmp_path):
 def test_a_link_is_the_file_that_it_leads_to(tmp_path, monkeypatch):
     """What functions of this process are made of are modules that are not installed, whatever their paths."""
     installed, own = folders = tmp_path / "installed", tmp_path / "own"
-    monkeypatch.setattr(load, "_installed", lambda: frozenset([str(installed)]))
+    monkeypatch.setattr(load, "_package_folders", lambda: frozenset([str(installed)]))
     for folder, other in zip(folders, folders[::-1], strict=True):
         folder.mkdir()
         (folder / "module.py").write_text("")

@@ -25,7 +25,6 @@ UNFINISHED = (
     "_cabi",
     "_cli",
     "_cpu",
-    "_export",
     "_formats",
     "_front_end",
     "_fusion",
@@ -41,7 +40,6 @@ UNFINISHED = (
     "comparison.py",
     "doctor.py",
     "errors.py",
-    "exporter.py",
     "inspection.py",
     "linker.py",
 )

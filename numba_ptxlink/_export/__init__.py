@@ -1,1 +1,1 @@
-"""What an export does whatever the front end: marks, signatures, link files, artifacts."""
+"""Steps of an export that all front ends share: marks, signatures, link files, artifacts."""

@@ -1,4 +1,4 @@
-"""The artifacts of an export: the code for each architecture, and what holds code for all of them."""
+"""The artifacts of an export: code for each architecture, and containers of the code for all of them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from .compile import build
 from .signatures import map_collecting_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._artifacts.executables import Executable
     from numba_ptxlink._artifacts.target_release import MinimumRelease, TargetRelease
     from numba_ptxlink._cabi.header import CFunction
     from numba_ptxlink._front_end.protocol import LoweredFunction
@@ -36,28 +37,24 @@ log = logging.getLogger(__name__)
 EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, OBJECT)
 """The kinds of artifact that an export can write."""
 
-_ENDINGS = {KERNELS: "kernels.fatbin", LAUNCHER: "launch.h", OBJECT: "o"}
-# What fat binaries and objects hold for each architecture.
-_PACKED = (PTX, LTOIR, CUBIN)
-
 ArtifactKey = tuple[str, str]
-"""Kind and architecture of an artifact, "" for what holds code for all of them."""
+"""Kind and architecture of an artifact, "" for one that holds code for all architectures."""
 
 
 @dataclass(frozen=True)
 class Request:
     """
-    What an export is to write.
+    The arguments of an export.
 
     Args:
-        stem: What the names of its files begin with, "" for the name of what is exported.
+        stem: The beginning of the file names, "" for the name of the exported module or function.
         archs: The GPUs.
-        kinds: The kinds of artifact, None for those that can be made of the usual ones.
+        kinds: The kinds of artifact; None for the usual ones, without those that cannot be made.
         options: The options of the compilers.
-        target_release: What the artifacts are for, None for the tools of this environment.
-        include_dirs: Where the headers are that define structs of the functions.
-        front_end: What compiles functions whose decorator names none.
-        threads: For how many GPUs code is made at a time.
+        target_release: The CUDA release that the artifacts are for, None for the tools of this environment.
+        include_dirs: The folders of headers that define structs of the functions.
+        front_end: The front end of functions whose decorator names none.
+        threads: The number of GPUs that code is compiled for at a time.
     """
 
     stem: str
@@ -71,7 +68,7 @@ class Request:
 
     @property
     def requested_kinds(self) -> tuple[str, ...]:
-        """The kinds that are asked for before it is known whether there are kernels."""
+        """The requested kinds. The default ones lack "kernels", which only exports with kernels have."""
         return ARTIFACTS if self.kinds is None else self.kinds
 
 
@@ -82,11 +79,10 @@ class Artifacts(NamedTuple):
     Args:
         files: The artifacts.
         needs: The oldest toolkit and driver that each artifact is for.
-        compilers: Name and release of what compiled the LTO-IR, the cubins, the host code of an object, and
-            machine code that a driver loads, by "ltoir", "cubin", "object" and "kernels".
-        cooperative: The kernels that synchronise their grid, and are launched so that all of it runs at once.
-        left_out: What could not be made: the kinds of code that it or what holds several kinds lacks, and
-            "kernels".
+        compilers: Name and release of the compilers of the LTO-IR, the cubins, the machine code that a driver
+            loads, and the host code of an object, by "ltoir", "cubin", "kernels" and "object".
+        cooperative: The kernels that synchronise their grid, so that all their blocks have to run at once.
+        left_out: The kinds of code that could not be made, for themselves or in a container, and "kernels".
     """
 
     files: dict[ArtifactKey, bytes]
@@ -96,42 +92,39 @@ class Artifacts(NamedTuple):
     left_out: tuple[LeftOut, ...]
 
 
-def compile_each(groups: Sequence[Group], request: Request) -> tuple[list[Code], list[LeftOut]]:
+def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code], list[LeftOut]]:
     """
-    Return the code for each architecture, of the kinds that artifacts are made of, and what is left out.
+    Return the code for each architecture, of the kinds that artifacts are made of, and the kinds left out.
 
     Raises:
-        AbiError: A struct cannot be passed by value in what is asked for.
+        AbiError: A struct cannot be passed by value in a requested kind.
         ExportError: A compiler refused the code, or a kind cannot be made for the target release.
         AssembleError: The PTX could not be assembled.
     """
     kinds, target_release = request.requested_kinds, request.target_release
     check_passing(groups[0].functions, kinds)
     required = {kind for kind in kinds if kind in ARTIFACTS}
-    # What holds code of several kinds.
-    if FATBIN in kinds or OBJECT in kinds:
-        required.update(_PACKED)
-    if {KERNELS, LAUNCHER}.intersection(kinds):
-        required.add(PTX)
+    required.update(*(_CONTAINERS[kind].holds for kind in kinds if kind in _CONTAINERS))
     dispensable = required if request.kinds is None else required.difference(kinds)
     left_out = target_release.impossible(required, request.archs) if target_release else []
-    for each in left_out:
-        if target_release and each.kind not in dispensable:
-            raise ExportError(f"No {each.kind} for {target_release.description}: {each}.")
-    required -= {each.kind for each in left_out}
-    made = functools.partial(
+    for missing in left_out:
+        if target_release and missing.kind not in dispensable:
+            raise ExportError(f"No {missing.kind} for {target_release.description}: {missing}.")
+    required -= {missing.kind for missing in left_out}
+    build_group = functools.partial(
         build, kinds=required, options=request.options, dispensable=dispensable, target_release=target_release
     )
     with ThreadPoolExecutor(request.threads) as threads:
-        # A thread may have less stack than the process, which is enough for one at a time.
-        codes = list((threads.map if request.threads > 1 else map)(made, groups))
-    return codes, [*dict.fromkeys((*left_out, *(each for code in codes for each in code.left_out)))]
+        # A thread may have a smaller stack than the process, so the main thread compiles if there is only
+        # one.
+        codes = list((threads.map if request.threads > 1 else map)(build_group, groups))
+    return codes, [*dict.fromkeys((*left_out, *(missing for code in codes for missing in code.left_out)))]
 
 
 def check_passing(functions: Iterable[LoweredFunction], kinds: Sequence[str]) -> None:
-    """Refuse what cannot be passed where one of *kinds* is, or holds, PTX or machine code made of it."""
+    """Refuse structs that PTX cannot pass, if one of *kinds* is or holds PTX, or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
-        map_collecting_errors(lambda each: check_ptx(each.signature), functions)
+        map_collecting_errors(lambda function: check_ptx(function.signature), functions)
 
 
 def pack(
@@ -142,79 +135,138 @@ def pack(
     declarations: Sequence[CFunction],
 ) -> Artifacts:
     """
-    Return the artifacts: the code for each architecture, and what holds code for all of them.
+    Return the artifacts: the code for each architecture, and the containers.
 
     Args:
-        codes: The code of each.
+        codes: The code for each architecture.
         left_out: The kinds of code that could not be made.
-        request: What the export is to write.
+        request: The arguments of the export.
         header: The text of its C header.
-        declarations: Its functions.
+        declarations: The exported functions.
 
     Raises:
         ExportError: A tool refused the code, or is not installed.
         AssembleError: The PTX could not be assembled.
     """
-    target_release, options, kinds = request.target_release, request.options, request.requested_kinds
-    kernels = [each.signature for each in declarations if each.signature.kernel]
-    undefined = {name for code in codes for name in code.undefined}
-    if request.kinds is None and kernels:
-        if why := executables.obstacle(undefined, target_release):
-            left_out = (*left_out, LeftOut(KERNELS, why, "link what defines it, and load the result"))
+    packing = _Packing(codes, request, header, declarations)
+    kinds = request.requested_kinds
+    if request.kinds is None and packing.kernels:
+        if reason := executables.obstacle(packing.undefined, request.target_release):
+            cure = "link the file that defines it, and load the result"
+            left_out = (*left_out, LeftOut(KERNELS, reason, cure))
         else:
             kinds += (KERNELS,)
-    parts = [
-        (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
-        for code in codes
-        for kind, content in code.artifacts.items()
-    ]
-    text = codes[0].artifacts.get(PTX, b"").decode()
-    cooperative = executables.cooperative(text, [each.name for each in kernels])
-    files = {(kind, arch.sm): content for kind, arch, _, content in parts if kind in kinds}
-    made_by = {(kind, code.arch.sm): tool for code in codes for kind, tool in code.made_by.items()}
-    # The package's own compiler is among the packages.
-    others = {key: tool for key, tool in made_by.items() if not tool.startswith("nvPTXCompiler")}
-    compilers = {
-        kind: ", ".join(dict.fromkeys(tool for (made, _), tool in others.items() if made == kind))
-        for kind in (LTOIR, CUBIN)
-    }
-    linkable, executable = b"", None
-    if {FATBIN, OBJECT}.intersection(kinds):
+    files = {(kind, arch.sm): content for kind, arch, _, content in packing.members if kind in kinds}
+    for kind, container in _CONTAINERS.items():
+        if kind in kinds:
+            files[kind, ""] = container.make(packing)
+    loaded = packing.executable.needs if {KERNELS, LAUNCHER}.intersection(kinds) else None
+    needs = of_artifacts(files, packing.members, packing.compiler_of, loaded)
+    return Artifacts(files, needs, packing.compilers, packing.cooperative, tuple(left_out))
+
+
+class _Packing:
+    """The code of an export and what its containers share; see `pack`."""
+
+    def __init__(
+        self, codes: Sequence[Code], request: Request, header: str, declarations: Sequence[CFunction]
+    ) -> None:
+        self.codes = codes
+        self.request = request
+        self.header = header
+        self.declarations = declarations
+        self.kernels = [function.signature for function in declarations if function.signature.kernel]
+        self.undefined = {name for code in codes for name in code.undefined}
+        self.members = [
+            (kind, code.arch, f"{request.stem}.{code.arch.sm}.{kind}", content)
+            for code in codes
+            for kind, content in code.artifacts.items()
+        ]
+        self.compiler_of = {
+            (kind, code.arch.sm): tool for code in codes for kind, tool in code.made_by.items()
+        }  # The manifest lists nvPTXCompiler, which is built in, among the packages.
+        self.compilers = {
+            kind: ", ".join(
+                dict.fromkeys(
+                    tool
+                    for (member, _), tool in self.compiler_of.items()
+                    if member == kind and not tool.startswith("nvPTXCompiler")
+                )
+            )
+            for kind in (LTOIR, CUBIN)
+        }
+        text = codes[0].artifacts.get(PTX, b"").decode()
+        self.cooperative = executables.cooperative(text, [kernel.name for kernel in self.kernels])
+
+    @functools.cached_property
+    def linkable(self) -> bytes:
+        """The fat binary of relocatable code."""
+        target_release, lineinfo = self.request.target_release, self.request.options.lineinfo
         zstd = target_release is None or target_release.reads_zstd
-        linkable = nvfatbin.pack(parts, zstd=zstd, lineinfo=options.lineinfo)
-    if FATBIN in kinds:
-        files[FATBIN, ""] = linkable
-    # An object has it, too, unless C++ defines what the kernels call.
-    launched = {KERNELS, LAUNCHER}.intersection(kinds)
-    if launched or (OBJECT in kinds and kernels and not undefined):
-        executable = executables.pack(
-            request.stem,
-            [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in codes],
-            kernels,
-            options=options,
-            target_release=target_release,
+        return nvfatbin.pack(self.members, zstd=zstd, lineinfo=lineinfo)
+
+    @functools.cached_property
+    def executable(self) -> Executable:
+        """The fat binary that a driver loads."""
+        return executables.pack(
+            self.request.stem,
+            [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in self.codes],
+            self.kernels,
+            options=self.request.options,
+            target_release=self.request.target_release,
         )
-        if launched:
-            compilers["kernels"] = ", ".join(executable.tools)
-        if KERNELS in kinds:
-            files[KERNELS, ""] = executable.code
-        if LAUNCHER in kinds:
-            launches = launcher.render(request.stem, declarations, executable.code, cooperative)
-            files[LAUNCHER, ""] = launches.encode()
-    if OBJECT in kinds:
-        files[OBJECT, ""], compilers["object"] = executables.build_object(
-            request.stem,
-            header,
-            kernels,
+
+    def pack_fatbin(self) -> bytes:
+        return self.linkable
+
+    def pack_kernels(self) -> bytes:
+        self.compilers["kernels"] = ", ".join(self.executable.tools)
+        return self.executable.code
+
+    def pack_launcher(self) -> bytes:
+        code = self.pack_kernels()
+        return launcher.render(self.request.stem, self.declarations, code, self.cooperative).encode()
+
+    def pack_object(self) -> bytes:
+        linkable = self.linkable
+        # Without undefined symbols, programs may launch the kernels without a device link.
+        is_complete = self.kernels and not self.undefined
+        code, self.compilers["object"] = executables.build_object(
+            self.request.stem,
+            self.header,
+            self.kernels,
             linkable=linkable,
-            whole=executable.code if executable and not undefined else None,
-            include_dirs=request.include_dirs,
+            whole=self.executable.code if is_complete else None,
+            include_dirs=self.request.include_dirs,
         )
-    needs = of_artifacts(files, parts, made_by, executable and executable.needs)
-    return Artifacts(files, needs, compilers, cooperative, tuple(left_out))
+        return code
+
+
+class _Container(NamedTuple):
+    """
+    A kind of artifact that holds code for all architectures.
+
+    Args:
+        ending: The end of its file name.
+        holds: The kinds of code in it.
+        make: Returns its content.
+    """
+
+    ending: str
+    holds: tuple[str, ...]
+    make: Callable[[_Packing], bytes]
+
+
+_CONTAINERS = {
+    FATBIN: _Container("fatbin", (PTX, LTOIR, CUBIN), _Packing.pack_fatbin),
+    KERNELS: _Container("kernels.fatbin", (PTX,), _Packing.pack_kernels),
+    LAUNCHER: _Container("launch.h", (PTX,), _Packing.pack_launcher),
+    OBJECT: _Container("o", (PTX, LTOIR, CUBIN), _Packing.pack_object),
+}
 
 
 def file_name(stem: str, key: ArtifactKey) -> str:
     """Return the name of the artifact *key* of the export *stem*."""
     kind, arch = key
-    return ".".join(filter(None, (stem, arch, _ENDINGS.get(kind, kind))))
+    ending = _CONTAINERS[kind].ending if kind in _CONTAINERS else kind
+    return ".".join(filter(None, (stem, arch, ending)))

@@ -1,12 +1,12 @@
 """
 Run functions in children of a process that has imported a compiler and nothing else.
 
-A Python file that is exported is imported in such a child: whatever it imports, and wherever that comes from,
-stays there, and an edited module is read again. The process is started once for each environment; to fork a
-child of it takes a hundredth of the time.
+An exported Python file is imported in such a child, so that its modules do not stay in the caller's process,
+and an edited module is read again. The server process is started once for each environment, since forking a
+child takes a hundredth of the time of starting Python.
 
-A child has the working directory, environment, `sys.path` and options (`-O`) of its caller, whose standard
-error is its standard output, too. What it logs is logged by the caller.
+A child has the working directory, environment, `sys.path` and options (`-O`) of its caller. Its standard
+output and error are the caller's standard error, and its log records are sent to the caller's loggers.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[2]
 _LOGGER = "numba_ptxlink"
 _STANDARD_ERROR = 2
-# What compilers and the interpreter read while they are imported.
-_READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
-_START = """\
+# Compilers and the interpreter read variables with these prefixes while they are imported.
+_PREFIXES_READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
+_START_CODE = """\
 import sys
 sys.path[:] = {path!r}
 from numba_ptxlink._export.children import _serve
@@ -54,22 +54,25 @@ _serve({descriptor})
 
 class _Server:
     """
-    The process that forks children; it ends, and they with it, when this process does.
+    The process that forks children. The server and its children end with this process.
 
     Args:
-        prepare: What it does first, as a pickled function and its arguments.
+        prepare: A pickled function and its arguments, which the server calls first.
     """
 
     def __init__(self, prepare: bytes) -> None:
-        self._socket, theirs = socket.socketpair()
-        with theirs:
-            start = _START.format(path=[*filter(None, sys.path), str(_ROOT)], descriptor=theirs.fileno())
-            # Ctrl-C is for this process, which ends the children that it waits for.
+        self._socket, server_end = socket.socketpair()
+        with server_end:
+            start = _START_CODE.format(
+                path=[*filter(None, sys.path), str(_ROOT)], descriptor=server_end.fileno()
+            )
+            # A session of its own: Ctrl-C interrupts this process, which then ends the children that it waits
+            # for.
             flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as its children
             self._process = subprocess.Popen(  # noqa: S603 - Python itself
-                # The one that programs with an interpreter within them name.
+                # Programs that embed Python set the executable, by multiprocessing.set_executable.
                 [spawn.get_executable(), *flags, "-c", start],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[server_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
                 cwd="/",
@@ -80,17 +83,17 @@ class _Server:
 
     def fork(self) -> Connection:
         """
-        Return what is connected to a new child.
+        Return the connection to a new child.
 
         Raises:
             OSError: The process has ended.
         """
-        ours, theirs = multiprocessing.Pipe()
-        # What has the number of a closed stream is something else.
+        caller_end, child_end = multiprocessing.Pipe()
+        # If standard error is closed, its number may belong to another file.
         number = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(_STANDARD_ERROR)
-        with theirs, os.fdopen(number, "wb") as error:
-            socket.send_fds(self._socket, [b"f"], [theirs.fileno(), error.fileno()])
-        return ours
+        with child_end, os.fdopen(number, "wb") as error:
+            socket.send_fds(self._socket, [b"f"], [child_end.fileno(), error.fileno()])
+        return caller_end
 
     def end(self) -> None:
         """End the process and its children."""
@@ -98,8 +101,8 @@ class _Server:
         self._process.wait()
 
 
-# The key has the process id: a forked child finds the servers of its parent here, and starts its own. When it
-# ends, it closes its copies of the sockets, and the parent's servers go on.
+# The key has the process id: a forked child inherits its parent's servers, but has to start its own. When the
+# child ends, it closes its copies of the sockets, and the parent's servers go on.
 _servers: dict[Any, _Server] = {}
 _lock = Lock()
 
@@ -110,28 +113,28 @@ def run(
     prepare: tuple[Any, ...],
 ) -> Any:
     """
-    Return what *function*, which a module has by its name, returns for *args* in a child.
+    Call *function* in a child, and return its result.
 
     Args:
-        function: The function.
-        args: Its arguments, which travel as a pickle.
-        prepare: A function with its arguments that the process calls, of which the child is one.
+        function: A function of a module, as pickle requires.
+        args: The arguments, which are sent as a pickle.
+        prepare: A function and its arguments, which the server calls before it forks children.
 
     Raises:
         ExportError: The child has died.
-        Exception: What *function* raised.
+        Exception: The exception that *function* raised.
     """
     _open_standard_streams()
-    connection = _forked(prepare)
+    connection = _fork_child(prepare)
     level = logging.getLogger(_LOGGER).getEffectiveLevel()
     try:
         with connection:
             connection.send((dict(os.environ), os.getcwd(), sys.path, level, function, args))  # noqa: PTH109
             while True:
-                what, value = connection.recv()
-                if what == "logged":
+                event, value = connection.recv()
+                if event == "logged":
                     logging.getLogger(value.name).handle(value)
-                elif what == "failed":
+                elif event == "failed":
                     raise value
                 else:
                     return value
@@ -146,15 +149,15 @@ def _open_standard_streams() -> None:
     """
     Open the null device for standard input, output and error where these are closed.
 
-    The next file or socket would be opened in their place, and get what anything prints.
+    Otherwise the next file or socket would get the number of a closed stream, and receive all printed text.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
 
 
-def _forked(prepare: tuple[Any, ...]) -> Connection:
-    early = {name: value for name, value in os.environ.items() if name.startswith(_READ_EARLY)}
+def _fork_child(prepare: tuple[Any, ...]) -> Connection:
+    early = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES_READ_EARLY)}
     begin = pickle.dumps(prepare)
     key = (os.getpid(), begin, *sorted(early.items()))
     with _lock.held:
@@ -164,7 +167,7 @@ def _forked(prepare: tuple[Any, ...]) -> Connection:
             try:
                 return _servers[key].fork()
             except OSError:
-                # It was killed.
+                # The server was killed: start another.
                 _servers.pop(key).end()
     raise ExportError("No process can be started that imports the functions; see its standard error.")
 
@@ -177,14 +180,14 @@ def end() -> None:
 
 
 def _serve(descriptor: int) -> None:
-    """Fork a child for each message on the socket *descriptor*; end with its other side."""
+    """Fork a child for each message on the socket *descriptor*; end when the other side closes it."""
     _open_standard_streams()
     control = socket.socket(fileno=descriptor)
     with Connection(os.dup(descriptor)) as connection:
         function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - of the process that has started this
-    # What is imported lives as long as the process: neither it nor a child looks for garbage there.
+    # Imported modules live as long as the process, so that garbage collection in children skips them.
     gc.disable()
-    # A child imports it again, and tells why not.
+    # If this fails, a child imports the compiler again, and reports the error.
     with contextlib.suppress(Exception):
         function(*args)
     gc.freeze()
@@ -199,8 +202,8 @@ def _serve(descriptor: int) -> None:
         if os.fork() == 0:
             control.close()
             _be_child(*descriptors)
-        for each in descriptors:
-            os.close(each)
+        for received in descriptors:
+            os.close(received)
 
 
 def _be_child(descriptor: int, error: int) -> None:
@@ -233,14 +236,14 @@ def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, 
     except BaseException:  # noqa: BLE001 - the caller raises it, and other exceptions may refuse to be pickled
         return "failed", RuntimeError(traceback.format_exc())
     finally:
-        # Before the caller has the result, which may end, and this process with it.
+        # Flush before the result is sent: the caller may exit on receiving it, which kills this process.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
 
 
 class _Forwarding(QueueHandler):
-    """Sends what is logged to the caller, by a connection in the place of a queue."""
+    """Sends log records to the caller, by a connection instead of a queue."""
 
     queue: Any
 

@@ -1,7 +1,7 @@
 """
-Marked functions: which ones a module has marked, what they read, and which front end compiles them.
+Marked functions: the list of each module, the names that they use, and the front end that compiles them.
 
-A mark is recorded while the body of its module runs, whatever has the function in the end.
+`@udf` registers a function while its module is imported, even if its name is bound to another object later.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 MARKS = "_numba_ptxlink_marks"
 """
-The attribute of a module's specification that lists what the module has marked.
+The attribute of a module's specification that lists the functions that the module has marked.
 
-A module that is run again has another specification. A table here would keep both alive for ever.
+A module that is imported again has another specification. A table here would keep both alive for ever.
 """
 
 
 class Marked:
     """
-    What a decorator of this package makes of a Python function: the base class of `marks.Udf`.
+    A Python function with a C signature: the base class of `marks.Udf`.
 
     Args:
         function: The Python function.
-        signature: Its Numba signature.
-        named: What names in a signature that is text stood for when it was marked.
-        name: Its C name.
-        other_signatures: The same function with other signatures.
+        signature: The Numba signature.
+        named: The values of the names in a signature that is text, as they were when it was marked.
+        name: The C name.
+        other_signatures: The marks of the same function with other signatures.
         requested_front_end: The front end that the decorator names, None if it names none.
     """
 
@@ -51,62 +51,62 @@ class Marked:
 
     @property
     def source(self) -> str:
-        """Where the function is defined, as "file.py:line"."""
+        """The line of the function's definition, as "file.py:line"."""
         return Path(self.location).name
 
     @property
     def location(self) -> str:
-        """The same with the whole path, as compilers begin their messages: "/home/me/file.py:line"."""
+        """The line with its full path, as compilers begin their messages: "/home/me/file.py:line"."""
         return location_of(self.function)
 
 
 def location_of(function: Any) -> str:
-    """Return where the Python function *function* is defined, as "/home/me/file.py:line"."""
+    """Return the line of the definition of a Python function, as "/home/me/file.py:line"."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def scope(function: Any) -> dict[str, Any]:
-    """Return what the Python function *function* sees outside of itself, by name."""
+    """Return the globals and the variables of enclosing functions that a Python function can use, by name."""
     return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
 
 
 def named(signature: Any, function: Any) -> dict[str, Any]:
     """
-    Return what the names in *signature*, if it is text, stand for now, as far as *function* sees them.
+    Return the current values of the names in *signature*, if it is text, that *function* can use.
 
-    A module, and a loop, may give the name another value before the export.
+    The module may bind a name to another value before the export, as a loop does.
     """
     try:
         names = compile(signature.strip(), "signature", "eval").co_names if isinstance(signature, str) else ()
     except (SyntaxError, ValueError):
-        # The export tells it, with an example.
+        # The export reports this error, with an example.
         return {}
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    found = {}
+    values = {}
     for name in names:
-        # The cell of what an enclosing function defines later is empty.
+        # A variable that the enclosing function assigns later has an empty cell.
         with contextlib.suppress(KeyError, ValueError):
-            found[name] = cells[name].cell_contents if name in cells else function.__globals__[name]
-    return found
+            values[name] = cells[name].cell_contents if name in cells else function.__globals__[name]
+    return values
 
 
 def unmarked(function: Any) -> Any:
-    """Return the Python function of a marked one; anything else as it is."""
+    """Return the Python function of a marked function; any other object unchanged."""
     return function.function if isinstance(function, Marked) else function
 
 
 def decorated(value: Any) -> Any:
-    """Return the Python function that a decorator of Numba or of this package wraps in *value*, else None."""
+    """Return the Python function that *value*, of a decorator of Numba or this package, wraps; else None."""
     if inspect.isfunction(value):
-        # `functools.wraps` copies the attribute of what it wraps.
+        # `functools.wraps` copies attributes such as `py_func` to a plain function.
         return None
     function = value.function if isinstance(value, Marked) else getattr(value, "py_func", None)
     return function if inspect.isfunction(function) else None
 
 
 def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield each name that *functions* and the functions they reach read: function, name and value."""
+    """Yield function, name and value for each name that *functions* and all functions they call use."""
     reached: set[Any] = set()
     pending = list(functions)
     while pending:
@@ -122,24 +122,24 @@ def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _values(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names that *function* reads, and attributes of modules, with values."""
-    code, there = function.__code__, scope(function)
+    """Yield the names that *function* uses, and attributes of modules among them, with their values."""
+    code, visible = function.__code__, scope(function)
     for name in (*code.co_names, *code.co_freevars):
-        value = there.get(name)
+        value = visible.get(name)
         yield name, value
         if inspect.ismodule(value):
-            # Not getattr: a module may compute an attribute, or warn of it.
+            # Not getattr, which may run the module's `__getattr__`, or emit a deprecation warning.
             yield from ((f"{name}.{member}", vars(value).get(member)) for member in code.co_names)
 
 
 def record(marked: Marked) -> None:
-    """Note *marked* for the module whose body marks it, whichever module defines the function."""
+    """Add *marked* to the list of the module that is being imported, even if another defines the function."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     names = frame.f_globals if frame else {}
     spec = names.get("__spec__")
-    # A program may mark functions as long as it runs, and its list of them would keep them alive.
+    # A program may mark functions as long as it runs, and a list of them would keep them alive.
     if spec is not None and names["__name__"] != "__main__":
         vars(spec).setdefault(MARKS, []).append(marked)
 
@@ -154,14 +154,15 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
     4. The first that is installed.
 
     Raises:
-        ConfigError: The one that is named is unknown.
-        ExportError: *function* reads what belongs to another, or to several; or none is installed.
+        ConfigError: The name of the front end is unknown.
+        ExportError: *function* uses types or functions of another front end, or of several; or no front end
+            is installed.
     """
     uses_by_front_end, named = _front_ends_used(function), function.requested_front_end or requested_front_end
     if named is not None:
         uses_by_front_end[registry.get(named).name] = f"front_end={named!r}"
     if len(uses_by_front_end) > 1:
-        uses = " and ".join(f"{what}, which belongs to {name}" for name, what in uses_by_front_end.items())
+        uses = " and ".join(f"{use}, which belongs to {name}" for name, use in uses_by_front_end.items())
         raise ExportError(
             located(
                 function.location,
@@ -171,17 +172,20 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
         )
     if not uses_by_front_end:
         values = scope(function.function).values()
-        around = {owner.name for value in values if (owner := registry.owner(value))}
-        uses_by_front_end = dict.fromkeys(around if len(around) == 1 else [default().name], "")
+        owners_in_scope = {owner.name for value in values if (owner := registry.owner(value))}
+        uses_by_front_end = dict.fromkeys(
+            owners_in_scope if len(owners_in_scope) == 1 else [default().name], ""
+        )
     return registry.get(next(iter(uses_by_front_end)))
 
 
 def common(functions: Sequence[Marked], requested_front_end: str | None = None) -> FrontEnd:
     """
-    Return the one front end of *functions*, with its compiler imported.
+    Return the front end of all *functions*, with its compiler imported.
 
     Raises:
-        ExportError: They have several; or as for `choose_front_end` and `registry.require`.
+        ExportError: The functions have several front ends; or as for `choose_front_end` and
+            `registry.require`.
     """
     marked = [variant for function in functions for variant in (*function.other_signatures, function)]
     by_name = {
@@ -209,23 +213,25 @@ def installed() -> list[FrontEnd]:
 
 def default() -> FrontEnd:
     """
-    Return the front end of functions that do not tell.
+    Return the front end of functions that use neither: the first that is installed.
 
     Raises:
-        ExportError: None is installed. Names the extras.
+        ExportError: No front end is installed. Names the extras.
     """
     for front_end in installed():
         return front_end
-    cures = " or ".join(f"`pip install 'numba-ptxlink[{each.extra}]'`" for each in registry.front_ends())
+    cures = " or ".join(
+        f"`pip install 'numba-ptxlink[{front_end.extra}]'`" for front_end in registry.front_ends()
+    )
     raise ExportError(f"No compiler for Python functions is installed; run {cures}.")
 
 
 def prepare(requested_front_end: str | None = None) -> None:
     """
-    Import the compiler before a file that uses it, as far as it is known which one that is.
+    Import the compiler before the file that uses it, if the front end is known before that.
 
     Raises:
-        ExportError: It is not installed or cannot be used, or none is.
+        ExportError: The front end is not installed or cannot be used, or no front end is installed.
     """
     if requested_front_end is not None:
         registry.require(registry.get(requested_front_end))
@@ -234,7 +240,7 @@ def prepare(requested_front_end: str | None = None) -> None:
 
 
 def _front_ends_used(function: Marked) -> dict[str, str]:
-    """Return the names of front ends that *function* uses, each with something of it."""
+    """Return the names of the front ends that *function* uses, each with an example of such a use."""
     types = function.signature if isinstance(function.signature, tuple) else (function.signature,)
     used = [(f"the type {ty}", registry.owner(ty)) for ty in types]
     for reader, name, value in names([function.function]):
@@ -242,4 +248,4 @@ def _front_ends_used(function: Marked) -> dict[str, str]:
         if isinstance(value, Marked):
             owner = registry.get(value.requested_front_end) if value.requested_front_end else None
         used.append((f"{name} in {reader.__qualname__}", owner))
-    return {owner.name: what for what, owner in reversed(used) if owner is not None}
+    return {owner.name: use for use, owner in reversed(used) if owner is not None}

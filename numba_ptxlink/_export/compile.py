@@ -1,9 +1,9 @@
 """
 Compile the LLVM IR of functions to PTX, LTO-IR and relocatable cubins for one arch.
 
-PTX is made of groups of functions, at a time and anywhere: what compiles the LLVM IR finds it in the cache by
-its text, so that an edit costs no more than a group. What the groups are depends on the functions' names
-alone. LTO-IR is made of all functions at once.
+PTX is compiled in groups of functions, which may run in parallel and on other machines. The cache knows a
+group by its LLVM IR, so that an edit recompiles one group. The functions' names alone determine the groups.
+LTO-IR is compiled from all functions at once.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# NVVM and the assembler take as long for a program of one function as for the next six.
-_USUAL, _MOST = 8, 16
+# A program's fixed cost in NVVM and the assembler equals that of six functions: compile functions in groups.
+_MEAN_GROUP_SIZE, _MAX_GROUP_SIZE = 8, 16
 _SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
 
 
@@ -61,10 +61,10 @@ class Group:
     Functions of one front end, compiled to PTX for one arch.
 
     Args:
-        front_end: What compiled them.
+        front_end: The front end that compiled them.
         arch: The GPU.
-        functions: The LLVM IR of each, in order.
-        ptx: The PTX of all.
+        functions: The functions as LLVM IR, in order.
+        ptx: One PTX module of all functions.
     """
 
     front_end: FrontEnd
@@ -74,13 +74,13 @@ class Group:
 
     @property
     def links(self) -> tuple[LinkFile, ...]:
-        """The files that they link."""
-        return tuple(dict.fromkeys(link for each in self.functions for link in each.links))
+        """The files that the functions link."""
+        return tuple(dict.fromkeys(link for function in self.functions for link in function.links))
 
     @property
     def signatures(self) -> tuple[abi.Signature, ...]:
         """The C signature of each function."""
-        return tuple(each.signature for each in self.functions)
+        return tuple(function.signature for function in self.functions)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Code:
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
         made_by: Name and release of the tools that made the LTO-IR and the cubin, by kind.
         merged: Whether nvJitLink merged link files into the code.
-        undefined: The names of *externs* and of undefined variables.
+        undefined: The names of undefined functions and variables.
         left_out: The kinds that could not be made.
     """
 
@@ -107,63 +107,70 @@ class Code:
     left_out: tuple[LeftOut, ...] = ()
 
 
-def split(units: Sequence[ResolvedFunction], options: Options) -> list[Sequence[ResolvedFunction]]:
+def split(functions: Sequence[ResolvedFunction], options: Options) -> list[Sequence[ResolvedFunction]]:
     """
-    Return *units* in groups.
+    Divide *functions* into groups.
 
-    A name says whether a group ends with it, so that a function that is added or removed changes one group.
+    The hash of a name decides whether a group ends there, so that adding or removing a function changes one
+    group.
     """
-    if len(units) <= _MOST or options.lineinfo:
-        # Line numbers refer to a table of files that a program has one of.
-        return [units]
+    if len(functions) <= _MAX_GROUP_SIZE or options.lineinfo:
+        # Line numbers refer to a table of files, and a program has one such table.
+        return [functions]
     groups, start = [], 0
-    for end, unit in enumerate(units, start=1):
-        if zlib.crc32(unit.symbol.encode()) % _USUAL == 0 or end - start == _MOST or end == len(units):
-            groups.append(units[start:end])
+    for end, function in enumerate(functions, start=1):
+        if (
+            zlib.crc32(function.symbol.encode()) % _MEAN_GROUP_SIZE == 0
+            or end - start == _MAX_GROUP_SIZE
+            or end == len(functions)
+        ):
+            groups.append(functions[start:end])
             start = end
     return groups
 
 
-def symbols(units: Iterable[ResolvedFunction]) -> tuple[str, ...]:
-    """Return the C names of *units*."""
-    return tuple(each.symbol for each in units)
+def symbols(functions: Iterable[ResolvedFunction]) -> tuple[str, ...]:
+    """Return the C names of *functions*."""
+    return tuple(function.symbol for function in functions)
 
 
-def compile_group(units: Sequence[ResolvedFunction], arch: Arch, options: Options) -> Group:
+def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Options) -> Group:
     """
-    Lower *units*, which are of one front end, and compile them to PTX.
+    Lower *functions*, which are of one front end, and compile them to PTX.
 
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    functions = tuple(map_collecting_errors(lambda unit: lower(unit, arch, options), units))
-    return compile_functions(units[0].front_end, arch, functions, options)
+    lowered = tuple(map_collecting_errors(lambda function: lower(function, arch, options), functions))
+    return compile_functions(functions[0].front_end, arch, lowered, options)
 
 
-def compile_units(
-    units: Sequence[ResolvedFunction],
+def compile_in_groups(
+    functions: Sequence[ResolvedFunction],
     archs: Sequence[Arch],
     options: Options,
-    done: Mapping[GroupKey, Group],
+    compiled_elsewhere: Mapping[GroupKey, Group],
 ) -> list[Group]:
     """
-    Lower *units*, which are of one front end, and compile them in groups, which are one for each of *archs*.
+    Lower *functions*, which are of one front end, compile them in groups, and join these for each of *archs*.
 
     Args:
-        units: The functions.
+        functions: The functions.
         archs: The GPUs.
         options: The options of the export.
-        done: What groups of them have become elsewhere, by architecture and C names.
+        compiled_elsewhere: Groups that workers have compiled, by architecture and C names.
 
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    parts = split(units, options)
+    parts = split(functions, options)
 
-    def group(arch: Arch, part: Sequence[ResolvedFunction]) -> Group:
-        return done.get((arch, symbols(part))) or compile_group(part, arch, options)
+    def compile_part(arch: Arch, part: Sequence[ResolvedFunction]) -> Group:
+        return compiled_elsewhere.get((arch, symbols(part))) or compile_group(part, arch, options)
 
-    return [_joined(map_collecting_errors(functools.partial(group, arch), parts), options) for arch in archs]
+    return [
+        _join(map_collecting_errors(functools.partial(compile_part, arch), parts), options) for arch in archs
+    ]
 
 
 def build(
@@ -181,7 +188,7 @@ def build(
         group: The functions.
         kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
         options: The options of the export.
-        dispensable: Those of *kinds* that are left out where the toolkit cannot make them.
+        dispensable: The members of *kinds* that are left out if the toolkit cannot make them.
         target_release: The toolkit and driver that the code is for; None for those of this environment.
 
     Raises:
@@ -199,7 +206,7 @@ def build(
             group.links,
             missing,
             arch,
-            f"{zlib.crc32(' '.join(each.name for each in signatures).encode()):08x}",
+            f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}",
             externs.callers(functions),
         )
         modules = link_files.renamed(_modules(functions), private)
@@ -219,7 +226,7 @@ def build(
                     ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
                 made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
-                # What this environment's compiler refuses is an error, as it is for PTX.
+                # An error of this environment's own compiler is raised, as it is for PTX.
                 if LTOIR not in dispensable or not (linked or toolkit):
                     raise
                 ltoir, left_out = b"", (LeftOut(LTOIR, str(error)),)
@@ -245,28 +252,28 @@ def build(
 
 
 def _modules(functions: Iterable[LoweredFunction]) -> list[str]:
-    """Return the LLVM IR of functions and of all that they call, each once, callers before callees."""
-    modules = [module for each in functions for module in each.modules]
+    """Return the LLVM IR of functions and their callees, each module once, callers first."""
+    modules = [module for function in functions for module in function.modules]
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
 def compile_functions(
     front_end: FrontEnd, arch: Arch, functions: tuple[LoweredFunction, ...], options: Options
 ) -> Group:
-    """Return *functions* with their PTX, made in one module."""
+    """Compile *functions* to one PTX module."""
     group = Group(front_end, arch, functions, b"")
     ptx = _compile_ir(group, _modules(functions), options, lto=False)
     return replace(group, ptx=ptx.rstrip(b"\0").strip() + b"\n")
 
 
-def _joined(groups: Sequence[Group], options: Options) -> Group:
-    """Return all groups as one, whose PTX is theirs, or is made of all functions at once."""
+def _join(groups: Sequence[Group], options: Options) -> Group:
+    """Join groups: combine their PTX if possible, else compile all functions at once."""
     if len(groups) == 1:
         return groups[0]
-    functions = tuple(each for group in groups for each in group.functions)
+    functions = tuple(function for group in groups for function in group.functions)
     modules = Counter(text for group in groups for text in _modules(group.functions))
     if any(count > 1 and _SHARED.search(text) for text, count in modules.items()):
-        # Functions that call it share its memory.
+        # All callers of a function share its `__shared__` memory, which separate groups would duplicate.
         log.debug("a function with shared memory is called in several groups")
     else:
         try:
@@ -286,38 +293,42 @@ def _compile_ir(
     toolkit: Nvvm | None = None,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define *group*, to PTX or LTO-IR, with NVVM or that of *toolkit*.
+    Compile the LLVM IR *modules*, which define *group*, to PTX or LTO-IR, with libNVVM or that of *toolkit*.
 
     Raises:
-        ExportError: NVVM refused it, or is missing.
+        ExportError: libNVVM refused the modules, or is missing.
     """
     arch = group.arch
     try:
         return group.front_end.compile_ir(modules, arch, options, lto=lto, toolkit=toolkit)
     except Exception as error:
-        listed = ", ".join(each.name for each in group.signatures)
+        names = ", ".join(signature.name for signature in group.signatures)
         if toolkit:
             raise ExportError(
-                f"{toolkit}, {toolkit.path}, could not compile {listed} for {arch.sm}: {error}; leave ltoir "
+                f"{toolkit}, {toolkit.path}, could not compile {names} for {arch.sm}: {error}; leave ltoir "
                 "out, export for a later release of CUDA, or export them one by one to see which it refuses."
             ) from error
         try:
             nvrtc.version()  # a front end may load it to find libdevice
             known = nvvm.emitted_isa(arch)
         except LinkError as missing:
-            raise ExportError(f"{listed} cannot be compiled for {arch.sm}: {missing}") from error
+            raise ExportError(f"{names} cannot be compiled for {arch.sm}: {missing}") from error
         if known is None:
             raise ExportError(
                 f"NVVM generates no code for {arch.sm}; `--arch all` stands for what it knows."
             ) from error
         raise ExportError(
-            f"NVVM could not compile {listed} for {arch.sm}: {error}; take a newer NVVM, or export "
+            f"NVVM could not compile {names} for {arch.sm}: {error}; take a newer NVVM, or export "
             "them one by one to see which one it refuses."
         ) from error
 
 
 def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
-    visible = {f.name: f.prototype for f in ptx.functions if f.defined and f.linkage == "visible"}
+    visible = {
+        function.name: function.prototype
+        for function in ptx.functions
+        if function.defined and function.linkage == "visible"
+    }
     for signature in signatures:
         expected = signature.prototype_for(llvm_ir.NvvmDialect.of(arch))
         if visible.get(signature.name) != expected:

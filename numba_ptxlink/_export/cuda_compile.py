@@ -1,4 +1,4 @@
-"""What `cuda.compile` of a front end makes with the C ABI of this package, where `abi_info` asks for it."""
+"""Compile for a front end's `cuda.compile` with the C ABI of this package, if `abi_info` requires it."""
 
 from __future__ import annotations
 
@@ -30,79 +30,97 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Options with which a front end compiles alone: for a debugger, and under a name of its dispatcher.
-_STOCKS = ("debug", "capi")
+# Options that only a front end's own compiler knows: for a debugger, and under a name of its dispatcher.
+_STOCK_OPTIONS = ("debug", "capi")
 
 
 def compile_c_abi(
-    name: str, given: Mapping[str, Any], arch: Callable[[Mapping[str, Any]], Arch], *, always: bool
+    name: str, arguments: Mapping[str, Any], arch: Callable[[Mapping[str, Any]], Arch], *, always: bool
 ) -> tuple[Any, Any] | None:
     """
-    Return the code of a function with the C ABI and the type of its result; None where it is stock's.
+    Return the code of a function with the C ABI and the type of its result; None to use the front end's own.
 
     Args:
         name: The front end.
-        given: The arguments of its `cuda.compile`, by their names.
-        arch: Returns the GPU to compile for, by the options of the function's dispatcher.
-        always: Whether a name in `abi_info` asks for it, too, as far as there is a C type for each value.
+        arguments: The arguments of its `cuda.compile`, by their names.
+        arch: Returns the GPU to compile for, given the options of the function's dispatcher.
+        always: Whether to use the C ABI of this package for any `abi_info`, if each value has a C type.
 
     Raises:
-        AbiError: A value of `abi_info` is wrong or goes with no other option, or a type has no C counterpart.
+        AbiError: A value of `abi_info` is wrong or contradicts another option, or a type has no C
+            counterpart.
         ExportError: A compiler refused the function.
     """
-    info, output = given["abi_info"], given["output"]
-    asked = [key for key in (*MARKED, "aggregates") if isinstance(info, Mapping) and key in info]
-    if asked and (given["abi"] != "c" or given["sig"] is None):
+    requested, output = arguments["abi_info"], arguments["output"]
+    abi_options = [
+        key for key in (*MARKED, "aggregates") if isinstance(requested, Mapping) and key in requested
+    ]
+    if abi_options and (arguments["abi"] != "c" or arguments["sig"] is None):
         raise AbiError(
-            f'{asked[0]} in abi_info is for functions with abi="c" and a signature; pass these, or drop it.'
+            f'{abi_options[0]} in abi_info is for functions with abi="c" and a signature; pass these, or '
+            "drop it."
         )
-    if given["abi"] != "c" or info is None or output not in (PTX, LTOIR):
+    if arguments["abi"] != "c" or requested is None or output not in (PTX, LTOIR):
         return None
-    checked = abi.AbiOptions.of(info)
-    # Compilers have no word for these.
-    ours = not given["device"] or any(key in info for key in MARKED) or info.get("aggregates") == "value"
-    if given["sig"] is None or (given["forceinline"] and output != LTOIR) or not (ours or always):
+    abi_info = abi.AbiOptions.of(requested)
+    # Front ends do not know these keys of abi_info.
+    needs_package = (
+        not arguments["device"]
+        or any(key in requested for key in MARKED)
+        or requested.get("aggregates") == "value"
+    )
+    if (
+        arguments["sig"] is None
+        or (arguments["forceinline"] and output != LTOIR)
+        or not (needs_package or always)
+    ):
         return None
-    front_end, options = registry.get(name), getattr(given["pyfunc"], "targetoptions", {})
-    stocks = [name for name in _STOCKS if options.get(name) or given.get(name)]
-    if info.get("aggregates") == "flat":
-        stocks.append('aggregates="flat"')
-    if stocks and ours:
+    front_end, options = registry.get(name), getattr(arguments["pyfunc"], "targetoptions", {})
+    stock_options = [name for name in _STOCK_OPTIONS if options.get(name) or arguments.get(name)]
+    if requested.get("aggregates") == "flat":
+        stock_options.append('aggregates="flat"')
+    if stock_options and needs_package:
         raise AbiError(
-            f"abi_info does not go with {', '.join(stocks)}, with which {name} passes values in its own way; "
-            "leave one of them out."
+            f"abi_info cannot be combined with {', '.join(stock_options)}, for which {name} uses its own "
+            "calling convention; remove one of them."
         )
-    if stocks:
+    if stock_options:
         return None
     try:
         with find.explaining():
-            return _compiled(front_end, given, options, arch(options), checked)
+            return _compile(front_end, arguments, options, arch(options), abi_info)
     except (AbiError, ExportError) as error:
-        if ours:
+        if needs_package:
             raise
-        log.info("%s Compiled as %s passes values.", error, name)
+        log.info("%s Compiled with the calling convention of %s.", error, name)
         return None
 
 
-def _compiled(
+def _compile(
     front_end: FrontEnd,
-    given: Mapping[str, Any],
-    options: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    dispatcher_options: Mapping[str, Any],
     arch: Arch,
-    info: abi.AbiOptions,
+    abi_info: abi.AbiOptions,
 ) -> tuple[Any, Any]:
-    output, kernel = given["output"], not given["device"]
-    function = decorated(given["pyfunc"]) or given["pyfunc"]
-    optimised = options.get("opt_level", 3) != 0 if given["opt"] is None else bool(given["opt"])
-    how = Options(
-        opt_level=DEFAULT_LEVEL if optimised else 0,
-        lineinfo=bool(given["lineinfo"] or options.get("lineinfo")),
-        fast_math=bool(given["fastmath"] or options.get("fastmath")),
+    output, kernel = arguments["output"], not arguments["device"]
+    function = decorated(arguments["pyfunc"]) or arguments["pyfunc"]
+    optimised = (
+        dispatcher_options.get("opt_level", 3) != 0 if arguments["opt"] is None else bool(arguments["opt"])
     )
-    args, result = front_end.normalize(given["sig"])
-    name = info.abi_name or _default_name(function)
-    bounds = options.get("launch_bounds") if given["launch_bounds"] is None else given["launch_bounds"]
-    bounds = launch_bounds(bounds, f"kernel {name}") if kernel else None
+    compile_options = Options(
+        opt_level=DEFAULT_LEVEL if optimised else 0,
+        lineinfo=bool(arguments["lineinfo"] or dispatcher_options.get("lineinfo")),
+        fast_math=bool(arguments["fastmath"] or dispatcher_options.get("fastmath")),
+    )
+    args, result = front_end.normalize(arguments["sig"])
+    name = abi_info.abi_name or _default_name(function)
+    max_threads = (
+        dispatcher_options.get("launch_bounds")
+        if arguments["launch_bounds"] is None
+        else arguments["launch_bounds"]
+    )
+    max_threads = launch_bounds(max_threads, f"kernel {name}") if kernel else None
     inferred = None
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as it is called
@@ -119,24 +137,26 @@ def _compiled(
             abi.check_ptx(signature, "output='ltoir'")
         return CFunction(signature, location=location_of(function))
 
-    ir = front_end.lower(
+    lowered = front_end.lower(
         function,
         args,
         result,
         arch=arch,
-        options=how,
-        abi=info,
+        options=compile_options,
+        abi=abi_info,
         declare=declare,
-        inline=optimised or given["forceinline"] or options.get("inline") == "always",
-        launch_bounds=bounds,
+        inline=optimised or arguments["forceinline"] or dispatcher_options.get("inline") == "always",
+        launch_bounds=max_threads,
     )
-    # What the user's files define is left to the linker: their variables are there once in a program.
-    ir = replace(ir, links=tuple(filter(link_files.is_shims, ir.links)))
-    code = build(compile_functions(front_end, arch, (ir,), how), {output}, how).artifacts[output]
+    # Link files of the user are not compiled in, so that their variables exist once in a program.
+    lowered = replace(lowered, links=tuple(filter(link_files.is_shims, lowered.links)))
+    code = build(
+        compile_functions(front_end, arch, (lowered,), compile_options), {output}, compile_options
+    ).artifacts[output]
     return (code.decode() if output == PTX else code), inferred
 
 
 def _default_name(function: Any) -> str:
-    # As compilers escape what is no identifier, such as <lambda>.
+    # Escape names such as <lambda> as the front ends do.
     name: str = re.sub(r"\W", lambda match: f"_{ord(match[0]):02x}", function.__name__, flags=re.ASCII)
     return name

@@ -29,38 +29,40 @@ _SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_refl
 
 
 def undefined(ptx: Module) -> dict[str, Prototype]:
-    """Return the functions that *ptx* references but does not define, by name."""
-    there = {function.name for function in ptx.functions if function.defined} | _SUPPLIED
+    """Return the functions that *ptx* declares but does not define, by name."""
+    defined = {function.name for function in ptx.functions if function.defined} | _SUPPLIED
     return {
         function.name: function.prototype
         for function in ptx.functions
-        if function.linkage == "extern" and function.name not in there
+        if function.linkage == "extern" and function.name not in defined
     }
 
 
 def calls(
-    declared: Iterable[tuple[str, tuple[Any, ...], Any]], modules: Sequence[str], own: str
+    declared: Iterable[tuple[str, tuple[Any, ...], Any]], modules: Sequence[str], caller: str
 ) -> tuple[tuple[str, Signature | None], ...]:
     """
-    Return the functions that the LLVM IR *modules* may call, with their C signatures, None where C has none.
+    Return the functions that the LLVM IR *modules* may call, with C signatures; None for types that C lacks.
 
     Args:
-        declared: What `cuda.declare_device` declared: symbol, types of the parameters, type of the result. A
-            front end may know of all that the process has declared, several of one symbol among them.
-        modules: The LLVM IR of a function and of all that it calls.
-        own: The symbol of that function.
+        declared: Functions of `cuda.declare_device`: symbol, types of the parameters, type of the result. A
+            front end may list all declarations of the process, several of one symbol among them.
+        modules: The LLVM IR of a function and its callees.
+        caller: The symbol of that function.
     """
-    mentioned = {name for text in modules for name in _NAMED.findall(text)} - {own}
-    named = dict.fromkeys(
-        (name, _plain(name, args, result)) for name, args, result in declared if name in mentioned
+    mentioned = {name for text in modules for name in _NAMED.findall(text)} - {caller}
+    declared_calls = dict.fromkeys(
+        (name, _cxx_signature(name, args, result)) for name, args, result in declared if name in mentioned
     )
-    known = {plain: declaration(plain, "") for _, plain in named if plain is not None}
-    others = contradicted(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
-    return tuple(each for each in named if each[1] is None or known[each[1]] not in others)
+    known = {
+        signature: declaration(signature, "") for _, signature in declared_calls if signature is not None
+    }
+    conflicts = contradicted(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
+    return tuple(call for call in declared_calls if call[1] is None or known[call[1]] not in conflicts)
 
 
-def _plain(name: str, args: Sequence[Any], result: Any) -> Signature | None:
-    """Return the signature of a `cuda.declare_device` function in C++; None where C has not its types."""
+def _cxx_signature(name: str, args: Sequence[Any], result: Any) -> Signature | None:
+    """Return the C signature of a `cuda.declare_device` function; None if C lacks one of its types."""
     try:
         return abi.c_signature(
             name, result, [abi.Parameter(f"arg{number}", ty) for number, ty in enumerate(args)]
@@ -70,18 +72,18 @@ def _plain(name: str, args: Sequence[Any], result: Any) -> Signature | None:
 
 
 def callers(functions: Sequence[LoweredFunction]) -> dict[str, str]:
-    """Return "name (file.py:line)" of the first caller of each that `cuda.declare_device` declares."""
-    return {name: each.title for each in reversed(functions) for name, _ in each.calls}
+    """Return "name (file.py:line)" of the first caller of each `cuda.declare_device` function, by symbol."""
+    return {name: function.title for function in reversed(functions) for name, _ in function.calls}
 
 
 def with_signatures(
     missing: Mapping[str, Prototype], functions: Sequence[LoweredFunction]
 ) -> dict[str, tuple[Prototype, Signature | None]]:
-    """Return the functions *missing* with the C signatures by which they are declared."""
+    """Return the functions *missing* with the C signatures of their declarations."""
     known = {
         name: signature
-        for each in reversed(functions)
-        for name, plain in each.calls
+        for function in reversed(functions)
+        for name, plain in function.calls
         if plain and name in missing and (signature := _matching(plain, missing[name]))
     }
     return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
@@ -89,46 +91,51 @@ def with_signatures(
 
 def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[LinkFile]) -> None:
     """
-    Refuse functions that call one declared function by two prototypes, of which PTX keeps the first.
+    Refuse two declarations of one external function with different types, of which PTX keeps the first.
 
-    Refuse calls with other types than the function has, which PTX may spell alike, too.
+    Refuse a declaration that differs from the definition, even if PTX cannot tell: float and int are both
+    `.b32`.
 
     Args:
         functions: The functions of the export.
         files: The link files, which may be artifacts with a manifest beside them.
 
     Raises:
-        ExportError: Two have other prototypes. Names both and the cure.
-        LinkError: One is called with other types. Names both sides and the cure.
+        ExportError: Two declarations differ. Names both and the cure.
+        LinkError: A declaration differs from the definition. Names both and the cure.
     """
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
-    known = [declaration(each.signature, "this export") for each in functions if not each.signature.kernel]
+    prototypes: dict[str, tuple[str, tuple[str, ...]]] = {}
+    known = [
+        declaration(function.signature, "this export")
+        for function in functions
+        if not function.signature.kernel
+    ]
     for file in files:
         manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
         known += declarations_of(manifest) if manifest else []
 
-    def check(each: LoweredFunction) -> None:
-        names = {name for name, _ in each.calls}
-        declared = llvm_ir.declared("\n".join(each.modules)) if names else {}
+    def check(function: LoweredFunction) -> None:
+        names = {name for name, _ in function.calls}
+        declared = llvm_ir.declared("\n".join(function.modules)) if names else {}
         for name in declared.keys() & names:
-            other, types = found.setdefault(name, (each.title, declared[name]))
+            first_caller, types = prototypes.setdefault(name, (function.title, declared[name]))
             if types != declared[name]:
                 raise ExportError(
-                    f"{name} has two prototypes: ({', '.join(types)}) in {other}, and "
-                    f"({', '.join(declared[name])}) in {each.title}, the result first. Declare it alike."
+                    f"{name} has two prototypes: ({', '.join(types)}) in {first_caller}, and "
+                    f"({', '.join(declared[name])}) in {function.title}, the result first; declare it alike."
                 )
-        declarations.check(each.title, declared, known)
+        declarations.check(function.title, declared, known)
 
     map_collecting_errors(check, functions)
 
 
 def _matching(plain: Signature, prototype: Prototype) -> Signature | None:
-    """Return the signature of a declared function that has *prototype*: *plain*, Numba's of it, or None."""
-    # Numba's calling convention returns a status, and the result through an address.
+    """Return the signature with *prototype*: *plain*, or that of Numba's calling convention; else None."""
+    # Numba's calling convention returns a status, and stores the result through a pointer.
     address = c.pointer(plain.result)
     status = c.number("int32_t")
-    own = Signature(prototype.name, status, (("result", address), *plain.params))
-    for signature in (plain, own):
+    numba_signature = Signature(prototype.name, status, (("result", address), *plain.params))
+    for signature in (plain, numba_signature):
         if prototype in map(signature.prototype_for, llvm_ir.NvvmDialect):
             return signature
     return None

@@ -1,9 +1,9 @@
 """
 Compile the functions of a file in child processes: all in one, or groups of them anywhere.
 
-A group is compiled by the same function whoever calls it: it imports the file, and returns what the functions
-became. What a worker cannot do to the same result is done by the last child, which joins the groups: so the
-bytes do not depend on who did the work.
+The same function compiles a group in a worker and here: it imports the file and returns the compiled group. A
+worker with other files or compiler versions refuses its groups, and the child that joins the groups compiles
+them. So the output does not depend on the workers.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from numba_ptxlink._tools.options import Options
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
 from . import children, choice, link_files
-from .compile import Group, compile_group, compile_units, split, symbols
+from .compile import Group, compile_group, compile_in_groups, split, symbols
 from .load import Source, load
-from .signatures import units
+from .signatures import resolve
 from .write import check_stem, in_memory
 
 if TYPE_CHECKING:
@@ -52,21 +52,21 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
 
     Args:
         source: A `Source`, which a child imports, or a module or functions of this process.
-        request: What is exported.
-        executor: Where groups of functions of a file are compiled, None for one child of this process.
+        request: The arguments of the export.
+        executor: The executor that compiles groups of functions of a file; None for a child of this process.
 
     Raises:
         PtxlinkError: As `export` of the package.
     """
     if not isinstance(source, Source):
         return _export(source, request.front_end, request, {})
-    done: dict[GroupKey, Group] = {}
+    compiled_elsewhere: dict[GroupKey, Group] = {}
     if executor is not None:
         # Python's own pools know how many workers they have.
         workers = getattr(executor, "_max_workers", None)
-        done = _compile_on_executor(executor, workers, source, request)
+        compiled_elsewhere = _compile_on_executor(executor, workers, source, request)
         request = replace(request, threads=workers or 1)
-    exported: Export = in_child(_export, source, request.front_end, request, done)
+    exported: Export = in_child(_export, source, request.front_end, request, compiled_elsewhere)
     return exported
 
 
@@ -74,36 +74,35 @@ def _compile_on_executor(
     executor: Executor, workers: int | None, source: Source, request: Request
 ) -> dict[GroupKey, Group]:
     """
-    Return what became of the groups elsewhere, without what was lost or would differ here.
+    Compile groups on *executor*; return those that succeeded and would be the same here.
 
-    Each of so many *workers* of *executor* imports the file once; where their number is not known, each group
-    does.
+    Each of *workers* imports the file once. If their number is unknown, the file is imported for each group.
     """
-    identity, groups = in_child(_divide, source, request.front_end, request.options)
+    environment, groups = in_child(_divide, source, request.front_end, request.options)
     keys = [(arch, names) for arch in request.archs for names in groups]
     if len(keys) == 1:
         return {}
     shares = _shares(keys, workers or len(keys))
-    told = source, request.front_end, identity, request.options
-    futures = {executor.submit(in_child, _compile, *told, share): share for share in shares}
-    done: dict[GroupKey, Group] = {}
+    arguments = source, request.front_end, environment, request.options
+    futures = {executor.submit(in_child, _compile, *arguments, share): share for share in shares}
+    compiled_elsewhere: dict[GroupKey, Group] = {}
     try:
         for future in as_completed(futures):
             try:
-                done |= _same_links(future.result())
-            except Exception as error:  # noqa: BLE001 - a pool that is broken, or has lost a worker
-                why = f"{type(error).__name__}: {error}"
+                compiled_elsewhere |= _check_link_files(future.result())
+            except Exception as error:  # noqa: BLE001 - the pool is broken, or has lost a worker
+                reason = f"{type(error).__name__}: {error}"
                 for arch, names in futures[future]:
-                    log.warning("%s of %s is compiled here, not by a worker: %s", names[0], arch.sm, why)
+                    log.warning("%s of %s is compiled here, not by a worker: %s", names[0], arch.sm, reason)
     except BaseException:
         for future in futures:
             future.cancel()
         raise
-    return done
+    return compiled_elsewhere
 
 
 def _shares(keys: Sequence[GroupKey], count: int) -> list[list[GroupKey]]:
-    """Return *keys* in at most *count* shares, of about as many functions each."""
+    """Divide *keys* into at most *count* shares with about the same number of functions."""
     shares: list[list[GroupKey]] = [[] for _ in range(min(count, len(keys)))]
     for key in sorted(keys, key=lambda key: len(key[1]), reverse=True):
         min(shares, key=lambda share: sum(len(names) for _, names in share)).append(key)
@@ -114,7 +113,7 @@ def _export(
     source: Any,
     front_end: str | None,
     request: Request,
-    done: Mapping[GroupKey, Group],
+    compiled_elsewhere: Mapping[GroupKey, Group],
 ) -> Export:
     loaded, functions = functions_of(source, front_end)
     request = replace(
@@ -122,7 +121,11 @@ def _export(
         stem=request.stem or check_stem(loaded.stem),
         include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
     )
-    return in_memory(compile_units(functions, request.archs, request.options, done), request, loaded.files)
+    return in_memory(
+        compile_in_groups(functions, request.archs, request.options, compiled_elsewhere),
+        request,
+        loaded.files,
+    )
 
 
 def in_child(
@@ -132,83 +135,86 @@ def in_child(
     *args: Any,
 ) -> Any:
     """
-    Return what *function* returns in a child of this process for all that follows.
+    Call *function* with all other arguments in a child of this process, and return its result.
 
     Args:
-        function: The function, which a module has by its name.
-        source: The file or module, which it imports.
-        front_end: What is to compile it, None for what it uses.
-        args: What else it takes.
+        function: A function of a module, as pickle requires.
+        source: The file or module to import.
+        front_end: The requested front end, None to choose it by the types and functions that *source* uses.
+        args: The other arguments.
     """
-    prepare = (_prepare, front_end or _likely(source))
+    prepare = (_prepare, front_end or _likely_front_end(source))
     return children.run(function, source, front_end, *args, prepare=prepare)
 
 
 def _divide(source: Source, front_end: str | None, options: Options) -> tuple[str, list[tuple[str, ...]]]:
-    """Return what the result depends on, and the groups of the functions; run in a child."""
+    """Return the environment's digest and the groups of the functions; run in a child."""
     loaded, functions = functions_of(source, front_end)
-    return _identity(loaded, functions), list(map(symbols, split(functions, options)))
+    return _environment_digest(loaded, functions), list(map(symbols, split(functions, options)))
 
 
 def _compile(
-    source: Source, front_end: str | None, identity: str, options: Options, share: Sequence[GroupKey]
+    source: Source, front_end: str | None, environment: str, options: Options, share: Sequence[GroupKey]
 ) -> dict[GroupKey, Group]:
     """
     Compile groups of functions; run in a child.
 
-    What a compiler refuses is left out: the child that joins the groups compiles it again, and tells why if
-    that refuses it, too.
+    Groups that fail are omitted: the child that joins the groups compiles them again, and reports the error
+    if they fail there.
 
     Raises:
-        ExportError: It would be another result here.
+        ExportError: This environment would compile different code.
     """
     loaded, functions = functions_of(source, front_end)
-    by_name = {each.symbol: each for each in functions}
+    by_name = {function.symbol: function for function in functions}
     requested = {name for _, names in share for name in names}
-    if _identity(loaded, functions) != identity or not requested <= by_name.keys():
-        raise ExportError("the files, or the releases of what compiles them, differ there")
-    made = {}
+    if _environment_digest(loaded, functions) != environment or not requested <= by_name.keys():
+        raise ExportError(
+            "the worker has other files or compiler versions than this process; install the same on all "
+            "workers"
+        )
+    compiled = {}
     for arch, names in share:
         try:
-            made[arch, names] = compile_group([by_name[name] for name in names], arch, options)
+            compiled[arch, names] = compile_group([by_name[name] for name in names], arch, options)
         except PtxlinkError as error:
             log.info("%s of %s is not compiled by a worker: %s", names[0], arch.sm, error)
-    return made
+    return compiled
 
 
 def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[ResolvedFunction, ...]]:
     """Return the marked functions of *source*, with their types."""
     loaded = load(source, front_end)
-    return loaded, units(loaded.marked, choice.common(loaded.marked, front_end))
+    return loaded, resolve(loaded.marked, choice.common(loaded.marked, front_end))
 
 
-def _identity(loaded: Loaded, functions: Sequence[ResolvedFunction]) -> str:
-    """Return a digest of the releases of what compiles, and of the files."""
+def _environment_digest(loaded: Loaded, functions: Sequence[ResolvedFunction]) -> str:
+    """Return a digest of the compilers' releases and of the files."""
     releases = [metadata.version(name) for name in functions[0].front_end.distributions]
     files = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in loaded.files)
     parts = [platform.python_version(), cache.package_version(), *releases, *files]
-    with contextlib.suppress(LinkError):  # Where there is none, the first function that is compiled tells.
+    with contextlib.suppress(LinkError):  # If libNVVM is missing, the first function's compilation fails.
         parts.append(find.build_id(find.library("nvvm")))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
-def _same_links(groups: dict[GroupKey, Group]) -> dict[GroupKey, Group]:
+def _check_link_files(groups: dict[GroupKey, Group]) -> dict[GroupKey, Group]:
     if all(link_files.is_here(link) for group in groups.values() for link in group.links):
         return groups
-    raise ExportError("a link file differs there")
+    raise ExportError("the worker has another version of a link file; copy the same file to all workers")
 
 
-def _likely(source: Source) -> str:
-    """Return the front end that *source* is likely to use: what its text names, or the usual one."""
+def _likely_front_end(source: Source) -> str:
+    """Return the front end that *source* probably uses: one that its text names, or the first installed."""
     path = source.name.replace(".", "/") + ".py" if source.is_module else source.name
     text = Path(path).read_text(errors="replace") if Path(path).is_file() else ""
-    there = choice.installed()
-    named = (each.name for each in there if re.search(rf"\b{each.module}\b", text))
-    return next(named, there[0].name if there else "")
+    installed = choice.installed()
+    mentioned = (front_end.name for front_end in installed if re.search(rf"\b{front_end.module}\b", text))
+    return next(mentioned, installed[0].name if installed else "")
 
 
 def _prepare(name: str) -> None:
-    """Import the front end *name*, and let it fill the tables that its first compilation fills."""
+    """Import the front end *name*, and compile an example, which fills its type and intrinsic tables."""
     front_end = registry.require(registry.get(name))
     arch, options, number = Arch.of("sm_75"), Options(), front_end.types.float32
 
@@ -221,5 +227,5 @@ def _prepare(name: str) -> None:
 
 
 def _example(x: Any) -> Any:
-    """Be compiled."""
+    """Exercise arithmetic and a branch of the compiler."""
     return x * x + 1 if x > 0 else -x

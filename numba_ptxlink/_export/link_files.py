@@ -1,9 +1,9 @@
 """
 Compile the CUDA C++ that functions link, under names that are private to one export, and merge it into them.
 
-Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more of it. Each
-export carries its own copy, whose external symbols have the export's tag appended, so that two exports with
-the same file can be linked together as LTO-IR. NVRTC appends it, by macros.
+Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more files. Each
+export has its own copy, whose external symbols end with the export's tag, so that two exports with the same
+file can be linked together as LTO-IR. NVRTC renames the symbols by macros.
 """
 
 from __future__ import annotations
@@ -41,23 +41,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_KEEP = "numba_ptxlink_keep"
-# Of functions outside of namespaces and classes; C++ puts the length of the name before it.
+_KEEPER = "numba_ptxlink_keep"
+# The C++ symbol of a function outside of namespaces and classes has the name behind its length.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
-# The head of CUDA C++, its name, and the folders of its headers.
-_Place = tuple[str, str, tuple[Path, ...]]
+# CUDA C++ without its shims, the file's name, and the folders of its headers.
+_SourceKey = tuple[str, str, tuple[Path, ...]]
 
 
 @contextlib.contextmanager
 def as_export_errors(functions: Iterable[LoweredFunction] = ()) -> Iterator[None]:
-    """Raise an ExportError for a LinkError within, at the first of *functions* that links what it names."""
+    """Convert a LinkError to an ExportError, at the line of the first of *functions* that links that file."""
     try:
         yield
     except LinkError as error:
-        # NVRTC is given names without folders, and its errors have these.
+        # Errors of NVRTC have file names without folders.
         named = {PurePath(name).name for name in error.inputs}
         users = (
-            each.location for each in functions for file in each.links if PurePath(file.name).name in named
+            function.location
+            for function in functions
+            for file in function.links
+            if PurePath(file.name).name in named
         )
         raise converted(error, ExportError, located(next(users, ""), error)) from error
 
@@ -67,7 +70,7 @@ def read(item: Any) -> LinkFile:
     Read a link file: a path, which is relative to the working directory, or a `LinkableCode` of a front end.
 
     Raises:
-        ExportError: It does not exist, cannot be read, or is of no kind that can be linked. With the cure.
+        ExportError: The file does not exist, cannot be read, or is of no kind that can be linked.
     """
     path = Path(item) if isinstance(item, (str, os.PathLike)) else None
     if path is None and not hasattr(item, "data"):
@@ -83,7 +86,7 @@ def read(item: Any) -> LinkFile:
 
 
 def is_here(file: LinkFile) -> bool:
-    """Return whether *file*, which another process may have read, is the same in this one."""
+    """Return whether *file*, which another process may have read, has the same content in this process."""
     return file.path is None or (file.path.is_file() and file.path.read_bytes() == file.content)
 
 
@@ -95,20 +98,20 @@ def compile_files(
     callers: Mapping[str, str],
 ) -> tuple[list[tuple[str, bytes]], dict[str, str]]:
     """
-    Compile *files* to LTO-IR, and log those that cannot be.
+    Compile *files* to LTO-IR, and log a warning for files of other kinds.
 
     Args:
         files: The files that the functions link.
-        missing: The undefined functions by name; of Numba's shims, only these are compiled.
+        missing: The undefined functions by name; shims of Numba are compiled only for these.
         arch: The GPU to generate code for.
         tag: The suffix of private names, one per export.
-        callers: Which function calls each of the undefined ones, for messages.
+        callers: The caller of each undefined function, for messages.
 
     Returns:
         Name and LTO-IR of each file, and the private names of functions in them.
 
     Raises:
-        LinkError: NVRTC could not compile a file, or its function has another prototype than is called.
+        LinkError: NVRTC could not compile a file, or a call has another prototype than the function.
         ExportError: A function needs Numba's memory manager.
     """
     if not missing:
@@ -116,11 +119,11 @@ def compile_files(
     allocating = sorted(name for name in missing if name.startswith("NRT_") and name not in callers)
     if allocating:
         raise ExportError(
-            f"The functions allocate arrays or count references ({', '.join(allocating)}), and Numba's "
-            "memory manager is no part of an export; export without NUMBA_CUDA_ENABLE_NRT, and take arrays "
+            f"The functions allocate arrays or count references ({', '.join(allocating)}), and an export "
+            "does not contain Numba's memory manager; export without NUMBA_CUDA_ENABLE_NRT, and pass arrays "
             "as arguments."
         )
-    code, texts = _needed(files, missing)
+    code, texts = _needed_code(files, missing)
     symbols: list[Symbol] = []
     defined: set[str] = set()
     sources = []
@@ -137,7 +140,7 @@ def compile_files(
         for name, prototype in missing.items()
     ]
     check.check_declarations_agree([*symbols, *calls])
-    # Those that are called have the names by which they are called.
+    # Called functions are renamed by the symbol that the caller uses, others by their name in C++.
     called = missing.keys() & defined
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
     compiled, private = _compile_renamed(sources, private, arch)
@@ -178,13 +181,13 @@ def _compile_renamed(
             return code, private
 
 
-def _needed(
+def _needed_code(
     files: Iterable[LinkFile], missing: Mapping[str, Prototype]
-) -> tuple[set[tuple[str, bytes]], dict[_Place, dict[str, str]]]:
-    """Return the LTO-IR among *files*, and the CUDA C++, with its shims of the functions *missing*."""
+) -> tuple[set[tuple[str, bytes]], dict[_SourceKey, dict[str, str]]]:
+    """Return the LTO-IR among *files*, and the CUDA C++ with the shims of the functions *missing*."""
     code: set[tuple[str, bytes]] = set()
-    # What each function links holds the shims of all functions that the process had compiled before it.
-    texts: dict[_Place, dict[str, str]] = {}
+    # A function's link file holds the shims of all functions that the process has compiled before, too.
+    texts: dict[_SourceKey, dict[str, str]] = {}
     for file in files:
         if file.kind == LTOIR:
             code.add((file.name, file.content))
@@ -194,7 +197,8 @@ def _needed(
             if called or not known:
                 key = (head, PurePath(file.name).name, _folders(file))
                 texts.setdefault(key, {}).update(called)
-        # nvcc and `link` add the device runtime, which numba-cuda-mlir names as a link file of kernels.
+        # numba-cuda-mlir lists the device runtime as a link file of kernels; nvcc and `link` add it
+        # themselves.
         elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
             log.warning(
                 "link= gives %s, of kind %s, and an export takes in CUDA C++ and LTO-IR alone; give that "
@@ -206,13 +210,13 @@ def _needed(
 
 
 def _identifier(symbol: str) -> str:
-    """Return the name in C++ of what is in no namespace and no class, the symbol of anything else."""
+    """Return the C++ name of a function outside of namespaces and classes; other symbols unchanged."""
     match = _MANGLED.fullmatch(symbol)
     return match["rest"][: int(match["length"])] if match else symbol
 
 
 def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
-    """Return the LLVM IR *modules* with the calls of link files' functions by their *private* names."""
+    """Return the LLVM IR *modules* with link files' functions renamed to their *private* names."""
     if not private:
         return [*modules]
     symbol = re.compile(rf'(@"?)({"|".join(map(re.escape, private))})(?=["\s(,)])')
@@ -220,18 +224,20 @@ def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
 
 
 def paths(files: Sequence[LinkFile]) -> set[Path]:
-    """Return those of *files* that are on disk, and the headers that all of them include, but CUDA's."""
-    found = (includes.of(file.content, Path("/"), _folders(file)).files for file in files if file.kind == CU)
-    return {*(file.path for file in files if file.path), *map(Path, itertools.chain.from_iterable(found))}
+    """Return the paths of *files* on disk, and of the headers that all of them include, without CUDA's."""
+    headers = (
+        includes.of(file.content, Path("/"), _folders(file)).files for file in files if file.kind == CU
+    )
+    return {*(file.path for file in files if file.path), *map(Path, itertools.chain.from_iterable(headers))}
 
 
 def _folders(file: LinkFile) -> tuple[Path, ...]:
-    """Return where the own headers of *file* are."""
+    """Return the folder of the headers beside *file*."""
     return (file.path.parent,) if file.path else ()
 
 
 def is_shims(file: LinkFile) -> bool:
-    """Return whether *file* is what numba-cuda's bindings generator writes, which has no state."""
+    """Return whether *file* is from numba-cuda's bindings generator, whose functions have no state."""
     return file.kind == CU and bool(shims.split(file.content.decode(errors="surrogateescape"))[1])
 
 
@@ -245,10 +251,10 @@ def compile_source(
     output: str = LTOIR,
 ) -> bytes:
     """
-    Compile CUDA C++ with NVRTC to code; PTX is the same wherever its headers and the working directory are.
+    Compile CUDA C++ with NVRTC; the code does not depend on the folders of headers or the working directory.
 
     Raises:
-        LinkError: NVRTC refused the source. Carries its log.
+        LinkError: NVRTC refused the source. Has its log.
     """
     return nvrtc.compile_source(
         source,
@@ -271,9 +277,9 @@ def merge_ltoir(
     """
     if not nvjitlink.merges_ltoir():
         uses = ", ".join(
-            f"{each.title} uses {'float16 or bfloat16' if is_shims(file) else file.name}"
-            for each in functions
-            for file in each.links
+            f"{function.title} uses {'float16 or bfloat16' if is_shims(file) else file.name}"
+            for function in functions
+            for file in function.links
         )
         raise LinkError(
             f"{uses}: nvJitLink {dotted(nvjitlink.version())} cannot merge their code into LTO-IR; CUDA "
@@ -292,24 +298,27 @@ def merge_ptx(
     options: Options,
 ) -> bytes:
     """
-    Return PTX of the functions *signatures* after link-time optimisation with what they call.
+    Return PTX of the functions *signatures* after link-time optimisation with their callees.
 
     All other symbols are internal. Link-time optimisation drops functions that no kernel uses, so a temporary
-    kernel uses them; it is removed from the PTX.
+    kernel takes their addresses, and is removed from the PTX.
     """
-    symbols = sorted(each.name for each in signatures if not each.kernel)
-    kernels = sorted(each.name for each in signatures if each.kernel)
+    symbols = sorted(signature.name for signature in signatures if not signature.kernel)
+    kernels = sorted(signature.name for signature in signatures if signature.kernel)
     uses = "".join(f'extern "C" __device__ int {name}();\n' for name in symbols)
-    body = "".join(f"{_KEEP}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
-    kernel = f'extern "C" __global__ void {_KEEP}(void** {_KEEP}_p) {{\n{body}}}\n'
-    keep = compile_source(uses + kernel, f"{_KEEP}.cu", arch, [])
-    # Kernels of the link files would stay otherwise.
-    used = [f"-kernels-used={name}" for name in (_KEEP, *kernels)]
+    body = "".join(f"{_KEEPER}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
+    kernel = f'extern "C" __global__ void {_KEEPER}(void** {_KEEPER}_p) {{\n{body}}}\n'
+    keeper_ltoir = compile_source(uses + kernel, f"{_KEEPER}.cu", arch, [])
+    # Without this flag, kernels of the link files would stay.
+    used = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
     flags = ["-lto", "-ptx", *used, *options.to_flags(LTO)]
-    text = _link(ltoir, [*linked, (_KEEP, keep)], flags, arch, PTX).decode().rstrip("\0").strip() + "\n"
+    text = (
+        _link(ltoir, [*linked, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode().rstrip("\0").strip()
+        + "\n"
+    )
     module = parse(text)
-    (kept,) = (function for function in module.functions if function.name == _KEEP)
-    module = parse(module.replace({Span(kept.start, kept.end): ""}))
+    (keeper,) = (function for function in module.functions if function.name == _KEEPER)
+    module = parse(module.replace({Span(keeper.start, keeper.end): ""}))
     linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
     return module.relinked(linkages).encode()

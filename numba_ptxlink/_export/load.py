@@ -1,8 +1,8 @@
 """
-Load the marked functions of an export: those of a file, in a child process, or those that are given.
+Load the marked functions of an export: from a file, in a child process, or from a module of this process.
 
-The process that imports a file ends with the export: `children` has forked it of one that has imported a
-compiler alone. So the modules that are new after the import are what the file is made of.
+The process that imports a file ends with the export. `children` forks it from a server that has imported only
+a compiler, so that modules that are new after the import are the file's own dependencies.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Source:
 
     Args:
         name: The path of the file, or the full name of the module.
-        is_module: Whether it is the latter.
+        is_module: Whether *name* is that of a module.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Source:
 @dataclass(frozen=True)
 class Loaded:
     """
-    Marked functions.
+    The marked functions of a source.
 
     Args:
-        stem: What the names of an export's files begin with, unless another name is given.
+        stem: The default beginning of the names of an export's files.
         marked: The functions.
-        files: The files that they are made of: modules, and what was read while these were imported.
+        files: The files that they depend on: modules, and files read while these were imported.
     """
 
     stem: str
@@ -65,8 +65,8 @@ class Loaded:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The folders of the Python files that define them."""
-        files = (Path(each.function.__code__.co_filename) for each in self.marked)
+        """The folders of the Python files that define the functions."""
+        files = (Path(function.function.__code__.co_filename) for function in self.marked)
         return tuple(dict.fromkeys(file.parent.absolute() for file in files if file.is_file()))
 
 
@@ -75,25 +75,26 @@ def load(source: Any, front_end: str | None) -> Loaded:
     Return the functions of *source*: a file or module to import, or a module or functions of this process.
 
     Raises:
-        ExportError: It is something else, marks nothing, or failed while it was imported. Names the line.
+        ExportError: *source* is of another type, marks nothing, or failed while it was imported. Names the
+            line.
     """
-    return _imported(source, front_end) if isinstance(source, Source) else _given(source)
+    return _import_source(source, front_end) if isinstance(source, Source) else _from_process(source)
 
 
-def _imported(source: Source, front_end: str | None) -> Loaded:
+def _import_source(source: Source, front_end: str | None) -> Loaded:
     """
-    Import *source* from its text into this process, which ends with the export.
+    Import *source* from its text, not from byte code, into this process, which ends with the export.
 
-    A file in a package is imported under its full name; a module as `python -m` finds it, from the working
-    directory first.
+    A file in a package is imported under its full name. A module is found as `python -m` finds it: in the
+    working directory first.
     """
     choice.prepare(front_end)
     path, folder = Path(source.name), Path.cwd()
     home, last, name, stem = folder, [], source.name, source.name.rpartition(".")[2]
     if not source.is_module:
         real = path.resolve()
-        _check_outer(path, real)
-        # A package has its folder's name.
+        _check_recursion(path, real)
+        # A package is named after its folder.
         stem = real.parent.name if path.stem == "__init__" else path.stem
         package = _packages_above(real)
         name = ".".join(package if real.stem == "__init__" else (*package, real.stem)) if package else ""
@@ -102,30 +103,30 @@ def _imported(source: Source, front_end: str | None) -> Loaded:
         raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
     if not _holds_packages(home):
         sys.path[:] = [str(home), *sys.path, *last]
-    _read_source()
-    former = set(sys.modules)
+    _compile_from_source()
+    modules_before = set(sys.modules)
     read: set[str] = set()
 
-    def note(event: str, args: tuple[Any, ...]) -> None:
+    def record_open(event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str) and not args[2] & (os.O_WRONLY | os.O_CREAT):
             read.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
 
-    sys.addaudithook(note)
+    sys.addaudithook(record_open)
     try:
         module = importlib.import_module(name) if name else _execute(path)
     except (Exception, SystemExit) as error:
-        raise _failure(source.name, error) from error
+        raise _import_error(source.name, error) from error
     finally:
-        # Paths that were given are relative to it.
+        # The user's paths are relative to it.
         os.chdir(folder)
-    # What the process had imported before is a compiler, of which some modules are imported late.
-    own = [name for name in sys.modules if not {name, name.partition(".")[0]} & former]
-    data = (file for file in tuple(read) if _is_of_user(file) and not file.endswith(".pyc"))
-    return Loaded(stem, _defined_in(module), _existing((*_files(own), *data)))
+    # Before this import, the process had imported only a compiler, which imports some of its modules later.
+    new_modules = [name for name in sys.modules if not {name, name.partition(".")[0]} & modules_before]
+    data_files = (file for file in tuple(read) if _is_of_user(file) and not file.endswith(".pyc"))
+    return Loaded(stem, _defined_in(module), _existing_files((*_module_files(new_modules), *data_files)))
 
 
-def _given(source: Any) -> Loaded:
-    files = _existing(filter(_is_of_user, _files(list(sys.modules))))
+def _from_process(source: Any) -> Loaded:
+    files = _existing_files(filter(_is_of_user, _module_files(list(sys.modules))))
     if isinstance(source, ModuleType):
         return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)
     udfs = tuple(source) if isinstance(source, Iterable) else (source,)
@@ -141,12 +142,16 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions of *module*, in the order in which they were marked.
 
-    They are all that its body has marked, whatever defines them and whatever has them in the end, such as a
-    list or a class; and those of its own that got a name in it later.
+    These are all functions that were marked while the module was imported, also those that it imports from
+    another module or keeps in a list or a class; and its own functions that were assigned to a name later.
     """
     name = module.__name__
-    own = (f for f in vars(module).values() if isinstance(f, Udf) and f.function.__module__ == name)
-    marked = tuple(dict.fromkeys((*getattr(module.__spec__, choice.MARKS, ()), *own)))
+    later = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, Udf) and value.function.__module__ == name
+    )
+    marked = tuple(dict.fromkeys((*getattr(module.__spec__, choice.MARKS, ()), *later)))
     if not marked:
         raise ExportError(f"{name} defines no UDF; mark functions with @udf(signature).")
     return marked
@@ -154,14 +159,14 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
 
 def check_file(path: Path) -> None:
     """
-    Refuse what is no Python file.
+    Check that *path* is a Python file.
 
     Raises:
-        ExportError: It is none, or cannot be read.
+        ExportError: *path* is not a Python file, or cannot be read.
     """
     try:
         mode = path.stat().st_mode
-        # A pipe would wait for what writes to it.
+        # Opening a named pipe would wait for a writer.
         if stat.S_ISREG(mode):
             path.open("rb").close()
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
@@ -169,24 +174,24 @@ def check_file(path: Path) -> None:
     except OSError as error:
         raise ExportError(f"{path} could not be read: {error.strerror}; check the path.") from error
     if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "not a file"
-        raise ExportError(f"{path} is {what}; give the path of a Python file.")
+        description = "a folder" if stat.S_ISDIR(mode) else "not a file"
+        raise ExportError(f"{path} is {description}; give the path of a Python file.")
     if path.suffix != ".py":
         raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
 
 
-def _check_outer(path: Path, real: Path) -> None:
-    """Refuse a file that is being imported, and exports or links itself meanwhile."""
-    outer = os.environ.get(_IMPORTING, "")
-    if str(real) in outer.split(os.pathsep):
+def _check_recursion(path: Path, real: Path) -> None:
+    """Refuse a file that exports or links itself while it is imported."""
+    importing = os.environ.get(_IMPORTING, "")
+    if str(real) in importing.split(os.pathsep):
         raise ExportError(
-            f"{path} asks for an import of itself while it is imported, which would never end; put the call "
-            'that exports or links the file below `if __name__ == "__main__":`, or pass it the functions.'
+            f"{path} exports or links itself while it is imported; move that call below "
+            '`if __name__ == "__main__":`, or pass it the functions.'
         )
-    os.environ[_IMPORTING] = f"{real}{os.pathsep}{outer}"
+    os.environ[_IMPORTING] = f"{real}{os.pathsep}{importing}"
 
 
-def _files(names: Iterable[str]) -> Iterator[str]:
+def _module_files(names: Iterable[str]) -> Iterator[str]:
     """Yield the absolute paths of the modules *names*, without the standard library."""
     for name in names:
         file = getattr(sys.modules.get(name), "__dict__", {}).get("__file__")
@@ -194,14 +199,14 @@ def _files(names: Iterable[str]) -> Iterator[str]:
             yield file if os.path.isabs(file) else str(Path(file).absolute())  # noqa: PTH117 - faster
 
 
-def _existing(files: Iterable[str]) -> frozenset[Path]:
+def _existing_files(files: Iterable[str]) -> frozenset[Path]:
     standard = Path(sysconfig.get_path("stdlib"))
-    # Such as _sysconfigdata_..., which no list of the standard library has.
+    # Modules such as _sysconfigdata_... are missing in sys.stdlib_module_names.
     return frozenset(path for path in map(Path, files) if path.parent != standard and path.is_file())
 
 
 @functools.cache
-def _installed() -> frozenset[str]:
+def _package_folders() -> frozenset[str]:
     """Return the folders of the standard library and of installed packages."""
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     folders |= {*site.getsitepackages(), site.getusersitepackages()}
@@ -210,16 +215,16 @@ def _installed() -> frozenset[str]:
 
 @functools.cache
 def _holds_packages(folder: Path) -> bool:
-    """Return whether *folder* is one of `_installed`, or is in one of them."""
+    """Return whether *folder* is one of `_package_folders`, or within one of them."""
     real = folder.resolve()
-    return not _installed().isdisjoint(map(str, (real, *real.parents)))
+    return not _package_folders().isdisjoint(map(str, (real, *real.parents)))
 
 
-def _read_source() -> None:
+def _compile_from_source() -> None:
     """
-    Let modules that are not installed be compiled from their source.
+    Import the user's modules from their source.
 
-    Byte code tells edits apart by whole seconds and sizes only.
+    Python compares byte code with its source by time in whole seconds and by size, which misses quick edits.
     """
     get_code = machinery.SourceFileLoader.get_code
 
@@ -260,26 +265,29 @@ def _execute(path: Path) -> ModuleType:
     return module
 
 
-def _failure(what: str, error: BaseException) -> ExportError:
-    """Return the error of an import, with the innermost line of the user's."""
-    says = f"{type(error).__name__}: {error}".rstrip(": ").rstrip(".")
+def _import_error(source: str, error: BaseException) -> ExportError:
+    """Return the error for a failed import, with the innermost line of the user's code."""
+    message = f"{type(error).__name__}: {error}".rstrip(": ").rstrip(".")
     if isinstance(error, SyntaxError) and error.filename:
-        where = f"{error.filename}:{error.lineno}"
+        location = f"{error.filename}:{error.lineno}"
     else:
         frames = traceback.extract_tb(error.__traceback__)
-        own = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
-        where = f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+        user_frames = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
+        location = f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
     if isinstance(error, PtxlinkError):
-        # Of a decorator, which has the cure.
-        return ExportError(located(where, error))
-    says = f"{what} failed while it was imported: {says}. Mend the file, or install what it imports."
-    return ExportError(located(where, says))
+        # A decorator of this package raised it, with its own cure.
+        return ExportError(located(location, error))
+    message = (
+        f"{source} failed while it was imported: {message}; correct the file, or install the packages that "
+        "it imports."
+    )
+    return ExportError(located(location, message))
 
 
-# A process has thousands of modules, in a tenth as many folders, and each export in it asks for all.
+# Cached: a process has thousands of modules, and each export checks all of them.
 @functools.cache
 def _is_of_user(file: str) -> bool:
     path = Path(file)
     folder = (path.resolve() if path.is_symlink() else path).parent
-    # This package may be imported from its source.
+    # A checkout of this package is not in a package folder, and is not the user's code.
     return not _holds_packages(folder) and Path(__file__).parents[1] not in path.parents

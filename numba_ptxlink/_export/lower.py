@@ -1,4 +1,4 @@
-"""Lower marked functions: each to LLVM IR that depends on no other, with its C function around it."""
+"""Lower each marked function to LLVM IR of its own, with a wrapper that has the C ABI."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from .signatures import ResolvedFunction
 
 
-def lower(unit: ResolvedFunction, arch: Arch, options: Options) -> LoweredFunction:
+def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFunction:
     """
-    Return the LLVM IR of *unit*.
+    Return the LLVM IR of *resolved*.
 
     Raises:
-        AbiError: Its name or types have no counterpart in C.
-        ExportError: The front end refused it.
+        AbiError: The name or a type has no counterpart in C.
+        ExportError: The front end refused the function.
     """
-    front_end, udf, result = unit.front_end, unit.udf, unit.result
+    front_end, udf, result = resolved.front_end, resolved.udf, resolved.result
     void = front_end.types.void
     if udf.is_kernel and result is None:
         result = void
-    # Refused before the compiler runs, as far as the result is known.
-    unit.c_signature(unit.args, void if result is None else result)
+    # Check the types before the compiler runs. An unknown result is checked after it.
+    resolved.c_signature(resolved.args, void if result is None else result)
     accepted = False
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
         nonlocal accepted
         accepted = True
         return CFunction(
-            signature=unit.c_signature(args, result),
-            python=describe(unit),
+            signature=resolved.c_signature(args, result),
+            python=describe(resolved),
             doc=inspect.getdoc(udf.function) or "",
             location=udf.location,
-            errors=_errors(unit) if raises else "",
+            errors=_errors(resolved) if raises else "",
             namespace=udf.cxx.namespace,
             name=udf.function.__name__,
         )
@@ -51,7 +51,7 @@ def lower(unit: ResolvedFunction, arch: Arch, options: Options) -> LoweredFuncti
     try:
         return front_end.lower(
             udf.function,
-            unit.args,
+            resolved.args,
             result,
             arch=arch,
             options=options,
@@ -67,9 +67,9 @@ def lower(unit: ResolvedFunction, arch: Arch, options: Options) -> LoweredFuncti
         raise ExportError(f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}") from error
 
 
-def _errors(unit: ResolvedFunction) -> str:
-    options = unit.udf.options
-    does = "returns" if unit.udf.is_kernel else "returns zero"
-    does = "stops the kernel" if options.on_error == "trap" else does
+def _errors(resolved: ResolvedFunction) -> str:
+    options = resolved.udf.options
+    effect = "returns" if resolved.udf.is_kernel else "returns zero"
+    effect = "stops the kernel" if options.on_error == "trap" else effect
     checks = "are checked" if options.checked else "are not checked"
-    return f"Where it raises, it {does}. Division by zero and indices {checks}."
+    return f"Where it raises, it {effect}. Division by zero and indices {checks}."

@@ -32,7 +32,7 @@ __all__ = ["Kernel", "Udf", "kernel", "udf"]
 
 T = TypeVar("T", bound="Udf")
 
-# Flags of the code of functions that C has no prototype for, whatever their signature.
+# Code flags of functions that C cannot call.
 _NOT_IN_C = (
     inspect.CO_VARARGS
     | inspect.CO_VARKEYWORDS
@@ -49,12 +49,12 @@ class Udf(Marked):
     Numba device functions may call it too.
 
     Args:
-        function: The Python function, or one that is marked already, to add a signature.
-        signature: Its Numba signature.
-        options: Its C name and the other options of `abi_info`.
-        front_end: The name of the front end that compiles it, None to choose it by what it uses.
-        launch_bounds: Those of a kernel.
-        cxx: What the decorator was told of its interface in C++.
+        function: The Python function, or a marked function, to add a signature to it.
+        signature: The Numba signature.
+        options: The C name and the other options of `abi_info`.
+        front_end: The name of the front end, None to choose it by the types and functions that it uses.
+        launch_bounds: The launch bounds of a kernel.
+        cxx: The decorator's options for C++.
     """
 
     is_kernel = False
@@ -68,20 +68,20 @@ class Udf(Marked):
         launch_bounds: int | tuple[int, ...] | None = None,
         **cxx: Any,
     ) -> None:
-        # The dispatchers that front ends make of it.
-        self._made: dict[str, Any] = {}
+        # The dispatcher of each front end that has compiled it.
+        self._dispatchers: dict[str, Any] = {}
         self.other_signatures = ()
         if isinstance(function, Udf):
             self.other_signatures = (*function.other_signatures, function)
         decorated = choice.decorated(function)
         if decorated is not None:
-            lost, function = _options(function), decorated
-            if lost:
+            ignored, function = _ignored_options(function), decorated
+            if ignored:
                 log.warning(
                     "%s has %s of Numba's decorator, which an export does not read; give launch_bounds to "
                     "@kernel, and the others to the export or the link",
                     function.__name__,
-                    lost,
+                    ignored,
                 )
         if not inspect.isfunction(function):
             decorator = type(self).__name__.lower()
@@ -103,13 +103,13 @@ class Udf(Marked):
         self.named = choice.named(signature, function)
         self.options = options
         self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
-        what = f"Function {function.__qualname__} ({self.source})"
-        self.cxx = CxxOptions.of(what, parameters(function), **cxx)
-        # In a namespace the symbol is made when the types are known.
+        title = f"Function {function.__qualname__} ({self.source})"
+        self.cxx = CxxOptions.of(title, parameters(function), **cxx)
+        # The symbol of a function in a namespace contains its types, which are resolved later.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
         choice.record(self)
-        # Attributes of the function are not those of the mark.
+        # Without the function's attributes, which could replace those of the mark.
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -121,35 +121,35 @@ class Udf(Marked):
         if self.other_signatures and type(self.other_signatures[0]) is type(self) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
             return self.other_signatures[0]._dispatcher  # noqa: SLF001 - of this class
-        asking = _asking()
-        if asking is not None and self.requested_front_end not in (None, asking.name):
+        compiling = _compiling_front_end()
+        if compiling is not None and self.requested_front_end not in (None, compiling.name):
             raise ExportError(
                 f"{self.name} ({self.source}) is to be compiled by {self.requested_front_end}, and "
-                f"{asking.name} compiles a function that calls it; choose one front end for both, or mark "
+                f"{compiling.name} compiles a function that calls it; choose one front end for both, or mark "
                 "the function twice."
             )
-        front_end = asking or self.front_end
-        if front_end.name not in self._made:
-            self._made[front_end.name] = front_end.dispatcher(
+        front_end = compiling or self.front_end
+        if front_end.name not in self._dispatchers:
+            self._dispatchers[front_end.name] = front_end.dispatcher(
                 self.function, launch_bounds=self.launch_bounds, device=not self.is_kernel
             )
-        return self._made[front_end.name]
+        return self._dispatchers[front_end.name]
 
     @property
     def front_end(self) -> FrontEnd:
         """
-        The front end of the function, where neither an export nor a caller decides.
+        The front end of the function, unless an export or a caller decides.
 
         Raises:
-            ExportError: It cannot be told, or is not installed.
+            ExportError: The function uses several front ends, or its front end is not installed.
         """
         return registry.require(choice.choose_front_end(self))
 
     @property
     def _numba_type_(self) -> Any:
-        # Numba types a global by this attribute: other functions can call the UDF as a device function.
+        # Numba reads the type of a global from this attribute, so that other functions can call this one.
         dispatcher = self._dispatcher
-        self.__dict__.update((_asking() or self.front_end).call_attributes(dispatcher))
+        self.__dict__.update((_compiling_front_end() or self.front_end).call_attributes(dispatcher))
         return dispatcher._numba_type_
 
 
@@ -171,8 +171,8 @@ class Kernel(Udf):
         return self._dispatcher[configuration]
 
 
-def _asking() -> FrontEnd | None:
-    """Return the front end whose code asks for an attribute of a marked function; None for any other code."""
+def _compiling_front_end() -> FrontEnd | None:
+    """Return the front end whose code reads an attribute of a marked function; None for other code."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
     while frame is not None and frame.f_globals is globals():
         frame = frame.f_back
@@ -195,32 +195,32 @@ class MarkOptions(TypedDict, total=False):
 
 def udf(signature: Any = None, **options: Unpack[MarkOptions]) -> Callable[[Any], Udf]:
     """
-    Mark a Python function for export with the C ABI. It stays callable as plain Python.
+    Mark a Python function for export with the C ABI. Calling it still calls the Python function.
 
     Decorate a function twice, with two names, to export it for two signatures.
 
     Args:
-        signature: Its Numba signature, such as "float32(float32, Particle)", or a tuple of argument types,
+        signature: The Numba signature, such as "float32(float32, Particle)", or a tuple of argument types,
             for which Numba infers the return type. Names may be those of types, dtypes, named tuples and
             enums in the function's module.
         name: The C symbol; the function's `__name__` by default.
-        on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
+        on_error: The effect of an error: "zero" returns a zero-initialised value, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the function and in all
             that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
             always checks.
         namespace: A namespace of C++, such as "physics", in which the function has its Python name, with an
-            overload for each signature. Its symbol, without *name*, is then made of both and its types.
-        structs: What C++ has for dtypes and named tuples already, such as {particle: "ns::Particle"}; the
-            header includes their definitions and asserts that they are laid out alike.
-        include: The headers that define these, as the generated header includes them: "particle.h", or
-            "<particle.h>".
+            overload for each signature. Unless *name* is passed, the symbol consists of namespace, name and
+            types.
+        structs: Structs that C++ defines for dtypes and named tuples, such as {particle: "ns::Particle"}; the
+            header includes their definitions and asserts that their layouts match.
+        include: The headers that define these structs, as the generated header includes them: "particle.h",
+            or "<particle.h>".
         const: The parameters, pointers and arrays, through which the function only reads: `const T*` in C++.
-            Nothing checks it: a function that writes through one is like a `const_cast` in C++.
-        restrict: The pointers that nothing else leads to while the function runs: `__restrict__` in C++. That
-            is a promise of the caller, which nothing checks.
-        front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
-            functions and modules it uses; else what is installed, numba-cuda
-            first.
+            This is not checked: a function that writes through one is like a `const_cast` in C++.
+        restrict: The pointers to memory that no other pointer refers to while the function runs:
+            `__restrict__` in C++. This is a promise of the caller, and not checked.
+        front_end: The compiler: "numba-cuda" or "numba-cuda-mlir". By default the one whose types, functions
+            and modules the function uses; otherwise an installed one, numba-cuda first.
 
     Raises:
         AbiError: An option is unknown, or C cannot call the function: it has `*args`, `**kwargs` or
@@ -241,23 +241,21 @@ def kernel(
     Mark a Python function for export as a kernel: `extern "C" __global__ void name(...)`.
 
     Args:
-        signature: Its Numba signature, such as "void(float32[::1], float32)", or a tuple of argument types.
+        signature: The Numba signature, such as "void(float32[::1], float32)", or a tuple of argument types.
         name: The C symbol; the function's `__name__` by default.
-        on_error: What an error does: "zero" ends the thread that meets it, "trap" stops the kernel.
+        on_error: The effect of an error: "zero" ends the thread in which it occurs, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the kernel and in all
             that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
             always checks.
         launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
             number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which
             counts from sm_90 on.
-        namespace: A namespace of C++ in which the kernel is known by its symbol, too.
-        structs: What C++ has for dtypes and named tuples already, as for `udf`.
-        include: The headers that define these.
+        namespace: A namespace of C++ in which the kernel is declared, too, by its symbol.
+        structs: Structs that C++ defines for dtypes and named tuples, as for `udf`.
+        include: The headers that define these structs.
         const: The parameters, pointers and arrays, through which the kernel only reads, as for `udf`.
-        restrict: The pointers that nothing else leads to, as for `udf`.
-        front_end: What compiles it: "numba-cuda" or "numba-cuda-mlir". By default the one whose types,
-            functions and modules it uses; else what is installed, numba-cuda
-            first.
+        restrict: The pointers to memory that no other pointer refers to, as for `udf`.
+        front_end: The compiler: "numba-cuda" or "numba-cuda-mlir", as for `udf`.
 
     Raises:
         AbiError: An option is unknown, a launch bound is out of range, or C cannot call the function: it has
@@ -274,10 +272,10 @@ def _mark(
     launch_bounds: int | tuple[int, ...] | None,
     *,
     name: str | None = None,
-    **others: Any,
+    **options: Any,
 ) -> Callable[[Any], T]:
     decorator = cls.__name__.lower()
-    unknown = [option for option in others if option not in MarkOptions.__annotations__]
+    unknown = [option for option in options if option not in MarkOptions.__annotations__]
     if unknown:
         known = ", ".join([*MarkOptions.__annotations__, *["launch_bounds"] * cls.is_kernel])
         raise AbiError(f"{decorator}() has no option {', '.join(unknown)}; it has {known}.")
@@ -285,16 +283,16 @@ def _mark(
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
     named = {} if name is None else {"abi_name": name}
-    changing = {option: others.pop(option) for option in MARKED if option in others}
-    options = AbiOptions.of({**named, **changing})
-    return lambda function: cls(function, signature, options, launch_bounds=launch_bounds, **others)
+    changing = {option: options.pop(option) for option in MARKED if option in options}
+    abi_options = AbiOptions.of({**named, **changing})
+    return lambda function: cls(function, signature, abi_options, launch_bounds=launch_bounds, **options)
 
 
-def _options(dispatcher: Any) -> str:
-    """Return what a decorator of Numba was told that changes code, and that no mark reads, as text."""
-    given = getattr(dispatcher, "targetoptions", {})
+def _ignored_options(dispatcher: Any) -> str:
+    """Return the options of Numba's decorator that change code but that exports ignore, as text."""
+    target_options = getattr(dispatcher, "targetoptions", {})
     names = ("fastmath", "launch_bounds", "max_registers", "link")
-    return ", ".join(f"{name}={given[name]!r}" for name in names if given.get(name))
+    return ", ".join(f"{name}={target_options[name]!r}" for name in names if target_options.get(name))
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:

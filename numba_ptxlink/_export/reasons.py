@@ -1,4 +1,4 @@
-"""Why a compiler refused a function, for its author: the line, the cause and the cure, where known."""
+"""Explain to a function's author why a compiler refused it: the line, the cause and the cure, if known."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _UFUNC = re.compile(r"<ufunc '(\w+)'>")
-# What Python and `math` call otherwise than NumPy.
+# Names of NumPy's functions in Python and `math`, if they differ.
 _PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
 
 
 def reason(function: Any, error: Exception) -> str:
-    """Return why *function* was refused by a compiler, which raised *error*."""
+    """Return the reason for which a compiler refused *function*, by raising *error*."""
     explained = find.explained(error)
     if explained:
         return str(explained)
@@ -34,15 +34,15 @@ def reason(function: Any, error: Exception) -> str:
         last = frames[-1]
         cause = (
             f"{type(error).__name__} in the compiler ({Path(last.f_code.co_filename).name}:{last.f_lineno}), "
-            "which says no more; leave out expressions until it compiles, and write the last one otherwise"
+            "without a message; remove expressions until it compiles, and rewrite the last one"
         )
     return f"{location(error)}{cause}"
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """Return the frames that *error* has left, and those of its causes behind them."""
-    own = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return own if error.__cause__ is None else own + _frames(error.__cause__)
+    """Return the frames of the traceback of *error*, followed by those of its causes."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return frames if error.__cause__ is None else frames + _frames(error.__cause__)
 
 
 def _ufunc(error: Exception) -> str:
@@ -56,7 +56,7 @@ def _ufunc(error: Exception) -> str:
 
 def _field(error: Exception, frames: list[FrameType]) -> str:
     fields = None
-    # Statements of a compiler raise a KeyError for an attribute that they have not.
+    # A compiler's statement classes raise a KeyError for a missing attribute.
     with contextlib.suppress(KeyError):
         fields = getattr(frames[-1].f_locals.get("self"), "fields", None)
     if not isinstance(error, KeyError) or not isinstance(fields, dict):
@@ -76,7 +76,7 @@ def _keyword_only(function: Any, error: Exception) -> str:
 
 
 def location(error: BaseException) -> str:
-    """Return the line of the statement that a compiler was at, with a colon; "" if no frame knows it."""
+    """Return "file.py:line: " of the statement that the compiler failed at; "" if no frame has it."""
     for frame in reversed(_frames(error)):
         for name in ("inst", "self", "expr"):
             loc: Any = getattr(frame.f_locals.get(name), "loc", None)

@@ -1,4 +1,4 @@
-"""Resolve the signatures of marked functions: types, by the names that they have, and distinct symbols."""
+"""Resolve the signatures of marked functions: the types that names stand for, and unique symbols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.options import Existing
     from numba_ptxlink._front_end.protocol import FrontEnd
 
-_LONGEST_TYPE = 80
+_MAX_TYPE_CHARS = 80
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -30,16 +30,16 @@ R = TypeVar("R")
 @dataclass(frozen=True)
 class ResolvedFunction:
     """
-    A marked function with what its signature and module determine, resolved once for all architectures.
+    A marked function with its types and names, resolved once for all architectures.
 
     Args:
         udf: The function.
-        front_end: What compiles it.
-        params: Its parameters, with the Numba types of its signature.
-        result: The Numba type of its result, None if Numba infers it.
-        names: The names of record types in its module, and what C++ has for types.
-        symbol: Its C name.
-        overload: Its name in a namespace of C++ with the types of its parameters, "" outside of one.
+        front_end: The front end that compiles it.
+        params: The parameters, with the Numba types of the signature.
+        result: The Numba type of the result, None if Numba infers it.
+        names: The names of record types in its module, and structs that C++ defines for types.
+        symbol: The C name.
+        overload: The C++ name and parameter types of a function in a namespace, "" otherwise.
     """
 
     udf: Udf
@@ -52,36 +52,36 @@ class ResolvedFunction:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The Numba types of its parameters."""
+        """The Numba types of the parameters."""
         return tuple(param.ty for param in self.params)
 
     def c_signature(self, args: Sequence[Any], result: Any) -> abi.Signature:
         """
-        Return its C signature.
+        Return the C signature.
 
         Args:
-            args: The types of the parameters, as the compiler takes them.
-            result: The type of the result, as it is inferred.
+            args: The types of the parameters, as the compiler resolved them.
+            result: The type of the result, as the compiler inferred it.
 
         Raises:
-            AbiError: C has not one of the types.
+            AbiError: One of the types has no counterpart in C.
         """
         params = [param._replace(ty=ty) for param, ty in zip(self.params, args, strict=True)]
         return abi.c_signature(self.symbol, result, params, kernel=self.udf.is_kernel, names=self.names)
 
 
-def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunction, ...]:
+def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunction, ...]:
     """
-    Return every signature of *marked* with the types of *front_end*, each under a unique C name.
+    Resolve every signature of *marked* to types of *front_end* and a unique C name.
 
     Raises:
-        AbiError: Two functions have the same name in C, or in a namespace of C++, or a signature is none of
-            Numba's. The message proposes another name.
+        AbiError: Two functions have the same name in C, or in a namespace of C++, or a signature is not a
+            Numba signature. The message proposes another name.
     """
     taken: dict[str, ResolvedFunction] = {}
 
     def add(function: Udf) -> ResolvedFunction:
-        new = _unit(function, front_end)
+        new = _resolve(function, front_end)
         for language, name in (("C", new.symbol), ("C++", new.overload)):
             old = taken.setdefault(name, new).udf if name else function
             if old is function:
@@ -99,16 +99,16 @@ def units(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunction,
 
     return tuple(
         map_collecting_errors(
-            add, dict.fromkeys(each for of in marked for each in (*of.other_signatures, of))
+            add, dict.fromkeys(variant for of in marked for variant in (*of.other_signatures, of))
         )
     )
 
 
 def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """
-    Return what *function* returns for each of *items*; raise the errors of all that fail as one.
+    Call *function* for each of *items*; if some fail, raise their errors as one.
 
-    The error of a function begins with its place, as those of compilers do.
+    Errors begin with the location of the function, as those of compilers do.
     """
     results, errors = [], []
     for item in items:
@@ -122,12 +122,12 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
     return results
 
 
-def _unit(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
-    what = f"function {function.function.__qualname__}"
+def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
+    title = f"function {function.function.__qualname__}"
     if not function.overloads:
-        cnames.check(function.name, what)
+        cnames.check(function.name, title)
     if function.cxx.namespace and not function.is_kernel:
-        cnames.check(function.function.__name__, what, in_namespace=True)
+        cnames.check(function.function.__name__, title, in_namespace=True)
     args, result = arguments(function, front_end)
     params = tuple(
         abi.Parameter(name, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)
@@ -140,85 +140,86 @@ def _unit(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
     symbol, overload = function.name, ""
     if function.cxx.namespace and not function.is_kernel:
         plain = [param._replace(restrict=False) for param in params]
-        typed = abi.c_signature(function.name, front_end.types.void, plain, names=names).params
-        declared = ", ".join(ctype.name for _, ctype in typed)
+        ctypes = abi.c_signature(function.name, front_end.types.void, plain, names=names).params
+        declared = ", ".join(ctype.name for _, ctype in ctypes)
         overload = f"{function.cxx.namespace}::{function.function.__name__}({declared})"
         if function.overloads:
-            # Its types are in the C name, by abbreviations that differ where the types do in C++.
-            codes = [ctype.code for _, ctype in typed]
+            # The C name contains abbreviations of the types, which differ if the types differ in C++.
+            codes = [ctype.code for _, ctype in ctypes]
             symbol = cnames.propose("_".join([*function.cxx.namespace.split("::"), function.name, *codes]))
     return ResolvedFunction(function, front_end, params, result, names, symbol, overload)
 
 
-def existing_structs(each: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
+def existing_structs(function: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
     """
-    Return what C++ has for types of *front_end*.
+    Return the structs that C++ defines for types of *front_end*.
 
     Raises:
-        AbiError: What it is given for is no record and no tuple.
+        AbiError: A type is neither a record nor a tuple.
     """
     types = front_end.types
-    found = {}
-    for given, existing in each.cxx.structs:
-        ty = type_of(given, front_end)
+    structs = {}
+    for value, existing in function.cxx.structs:
+        ty = type_of(value, front_end)
         if not isinstance(ty, (types.Record, types.BaseTuple)):
             raise AbiError(
-                f"Function {each.name}: structs gives {existing.name} for {given!r}; give it "
+                f"Function {function.name}: structs gives {existing.name} for {value!r}; give it "
                 "for a structured dtype, a named tuple or a tuple of types."
             )
-        found[ty] = existing
-    return found
+        structs[ty] = existing
+    return structs
 
 
-def arguments(each: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
+def arguments(function: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]:
     """
     Return the Numba types of the parameters and of the result; None for a result that Numba infers.
 
     Raises:
         AbiError: The signature is not a Numba signature, or its parameter count differs from the function's.
     """
-    where = f"Function {each.name}"
+    title = f"Function {function.name}"
     try:
-        args, result = front_end.normalize(_resolved(each, front_end))
+        args, result = front_end.normalize(_typed_signature(function, front_end))
     except Exception as error:
         raise AbiError(
-            f"{where}: {each.signature!r} is not a Numba signature ({str(error) or type(error).__name__}); "
-            "write the names of Numba's types, not those of Python or C, like "
+            f"{title}: {function.signature!r} is not a Numba signature "
+            f"({str(error) or type(error).__name__}); write the names of Numba's types, not those of Python "
+            "or C, like "
             '"float32(int32, CPointer(float32), Particle)", where Particle is a global of its module: a '
             "Numba type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
         ) from error
-    names = parameters(each.function)
+    names = parameters(function.function)
     if len(names) != len(args):
         raise AbiError(
-            f"{where} has {len(names)} parameters and its signature {each.signature} has {len(args)}; C has "
-            "no default values: give a type to each parameter."
+            f"{title} has {len(names)} parameters and its signature {function.signature} has {len(args)}; C "
+            "has no default values: give a type to each parameter."
         )
     return tuple(args), result
 
 
-def _resolved(each: Udf, front_end: FrontEnd) -> Any:
+def _typed_signature(function: Udf, front_end: FrontEnd) -> Any:
     """
-    Return the signature of a function with Numba types for all that stands for one.
+    Return the signature of a function with Numba types instead of names, dtypes, named tuples and enums.
 
-    In a string, names are those of what the function sees: Numba types, NumPy dtypes and scalars, named
+    Names in a string are looked up in the function's scope: Numba types, NumPy dtypes and scalars, named
     tuples with annotated fields, and integer enums, also as attributes of modules, such as `cuda.float32x4`.
-    Where it sees no type of a name, that is Numba's, or that of one of CUDA's vector types.
+    Names that are not in scope are those of Numba's types and CUDA's vector types.
     """
-    signature = each.signature
+    signature = function.signature
     if isinstance(signature, tuple):
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
-    return _evaluate(signature, {**choice.scope(each.function), **each.named}, front_end)
+    return _evaluate(signature, {**choice.scope(function.function), **function.named}, front_end)
 
 
-def describe(each: ResolvedFunction) -> str:
+def describe(function: ResolvedFunction) -> str:
     """Return the function's Python name and signature."""
-    name = each.udf.function.__qualname__
-    if isinstance(each.udf.signature, str):
-        return f"{name}: {each.udf.signature}"
-    spelled = ", ".join(_spell(ty, each.names) for ty in each.args)
-    returns = "" if each.result is None else f" -> {_spell(each.result, each.names)}"
+    name = function.udf.function.__qualname__
+    if isinstance(function.udf.signature, str):
+        return f"{name}: {function.udf.signature}"
+    spelled = ", ".join(_spell(ty, function.names) for ty in function.args)
+    returns = "" if function.result is None else f" -> {_spell(function.result, function.names)}"
     return f"{name}: ({spelled}){returns}"
 
 
@@ -226,7 +227,7 @@ def _spell(ty: Any, names: abi.Names) -> str:
     name = names.get(ty)
     if isinstance(name, str):
         return name
-    return ty.name if len(ty.name) <= _LONGEST_TYPE else type(ty).__name__
+    return ty.name if len(ty.name) <= _MAX_TYPE_CHARS else type(ty).__name__
 
 
 def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any, str]:
@@ -252,22 +253,22 @@ def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """The types by their names: those of a scope, then Numba's own, each when it is read."""
+    """The types by their names, looked up lazily: in a scope, then among Numba's types."""
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
         super().__init__()
-        self._own = {**vars(front_end.types), **front_end.vectors()}
+        self._numba_types = {**vars(front_end.types), **front_end.vectors()}
         self._scope = scope
         self._front_end = front_end
 
     def __missing__(self, name: str) -> Any:
         if name not in self._scope:
-            return self._own[name]
-        value, own = self._scope[name], self._own.get(name)
-        # Modules, and functions, are often called like a type.
-        if isinstance(value, ModuleType) and isinstance(own, self._front_end.types.Type):
-            return own
-        return _meaning(value, name, self._front_end, own)
+            return self._numba_types[name]
+        value, numba_type = self._scope[name], self._numba_types.get(name)
+        # Modules and functions often have the name of a type.
+        if isinstance(value, ModuleType) and isinstance(numba_type, self._front_end.types.Type):
+            return numba_type
+        return _type_named(value, name, self._front_end, numba_type)
 
 
 class _Module:
@@ -279,16 +280,16 @@ class _Module:
         self._front_end = front_end
 
     def __getattr__(self, attribute: str) -> Any:
-        return _meaning(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
+        return _type_named(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
 
 
-def _meaning(value: Any, name: str, front_end: FrontEnd, otherwise: Any = None) -> Any:
+def _type_named(value: Any, name: str, front_end: FrontEnd, otherwise: Any = None) -> Any:
     if isinstance(value, ModuleType):
         return _Module(value, name, front_end)
     ty = type_of(value, front_end)
     if ty is not None:
         return ty
-    # Such as Optional.
+    # Type constructors, such as Optional.
     if isinstance(value, type) and issubclass(value, front_end.types.Type):
         return value
     if otherwise is not None:
@@ -301,15 +302,15 @@ def _meaning(value: Any, name: str, front_end: FrontEnd, otherwise: Any = None) 
 
 def type_of(value: Any, front_end: FrontEnd) -> Any:
     """
-    Return the Numba type that *value* is or stands for, None for none.
+    Return the Numba type that *value* is or stands for; None if it is not a type.
 
     Raises:
-        Exception: It is a dtype or a named tuple, with a field that Numba has no type for.
+        Exception: *value* is a dtype or a named tuple with a field for which Numba has no type.
     """
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        # Such as np.void, which `from numpy import *` brings, is not one type.
+        # Types without a size, such as np.void, which `from numpy import *` imports, are no single type.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return front_end.from_dtype(value)
@@ -327,15 +328,15 @@ def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
     plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)
-    # The names of Python's own numbers stand for these, but where the module has something else of the name.
+    # The names of Python's numeric types are known, unless the module has redefined them.
     module = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-    scope = {**{each.__name__: ty for each, ty in plain.items()}, **module}
+    scope = {**{number.__name__: ty for number, ty in plain.items()}, **module}
     fields = []
     for field in cls._fields:
         value = annotations.get(field)
         if isinstance(value, ForwardRef):
             value = value.__forward_arg__
-        # A string is one more within the other where annotations are not evaluated.
+        # Under `from __future__ import annotations`, a quoted annotation is a string within a string.
         while isinstance(value, str):
             value = _evaluate(value, scope, front_end)
         ty = plain.get(value) if isinstance(value, type) else None

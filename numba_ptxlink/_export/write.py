@@ -1,4 +1,4 @@
-"""Write an export: header, manifest and artifacts, all or none; delete those of the former one."""
+"""Write an export: header, manifest and artifacts, all or none; delete files of the previous export."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from numba_ptxlink._tools import find, includes, toolchain
 from numba_ptxlink.errors import ExportError
 
 from . import link_files
-from .artifacts import compile_each, file_name, pack
+from .artifacts import compile_code, file_name, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What may follow in a file name is 19 bytes, such as ".sm_100a.ltoir", and most file systems allow 255.
-_LONGEST_STEM = 200
+# Most file systems allow 255 bytes for a name, and endings such as ".sm_100a.ltoir" have up to 19.
+_MAX_STEM_BYTES = 200
 # Files of the export "a" are called a.launch.h and a.kernels.fatbin.
 _STEM = re.compile(r"(?!.*\.(?:launch|kernels)$)\w(?:[\w .+=@-]*[\w+=@-])?")
 
@@ -50,12 +50,13 @@ class Export:
     Args:
         header: The C and C++ header.
         manifest: The JSON file that lists functions, artifacts and tool versions.
-        artifacts: Every artifact by (kind, arch), with arch "" for what holds several.
+        artifacts: The path of each artifact by (kind, arch), with arch "" for files for all architectures.
         signatures: The C signature of each function.
-        contents: What each file holds, by name.
-        host_compiler: Name and release of what compiled the host code of an object, "" without one.
-        left_out: What could not be made, and why: kinds of code, also in what holds several, and "kernels".
-        sources: The files that it is made of.
+        contents: The content of each file, by name.
+        host_compiler: Name and release of the compiler of an object's host code, "" without an object.
+        left_out: The kinds that could not be made, with reasons: of artifacts, of code in fat binaries and
+            objects, and "kernels".
+        sources: The files that the export was compiled from.
     """
 
     header: Path
@@ -69,14 +70,14 @@ class Export:
 
     def read(self, kind: str, arch: ArchLike | None = None) -> bytes:
         """
-        Return an artifact, for another linker or to load it.
+        Return the content of an artifact, to pass it to another linker or load it.
 
         Args:
-            kind: Such as "ltoir", "ptx" or "kernels".
-            arch: The GPU it is for; may be left out where there is one of *kind*.
+            kind: The kind, such as "ltoir", "ptx" or "kernels".
+            arch: The GPU that it is for; None if there is only one artifact of *kind*.
 
         Raises:
-            ExportError: There is none, or several.
+            ExportError: No artifact matches, or several do.
         """
         sm = None if arch is None else Arch.of(arch).sm
         paths = [path for (of, has), path in self.artifacts.items() if of == kind and sm in (None, has)]
@@ -94,17 +95,17 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
 
     Args:
         groups: The functions for each architecture.
-        request: What is exported.
-        files: The Python files that they are made of.
+        request: The arguments of the export.
+        files: The Python files that define the functions.
 
     Raises:
         PtxlinkError: As `export` of the package.
     """
     stem, searched = request.stem, request.include_dirs
-    declarations = [each.declaration for each in groups[0].functions]
-    codes, left_out = compile_each(groups, request)
-    found = {name: extern for code in codes for name, extern in code.externs.items()}
-    externs = [found[name] for name in sorted(found)]
+    declarations = [function.declaration for function in groups[0].functions]
+    codes, left_out = compile_code(groups, request)
+    by_name = {name: extern for code in codes for name, extern in code.externs.items()}
+    externs = [by_name[name] for name in sorted(by_name)]
     declared = [signature for _, signature in externs if signature]
     text = header.render(stem, declarations, declared)
     proof.prove(text, declarations, declared, request.archs, searched)
@@ -130,7 +131,7 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
             sorted(
                 {
                     *files,
-                    *(path for each in groups for path in link_files.paths(each.links)),
+                    *(path for function in groups for path in link_files.paths(function.links)),
                     *map(Path, includes.of(included.encode(), Path("/"), searched).files),
                 }
             )
@@ -154,7 +155,7 @@ def _manifest(
     text: bytes,
     externs: Iterable[tuple[Prototype, abi.Signature | None]],
 ) -> dict[str, Any]:
-    """Return the manifest, as JSON has it; *text* is the header."""
+    """Return the content of the manifest; *text* is the header."""
     packed = any(not arch for _, arch in artifacts.files)
     merged = any(code.merged for code in codes)
     used = ["nvvm", "nvrtc", *["nvjitlink"] * merged, *["nvfatbin"] * packed]
@@ -165,8 +166,8 @@ def _manifest(
         "name": request.stem,
         "header": _file(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
-        "functions": [_function(each, artifacts) for each in group.functions],
-        "types": signatures.describe(ctype for each in group.signatures for ctype in each.types),
+        "functions": [_function(function, artifacts) for function in group.functions],
+        "types": signatures.describe(ctype for function in group.signatures for ctype in function.types),
         "externs": [
             {
                 "name": prototype.name,
@@ -184,19 +185,19 @@ def _manifest(
             }
             for (kind, arch), content in artifacts.files.items()
         ],
-        "options": _described(request.options),
+        "options": _option_entries(request.options),
         "front_end": group.front_end.name,
         "tools": {
             "nvptxcompiler": dotted(assembler.compiler_version()),
             **find.installed(packages),
-            **{what: tool for what, tool in artifacts.compilers.items() if tool},
+            **{artifact: tool for artifact, tool in artifacts.compilers.items() if tool},
             **toolchain.releases(used),
         },
     }
 
 
-def _described(options: Options) -> dict[str, bool]:
-    """Return the options of an export by its parameters: those of arithmetic where they were given."""
+def _option_entries(options: Options) -> dict[str, bool]:
+    """Return the options by the names of `export`; arithmetic options only if they were passed."""
     arithmetic = options.arithmetic
     fastmath = arithmetic.pop("fast_math", False)
     return {"opt": options.opt_level > 0, "fastmath": fastmath, "lineinfo": options.lineinfo, **arithmetic}
@@ -223,78 +224,78 @@ def _file(name: str, content: bytes) -> dict[str, Any]:
     return {"file": name, "bytes": len(content), "sha256": manifests.digest(content)}
 
 
-def write(made: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
+def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
     """
-    Write *made*, and delete what only the former export of its name wrote; return it with its paths.
+    Write *export*, delete other files of the previous export of its name, and return it with its paths.
 
-    One that was killed while it wrote, and two of one name at once, leave files that the manifest disagrees
-    with, which are not linked. An export in memory, with *out_dir* None, writes nothing.
+    An export that is killed while it writes, or two concurrent ones of one name, leave files that do not
+    match the manifest, and that `link` refuses. If *out_dir* is None, nothing is written.
 
     Raises:
-        ExportError: The files cannot be written, or one would replace another one, or what the export is made
-            of.
+        ExportError: The files cannot be written, or one of them would replace a source of the export.
     """
     if out_dir is None:
-        return made
+        return export
     out = Path(out_dir)
-    manifest = out / made.manifest
-    *contents, last = made.contents.items()
+    manifest = out / export.manifest
+    *contents, last = export.contents.items()
     files = dict(contents)
     if depfile is not None:
-        files[str(Path(depfile).absolute())] = outputs.depfile(manifest, sorted(made.sources))
-    # The manifest is the last one: until it is there, the former one disagrees with what was replaced.
+        files[str(Path(depfile).absolute())] = outputs.depfile(manifest, sorted(export.sources))
+    # The manifest is written last: until then, the previous manifest does not match the new files.
     files |= [last]
-    _check_places(out, files, made.sources)
+    _check_sources_kept(out, files, export.sources)
     try:
         for name in files:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
-        there = {out / name: content for name, content in files.items()}
-        stay = outputs.write(there, _former(out, files, manifest))
+        contents_by_path = {out / name: content for name, content in files.items()}
+        undeleted = outputs.write(contents_by_path, _obsolete_files(out, files, manifest))
     except OSError as error:
         raise ExportError(
-            f"{error.filename} could not be written: {error.strerror}; choose another folder, or mend it."
+            f"{error.filename} could not be written: {error.strerror}; choose another folder, or fix this "
+            "one."
         ) from error
-    for path in stay:
+    for path in undeleted:
         log.warning(
-            "%s is left over from the former export and cannot be deleted; delete it, or rename it.", path
+            "%s is left over from the previous export and cannot be deleted; delete it, or rename it.", path
         )
     return replace(
-        made,
-        header=out / made.header,
+        export,
+        header=out / export.header,
         manifest=manifest,
-        artifacts={key: out / path for key, path in made.artifacts.items()},
+        artifacts={key: out / path for key, path in export.artifacts.items()},
         contents=files,
     )
 
 
-def _former(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
-    """Return what the former export of *manifest* wrote, unless it was changed since or is in *files*."""
+def _obsolete_files(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
+    """Return unchanged files of the previous export of *manifest* that are not in *files*."""
     former = manifests.read(manifest)
-    found = {out / name: digest for name, digest in former.digests.items()} if former else {}
+    written = {out / name: digest for name, digest in former.digests.items()} if former else {}
     return [
         path
-        for path, digest in found.items()
+        for path, digest in written.items()
         if path.name not in files and path.is_file() and manifests.digest(path.read_bytes()) == digest
     ]
 
 
-def _check_places(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
-    """Refuse to write a file over a source."""
+def _check_sources_kept(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
+    """Refuse to write a file over a source of the export."""
     sources = {os.path.realpath(path) for path in made_of}
     for name, content in files.items():
         path = out / name
         if os.path.realpath(path) in sources and not outputs.has(path, content):
             raise ExportError(
-                f"{path} would replace what the export is made of; no file was changed. Choose another name "
-                "or folder for the export, or for its depfile."
+                f"{path} would replace a source of the export; choose another name or folder for the export, "
+                "or for its depfile. No file was changed."
             )
 
 
 def check_stem(stem: str) -> str:
-    """Return *stem*, which becomes a part of file names and of a comment in C."""
-    if not _STEM.fullmatch(stem) or len(stem.encode()) > _LONGEST_STEM:
+    """Return *stem* if file names and comments in C can contain it."""
+    if not _STEM.fullmatch(stem) or len(stem.encode()) > _MAX_STEM_BYTES:
         raise ExportError(
             f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
-            f"between them, in at most {_LONGEST_STEM} bytes, and neither .launch nor .kernels at the end."
+            f"between them, in at most {_MAX_STEM_BYTES} bytes, and neither .launch nor .kernels at the end."
         )
     return stem

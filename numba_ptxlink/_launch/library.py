@@ -251,7 +251,7 @@ class _Device:
         arguments: Sequence[bytes],
         memory: DeviceArguments,
     ) -> None:
-        """DeviceArguments a kernel in a current context, once the streams of its arrays have got so far."""
+        """Launch a kernel in a current context, once the streams of its arrays have got so far."""
         driver.enter(launch_config.stream)
         for name, address in memory.addresses:
             device = driver.inaccessible_device(address)

@@ -83,7 +83,7 @@ class CompiledCode:
         arguments: Sequence[bytes],
         memory: HostArguments,
     ) -> None:
-        """DeviceArguments a kernel, and wait for it."""
+        """Launch a kernel, and wait for it."""
         self.program.launch(kernel.name, launch_config, arguments, memory.regions, self.steps)
 
 

@@ -24,7 +24,7 @@ from numba_ptxlink._cabi.signatures import unaligned_member
 from numba_ptxlink._export import marks
 from numba_ptxlink._export.compile import Code, Group, compile_functions, compile_group
 from numba_ptxlink._export.compile import build as built
-from numba_ptxlink._export.signatures import units
+from numba_ptxlink._export.signatures import resolve
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._front_end import registry
@@ -325,7 +325,7 @@ def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-
 
 def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: Options) -> Group:
     """Return *udfs* as LLVM IR and PTX."""
-    return compile_group(units(udfs, registry.get(front_end)), arch, options)
+    return compile_group(resolve(udfs, registry.get(front_end)), arch, options)
 
 
 def build(group: Group, arch: str, *kinds: str) -> Code:

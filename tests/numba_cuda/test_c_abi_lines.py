@@ -42,7 +42,7 @@ def lines_of(ptx: str) -> set[int]:
 def test_a_debugger_is_left_to_numba_cuda():
     """Full debug information goes with numba-cuda's own prototypes alone."""
     options = {"abi_info": {"aggregates": "value"}, "debug": True, "opt": False}
-    with pytest.raises(pl.AbiError, match=r"abi_info does not go with debug, .*leave one of them out"):
+    with pytest.raises(pl.AbiError, match=r"abi_info cannot be combined with debug, .*remove one of them"):
         cuda.compile(collected, SIGNATURE, cc=(9, 0), abi="c", **options)
 
 
