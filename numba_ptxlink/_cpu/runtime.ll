@@ -343,6 +343,8 @@ define internal i1 @resume_thread(ptr %ctx, ptr %record) {
 ; Run each thread of a block until it suspends or exits.
 define i32 @ptxlink.start_threads(ptr %ctx, ptr %ramp) {
 entry:
+  %arrivals.at = getelementptr i8, ptr %ctx, i64 $context.barrier_arrivals
+  store [16 x i32] zeroinitializer, ptr %arrivals.at
   %records.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %records = load ptr, ptr %records.at
   %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
@@ -530,13 +532,15 @@ done:
 }
 
 ; Open the first barrier that enough threads have reached. Store in each record how many threads arrived, and for how
-; many the predicate of `bar.red` is true.
+; many the predicate of `bar.red` is true. Threads that executed `bar.arrive` are counted in the context; those beyond the
+; required number have arrived for the next time that the barrier opens.
 define internal i32 @open_barriers(ptr %ctx) {
 entry:
   %records.at = getelementptr i8, ptr %ctx, i64 $context.thread_records
   %records = load ptr, ptr %records.at
   %count.at = getelementptr i8, ptr %ctx, i64 $context.thread_count
   %count = load i32, ptr %count.at
+  %arrivals.at = getelementptr i8, ptr %ctx, i64 $context.barrier_arrivals
   br label %counting_alive
 counting_alive:
   %l = phi i32 [0, %entry], [%l.next, %counted_alive]
@@ -565,11 +569,14 @@ leader.check:
   %expected.at = getelementptr i8, ptr %record, i64 $thread.expected_count
   %expected = load i32, ptr %expected.at
   %leader.next = add i32 %leader, 1
+  %barrier = and i32 %key, 15
+  %early.at = getelementptr [16 x i32], ptr %arrivals.at, i32 0, i32 %barrier
+  %early = load i32, ptr %early.at
   %at_barrier = icmp eq i32 %state, $state.barrier
   br i1 %at_barrier, label %counting, label %leaders
 counting:
   %c = phi i32 [0, %leader.check], [%c.next, %counted]
-  %arrived = phi i32 [0, %leader.check], [%arrived.new, %counted]
+  %arrived = phi i32 [%early, %leader.check], [%arrived.new, %counted]
   %true.count = phi i32 [0, %leader.check], [%true.count.new, %counted]
   %c.more = icmp ult i32 %c, %count
   br i1 %c.more, label %counted, label %decide
@@ -587,9 +594,14 @@ decide:
   %no.count = icmp eq i32 %expected, 0
   %required = select i1 %no.count, i32 %alive, i32 %expected
   %enough = icmp uge i32 %arrived, %required
-  br i1 %enough, label %releasing, label %leaders
+  br i1 %enough, label %subtract, label %leaders
+subtract:
+  %surplus = sub i32 %arrived, %required
+  %early.rest = call i32 @llvm.umin.i32(i32 %surplus, i32 %early)
+  store i32 %early.rest, ptr %early.at
+  br label %releasing
 releasing:
-  %g = phi i32 [0, %decide], [%g.next, %released]
+  %g = phi i32 [0, %subtract], [%g.next, %released]
   %g.more = icmp ult i32 %g, %count
   br i1 %g.more, label %g.check, label %resuming
 g.check:

@@ -78,6 +78,7 @@ class BlockContext(ctypes.Structure):
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
     may be written. `region_cache` has a pair for each access of the code: the region that it used last.
     `heap` is three words: the state of the allocator, the size of the heap, and its address.
+    `barrier_arrivals` counts the threads that executed `bar.arrive`, for each barrier of the block.
     """
 
     _fields_ = (
@@ -98,6 +99,7 @@ class BlockContext(ctypes.Structure):
         *((function, ctypes.c_void_p) for function in ("print_function", "call_object", "to_long", "decref")),
         *((function, ctypes.c_void_p) for function in ("restore_thread", "check_signals", "save_thread")),
         ("python_thread", ctypes.c_void_p),
+        ("barrier_arrivals", ctypes.c_uint32 * 16),
     )
 
 

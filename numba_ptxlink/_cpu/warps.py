@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .ir_builder import UnsupportedInstruction
-from .runtime import THREAD_RECORD_SIZE, ThreadState, thread_field_offset
+from .runtime import THREAD_RECORD_SIZE, BlockContext, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,6 +125,9 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
     if [mode, *rest] == ["warp", "sync"]:
         _exchange(b, "0", operands[0])
         return
+    if mode == "arrive":
+        _arrive(b, operands[0])
+        return
     if mode not in ("sync", "red"):
         raise UnsupportedInstruction
     arguments = list(operands[1:] if mode == "red" else operands)
@@ -135,6 +138,14 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
         return
     hits = b.load("i32", "%thread_record", thread_field_offset("seen"))
     b.write_expansion(operands[0], f"bar.{rest[0]}", hits=hits, group=_load_group(b))
+
+
+def _arrive(b: Translator, barrier: str) -> None:
+    """`bar.arrive`: count the thread at a barrier where others wait."""
+    number = b.emit_op("and", "i32", b.read_operand(barrier, 32), 15)
+    counts = b.offset_pointer("%ctx", BlockContext.barrier_arrivals.offset)
+    count = b.emit_value(f"getelementptr i32, ptr {counts}, i32 {number}")
+    b.store("i32", b.emit_op("add", "i32", b.load("i32", count), 1), count)
 
 
 WARP_HANDLERS = {

@@ -41,6 +41,17 @@ PROGRAMS = {
         ),
         LANE + 8,
     ),
+    "a producer that arrives at a barrier, and a consumer that waits": (
+        (
+            "__shared__ int data[32]; int lane = i & 31; "
+            "for (int turn = 0; turn < 3; turn++) { if (i < 32) { "
+            'if (turn) asm volatile("bar.sync 2, 64;" ::: "memory"); data[lane] = lane + turn * 100; '
+            '__threadfence_block(); asm volatile("bar.arrive 1, 64;" ::: "memory"); o[i] = turn; } else { '
+            'asm volatile("bar.sync 1, 64;" ::: "memory"); o[i] = data[31 - lane] + (turn ? o[i] : 0); '
+            'if (turn < 2) asm volatile("bar.arrive 2, 64;" ::: "memory"); } }'
+        ),
+        np.where(LANE < 32, 2, (31 - LANE % 32) * 3 + 300),
+    ),
     "memory of the heap": ("int* p = (int*)malloc(1 << 20); p[1] = i; o[i] = p[1]; free(p);", LANE),
     "products of bytes, and zeros, which are normal numbers": (
         (
