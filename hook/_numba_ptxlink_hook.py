@@ -153,4 +153,15 @@ def remove():
         sys.meta_path.remove(finder)
 
 
+def use_device():
+    """Make the CPU the CUDA device of the process, if NUMBA_PTXLINK_DEVICE says so."""
+    try:
+        from numba_ptxlink._cpu import device
+    except Exception as error:
+        sys.exit(f"numba-ptxlink: error: NUMBA_PTXLINK_DEVICE is set, and the package is damaged ({error}).")
+    device.enable_from_environment()
+
+
 install()
+if os.environ.get("NUMBA_PTXLINK_DEVICE"):
+    use_device()

@@ -12,6 +12,7 @@ from ._version import __version__ as __version__
 if TYPE_CHECKING:
     from ._arch import Arch
     from ._cabi.signatures import Signature
+    from ._cpu.device import use_cpu
     from ._export.marks import Kernel, Udf, kernel, udf
     from ._launch.library import Library, LoadedKernel, load
     from ._plugin import FrontEndStatus, Status, disable, enable, status
@@ -39,6 +40,7 @@ _HOMES = {
     "_plugin": ("FrontEndStatus", "Status", "disable", "enable", "status"),
     "_arch": ("Arch",),
     "_cabi.signatures": ("Signature",),
+    "_cpu.device": ("use_cpu",),
     "assembler": ("Cubin", "assemble"),
     "comparison": ("Difference", "compare"),
     "doctor": ("Diagnosis", "diagnose", "driver_can_load_ptx"),
@@ -102,6 +104,7 @@ __all__ = [
     "status",
     "toolchain",
     "udf",
+    "use_cpu",
 ]
 
 

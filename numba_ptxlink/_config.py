@@ -25,6 +25,9 @@ BACKENDS: tuple[str, ...] = get_args(Backend)
 CHECKS: tuple[str, ...] = get_args(Checks)
 INLINE: tuple[str, ...] = get_args(Inline)
 FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
+# Checks of kernels on the CPU, by the names of compute-sanitizer's tools.
+CPU_CHECKS = ("memcheck",)
+MAX_CPU_DEVICES = 16
 # The schemes of URLs of stores that `cache.tiered` connects to.
 STORES = ("redis", "rediss", "unix")
 # Patterns are compiled where they are used, which a process without these variables never does.
@@ -39,6 +42,8 @@ VARIABLES = (
     "NUMBA_PTXLINK",
     *("NUMBA_PTXLINK_BACKEND", "NUMBA_PTXLINK_CHECKS", "NUMBA_PTXLINK_INLINE", "NUMBA_PTXLINK_LOG"),
     *("NUMBA_PTXLINK_CACHE", "NUMBA_PTXLINK_CACHE_SECRET", "NUMBA_PTXLINK_CACHE_SIZE"),
+    *("NUMBA_PTXLINK_DEVICE", "NUMBA_PTXLINK_CPU_ARCH", "NUMBA_PTXLINK_CPU_DEVICES"),
+    "NUMBA_PTXLINK_CPU_CHECKS",
 )
 """The environment variables of this package."""
 
@@ -62,6 +67,11 @@ class Config(NamedTuple):
         cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE, None without one.
         cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft limit of the directory that is written to, in bytes.
         cache_secret: NUMBA_PTXLINK_CACHE_SECRET, the HMAC secret of entries, None if the variable is unset.
+        device: NUMBA_PTXLINK_DEVICE: "cpu" if the CPU is the CUDA device of the process, else "".
+        cpu_arch: NUMBA_PTXLINK_CPU_ARCH, the compute capability that the CPU has as a CUDA device; unread
+            until the device is used.
+        cpu_devices: NUMBA_PTXLINK_CPU_DEVICES, the number of CUDA devices that the CPU is.
+        cpu_checks: NUMBA_PTXLINK_CPU_CHECKS, the checks of kernels on the CPU device.
     """
 
     mode: str = "1"
@@ -74,6 +84,10 @@ class Config(NamedTuple):
     cache_url: str | None = None
     cache_size: int = 2 << 30
     cache_secret: bytes | None = None
+    device: str = ""
+    cpu_arch: str = "7.5"
+    cpu_devices: int = 1
+    cpu_checks: tuple[str, ...] = CPU_CHECKS
 
     def __repr__(self) -> str:
         """Show all but what may hold a password."""
@@ -101,6 +115,10 @@ class Config(NamedTuple):
             cache_url=url,
             cache_size=_size(environ.get("NUMBA_PTXLINK_CACHE_SIZE", "").strip() or "2GiB"),
             cache_secret=os.fsencode(environ.get("NUMBA_PTXLINK_CACHE_SECRET", "")) or None,
+            device=_choice(environ, "NUMBA_PTXLINK_DEVICE", ("cpu",), ""),
+            cpu_arch=environ.get("NUMBA_PTXLINK_CPU_ARCH", "").strip() or "7.5",
+            cpu_devices=_cpu_devices(environ.get("NUMBA_PTXLINK_CPU_DEVICES", "").strip() or "1"),
+            cpu_checks=_cpu_checks(environ.get("NUMBA_PTXLINK_CPU_CHECKS", "").strip() or "memcheck"),
         )
 
 
@@ -109,6 +127,24 @@ def _choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...],
     if value not in (*choices, default):
         raise ConfigError(f"{variable}={environ[variable]!r} is unknown; set it to {', '.join(choices)}.")
     return value
+
+
+def _cpu_devices(value: str) -> int:
+    if not value.isdecimal() or not 1 <= int(value) <= MAX_CPU_DEVICES:
+        raise ConfigError(
+            f"NUMBA_PTXLINK_CPU_DEVICES={value!r} is unknown; set it to a number from 1 to {MAX_CPU_DEVICES}."
+        )
+    return int(value)
+
+
+def _cpu_checks(value: str) -> tuple[str, ...]:
+    names = () if value == "none" else tuple(name.strip() for name in value.lower().split(","))
+    if not set(names) <= set(CPU_CHECKS):
+        raise ConfigError(
+            f"NUMBA_PTXLINK_CPU_CHECKS={value!r} is unknown; set it to none, or to {', '.join(CPU_CHECKS)}, "
+            "separated by commas."
+        )
+    return names
 
 
 def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:

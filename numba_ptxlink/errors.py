@@ -92,6 +92,7 @@ class DeviceFaultError(LaunchError):
         block: The block's index along x, y and z.
         thread: The thread's index in it, or for a call the number of the element.
         instruction: The PTX instruction.
+        cuda_error: The CUresult of such a fault on a GPU, such as 700 for an illegal address.
         carried: What every error carries.
     """
 
@@ -105,6 +106,7 @@ class DeviceFaultError(LaunchError):
         block: tuple[int, ...] = (0, 0, 0),
         thread: tuple[int, ...] = (0, 0, 0),
         instruction: str = "",
+        cuda_error: int = 719,
         **carried: Any,
     ) -> None:
         super().__init__(message, **carried)
@@ -114,6 +116,7 @@ class DeviceFaultError(LaunchError):
         self.block = block
         self.thread = thread
         self.instruction = instruction
+        self.cuda_error = cuda_error
 
 
 class ActivationError(PtxlinkError, RuntimeError):

@@ -23,8 +23,9 @@ from .runtime import Fault
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from .regions import Region
     from .runtime import FaultRecord
-    from .worker import Region, Worker
+    from .worker import Worker
 
 _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 _MAX_INSTRUCTION_CHARS = 1000
@@ -51,6 +52,17 @@ _FAULT_MESSAGES = {
     Fault.INTERRUPTED: "execution was interrupted; start it again.",
     Fault.UNDEFINED_FUNCTION: "the called function is not defined in the module, has other parameters there, "
     "or is called through a pointer; link the file that defines it, and call it by name.",
+}
+# Kinds whose CUresult on a GPU is not 719, CUDA_ERROR_LAUNCH_FAILED.
+_CUDA_ERRORS = {
+    Fault.ACCESS: 700,  # CUDA_ERROR_ILLEGAL_ADDRESS
+    Fault.READ_ONLY: 700,
+    Fault.STEP_LIMIT: 702,  # CUDA_ERROR_LAUNCH_TIMEOUT
+    Fault.DEADLOCK: 702,
+    Fault.ASSERT: 710,  # CUDA_ERROR_ASSERT
+    Fault.STACK_OVERFLOW: 714,  # CUDA_ERROR_HARDWARE_STACK_ERROR
+    Fault.UNSUPPORTED: 715,  # CUDA_ERROR_ILLEGAL_INSTRUCTION
+    Fault.MISALIGNED: 716,  # CUDA_ERROR_MISALIGNED_ADDRESS
 }
 # Prefixes of opcodes, and the feature of GPUs that they belong to.
 _UNSUPPORTED_FEATURES = {
@@ -86,7 +98,9 @@ def fault_error(
     instruction, file, line = _find_location(module, function, statement)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {function}"
-    message = _fault_message(worker.fault_record, worker.regions, instruction)
+    message = _fault_message(
+        worker.fault_record, [*worker.regions.near(worker.fault_record.address)], instruction
+    )
     if not file:
         message += f" {_NO_LINE}"
     text = f"{launched}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
@@ -98,6 +112,7 @@ def fault_error(
         block=block,
         thread=thread,
         instruction=instruction,
+        cuda_error=_CUDA_ERRORS.get(Fault(worker.fault_record.kind), 719),
     )
 
 

@@ -13,8 +13,9 @@ from numba_ptxlink.errors import LaunchError
 
 from . import faults, machine_code, runtime
 from .module import ModuleTranslator, param_offsets
+from .regions import Region, RegionTable
 from .runtime import BlockStatus, Fault, Resume
-from .worker import Buffer, Region, Worker
+from .worker import Buffer, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,12 +49,13 @@ class CpuProgram:
         code: The object code, and what is known of it.
 
     Attributes:
+        module: The PTX.
         functions: What can be launched and called, by name.
         variables: Where the variables of the module are, by name.
     """
 
     def __init__(self, module: formats.Module, code: cache.Entry) -> None:
-        self._module, self._metadata = module, code.meta
+        self.module, self._metadata = module, code.meta
         self._loaded = machine_code.LoadedCode(_compiled_runtime(), code.code)
         self._heap = Buffer(_HEAP_BYTES)
         self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP_BYTES, self._heap.address)
@@ -83,6 +85,9 @@ class CpuProgram:
         """
         text = ptx.decode(errors="surrogateescape") if isinstance(ptx, bytes) else ptx
         module = formats.parse(text)
+        unparsed = [each for each in module.items if isinstance(each, formats.Part) and not each.keyword]
+        if unparsed:
+            raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
         parts = {
             "package": cache.package_version(),
             "tool": machine_code.target(),
@@ -135,20 +140,52 @@ class CpuProgram:
             raise LaunchError(
                 f"{name} takes parameters of {expected_sizes} bytes, and was given {actual_sizes}."
             )
-        offsets = param_offsets(declared)
-        param_buffer = Buffer(offsets[-1] + expected_sizes[-1] if expected_sizes else 0)
-        for each, offset in zip(params, offsets, strict=True):
-            ctypes.memmove(param_buffer.address + offset, each, len(each))
+        buffer = Buffer(self.param_size(name))
+        for each, offset in zip(params, param_offsets(declared), strict=True):
+            ctypes.memmove(buffer.address + offset, each, len(each))
+        self.launch_packed(name, launch_config, buffer.address, RegionTable.of(regions), steps)
+
+    def param_size(self, name: str) -> int:
+        """Return the bytes of a kernel's parameters, each at its offset."""
+        params = self.functions[name].params
+        return param_offsets(params)[-1] + byte_sizes(params)[-1] if params else 0
+
+    def local_size(self, name: str) -> int:
+        """Return the bytes of local memory of a thread."""
+        return int(self._metadata["entry_points"][name][1])
+
+    def launch_packed(
+        self,
+        name: str,
+        launch_config: Configuration,
+        params: int,
+        regions: RegionTable,
+        steps: int | None = None,
+    ) -> None:
+        """
+        Launch a kernel whose configuration and arguments have been checked.
+
+        Args:
+            name: The kernel.
+            launch_config: The grid, the blocks, and other properties of the launch.
+            params: The address of the parameters, each at its offset.
+            regions: What it may access besides the variables of the module.
+            steps: How often a loop may go on in each thread; None for no limit.
+
+        Raises:
+            DeviceFaultError: It did something that stops it. Names the place.
+        """
         workspace, blocks = Buffer(64), math.prod(launch_config.grid)
         workers = [
             self._worker(
                 name,
-                [*regions, workspace.region("the grid's barrier")],
+                regions,
                 steps,
+                [workspace.region("the grid's barrier")],
                 grid=launch_config.grid,
                 block=launch_config.block,
                 dynamic=launch_config.shared,
-                params=param_buffer.address,
+                params=params,
                 workspace=workspace.address if launch_config.cooperative else 0,
                 cooperative=launch_config.cooperative,
             )
@@ -199,13 +236,21 @@ class CpuProgram:
             raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = self._worker(name, regions, steps)
+        worker = self._worker(name, RegionTable.of(regions), steps)
         self._run(name, worker, "elementwise", ctypes.addressof(arrays), count)
 
-    def _worker(self, name: str, regions: Sequence[Region], steps: int | None, **launch: Any) -> Worker:
+    def _worker(
+        self,
+        name: str,
+        regions: RegionTable,
+        steps: int | None,
+        launch_regions: Sequence[Region] = (),
+        **launch: Any,
+    ) -> Worker:
         suspends, local = self._metadata["entry_points"][name]
         return Worker(
-            [*regions, *self.variables.values(), self._heap.region("the heap")],
+            regions,
+            [*self.variables.values(), self._heap.region("the heap"), *launch_regions],
             access_count=self._metadata["access_count"],
             shared=self._metadata["shared_size"],
             local=local,
@@ -229,7 +274,7 @@ class CpuProgram:
         result = worker.run(entry, self._loaded.address(f"{entry_name}.{name}"), first, count, resume_mode)
         if worker.fault_record.kind != Fault.NONE:
             function, statement = self._metadata["fault_sites"][worker.fault_record.fault_site]
-            raise faults.fault_error(self._module, name, function, statement, worker)
+            raise faults.fault_error(self.module, name, function, statement, worker)
         return result
 
 

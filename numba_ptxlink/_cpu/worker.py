@@ -6,9 +6,10 @@ import ctypes
 import functools
 import math
 import mmap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from . import printf
+from .regions import Region, RegionTable
 from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, FaultRecord, Resume
 
 if TYPE_CHECKING:
@@ -19,28 +20,6 @@ _ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
 _ENTRY_TYPE = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
-
-
-class Region(NamedTuple):
-    """
-    Memory of this process that a launch or a call may access.
-
-    Args:
-        address: Where it begins.
-        size: Its bytes.
-        writable: Whether it may be written.
-        name: What it is called in errors.
-    """
-
-    address: int
-    size: int
-    writable: bool
-    name: str
-
-    @property
-    def end(self) -> int:
-        """The address after it."""
-        return self.address + self.size
 
 
 class Buffer:
@@ -72,6 +51,7 @@ class Worker:
 
     Args:
         regions: The memory that may be accessed besides.
+        program_regions: More of it: variables of the program, and its heap.
         accesses: How many accesses are checked.
         shared: Bytes of shared memory without the dynamic part.
         local: Bytes of local memory for a lane.
@@ -84,7 +64,8 @@ class Worker:
 
     def __init__(
         self,
-        regions: Sequence[Region],
+        regions: RegionTable,
+        program_regions: Sequence[Region] = (),
         *,
         access_count: int,
         shared: int,
@@ -102,11 +83,9 @@ class Worker:
         records = Buffer(THREAD_RECORD_SIZE * (-(-suspended_count // WARP_SIZE) * WARP_SIZE))
         shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
         region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
-        self.regions = [*regions, shared_memory.region("shared memory"), local_memory.region("local memory")]
-        self.regions.sort(key=lambda each: not each.writable)
-        table = (ctypes.c_uint64 * (2 * len(self.regions)))(
-            *(part for each in self.regions for part in (each.address, each.end))
-        )
+        own_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
+        self.regions = RegionTable.of([*own_regions, *program_regions]) + regions
+        table = ctypes.create_string_buffer(self.regions.writable + self.regions.read_only)
         self.fault_record = FaultRecord()
         self._keep_alive = shared_memory, local_memory, frames, records, region_cache, table
         self.context = BlockContext(
@@ -117,8 +96,8 @@ class Worker:
             shared_base=shared_memory.address - SHARED_START,
             shared_size=shared_memory.size,
             regions=ctypes.addressof(table),
-            region_count=len(self.regions),
-            writable_count=sum(each.writable for each in self.regions),
+            region_count=len(table) // 16,
+            writable_count=len(self.regions.writable) // 16,
             region_cache=ctypes.addressof(region_cache),
             fault_record=ctypes.addressof(self.fault_record),
             print_function=id(printf.print_formatted),

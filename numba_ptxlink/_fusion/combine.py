@@ -6,6 +6,7 @@ What cannot be combined faithfully raises `NotCombinedError` with the reason; a 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 # CUDA C++ Programming Guide, "Independent Thread Scheduling".
 _INDEPENDENT_THREADS = 70
 _HEAD = ["version", "target", "address_size"]
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+("[^"]*")')
 _SPACES = ("global", "const", "shared", "tex")
 # ptxas takes none of these between tokens.
 _NO_LETTERS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
@@ -40,6 +42,7 @@ class Combined:
         aliases: Every alias.
         origins: The position of the module that defines each function, by the function's name.
         declared: Where each module declares a name first, in its text.
+        files: The names of the source files of each module, quoted, by their numbers in `.loc`.
     """
 
     head: tuple[str, ...]
@@ -48,6 +51,7 @@ class Combined:
     aliases: tuple[ptx.Alias, ...]
     origins: dict[str, int]
     declared: tuple[dict[str, int], ...]
+    files: tuple[dict[str, str], ...]
 
     @property
     def text(self) -> str:
@@ -56,6 +60,20 @@ class Combined:
         return self.with_definitions(
             {function.name: with_body(function, strip_debug_lines(function)) for function in defined}
         )
+
+    @property
+    def text_with_lines(self) -> str:
+        """The module with the line numbers of each input."""
+        numbers: dict[str, int] = {}
+        bodies = {}
+        for function in self.functions:
+            if not function.defined:
+                continue
+            files = self.files[self.origins[function.name]]
+            body = (_renumber_line(statement, files, numbers) for statement in function.body)
+            bodies[function.name] = with_body(function, body)
+        names = (f".file {number} {name}\n" for name, number in numbers.items())
+        return f"{self.with_definitions(bodies)}{''.join(names)}"
 
     def with_definitions(self, bodies: Mapping[str, str]) -> str:
         """
@@ -121,7 +139,26 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
         tuple(map(_first_declarations, parts)),
+        tuple(map(_file_names, parts)),
     )
+
+
+def _file_names(module: ptx.Module) -> dict[str, str]:
+    """Return the quoted names of source files, by their numbers."""
+    directives = [item.text for item in module.items if isinstance(item, ptx.Part) and item.keyword == "file"]
+    matches = filter(None, map(_FILE.match, directives))
+    return {match[1]: match[2] for match in matches}
+
+
+def _renumber_line(
+    statement: ptx.Statement, files: Mapping[str, str], numbers: dict[str, int]
+) -> ptx.Statement:
+    """Return a `.loc` with the number that its file has among all inputs, without inlined calls."""
+    if not isinstance(statement, ptx.Directive) or statement.keyword != "loc":
+        return statement
+    _, file, line, column, *_ = statement.text.replace(",", " ").replace(";", " ").split()
+    name = files.get(file, '""')
+    return ptx.Directive(f".loc {numbers.setdefault(name, len(numbers) + 1)} {line} {column}")
 
 
 def _check(module: ptx.Module) -> None:

@@ -68,6 +68,30 @@ def link(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked:
     return linked
 
 
+class LinkedPtx(NamedTuple):
+    """
+    The code of a kernel for the CPU device.
+
+    Args:
+        ptx: One PTX module.
+        log: The messages of the tools.
+    """
+
+    ptx: bytes
+    log: str = ""
+
+
+def link_for_device(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked | LinkedPtx:
+    """Link the code of a kernel to what the device of this process runs; raises as `run.link` does."""
+    from numba_ptxlink._cpu import device
+
+    if not device.is_active():
+        return link(inputs, arch, options)
+    from .one_ptx import one_ptx
+
+    return LinkedPtx(one_ptx(inputs, arch, options))
+
+
 @contextlib.contextmanager
 def errors_as(convert: Callable[[PtxlinkError], PtxlinkError]) -> Iterator[None]:
     """Raise the errors of a link in a `with` block as what *convert* makes of them."""

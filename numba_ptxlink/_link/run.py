@@ -111,7 +111,7 @@ class Linked:
             from numba_ptxlink._cpu.host import PtxKernel
             from numba_ptxlink._cpu.run import CpuProgram
 
-            program = self._once(("cpu", checks), lambda: CpuProgram.of(self._one_ptx(), checks=checks))
+            program = self._once(("cpu", checks), lambda: CpuProgram.of(self.one_ptx(), checks=checks))
             return PtxKernel(program, symbol)
         try:
             from cuda.core import ObjectCode
@@ -123,7 +123,24 @@ class Linked:
 
         # Without one cuda.core fails in the middle of its own start.
         driver.require()
+        from numba_ptxlink._cpu import device as cpu_device
+
+        if cpu_device.is_active():
+            return self._once(None, lambda: ObjectCode.from_ptx(self.one_ptx())).get_kernel(symbol)
         return self._once(None, lambda: ObjectCode.from_cubin(self.cubin)).get_kernel(symbol)
+
+    def one_ptx(self) -> bytes:
+        """
+        Return the inputs of the link as one PTX module, with line numbers, which the CPU can run.
+
+        Raises:
+            LinkError: An input has no PTX.
+        """
+        from numba_ptxlink._tools.options import Options
+
+        from .one_ptx import one_ptx
+
+        return one_ptx(self.sources, self.arch, self.options or Options())
 
     def _once(self, how: object, load: Callable[[], Any]) -> Any:
         """Return the code of all kernels of this link, which share its variables."""
@@ -134,25 +151,6 @@ class Linked:
     def __getstate__(self) -> dict[str, Any]:
         # What is loaded belongs to the process, and is neither copied nor pickled.
         return {name: value for name, value in vars(self).items() if name != "_loaded"}
-
-    def _one_ptx(self) -> bytes:
-        """Return PTX of all that was linked."""
-        if self.ptx:
-            return self.ptx.encode(errors="surrogateescape")
-        refused: LinkError | None = None
-        if self.lto and self.options is not None:
-            try:
-                return link_to_ptx(self.sources, self.arch, self.options).code.rstrip(b"\0")
-            except LinkError as error:
-                # It makes PTX where all inputs have LTO-IR.
-                refused = error
-        raise LinkError(
-            f"{', '.join(self.inputs)} did not become one PTX, which the CPU runs: {self.backend} linked "
-            f"them ({self.reason}). Give PTX, CUDA C++ or Python alone, with backend and inline left at "
-            "auto, without debug and lineinfo; or give LTO-IR, CUDA C++ or Python alone, with lto=True.",
-            inputs=self.inputs,
-            log=refused.log if refused else "",
-        ) from refused
 
 
 def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:

@@ -192,7 +192,7 @@ class PtxLinker:
         Link the inputs.
 
         Returns:
-            The cubin, as the `cuda.core.ObjectCode` that numba-cuda loads.
+            The cubin, on the CPU device the PTX, as the `cuda.core.ObjectCode` that numba-cuda loads.
 
         Raises:
             NumbaLinkError: The link failed. Carries inputs, flags and log.
@@ -206,10 +206,12 @@ class PtxLinker:
 
                 declared = llvm_ir.declared("\n".join(self._modules))
                 declarations.check(self._origin, declared, self._exported)
-            linked = kernels.link(self._inputs, self._arch, self._options())
+            linked = kernels.link_for_device(self._inputs, self._arch, self._options())
         self.linker, self._failure = linked, None
         from cuda.core import ObjectCode
 
+        if isinstance(linked, kernels.LinkedPtx):
+            return ObjectCode.from_ptx(linked.ptx, name="<cudapy-ptx>")
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _add(self, kind: str, code: Any, name: Any, folder: Path | None = None) -> None:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._link.declarations import Declared
+    from numba_ptxlink._link.kernels import LinkedPtx
     from numba_ptxlink._link.read import Input
+    from numba_ptxlink._link.run import Linked
     from numba_ptxlink._tools.options import Options
 
 # What `cuda.core` calls the kinds of code.
@@ -102,7 +104,10 @@ class CoreLinker:
         if target_type == "cubin" and not current().links:
             return SimpleNamespace(code=None)
         if target_type == "cubin":
-            return ObjectCode.from_cubin(self._cubin(), name="<cudapy-cubin>")
+            linked = self._linked()
+            if isinstance(linked, kernels.LinkedPtx):
+                return ObjectCode.from_ptx(linked.ptx, name="<cudapy-ptx>")
+            return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
         return ObjectCode.from_ptx(self._ptx(), name="<cudapy-ptx>")
 
     def get_info_log(self) -> str:
@@ -116,7 +121,7 @@ class CoreLinker:
     def close(self) -> None:
         """Do nothing: no native handle outlives the call that created it."""
 
-    def _cubin(self) -> bytes:
+    def _linked(self) -> Linked | LinkedPtx:
         inputs, arch, options = self._prepared()
         with kernels.errors_as(_of_mlir):
             exported = [function for source in inputs for function in _known_of(source.code).exported]
@@ -124,9 +129,9 @@ class CoreLinker:
                 from numba_ptxlink._link import declarations
 
                 declarations.check(current().origin, _declared(), exported)
-            linked = kernels.link(inputs, arch, options)
+            linked = kernels.link_for_device(inputs, arch, options)
         self._log = linked.log
-        return linked.cubin
+        return linked
 
     def _ptx(self) -> bytes:
         from numba_ptxlink._link import run

@@ -124,17 +124,13 @@ def test_kernels_of_one_link_share_variables():
 
 @pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
 def test_one_ptx_of_every_backend(backend):
-    """What was linked runs, whatever has compiled it; PTX that a linker joined is refused with a cure."""
+    """PTX runs, whichever tool compiled it, and several modules are joined."""
     whole = KERNEL.replace(
         ".extern .func (.param .b32 r) f(.param .b32 a);", function(5).partition("64\n")[2]
     )
     assert 5 == run(pl.link(whole, arch=ARCH, backend=backend))
     if backend == "nvjitlink":
-        apart = pl.link(KERNEL, function(), arch=ARCH, backend=backend)
-        with pytest.raises(
-            pl.LinkError, match=r"did not become one PTX, .* with backend and inline left at auto"
-        ):
-            apart.kernel("k", device="cpu")
+        assert 5 == run(pl.link(KERNEL, function(5), arch=ARCH, backend=backend))
 
 
 def test_a_cxx_kernel_calls_a_function_on_arrays():

@@ -1,0 +1,144 @@
+"""
+The CPU as the CUDA device of a process: a libcuda.so.1 of this package, in C, whose kernels `_cpu` runs.
+
+`use_cpu` loads the library before NVIDIA's is; everything that asks for libcuda.so.1 gets this one then. In
+cuInit the library calls `attach`, which registers the functions of `callbacks`. Nothing is imported before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink import _native
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
+from numba_ptxlink.errors import ActivationError, ConfigError, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numba_ptxlink._arch import ArchLike
+
+LIBRARY_FOLDER = Path(_native.__file__).parent / "cuda_driver"
+"""The directory of libcuda.so.1, which is on no search path."""
+_SONAME = "libcuda.so.1"
+
+
+class Settings(NamedTuple):
+    """
+    The CPU device of this process.
+
+    Args:
+        arch: The compute capability of its devices.
+        devices: How many there are.
+        checks: The checks of kernels.
+    """
+
+    arch: Arch
+    devices: int
+    checks: tuple[str, ...]
+
+
+_settings: Settings | None = None
+_attached = False
+
+
+def use_cpu(
+    arch: ArchLike | None = None, devices: int | None = None, checks: Iterable[str] | None = None
+) -> None:
+    """
+    Make the CPU the CUDA device of this process, before CUDA is initialised.
+
+    Programs that use numba-cuda, numba-cuda-mlir, cuda.core, cuda.bindings or the driver API run unmodified;
+    those with NVIDIA's static runtime library, such as CuPy and PyTorch, do not. Each launch has ended when
+    it returns. An error of a kernel names its source line, block and thread.
+
+    Args:
+        arch: The compute capability, such as "9.0"; by default NUMBA_PTXLINK_CPU_ARCH, or 7.5.
+        devices: How many devices there are, up to 16; by default NUMBA_PTXLINK_CPU_DEVICES, or 1.
+        checks: Of "memcheck"; by default NUMBA_PTXLINK_CPU_CHECKS, or all of these. Without memcheck, a wrong
+            access may end the process.
+
+    Raises:
+        ActivationError: A driver is loaded already, or CUDA is initialised with other settings.
+        ConfigError: A value is not among its choices.
+    """
+    global _settings  # noqa: PLW0603 - one driver for each process
+    settings = _checked_settings(arch, devices, checks)
+    if _settings == settings:
+        return
+    if _attached:
+        raise ActivationError(
+            f"CUDA is initialised, with {_settings}; call use_cpu() once, before CUDA is used."
+        )
+    path = LIBRARY_FOLDER / _SONAME
+    loaded = _loaded_driver()
+    if loaded is not None and not hasattr(loaded, "numba_ptxlink_register"):
+        raise ActivationError(
+            "NVIDIA's libcuda.so.1 is loaded in this process already; call use_cpu() before CUDA is "
+            "imported, or set NUMBA_PTXLINK_DEVICE=cpu."
+        )
+    try:
+        # Everything that loads libcuda.so.1 later gets the library that has this name already.
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise ActivationError(_native.load_failure(error)) from error
+    _settings = settings
+
+
+def is_active() -> bool:
+    """Return whether the CPU is the CUDA device of this process."""
+    return _settings is not None
+
+
+def settings() -> Settings:
+    """Return the settings of the CPU device of this process, those of the environment before `use_cpu`."""
+    return _settings or _checked_settings(None, None, None)
+
+
+def attach() -> None:
+    """Register the functions that compile PTX and run kernels; called by the library in cuInit."""
+    global _settings, _attached  # noqa: PLW0603
+    # Without `use_cpu`, the library was found by LD_LIBRARY_PATH.
+    _settings = settings()
+    from . import callbacks
+
+    callbacks.register(_settings)
+    _attached = True
+
+
+def enable_from_environment() -> None:
+    """Do what NUMBA_PTXLINK_DEVICE says; called by the import hook at the start of the interpreter."""
+    try:
+        if config().device == "cpu":
+            use_cpu()
+    except (ActivationError, ConfigError) as error:
+        # An exception in a .pth file would be a traceback that stops nothing: CUDA would be another device.
+        sys.exit(f"numba-ptxlink: error: {error}")
+
+
+def _loaded_driver() -> ctypes.CDLL | None:
+    """Return the libcuda.so.1 that this process has loaded, None without one."""
+    try:
+        return ctypes.CDLL(_SONAME, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return None
+
+
+def _checked_settings(arch: ArchLike | None, devices: int | None, checks: Iterable[str] | None) -> Settings:
+    configured = config()
+    try:
+        found = Arch.of(configured.cpu_arch if arch is None else arch)
+    except ConfigError as error:
+        raise ConfigError(f"NUMBA_PTXLINK_CPU_ARCH: {error}" if arch is None else str(error)) from error
+    count = configured.cpu_devices if devices is None else devices
+    if not isinstance(count, int) or not 1 <= count <= MAX_CPU_DEVICES:
+        raise ConfigError(f"devices is {shown(devices)}; pass a number from 1 to {MAX_CPU_DEVICES}.")
+    names = configured.cpu_checks if checks is None else tuple(checks)
+    if isinstance(checks, str) or not set(names) <= set(CPU_CHECKS):
+        raise ConfigError(f"checks is {shown(checks)}; pass a tuple of {', '.join(CPU_CHECKS)}.")
+    return Settings(found, count, names)

@@ -1,0 +1,265 @@
+"""
+Functions that libcuda.so.1 calls: compile the PTX of a module, launch a kernel, report errors.
+
+No exception leaves them: C gets a CUresult and a message. The error of a kernel is kept for the thread, so
+that `fault_reports` can raise it where the program launched.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import logging
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._cpu import require
+from numba_ptxlink._cpu.module import param_offsets
+from numba_ptxlink._cpu.regions import Region, RegionTable
+from numba_ptxlink._cpu.resources import (
+    estimated_registers,
+    excess_shared_reason,
+    max_block_threads,
+    static_shared_sizes,
+)
+from numba_ptxlink._cpu.run import CpuProgram, byte_sizes
+from numba_ptxlink._locks import Lock
+from numba_ptxlink._tools.launching import Configuration
+from numba_ptxlink.errors import DeviceFaultError
+
+from . import fault_reports, images
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from . import Settings
+
+log = logging.getLogger(__name__)
+
+_INTERRUPTED = -1  # of launch.c
+_NO_BINARY, _INVALID_PTX, _NOT_SUPPORTED, _UNKNOWN = 209, 218, 801, 999  # CUDA_ERROR_...
+_PTX_VERSION_DEFAULT = 75
+
+
+class _Launch(ctypes.Structure):
+    """`struct launch` of driver.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32 * 3) for name in ("grid", "block", "cluster")),
+        ("shared", ctypes.c_uint32),
+        ("cooperative", ctypes.c_uint32),
+        ("device", ctypes.c_int32),
+        ("stream", ctypes.c_uint64),
+    )
+
+
+class _Allocation(ctypes.Structure):
+    """`struct allocation` of driver.h."""
+
+    _fields_ = (
+        ("start", ctypes.c_uint64),
+        ("size", ctypes.c_size_t),
+        ("kind", ctypes.c_int),
+        ("context", ctypes.c_void_p),
+        ("device", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("id", ctypes.c_uint64),
+        ("pool", ctypes.c_void_p),
+    )
+
+
+_KINDS = {1: "device memory", 2: "managed memory", 4: "pinned memory", 8: "registered memory"}
+_KINDS |= {16: "a variable", 32: "a constant"}
+_CONSTANT = 32
+
+_MESSAGE = (ctypes.c_void_p, ctypes.c_size_t)
+_FUNCTIONS = {
+    "load": ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *_MESSAGE),
+    "unload": ctypes.CFUNCTYPE(None, ctypes.c_uint64),
+    "launch": ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_uint64, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, *_MESSAGE
+    ),
+    "link": ctypes.CFUNCTYPE(
+        ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_uint, *[ctypes.c_void_p] * 2, *_MESSAGE
+    ),
+    "log": ctypes.CFUNCTYPE(None, ctypes.c_char_p),
+}
+
+
+class _PythonFunctions(ctypes.Structure):
+    """`struct python_functions` of driver.h."""
+
+    _fields_ = tuple(_FUNCTIONS.items())
+
+
+class Device:
+    """
+    The Python part of the driver.
+
+    Args:
+        settings: The devices.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        # Calls that take microseconds: the GIL is kept.
+        self._library = ctypes.PyDLL("libcuda.so.1")
+        self._programs: dict[int, CpuProgram] = {}
+        self._numbers = itertools.count(1)
+        self._tables: dict[int, tuple[int, RegionTable]] = {}
+        self._lock = Lock()
+        self._add_function = self._library.numba_ptxlink_add_function
+        self._functions = _PythonFunctions(
+            **{name: kind(getattr(self, f"_{name}")) for name, kind in _FUNCTIONS.items()}
+        )
+        self._library.numba_ptxlink_generation.restype = ctypes.c_uint64
+        self._library.numba_ptxlink_regions.restype = ctypes.c_size_t
+        arch, memory = settings.arch, ctypes.c_size_t(_memory_size())
+        self._library.numba_ptxlink_configure(settings.devices, arch.major, arch.minor, memory)
+        self._library.numba_ptxlink_register(ctypes.byref(self._functions))
+
+    # Functions that C calls
+
+    def _load(self, library: int, image: int, message: int, message_size: int) -> int:
+        try:
+            require()
+            text = images.ptx_at(image, self._settings.arch)
+            program = CpuProgram.of(text, checks="memcheck" in self._settings.checks)
+            if reason := excess_shared_reason(program.module):
+                _write(reason, message, message_size)
+                return _INVALID_PTX
+            self._describe(library, program)
+            number = next(self._numbers)
+            self._programs[number] = program
+            self._library.numba_ptxlink_set_program(ctypes.c_void_p(library), ctypes.c_uint64(number))
+            fault_reports.install()
+        except images.NoPtxError as error:
+            _write(str(error), message, message_size)
+            return _NO_BINARY
+        except BaseException as error:
+            log.debug("a module could not be loaded", exc_info=True)
+            _write(f"{type(error).__name__}: {error}", message, message_size)
+            return _INVALID_PTX
+        return 0
+
+    def _unload(self, number: int) -> None:
+        self._programs.pop(number, None)
+
+    def _launch(
+        self, number: int, name: bytes, launch: int, params: int | None, message: int, message_size: int
+    ) -> int:
+        fault_reports.last.error = None
+        try:
+            config = _Launch.from_address(launch)
+            launch_config = Configuration(
+                tuple(config.grid), tuple(config.block), 0, config.shared, None, bool(config.cooperative)
+            )
+            regions = self._regions(config.device)
+            self._programs[number].launch_packed(name.decode(), launch_config, params or 0, regions)
+        except KeyboardInterrupt:
+            return _INTERRUPTED
+        except DeviceFaultError as error:
+            fault_reports.last.error = error
+            _write(str(error), message, message_size)
+            return error.cuda_error
+        except BaseException as error:
+            log.debug("a kernel could not be launched", exc_info=True)
+            _write(f"{type(error).__name__}: {error}", message, message_size)
+            return _UNKNOWN
+        return 0
+
+    def _link(self, *_: Any) -> int:
+        return _NOT_SUPPORTED
+
+    def _log(self, text: bytes) -> None:
+        log.warning("%s", text.decode(errors="replace"))
+
+    # Modules
+
+    def _describe(self, library: int, program: CpuProgram) -> None:
+        """Tell C the kernels and variables of a program."""
+        sizes = static_shared_sizes(program.module)
+        constants = sum(each.size for each in program.module.variables if each.memory == "const")
+        target = next((word for word in program.module.header.target if word.startswith("sm_")), "")
+        ptx_version = int("".join(filter(str.isdecimal, target)) or _PTX_VERSION_DEFAULT)
+        handle = ctypes.c_void_p(library)
+        for name, function in program.functions.items():
+            if function.kind != "entry":
+                continue
+            params, count = function.params, len(function.params)
+            attributes = (
+                max_block_threads(function),
+                sizes[function.name],
+                constants,
+                program.local_size(name),
+                estimated_registers(function),
+                ptx_version,
+                self._settings.arch.number,
+            )
+            numbers = ctypes.c_size_t * count
+            self._library.numba_ptxlink_add_function(
+                handle,
+                name.encode(),
+                (ctypes.c_int * len(attributes))(*attributes),
+                len(attributes),
+                count,
+                numbers(*byte_sizes(params)),
+                numbers(*param_offsets(params)),
+            )
+        for name, region in program.variables.items():
+            self._library.numba_ptxlink_add_variable(
+                handle,
+                name.encode(),
+                ctypes.c_uint64(region.address),
+                ctypes.c_size_t(region.size),
+                not region.writable,
+            )
+
+    # Memory
+
+    def _regions(self, device: int) -> RegionTable:
+        """Return the memory that kernels on a device may access, read anew after a change of it."""
+        known, table = self._tables.get(device, (0, None))
+        if table is not None and known == self._library.numba_ptxlink_generation():
+            return table
+        with self._lock.held:
+            generation, writable = ctypes.c_uint64(0), ctypes.c_size_t(0)
+            capacity = 64
+            while True:
+                pairs = (ctypes.c_uint64 * (2 * capacity))()
+                count = self._library.numba_ptxlink_regions(
+                    device, ctypes.byref(generation), pairs, ctypes.c_size_t(capacity), ctypes.byref(writable)
+                )
+                if generation.value:
+                    break
+                capacity = 2 * count
+            packed = bytes(memoryview(pairs).cast("B")[: 16 * count])
+            split = 16 * writable.value
+            table = RegionTable(packed[:split], packed[split:], self._near)
+            self._tables[device] = generation.value, table
+            return table
+
+    def _near(self, address: int) -> Iterator[Region]:
+        neighbours = (_Allocation * 2)()
+        count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
+        for each in neighbours[:count]:
+            yield Region(each.start, each.size, each.kind != _CONSTANT, _KINDS[each.kind])
+
+
+def _write(text: str, address: int, size: int) -> None:
+    """Write *text* to a buffer of C."""
+    content = text.encode(errors="replace")[: size - 1] + b"\0"
+    ctypes.memmove(address, content, len(content))
+
+
+def _memory_size() -> int:
+    """Return the bytes of memory of each device: 16 GiB, or what this machine has, if that is less."""
+    import os
+
+    return min(16 << 30, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+
+
+@functools.cache
+def register(settings: Settings) -> Device:
+    """Register the functions; what they belong to lives as long as the process."""
+    return Device(settings)

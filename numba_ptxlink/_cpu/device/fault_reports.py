@@ -1,0 +1,69 @@
+"""
+Raise the DeviceFaultError of a kernel in the program that launched it.
+
+`launch` of cuda.core, which numba-cuda and numba-cuda-mlir call too, raises an error with the driver's code
+alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink.errors import DeviceFaultError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+last = threading.local()
+"""`last.error` is the DeviceFaultError of the last launch of a thread, None if it succeeded."""
+
+
+def take() -> DeviceFaultError | None:
+    """Return the error of the last launch of this thread, once."""
+    error: DeviceFaultError | None = getattr(last, "error", None)
+    last.error = None
+    return error
+
+
+def reporting(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that launches as *launch* does, and raises the fault of the kernel."""
+
+    @functools.wraps(launch)
+    def launch_and_report(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return launch(*args, **kwargs)
+        except Exception as error:
+            fault = take()
+            if fault is None:
+                raise
+            raise _combined(fault, type(error)) from None
+
+    return launch_and_report
+
+
+def install() -> None:
+    """Replace `launch` of cuda.core wherever it has been imported; does nothing if that has been done."""
+    core = sys.modules.get("cuda.core")
+    launch = getattr(core, "launch", None)
+    if launch is None or hasattr(launch, "__wrapped__"):
+        return
+    reporter = reporting(launch)
+    for module in [*sys.modules.values()]:
+        names = getattr(module, "__dict__", {})
+        for name in [name for name, value in [*names.items()] if value is launch]:
+            names[name] = reporter
+
+
+_combined_types: dict[type[Exception], type[DeviceFaultError]] = {}
+
+
+def _combined(fault: DeviceFaultError, other: type[Exception]) -> DeviceFaultError:
+    """Return *fault* as an error that handlers of the launch's own error catch, too."""
+    if other not in _combined_types:
+        # Pickled as what other processes know.
+        members = {"__reduce__": lambda self: (DeviceFaultError, self.args, vars(self))}
+        _combined_types[other] = type("DeviceFaultError", (DeviceFaultError, other), members)
+    return _combined_types[other](str(fault), **vars(fault))

@@ -1,0 +1,58 @@
+"""PTX of the images that programs load: text, or a fat binary, by the address that cuModuleLoadData gets."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import fatbin
+
+if TYPE_CHECKING:
+    from numba_ptxlink._arch import Arch
+
+_ELF_MAGIC = 0x464C457F
+_WRAPPED_CONTENT = 8  # bytes before the address in a wrapper
+_CURE = "build it with PTX, such as nvcc -gencode arch=compute_75,code=compute_75"
+
+
+class NoPtxError(Exception):
+    """An image has no PTX that the device can run; the message says what it has, and the cure."""
+
+
+def ptx_at(address: int, arch: Arch) -> str:
+    """
+    Return the PTX of the image at *address*: of a fat binary the newest for *arch*.
+
+    Raises:
+        NoPtxError: It has none.
+        LinkError: A fat binary is damaged, or cannot be decompressed.
+    """
+    magic = ctypes.c_uint32.from_address(address).value
+    if magic == fatbin.WRAPPER_MAGIC:
+        address = ctypes.c_uint64.from_address(address + _WRAPPED_CONTENT).value
+        magic = ctypes.c_uint32.from_address(address).value
+    if magic == _ELF_MAGIC:
+        raise NoPtxError(f"The image is machine code of a GPU, which the CPU device cannot run; {_CURE}.")
+    if magic == fatbin.MAGIC:
+        *_, head, size = fatbin.HEADER.unpack(ctypes.string_at(address, fatbin.HEADER.size))
+        members = fatbin.ptx_members(ctypes.string_at(address, head + size))
+        if not members:
+            raise NoPtxError(f"The fat binary has machine code of GPUs alone; {_CURE}.")
+        usable = [each for each in members if each.arch <= arch.number]
+        if not usable:
+            oldest = min(each.arch for each in members)
+            raise NoPtxError(_too_new("The fat binary", oldest, arch))
+        return max(usable)[1].decode(errors="surrogateescape")
+    text = ctypes.string_at(address).decode(errors="surrogateescape")
+    target = re.search(r"^\s*\.target\s+sm_(\d+)", text, re.MULTILINE)
+    if target and int(target[1]) > arch.number:
+        raise NoPtxError(_too_new("The PTX", int(target[1]), arch))
+    return text
+
+
+def _too_new(image: str, number: int, arch: Arch) -> str:
+    return (
+        f"{image} is for compute_{number}, and the CPU device is {arch.sm}; set "
+        f"NUMBA_PTXLINK_CPU_ARCH={number // 10}.{number % 10} (numba-ptxlink cpu --arch)."
+    )

@@ -1,0 +1,70 @@
+"""
+Memory that a launch may access: a table of address pairs for generated code, and names for errors.
+
+A launch on host arrays has a few regions, which are listed. The CPU device has thousands, whose table its
+driver keeps, and whose names matter only after a fault.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+_pack_pair = struct.Struct("<2Q").pack
+
+
+class Region(NamedTuple):
+    """
+    Memory of this process that a launch or a call may access.
+
+    Args:
+        address: Where it begins.
+        size: Its bytes.
+        writable: Whether it may be written.
+        name: What it is called in errors.
+    """
+
+    address: int
+    size: int
+    writable: bool
+    name: str
+
+    @property
+    def end(self) -> int:
+        """The address after it."""
+        return self.address + self.size
+
+
+class RegionTable(NamedTuple):
+    """
+    The regions of a launch.
+
+    Args:
+        writable: The first and the end address of each region that may be written, as 64-bit numbers.
+        read_only: The same of regions that may only be read.
+        near: Returns at least the regions before, at and after an address.
+    """
+
+    writable: bytes
+    read_only: bytes
+    near: Callable[[int], Iterable[Region]]
+
+    @classmethod
+    def of(cls, regions: Sequence[Region]) -> RegionTable:
+        """Return the table of listed regions."""
+        writable, read_only = (
+            b"".join(_pack_pair(each.address, each.end) for each in regions if each.writable is kind)
+            for kind in (True, False)
+        )
+        return cls(writable, read_only, lambda _: regions)
+
+    def __add__(self, other: RegionTable) -> RegionTable:  # type: ignore[override]
+        """Return the table of both."""
+        return RegionTable(
+            self.writable + other.writable,
+            self.read_only + other.read_only,
+            lambda address: [*self.near(address), *other.near(address)],
+        )

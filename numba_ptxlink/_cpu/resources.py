@@ -1,0 +1,90 @@
+"""Resources that a kernel needs on a GPU, as far as its PTX tells them: shared memory, threads, registers."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_STATIC_SHARED_BYTES = 48 << 10
+"""Of a block; more needs dynamic shared memory. "Technical Specifications per Compute Capability"."""
+MAX_BLOCK_THREADS = 1024
+_WORD = re.compile(r"[\w$%]+")
+# Predicates are elsewhere.
+_REGISTERS = re.compile(r"\.reg\s+\.[a-z](\d+)\s+%\w+<(\d+)>")
+_MIN_REGISTERS, _MAX_REGISTERS = 16, 255
+
+
+def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
+    """Return the bytes of static shared memory of each kernel: of variables that it and its callees name."""
+    variables = {each.name: each.size for each in module.variables if each.memory == "shared"}
+    functions = {each.name: each for each in module.functions if each.defined}
+    names = {name: set(_WORD.findall(_body_text(each))) for name, each in functions.items()}
+    local = {name: _local_shared_size(each) for name, each in functions.items()}
+    sizes = {}
+    for kernel in (name for name, each in functions.items() if each.kind == "entry"):
+        reached, pending = {kernel}, [kernel]
+        while pending:
+            callees = names[pending.pop()] & functions.keys() - reached
+            reached |= callees
+            pending += callees
+        used = set().union(*(names[each] for each in reached)) & variables.keys()
+        sizes[kernel] = sum(variables[each] for each in used) + sum(local[each] for each in reached)
+    return sizes
+
+
+def excess_shared_reason(module: ptx.Module) -> str:
+    """Return ptxas's message for a kernel with more static shared memory than a block can have, else ""."""
+    for kernel, size in static_shared_sizes(module).items():
+        if size > MAX_STATIC_SHARED_BYTES:
+            return (
+                f"ptxas error   : Entry function '{kernel}' uses too much shared data ({size:#x} bytes, "
+                f"{MAX_STATIC_SHARED_BYTES:#x} max)"
+            )
+    return ""
+
+
+def max_block_threads(kernel: ptx.Function) -> int:
+    """Return the number of threads that `.maxntid` or `.reqntid` allows for a block."""
+    limit = _declared_number(kernel, "maxntid", MAX_BLOCK_THREADS)
+    return _declared_number(kernel, "reqntid", limit)
+
+
+def estimated_registers(kernel: ptx.Function) -> int:
+    """
+    Return a guess at the registers of a thread, which only a compiler for a GPU knows.
+
+    Half of those that PTX declares, where each value has a register of its own.
+    """
+    declared = sum(
+        int(count) * max(int(bits) // 32, 1) for bits, count in _REGISTERS.findall(_body_text(kernel))
+    )
+    return min(max(declared // 2, _MIN_REGISTERS), _declared_number(kernel, "maxnreg", _MAX_REGISTERS))
+
+
+def _declared_number(kernel: ptx.Function, directive: str, limit: int) -> int:
+    """Return the product of the numbers after a directive of a kernel, and *limit* if that is less."""
+    words = [word.lstrip(".") for word in kernel.directives if word not in ",()"]
+    if directive not in words:
+        return limit
+    numbers = itertools.takewhile(str.isdecimal, words[words.index(directive) + 1 :])
+    return min(math.prod(map(int, numbers)), limit)
+
+
+def _body_text(function: ptx.Function) -> str:
+    return function.text[slice(*function.body_span)]
+
+
+def _local_shared_size(function: ptx.Function) -> int:
+    """Return the bytes of shared memory that the body declares."""
+    if ".shared" not in _body_text(function):
+        return 0
+    declarations = [each for each in function.body if isinstance(each, ptx.Declaration)]
+    variables = (variable for each in declarations for variable in each.variables)
+    return sum(int(each.size) for each in variables if each.space == "shared")

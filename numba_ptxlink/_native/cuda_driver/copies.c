@@ -1,0 +1,151 @@
+/* Copies between host and device, and functions that fill memory. */
+#include <string.h>
+
+#include "driver.h"
+
+/* Device memory has to lie in one allocation; host memory is anything outside of the heap. */
+static CUresult check_memory(uintptr_t address, size_t size, bool may_be_host) {
+  struct allocation found;
+  if (find_allocation(address, &found) && !(may_be_host && found.kind == REGISTERED_MEMORY))
+    return size <= found.start + found.size - address ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  return may_be_host && address && !is_in_heap(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+enum direction { HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, ANY_DIRECTION };
+
+static CUresult copy(uintptr_t target, uintptr_t source, size_t size, enum direction direction) {
+  CHECK(require_context(NULL));
+  if (!size) return CUDA_SUCCESS;
+  CHECK(check_memory(target, size, direction == DEVICE_TO_HOST || direction == ANY_DIRECTION));
+  CHECK(check_memory(source, size, direction == HOST_TO_DEVICE || direction == ANY_DIRECTION));
+  memmove((void *)target, (const void *)source, size);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy(CUdeviceptr target, CUdeviceptr source, size_t size) {
+  return copy(target, source, size, ANY_DIRECTION);
+}
+CUresult cuMemcpyHtoD_v2(CUdeviceptr target, const void *source, size_t size) {
+  return copy(target, (uintptr_t)source, size, HOST_TO_DEVICE);
+}
+CUresult cuMemcpyDtoH_v2(void *target, CUdeviceptr source, size_t size) {
+  return copy((uintptr_t)target, source, size, DEVICE_TO_HOST);
+}
+CUresult cuMemcpyDtoD_v2(CUdeviceptr target, CUdeviceptr source, size_t size) {
+  return copy(target, source, size, DEVICE_TO_DEVICE);
+}
+CUresult cuMemcpyPeer(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, size_t size) {
+  return copy(target, source, size, DEVICE_TO_DEVICE);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream) {
+  return cuMemcpy(target, source, size);
+}
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr target, const void *source, size_t size, CUstream stream) {
+  return cuMemcpyHtoD_v2(target, source, size);
+}
+CUresult cuMemcpyDtoHAsync_v2(void *target, CUdeviceptr source, size_t size, CUstream stream) {
+  return cuMemcpyDtoH_v2(target, source, size);
+}
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t size, CUstream stream) {
+  return cuMemcpyDtoD_v2(target, source, size);
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext to, CUdeviceptr source, CUcontext from, size_t size,
+                           CUstream stream) {
+  return cuMemcpyPeer(target, to, source, from, size);
+}
+
+/* Two and three dimensions */
+
+struct side {
+  uintptr_t start;
+  bool is_host;
+  size_t pitch, height; /* bytes of a row, rows of a slice; 0 if they are those of the copied box */
+};
+
+static CUresult side_of(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
+  if (type == CU_MEMORYTYPE_ARRAY) return not_supported("a copy of a CUDA array");
+  side->is_host = type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
+  side->start = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
+  return CUDA_SUCCESS;
+}
+
+static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
+  CHECK(require_context(NULL));
+  struct side source = {.pitch = box->srcPitch, .height = box->srcHeight};
+  struct side target = {.pitch = box->dstPitch, .height = box->dstHeight};
+  CHECK(side_of(&source, box->srcMemoryType, box->srcHost, box->srcDevice));
+  CHECK(side_of(&target, box->dstMemoryType, box->dstHost, box->dstDevice));
+  for (struct side *side = &source;; side = &target) {
+    if (!side->pitch) side->pitch = box->WidthInBytes;
+    if (!side->height) side->height = box->Height;
+    if (side == &target) break;
+  }
+  for (size_t z = 0; z < box->Depth; ++z)
+    for (size_t y = 0; y < box->Height; ++y) {
+      const uintptr_t from = source.start + box->srcXInBytes +
+                             ((box->srcZ + z) * source.height + box->srcY + y) * source.pitch;
+      const uintptr_t to = target.start + box->dstXInBytes +
+                           ((box->dstZ + z) * target.height + box->dstY + y) * target.pitch;
+      CHECK(check_memory(from, box->WidthInBytes, source.is_host));
+      CHECK(check_memory(to, box->WidthInBytes, target.is_host));
+      memmove((void *)to, (const void *)from, box->WidthInBytes);
+    }
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *box) {
+  REQUIRE_VALUE(box);
+  return copy_rows(box);
+}
+
+CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *rectangle) {
+  REQUIRE_VALUE(rectangle);
+  const CUDA_MEMCPY3D box = {
+      .srcXInBytes = rectangle->srcXInBytes, .srcY = rectangle->srcY, .srcMemoryType = rectangle->srcMemoryType,
+      .srcHost = rectangle->srcHost, .srcDevice = rectangle->srcDevice, .srcPitch = rectangle->srcPitch,
+      .dstXInBytes = rectangle->dstXInBytes, .dstY = rectangle->dstY, .dstMemoryType = rectangle->dstMemoryType,
+      .dstHost = rectangle->dstHost, .dstDevice = rectangle->dstDevice, .dstPitch = rectangle->dstPitch,
+      .WidthInBytes = rectangle->WidthInBytes, .Height = rectangle->Height, .Depth = 1};
+  return copy_rows(&box);
+}
+
+CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *rectangle) { return cuMemcpy2D_v2(rectangle); }
+CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *rectangle, CUstream stream) { return cuMemcpy2D_v2(rectangle); }
+CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *box, CUstream stream) { return cuMemcpy3D_v2(box); }
+
+/* Fills */
+
+static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t element_size, size_t width,
+                     size_t height) {
+  CHECK(require_context(NULL));
+  REQUIRE_VALUE(target % element_size == 0);
+  for (size_t row = 0; row < height && width; ++row) {
+    const uintptr_t start = target + row * pitch;
+    CHECK(check_memory(start, width * element_size, false));
+    if (element_size == 1)
+      memset((void *)start, *(const unsigned char *)value, width);
+    else
+      for (size_t index = 0; index < width; ++index)
+        memcpy((void *)(start + index * element_size), value, element_size);
+  }
+  return CUDA_SUCCESS;
+}
+
+#define DEFINE_FILLS(bits, type)                                                                                  \
+  CUresult cuMemsetD##bits##_v2(CUdeviceptr target, type value, size_t count) {                                   \
+    return fill(target, 0, &value, sizeof value, count, 1);                                                       \
+  }                                                                                                               \
+  CUresult cuMemsetD##bits##Async(CUdeviceptr target, type value, size_t count, CUstream stream) {                \
+    return cuMemsetD##bits##_v2(target, value, count);                                                            \
+  }                                                                                                               \
+  CUresult cuMemsetD2D##bits##_v2(CUdeviceptr target, size_t pitch, type value, size_t width, size_t height) {    \
+    return fill(target, pitch, &value, sizeof value, width, height);                                              \
+  }                                                                                                               \
+  CUresult cuMemsetD2D##bits##Async(CUdeviceptr target, size_t pitch, type value, size_t width, size_t height,    \
+                                    CUstream stream) {                                                            \
+    return cuMemsetD2D##bits##_v2(target, pitch, value, width, height);                                           \
+  }
+DEFINE_FILLS(8, unsigned char)
+DEFINE_FILLS(16, unsigned short)
+DEFINE_FILLS(32, unsigned)

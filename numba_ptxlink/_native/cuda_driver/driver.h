@@ -1,0 +1,158 @@
+/*
+ * Structures and functions that the files of the CPU's CUDA driver share.
+ *
+ * One lock protects all tables. It is not held while Python is called or a kernel runs. Each call has done its work
+ * when it returns, so that streams and events have no queues. Functions whose names begin with numba_ptxlink_ are
+ * for Python.
+ */
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL /* declares the old versions of functions, too */
+#include <cuda.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "entry_points.h" /* also declares not_supported */
+
+enum {
+  MAX_DEVICES = 16,
+  MAX_THREADS_PER_BLOCK = 1024,
+  STATIC_SHARED_LIMIT = 48 << 10, /* bytes of a block without opt-in */
+  MAX_MESSAGE_SIZE = 4096,
+};
+
+#define REQUIRE(condition, error)    \
+  do {                               \
+    if (!(condition)) return error;  \
+  } while (0)
+#define CHECK(call)                            \
+  do {                                         \
+    const CUresult check_result = (call);      \
+    if (check_result != CUDA_SUCCESS) return check_result; \
+  } while (0)
+#define REQUIRE_VALUE(condition) REQUIRE(condition, CUDA_ERROR_INVALID_VALUE)
+
+/* devices.c */
+
+struct device_settings {
+  int count, major, minor;
+  size_t memory_size; /* bytes of each device */
+};
+extern struct device_settings devices;
+extern pthread_mutex_t driver_lock;
+
+CUresult check_initialized(void);
+CUresult check_device(CUdevice device);
+int device_attribute(CUdevice_attribute attribute, CUdevice device);
+
+/* contexts.c */
+
+struct CUctx_st {
+  CUdevice device;
+  bool destroyed, active;
+  unsigned retain_count, flags;
+  uint64_t id;
+  uint32_t peers; /* a bit for each device whose memory kernels may access */
+  size_t limits[CU_LIMIT_MAX];
+  CUresult sticky_error;
+  char fault_message[MAX_MESSAGE_SIZE];
+};
+
+CUresult require_context(CUcontext *context); /* the current context, if it has no error */
+CUcontext current_context(void);              /* NULL without one */
+CUcontext primary_context(CUdevice device);
+
+/* heap.c */
+
+enum memory_kind {
+  DEVICE_MEMORY = 1 << 0,
+  MANAGED_MEMORY = 1 << 1,
+  PINNED_MEMORY = 1 << 2,
+  REGISTERED_MEMORY = 1 << 3, /* memory of the program, by cuMemHostRegister */
+  VARIABLE = 1 << 4,
+  CONSTANT = 1 << 5, /* a variable that kernels cannot write */
+};
+enum { ALLOCATED = DEVICE_MEMORY | MANAGED_MEMORY | PINNED_MEMORY, ANY_KIND = ~0 };
+
+struct allocation {
+  uintptr_t start;
+  size_t size;
+  enum memory_kind kind;
+  CUcontext context; /* NULL for variables */
+  CUdevice device;
+  unsigned flags;
+  uint64_t id;
+  CUmemoryPool pool;
+};
+
+CUresult allocate(struct allocation request, uintptr_t *address); /* start and id are chosen */
+CUresult add_range(struct allocation range);                      /* memory that is allocated elsewhere */
+CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed);
+void remove_context_memory(CUcontext context);
+bool find_allocation(uintptr_t address, struct allocation *found);
+bool is_in_heap(uintptr_t address);
+size_t used_memory(CUdevice device);
+void regions_changed(void);
+
+/* pools.c */
+
+void count_pool_memory(CUmemoryPool pool, ptrdiff_t change);
+
+/* modules.c */
+
+struct CUfunc_st {
+  struct CUlib_st *library;
+  struct CUfunc_st *next;
+  char *name;
+  int attributes[CU_FUNC_ATTRIBUTE_MAX];
+  unsigned param_count;
+  size_t *param_sizes, *param_offsets;
+};
+
+struct variable {
+  struct variable *next;
+  char *name;
+  uintptr_t address;
+  size_t size;
+};
+
+struct CUlib_st {
+  uint64_t program; /* the number that Python has given the compiled PTX */
+  bool loaded;
+  CUcontext context; /* of a module; NULL for a library, which serves all contexts */
+  struct CUfunc_st *functions;
+  struct variable *variables;
+  struct CUlib_st *next;
+};
+
+void unload_context_modules(CUcontext context);
+CUresult check_function(CUfunction function);
+
+/* streams.c */
+
+bool is_valid_stream(CUstream stream);
+
+/* python.c */
+
+struct launch {
+  uint32_t grid[3], block[3], cluster[3], shared_size, cooperative;
+  int32_t device;
+  uint64_t stream;
+};
+
+/* Python's part: each function returns a CUresult, and writes the reason of an error to `message`. */
+struct python_functions {
+  int (*load)(struct CUlib_st *library, const void *image, char *message, size_t message_size);
+  void (*unload)(uint64_t program);
+  int (*launch)(uint64_t program, const char *kernel, const struct launch *launch, void *params, char *message,
+                size_t message_size);
+  int (*link)(void *const *inputs, const size_t *sizes, const char *const *names, unsigned count, void **output,
+              size_t *output_size, char *message, size_t message_size);
+  void (*log)(const char *text);
+};
+extern struct python_functions python;
+extern bool has_own_interpreter;
+
+CUresult attach_python(void);

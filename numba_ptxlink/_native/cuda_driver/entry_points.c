@@ -1,0 +1,48 @@
+/* cuGetProcAddress: the version of a function that a program was built for. */
+#include <stdio.h>
+#include <string.h>
+
+#include "driver.h"
+
+CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult *status) {
+  REQUIRE_VALUE(name && function);
+  *function = NULL;
+  CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  for (unsigned index = 0; index < entry_point_count; ++index) {
+    const struct entry_point *entry = &entry_points[index];
+    if (strcmp(entry->name, name)) continue;
+    if (entry->release <= version) {
+      /* Later rows are newer versions. */
+      *function = (void *)entry->function;
+      result = CU_GET_PROC_ADDRESS_SUCCESS;
+    } else if (!*function) {
+      result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    }
+  }
+  if (status) {
+    *status = result;
+    return CUDA_SUCCESS;
+  }
+  return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint64_t flags) {
+  return cuGetProcAddress_v2(name, function, version, flags, NULL);
+}
+
+/* NVIDIA's static runtime library asks for undocumented tables first; programs with it cannot run here. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id) {
+  static bool reported;
+  REQUIRE_VALUE(table);
+  *table = NULL;
+  if (!reported)
+    fputs("numba-ptxlink: this program contains NVIDIA's static CUDA runtime, which the CPU device does not support; "
+          "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared).\n", stderr);
+  reported = true;
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Profilers are absent, which is no error. */
+CUresult cuProfilerStart(void) { return check_initialized(); }
+CUresult cuProfilerStop(void) { return check_initialized(); }

@@ -1,0 +1,245 @@
+/*
+ * Memory that kernels may access: a table of ranges in the order of addresses, and the allocator of device memory.
+ *
+ * Device memory has an address range of its own, which no other part of the process uses. The allocator walks through
+ * it and comes back to freed addresses only at its end, so that an access to freed memory is a fault for long. A gap
+ * on both sides of each allocation makes an overrun a fault, too.
+ */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "driver.h"
+
+enum {
+  ALIGNMENT = 512,              /* as cudaMalloc guarantees at least 256 */
+  MAX_GAP = 64 << 10,           /* bytes between two allocations */
+  MAX_FILLED = 1 << 20,         /* bytes of a new allocation that are overwritten */
+  FILL_BYTE = 0xCB,             /* new memory has no zeros that a program could rely on */
+  HEAP_TO_MEMORY_RATIO = 64,    /* address space for each byte of memory */
+  COMMIT_STEP = 64 << 20,
+};
+
+static struct allocation *ranges;
+static size_t range_count, range_capacity;
+static uint64_t generation = 1, allocation_count;
+static size_t used[MAX_DEVICES];
+static uintptr_t heap_start, heap_end, heap_committed, heap_cursor;
+
+/* Return the index of the first range that begins after `address`. */
+static size_t upper_bound(uintptr_t address) {
+  size_t low = 0, high = range_count;
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (ranges[middle].start <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static struct allocation *range_at(uintptr_t address) {
+  const size_t index = upper_bound(address);
+  struct allocation *found = index ? &ranges[index - 1] : NULL;
+  return found && address - found->start < found->size ? found : NULL;
+}
+
+static CUresult insert(struct allocation range) {
+  if (range_count == range_capacity) {
+    const size_t capacity = 2 * range_capacity + 64;
+    struct allocation *grown = realloc(ranges, capacity * sizeof *ranges);
+    REQUIRE(grown, CUDA_ERROR_OUT_OF_MEMORY);
+    ranges = grown;
+    range_capacity = capacity;
+  }
+  const size_t index = upper_bound(range.start);
+  memmove(ranges + index + 1, ranges + index, (range_count++ - index) * sizeof *ranges);
+  range.id = ++allocation_count;
+  ranges[index] = range;
+  ++generation;
+  return CUDA_SUCCESS;
+}
+
+static void erase(struct allocation *range) {
+  const size_t index = (size_t)(range - ranges);
+  memmove(range, range + 1, (--range_count - index) * sizeof *ranges);
+  ++generation;
+}
+
+/* The allocator */
+
+static bool reserve_heap(void) {
+  size_t size = HEAP_TO_MEMORY_RATIO * devices.memory_size;
+  void *start = MAP_FAILED;
+  for (; !heap_start && size >= ALIGNMENT; size /= 2) {
+    start = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (start == MAP_FAILED) continue; /* a limit of address space, as by ulimit -v */
+    heap_start = heap_committed = heap_cursor = (uintptr_t)start;
+    heap_end = heap_start + size;
+  }
+  return heap_start;
+}
+
+static bool commit(uintptr_t end) {
+  if (end <= heap_committed) return true;
+  uintptr_t target = heap_committed + ((end - heap_committed + COMMIT_STEP - 1) / COMMIT_STEP) * COMMIT_STEP;
+  if (target > heap_end) target = heap_end;
+  if (mprotect((void *)heap_committed, target - heap_committed, PROT_READ | PROT_WRITE)) return false;
+  heap_committed = target;
+  return true;
+}
+
+static size_t round_up(size_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Find the next free place after the cursor, then from the start of the heap. */
+static uintptr_t find_place(size_t size, size_t gap) {
+  for (int pass = 0; pass < 2; ++pass, heap_cursor = heap_start) {
+    uintptr_t place = round_up(heap_cursor + gap);
+    size_t index = upper_bound(place);
+    if (index && ranges[index - 1].start + ranges[index - 1].size + gap > place && ranges[index - 1].start >= heap_start)
+      place = round_up(ranges[index - 1].start + ranges[index - 1].size + gap);
+    while (index < range_count && ranges[index].start < heap_end && place + size + gap > ranges[index].start) {
+      place = round_up(ranges[index].start + ranges[index].size + gap);
+      ++index;
+    }
+    if (place + size + gap <= heap_end && commit(place + size + gap)) {
+      heap_cursor = place + size;
+      return place;
+    }
+  }
+  return 0;
+}
+
+static CUresult allocate_locked(struct allocation *request) {
+  const size_t size = round_up(request->size), gap = size < MAX_GAP ? size : MAX_GAP;
+  const bool on_device = request->kind != PINNED_MEMORY;
+  const size_t limit = devices.memory_size - used[request->device];
+  REQUIRE(!on_device || (request->size <= limit && size <= limit), CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(heap_start || reserve_heap(), CUDA_ERROR_OUT_OF_MEMORY);
+  REQUIRE(size < heap_end - heap_start && (request->start = find_place(size, gap)), CUDA_ERROR_OUT_OF_MEMORY);
+  CHECK(insert(*request));
+  if (on_device) used[request->device] += size;
+  return CUDA_SUCCESS;
+}
+
+CUresult allocate(struct allocation request, uintptr_t *address) {
+  REQUIRE_VALUE(address && request.size);
+  pthread_mutex_lock(&driver_lock);
+  const CUresult result = allocate_locked(&request);
+  pthread_mutex_unlock(&driver_lock);
+  CHECK(result);
+  count_pool_memory(request.pool, (ptrdiff_t)request.size);
+  memset((void *)request.start, FILL_BYTE, request.size < MAX_FILLED ? request.size : MAX_FILLED);
+  *address = request.start;
+  return CUDA_SUCCESS;
+}
+
+/* Give back the pages that belong to freed memory alone; the addresses stay reserved. */
+static void discard(uintptr_t start, size_t size) {
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+  const uintptr_t first = (start + page - 1) / page * page, end = (start + size) / page * page;
+  if (first < end) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+static void forget(struct allocation *range) {
+  const struct allocation copy = *range;
+  erase(range);
+  if (copy.kind & (DEVICE_MEMORY | MANAGED_MEMORY)) used[copy.device] -= round_up(copy.size);
+  if (copy.kind & ALLOCATED) discard(copy.start, copy.size);
+}
+
+/* The table */
+
+CUresult add_range(struct allocation range) {
+  pthread_mutex_lock(&driver_lock);
+  const CUresult result = insert(range);
+  pthread_mutex_unlock(&driver_lock);
+  return result;
+}
+
+CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed) {
+  pthread_mutex_lock(&driver_lock);
+  struct allocation *found = range_at(start);
+  const bool matches = found && found->start == start && found->kind & kinds;
+  if (matches) {
+    if (removed) *removed = *found;
+    forget(found);
+  }
+  pthread_mutex_unlock(&driver_lock);
+  return matches ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void remove_context_memory(CUcontext context) {
+  pthread_mutex_lock(&driver_lock);
+  for (size_t index = range_count; index--;)
+    if (ranges[index].context == context) forget(&ranges[index]);
+  pthread_mutex_unlock(&driver_lock);
+}
+
+bool find_allocation(uintptr_t address, struct allocation *found) {
+  pthread_mutex_lock(&driver_lock);
+  const struct allocation *range = range_at(address);
+  if (range) *found = *range;
+  pthread_mutex_unlock(&driver_lock);
+  return range;
+}
+
+bool is_in_heap(uintptr_t address) { return address - heap_start < heap_end - heap_start; }
+
+size_t used_memory(CUdevice device) { return used[device]; }
+
+void regions_changed(void) {
+  pthread_mutex_lock(&driver_lock);
+  ++generation;
+  pthread_mutex_unlock(&driver_lock);
+}
+
+/* For launches: the memory that kernels on a device may access */
+
+static bool is_accessible(const struct allocation *range, const struct CUctx_st *context) {
+  if (range->kind != DEVICE_MEMORY) return true;
+  return range->device == context->device || context->peers >> range->device & 1;
+}
+
+/*
+ * Write the first and the end address of each range, writable ranges first, unless `*known` is the current generation.
+ * Return the number of ranges; if it exceeds `capacity`, nothing is written.
+ */
+size_t numba_ptxlink_regions(int device, uint64_t *known, uintptr_t (*table)[2], size_t capacity,
+                                              size_t *writable_count) {
+  const CUcontext current = current_context(), context = current ? current : primary_context(device);
+  pthread_mutex_lock(&driver_lock);
+  size_t count = 0;
+  if (*known != generation && range_count <= capacity) {
+    for (int read_only = 0; read_only < 2; ++read_only) {
+      for (size_t index = 0; index < range_count; ++index) {
+        const struct allocation *range = &ranges[index];
+        if ((range->kind == CONSTANT) != read_only || !is_accessible(range, context)) continue;
+        table[count][0] = range->start;
+        table[count++][1] = range->start + range->size;
+      }
+      if (!read_only) *writable_count = count;
+    }
+    *known = generation;
+  } else {
+    count = range_count;
+  }
+  pthread_mutex_unlock(&driver_lock);
+  return count;
+}
+
+/* Write the range that begins last before `address`, and the first one after it, for error messages. */
+unsigned numba_ptxlink_neighbours(uintptr_t address, struct allocation neighbours[2]) {
+  unsigned count = 0;
+  pthread_mutex_lock(&driver_lock);
+  const size_t index = upper_bound(address);
+  if (index) neighbours[count++] = ranges[index - 1];
+  if (index < range_count) neighbours[count++] = ranges[index];
+  pthread_mutex_unlock(&driver_lock);
+  return count;
+}
+
+uint64_t numba_ptxlink_generation(void) { return __atomic_load_n(&generation, __ATOMIC_ACQUIRE); }

@@ -1,0 +1,136 @@
+/* Launches of kernels: checks of the configuration, and arguments as the bytes that a kernel receives. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+enum { MAX_STACK_PARAMS = 4096, INTERRUPTED = -1 };
+
+static CUresult check_shape(const struct launch *launch) {
+  static const unsigned max_grid[] = {INT32_MAX, UINT16_MAX, UINT16_MAX}, max_block[] = {1024, 1024, 64};
+  uint64_t threads = 1;
+  for (int axis = 0; axis < 3; ++axis) {
+    REQUIRE_VALUE(launch->grid[axis] >= 1 && launch->grid[axis] <= max_grid[axis]);
+    REQUIRE_VALUE(launch->block[axis] >= 1 && launch->block[axis] <= max_block[axis]);
+    threads *= launch->block[axis];
+  }
+  return threads <= MAX_THREADS_PER_BLOCK ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult check_resources(const struct launch *launch, CUfunction function) {
+  const uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+  const int *attributes = function->attributes;
+  REQUIRE_VALUE(threads <= (uint64_t)attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK]);
+  /* More than 48 KiB in all needs an opt-in by cuFuncSetAttribute. */
+  const int opted_in = attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES];
+  const int usual = STATIC_SHARED_LIMIT - attributes[CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES];
+  REQUIRE_VALUE(launch->shared_size <= (unsigned)(opted_in > usual ? opted_in : usual));
+  if (launch->cooperative) {
+    int blocks;
+    CHECK(cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, function, (int)threads, launch->shared_size));
+    const uint64_t grid = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
+    const uint64_t resident = (uint64_t)(blocks * device_attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    REQUIRE(grid <= resident, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+  }
+  return CUDA_SUCCESS;
+}
+
+/* Errors after which a context is unusable, as on a GPU. */
+static bool is_sticky(CUresult error) {
+  switch (error) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    default: return false;
+  }
+}
+
+static CUresult run(CUcontext context, CUfunction function, const struct launch *launch, void *params) {
+  char message[MAX_MESSAGE_SIZE] = "";
+  const int result =
+      python.launch(function->library->program, function->name, launch, params, message, sizeof message);
+  if (result == INTERRUPTED) {
+    /* A Python callback cannot raise. Python handles the signal once it runs again, and raises KeyboardInterrupt. */
+    raise(SIGINT);
+    return CUDA_ERROR_LAUNCH_FAILED;
+  }
+  if (result != CUDA_SUCCESS) {
+    memcpy(context->fault_message, message, sizeof message);
+    if (is_sticky((CUresult)result)) context->sticky_error = (CUresult)result;
+    if (has_own_interpreter) fprintf(stderr, "%s\n", message);
+  }
+  return (CUresult)result;
+}
+
+static CUresult launch_kernel(CUfunction function, struct launch *launch, void **params, void **extra) {
+  CUcontext context;
+  CHECK(require_context(&context));
+  CHECK(check_function(function));
+  CHECK(check_shape(launch));
+  CHECK(check_resources(launch, function));
+  launch->device = context->device;
+  const unsigned count = function->param_count;
+  const size_t size = count ? function->param_offsets[count - 1] + function->param_sizes[count - 1] : 0;
+  char on_stack[MAX_STACK_PARAMS], *packed = size > sizeof on_stack ? malloc(size) : on_stack;
+  REQUIRE(packed, CUDA_ERROR_OUT_OF_MEMORY);
+  CUresult result = CUDA_SUCCESS;
+  if (params) {
+    memset(packed, 0, size);
+    for (unsigned index = 0; index < count; ++index)
+      memcpy(packed + function->param_offsets[index], params[index], function->param_sizes[index]);
+  } else if (extra) {
+    const void *buffer = NULL;
+    for (; *extra != CU_LAUNCH_PARAM_END; extra += 2)
+      if (*extra == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = extra[1];
+    if (buffer)
+      memcpy(packed, buffer, size);
+    else
+      result = CUDA_ERROR_INVALID_VALUE;
+  } else if (count) {
+    result = CUDA_ERROR_INVALID_VALUE;
+  }
+  if (result == CUDA_SUCCESS) result = run(context, function, launch, packed);
+  if (packed != on_stack) free(packed);
+  return result;
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                        unsigned block_y, unsigned block_z, unsigned shared_size, CUstream stream, void **params,
+                        void **extra) {
+  struct launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z},
+                          .shared_size = shared_size, .stream = (uintptr_t)stream};
+  return launch_kernel(function, &launch, params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                   unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_size,
+                                   CUstream stream, void **params) {
+  struct launch launch = {.grid = {grid_x, grid_y, grid_z}, .block = {block_x, block_y, block_z},
+                          .shared_size = shared_size, .cooperative = 1, .stream = (uintptr_t)stream};
+  return launch_kernel(function, &launch, params, NULL);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra) {
+  REQUIRE_VALUE(config);
+  struct launch launch = {.grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                          .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                          .shared_size = config->sharedMemBytes,
+                          .stream = (uintptr_t)config->hStream};
+  for (unsigned index = 0; index < config->numAttrs; ++index) {
+    const CUlaunchAttribute *attribute = &config->attrs[index];
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) launch.cooperative = (uint32_t)attribute->value.cooperative;
+    if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+      launch.cluster[0] = attribute->value.clusterDim.x;
+      launch.cluster[1] = attribute->value.clusterDim.y;
+      launch.cluster[2] = attribute->value.clusterDim.z;
+      if (launch.cluster[0] * launch.cluster[1] * launch.cluster[2] > 1) return not_supported("a launch of clusters");
+    }
+  }
+  return launch_kernel(function, &launch, params, extra);
+}

@@ -1,0 +1,141 @@
+/* Memory pools. Freed memory goes back to the heap at once, so that a pool only counts what it has handed out. */
+#include <stdlib.h>
+
+#include "driver.h"
+
+struct CUmemPoolHandle_st {
+  CUdevice device;
+  uint64_t used, used_high, release_threshold;
+  int reuse[3];
+};
+
+static struct CUmemPoolHandle_st default_pools[MAX_DEVICES];
+static CUmemoryPool current_pools[MAX_DEVICES];
+
+void count_pool_memory(CUmemoryPool pool, ptrdiff_t change) {
+  if (!pool) return;
+  const uint64_t used = __atomic_add_fetch(&pool->used, change, __ATOMIC_RELAXED);
+  if (used > pool->used_high) pool->used_high = used;
+}
+
+static CUmemoryPool default_pool(CUdevice device) {
+  CUmemoryPool pool = &default_pools[device];
+  pool->device = device;
+  return pool;
+}
+
+static CUmemoryPool current_pool(CUdevice device) {
+  return current_pools[device] ? current_pools[device] : default_pool(device);
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice device) {
+  CHECK(check_device(device));
+  REQUIRE_VALUE(pool);
+  *pool = default_pool(device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice device) {
+  CHECK(check_device(device));
+  REQUIRE_VALUE(pool);
+  *pool = current_pool(device);
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
+  CHECK(check_device(device));
+  REQUIRE_VALUE(pool && pool->device == device);
+  current_pools[device] = pool;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
+  REQUIRE_VALUE(pool && properties);
+  if (properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE) return not_supported("cuMemPoolCreate for other processes");
+  if (properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return not_supported("cuMemPoolCreate on the host");
+  CHECK(check_device(properties->location.id));
+  *pool = calloc(1, sizeof **pool);
+  REQUIRE(*pool, CUDA_ERROR_OUT_OF_MEMORY);
+  (*pool)->device = properties->location.id;
+  return CUDA_SUCCESS;
+}
+
+/* The structure stays, since allocations of the pool may outlive it. */
+CUresult cuMemPoolDestroy(CUmemoryPool pool) {
+  CHECK(check_initialized());
+  REQUIRE_VALUE(pool && pool != &default_pools[pool->device]);
+  if (current_pools[pool->device] == pool) current_pools[pool->device] = NULL;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t bytes_to_keep) {
+  CHECK(check_initialized());
+  REQUIRE_VALUE(pool);
+  return CUDA_SUCCESS;
+}
+
+static bool is_reuse_attribute(CUmemPool_attribute attribute) {
+  return attribute >= CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES &&
+         attribute <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES;
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+  CHECK(check_initialized());
+  REQUIRE_VALUE(pool && value);
+  if (is_reuse_attribute(attribute)) {
+    *(int *)value = !pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+    return CUDA_SUCCESS;
+  }
+  switch (attribute) {
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(uint64_t *)value = pool->release_threshold; return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *(uint64_t *)value = pool->used; return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH: *(uint64_t *)value = pool->used_high; return CUDA_SUCCESS;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
+  CHECK(check_initialized());
+  REQUIRE_VALUE(pool && value);
+  if (is_reuse_attribute(attribute))
+    pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = !*(int *)value;
+  else if (attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
+    pool->release_threshold = *(uint64_t *)value;
+  else
+    pool->used_high = pool->used; /* the only value that programs may set is 0, which resets it */
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *accesses, size_t count) {
+  CHECK(check_initialized());
+  REQUIRE_VALUE(pool && (accesses || !count));
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location) {
+  CHECK(check_initialized());
+  REQUIRE_VALUE(flags && pool && location);
+  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream) {
+  CUcontext context;
+  CHECK(require_context(&context));
+  REQUIRE_VALUE(address && pool);
+  uintptr_t start;
+  CHECK(allocate((struct allocation){.size = size, .kind = DEVICE_MEMORY, .context = primary_context(pool->device),
+                                     .device = pool->device, .pool = pool}, &start));
+  *address = start;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuMemAllocAsync(CUdeviceptr *address, size_t size, CUstream stream) {
+  CUcontext context;
+  CHECK(require_context(&context));
+  return cuMemAllocFromPoolAsync(address, size, current_pool(context->device), stream);
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream) { return cuMemFree_v2(address); }

@@ -1,0 +1,126 @@
+/*
+ * Python, which compiles PTX and runs kernels: the interpreter of this process, or one that the driver starts.
+ *
+ * This library is linked with no libpython, since one build serves each version; it looks up the functions that it
+ * calls. Its own interpreter installs no signal handlers, and ends with the process: it is never finalized, since
+ * threads of the program may still run kernels then.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver.h"
+
+struct python_functions python;
+bool has_own_interpreter;
+static CUresult attach_result;
+
+/* Declare a function of Python's C API, NULL if `library` lacks it. */
+#define PYTHON_FUNCTION(type, name, ...) type (*name)(__VA_ARGS__) = (type (*)(__VA_ARGS__))dlsym(library, #name)
+
+/* The program's stdout: what kernels print has its place among the program's output. */
+static const char redirect_output[] =
+    "import ctypes, sys\n"
+    "class ProgramOutput:\n"
+    "    encoding, errors = 'utf-8', 'surrogateescape'\n"
+    "    def write(self, text):\n"
+    "        content, library = text.encode(errors='surrogateescape'), ctypes.PyDLL(None)\n"
+    "        library.fwrite(content, 1, len(content), ctypes.c_void_p.in_dll(library, 'stdout'))\n"
+    "        return len(text)\n"
+    "    def flush(self):\n"
+    "        pass\n"
+    "sys.stdout = ProgramOutput()\n";
+static const char import_device[] =
+    "import numba_ptxlink._cpu.device\n"
+    "numba_ptxlink._cpu.device.attach()\n";
+
+void numba_ptxlink_register(const struct python_functions *functions) { python = *functions; }
+
+static bool report(const char *reason) {
+  fprintf(stderr, "numba-ptxlink: the CPU device cannot start Python: %s.\n", reason);
+  return false;
+}
+
+/* Start an interpreter. PyConfig is not used: its layout differs between releases. */
+static bool start_interpreter(void *library, const char *executable) {
+  PYTHON_FUNCTION(void *, PyInitConfig_Create, void); /* since Python 3.14, which has no Py_SetProgramName from 3.15 on */
+  PYTHON_FUNCTION(int, PyInitConfig_SetStr, void *, const char *, const char *);
+  PYTHON_FUNCTION(int, PyInitConfig_SetInt, void *, const char *, int64_t);
+  PYTHON_FUNCTION(int, PyInitConfig_GetError, void *, const char **);
+  PYTHON_FUNCTION(int, Py_InitializeFromInitConfig, void *);
+  PYTHON_FUNCTION(void, Py_SetProgramName, const wchar_t *);
+  PYTHON_FUNCTION(void, Py_InitializeEx, int);
+  PYTHON_FUNCTION(void *, PyEval_SaveThread, void);
+  if (PyInitConfig_Create) {
+    void *config = PyInitConfig_Create();
+    const char *reason = "no memory";
+    if (!config) return report(reason);
+    if (PyInitConfig_SetStr(config, "executable", executable) ||
+        PyInitConfig_SetInt(config, "install_signal_handlers", 0) || Py_InitializeFromInitConfig(config)) {
+      PyInitConfig_GetError(config, &reason);
+      return report(reason);
+    }
+  } else if (Py_SetProgramName && Py_InitializeEx) {
+    static wchar_t name[4096]; /* Python keeps the pointer */
+    if (mbstowcs(name, executable, sizeof name / sizeof *name - 1) == (size_t)-1)
+      return report("the path of its executable has characters that the locale lacks");
+    Py_SetProgramName(name);
+    Py_InitializeEx(0);
+  } else {
+    return report("the library named by NUMBA_PTXLINK_CPU_LIBPYTHON has no functions of Python");
+  }
+  PyEval_SaveThread(); /* other threads may call */
+  return true;
+}
+
+static bool load_python(void) {
+  const char *path = getenv("NUMBA_PTXLINK_CPU_LIBPYTHON"), *executable = getenv("NUMBA_PTXLINK_CPU_PYTHON");
+  if (!path || !executable) return report("start the program with: numba-ptxlink cpu -- PROGRAM");
+  /* Extension modules take Python's functions from the global scope. */
+  void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  return library ? start_interpreter(library, executable) : report(dlerror());
+}
+
+static bool run_in_python(const char *text) {
+  void *library = RTLD_DEFAULT;
+  PYTHON_FUNCTION(int, PyRun_SimpleStringFlags, const char *, void *);
+  PYTHON_FUNCTION(int, PyGILState_Ensure, void);
+  PYTHON_FUNCTION(void, PyGILState_Release, int);
+  if (!PyRun_SimpleStringFlags || !PyGILState_Ensure || !PyGILState_Release)
+    return report("this process has a Python without its C API");
+  const int state = PyGILState_Ensure();
+  const int failed = PyRun_SimpleStringFlags(text, NULL);
+  PyGILState_Release(state);
+  return !failed;
+}
+
+static void attach_once(void) {
+  void *library = RTLD_DEFAULT;
+  PYTHON_FUNCTION(int, Py_IsInitialized, void);
+  has_own_interpreter = !Py_IsInitialized || !Py_IsInitialized();
+  bool attached;
+  if (has_own_interpreter) {
+    /* Python sets the locale, and an import of its signal module handles SIGINT: both belong to the program. */
+    char *locale = strdup(setlocale(LC_CTYPE, NULL));
+    struct sigaction interrupt;
+    sigaction(SIGINT, NULL, &interrupt);
+    attached = load_python() && run_in_python(redirect_output) && run_in_python(import_device);
+    sigaction(SIGINT, &interrupt, NULL);
+    setlocale(LC_CTYPE, locale);
+    free(locale);
+  } else {
+    attached = run_in_python(import_device);
+  }
+  attach_result = attached && python.load ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+}
+
+CUresult attach_python(void) {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  if (python.load) return CUDA_SUCCESS;
+  pthread_once(&once, attach_once);
+  return attach_result;
+}

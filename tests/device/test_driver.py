@@ -1,0 +1,74 @@
+"""The CUDA driver of the CPU device, by its own interface: what programs get of it, without Numba."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import processes
+import pytest
+
+PROGRAM = Path(__file__).with_name("driver_program.py")
+EXPECTED: dict[str, Any] = {
+    # A kernel writes device memory.
+    "a_launch": [5, 6, 7, 8],
+    # An overrun is CUDA_ERROR_ILLEGAL_ADDRESS until the context is reset; the text names the thread.
+    "an_overrun": [700, [700, 700], 0, True, True],
+    # Freed memory has addresses of its own for long, which neither kernels nor copies may use.
+    "use_after_free": [True, 700, 1],
+    # Kernels access host memory once it is registered.
+    "memory_of_the_host": [700, 0, 5, 6, 7, 8],
+    # Host and kernels share pinned and managed memory, and only the one that allocated frees.
+    "pinned_and_managed_memory": [[0, 0], [[7, 8, 9, 10], [7, 8, 9, 10]], [1, 2], [0, 1], 1],
+    # A pool counts what it has handed out.
+    "pools": [100, 0],
+    "out_of_memory": [2, True, 1],
+    # Each of 10,000 allocations has a gap around it.
+    "many_allocations": True,
+    # Copies and fills stay within an allocation, at the alignment of their elements.
+    "copies": [[0, 9, 9, 3], 1, 1],
+    # A variable of a module ends with the module.
+    "variables": [[3], 4, 400, 1],
+    # Blocks, grids and shared memory are limited as on a GPU.
+    "configurations": [1, 1, 1, 1, 0, 0, 0, 1],
+    "images": [
+        [209, "The image is machine code of a GPU, which the CPU device can"],
+        [209, "The PTX is for compute_90, and the CPU device is sm_75"],
+        [218, "LaunchError: The PTX is malformed: a type is expected, not t"],
+    ],
+    # ptxas refuses more than 48 KiB of static shared memory.
+    "shared_memory_limit": [218],
+    # Memory of another device is a fault until access to it is enabled.
+    "peers": [1, 700, 0, 704, 1, 1, 2],
+    # A destroyed context takes its memory along.
+    "contexts": [709, 1, 0],
+    "events": [400, True, 0, 0],
+    # Each program gets the version of a function that it was built for.
+    "entry_points": [True] * 6,
+    "not_supported": [801, 801],
+    # A child that is forked after cuInit has no CUDA.
+    "a_forked_child": [33, 0],
+    "attributes": ["CPU (numba-ptxlink, sm_75)", [7, 5, 65536, 1024], 4],
+}
+
+
+@pytest.fixture(scope="module")
+def completed() -> Any:
+    """Run the program on two devices."""
+    environ = processes.environ(
+        NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CPU_DEVICES="2", NUMBA_PTXLINK_CACHE="0"
+    )
+    return processes.run(sys.executable, PROGRAM, env=environ)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_driver(completed: Any, name: str) -> None:
+    """The driver does what NVIDIA's does; the comment of each row says what."""
+    assert json.loads(completed.stdout)[name] == EXPECTED[name]
+
+
+def test_missing_functions_are_reported_once(completed: Any) -> None:
+    """A function that is not supported returns an error each time, and is logged once."""
+    assert completed.stderr.count("cuGraphCreate is not supported on the CPU device") == 1

@@ -1,0 +1,83 @@
+"""How the CPU becomes the CUDA device of a process, and what it costs where it does not."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import processes
+import pytest
+
+USED = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+
+
+def python(program: str, **variables: str) -> Any:
+    """Run a program in a process of its own."""
+    return processes.run(sys.executable, "-c", program, env=processes.environ(**variables))
+
+
+def test_the_environment_variable_makes_the_cpu_the_device():
+    """With NUMBA_PTXLINK_DEVICE=cpu, libcuda.so.1 is this package's."""
+    assert python(USED, NUMBA_PTXLINK_DEVICE="cpu").stdout == "0\n"
+
+
+def test_nothing_is_loaded_without_the_variable():
+    """Neither the device nor ctypes is imported at the start of the interpreter."""
+    program = "import sys; print([name for name in ('ctypes', 'numba_ptxlink') if name in sys.modules])"
+    assert python(program).stdout == "[]\n"
+
+
+def test_use_cpu():
+    """`use_cpu` chooses architecture and number of devices; the same again does nothing."""
+    program = (
+        "import ctypes, numba_ptxlink as pl\n"
+        "for _ in range(2): pl.use_cpu(arch='9.0', devices=3)\n"
+        "cuda, n, m = ctypes.CDLL('libcuda.so.1'), ctypes.c_int(), ctypes.c_int(); cuda.cuInit(0)\n"
+        "cuda.cuDeviceGetCount(ctypes.byref(n)); cuda.cuDeviceGetAttribute(ctypes.byref(m), 75, 2)\n"
+        "print(n.value, m.value)\n"
+        "try: pl.use_cpu(arch='8.0')\n"
+        "except pl.ActivationError as error: print(error)"
+    )
+    lines = python(program).stdout.splitlines()
+    assert lines[0] == "3 9"
+    assert "CUDA is initialised" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"NUMBA_PTXLINK_DEVICE": "gpu"}, "NUMBA_PTXLINK_DEVICE='gpu' is unknown; set it to cpu."),
+        (
+            {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CPU_ARCH": "new"},
+            "NUMBA_PTXLINK_CPU_ARCH: 'new' is",
+        ),
+        (
+            {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CPU_DEVICES": "0"},
+            "set it to a number from 1 to 16.",
+        ),
+        (
+            {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CPU_CHECKS": "all"},
+            "NUMBA_PTXLINK_CPU_CHECKS='all' is",
+        ),
+    ],
+)
+def test_unknown_values_end_the_program(variables, message):
+    """A program whose device is misspelt does not start: it would run on another one."""
+    with pytest.raises(AssertionError, match=message.replace("(", r"\(")):
+        python("print('started')", **variables)
+
+
+def test_another_driver_is_loaded(tmp_path):
+    """A driver that the process has loaded already cannot be replaced."""
+    import subprocess
+
+    (tmp_path / "cuda.c").write_text("int cuInit(unsigned flags) { return 0; }")
+    driver = tmp_path / "libcuda.so.1"
+    command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", driver, tmp_path / "cuda.c"]
+    subprocess.run(list(map(str, command)), check=True)
+    program = (
+        f"import ctypes, numba_ptxlink as pl; ctypes.CDLL({str(driver)!r})\n"
+        "try: pl.use_cpu()\n"
+        "except pl.ActivationError as error: print(error)"
+    )
+    assert "NVIDIA's libcuda.so.1 is loaded in this process already" in python(program).stdout
