@@ -14,6 +14,7 @@ from . import runtime
 from .control import COMMON_PARAMETERS, CONTROL_HANDLERS, call
 from .instructions import REGISTER_HANDLERS, compute
 from .ir_builder import UnsupportedInstruction, parse_mnemonic
+from .matrices import MATRIX_HANDLERS
 from .memory import MEMORY_HANDLERS
 from .runtime import RECURSION_STACK_SIZE, SHARED_START, Fault, ThreadState, thread_field_offset
 from .translator import Translator, parse_number
@@ -24,9 +25,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
-_HANDLERS = {**REGISTER_HANDLERS, **VIDEO_HANDLERS, **MEMORY_HANDLERS, **WARP_HANDLERS, **CONTROL_HANDLERS}
+_HANDLERS = {
+    **REGISTER_HANDLERS,
+    **VIDEO_HANDLERS,
+    **MEMORY_HANDLERS,
+    **WARP_HANDLERS,
+    **MATRIX_HANDLERS,
+    **CONTROL_HANDLERS,
+}
 # Opcodes at which lanes wait for others, and the call of the device runtime that does.
-_SUSPENDING_OPCODES = frozenset(("bar", "barrier", "shfl", "vote", "match", "redux", "elect", "activemask"))
+_SUSPENDING_OPCODES = frozenset(
+    ("bar", "barrier", "shfl", "vote", "match", "redux", "elect", "activemask", *MATRIX_HANDLERS)
+)
 _SUSPENDING_CALL = "cudaCGSynchronize"
 # A lane that waits is a coroutine, which without memory tells how much it needs.
 _COROUTINE_BEGIN = """%identity = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)

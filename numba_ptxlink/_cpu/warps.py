@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 
 
-def _exchange(b: Translator, value: str, members: str) -> tuple[str, str]:
+def exchange(b: Translator, value: str, members: str) -> tuple[str, str]:
     """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
     b.suspend(ThreadState.WARP, key=b.read_operand(members, 32), value=value)
     back = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
@@ -43,7 +43,7 @@ def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`vote`."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
-    group, first = _exchange(b, _read_wide(b, operands[1], 1), operands[-1])
+    group, first = exchange(b, _read_wide(b, operands[1], 1), operands[-1])
     hits = b.emit_op("xor", "i32", group, _ballot(b, group, first, "0"))
     b.write_expansion(operands[0], f"vote.{mnemonic.modifiers[-1]}", hits=hits, group=group)
 
@@ -54,7 +54,7 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         raise UnsupportedInstruction
     target, _, predicate = (each.strip() for each in operands[0].partition("|"))
     number, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
-    _, first = _exchange(b, _read_wide(b, operands[1], 32), operands[4])
+    _, first = exchange(b, _read_wide(b, operands[1], 32), operands[4])
     lane, mode = b.expand("%laneid"), mnemonic.modifiers[-1]
     last = b.expand("shfl.last", lane=lane, bounds=bounds)
     source = b.expand(f"shfl.{mode}", lane=lane, number=number, bounds=bounds)
@@ -70,7 +70,7 @@ def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`match`."""
     target, _, predicate = (each.strip() for each in operands[0].partition("|"))
     value = _read_wide(b, operands[1], mnemonic.type.bits)
-    group, first = _exchange(b, value, operands[2])
+    group, first = exchange(b, value, operands[2])
     hits = _ballot(b, group, first, value)
     if "any" in mnemonic.modifiers:
         b.write_register(target, hits, 32)
@@ -87,7 +87,7 @@ def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         reduce_floats(b, mnemonic, operands)
         return
     mode = mnemonic.modifiers[-1]
-    group, first = _exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
     name = f"{'s' if mnemonic.type.is_signed else 'u'}{mode}" if mode in ("min", "max") else mode
     arguments = f"ptr {first}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
     b.write_register(operands[0], b.call("ptxlink.reduce", "i32", *arguments), 32)
@@ -98,7 +98,7 @@ def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     _, mode, *modifiers = mnemonic.modifiers
     if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
         raise UnsupportedInstruction
-    group, first = _exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
     flags = (f"i1 {int(flag)}" for flag in (mode == "max", "abs" in modifiers, "NaN" in modifiers))
     value = b.call("ptxlink.reduce.f32", "i32", f"ptr {first}", f"i32 {group}", *flags)
     b.write_register(operands[0], value, 32)
@@ -107,7 +107,7 @@ def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`elect`: one thread of the mask, here the one of the lowest lane."""
     target, _, predicate = (each.strip() for each in operands[0].partition("|"))
-    group, _ = _exchange(b, "0", operands[1])
+    group, _ = exchange(b, "0", operands[1])
     leader = b.call("llvm.cttz.i32", "i32", f"i32 {group}", "i1 true")
     b.write_register(target, leader, 32)
     b.write_register(predicate, b.emit_op("icmp eq", "i32", leader, b.expand("%laneid")), 1)
@@ -123,7 +123,7 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
     """`bar` and `barrier`, of warps and of blocks, with a reduction or without."""
     mode, *rest = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")]
     if [mode, *rest] == ["warp", "sync"]:
-        _exchange(b, "0", operands[0])
+        exchange(b, "0", operands[0])
         return
     if mode == "arrive":
         _arrive(b, operands[0])

@@ -1,0 +1,263 @@
+"""
+Matrix instructions: each thread of a warp has some elements of a matrix in its registers.
+
+A thread writes its registers to memory, and its record has the address while the other threads read. A second
+exchange ensures that all threads have read before one goes on and overwrites its registers. The layouts are
+those of "Matrix Fragments for mma" in the PTX ISA.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import ptx
+
+from .ir_builder import IRBuilder, UnsupportedInstruction
+from .runtime import THREAD_RECORD_SIZE, Fault, thread_field_offset
+from .warps import exchange
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .ir_builder import Mnemonic
+    from .translator import Translator
+
+_ALL_LANES = "-1"
+_ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+_SHAPE = re.compile(r"m(8|16)n8k(\d+)")
+
+
+class _Product(NamedTuple):
+    """
+    A matrix product of `mma`.
+
+    Args:
+        rows: The rows of the first matrix and of the result; the second one has 8 columns.
+        depth: The columns of the first matrix, which are the rows of the second.
+        a: The type of the first matrix's elements.
+        b: The type of the second matrix's elements.
+        c: The type of the matrix that is added.
+        d: The type of the result.
+        saturates: Whether integers are clamped.
+    """
+
+    rows: int
+    depth: int
+    a: str
+    b: str
+    c: str
+    d: str
+    saturates: bool
+
+    @property
+    def register_bytes(self) -> int:
+        """The bytes of a register of the first two matrices."""
+        return 8 if self.a == "f64" else 4
+
+    @property
+    def packed(self) -> int:
+        """How many elements a register of the first two matrices has."""
+        return 8 * self.register_bytes // _ELEMENT_BITS[self.a]
+
+    @property
+    def offsets(self) -> tuple[int, int, int]:
+        """The bytes from the start of a thread's registers to the second matrix, the third, and the end."""
+        chunks = -(-self.depth // (4 * self.packed))
+        second = self.rows // 8 * chunks * self.register_bytes
+        third = second + chunks * self.register_bytes
+        return second, third, third + self.rows // 4 * 8
+
+    @property
+    def name(self) -> str:
+        """The name of the function that computes the product."""
+        types = f"{self.a}.{self.b}.{self.c}.{self.d}"
+        return f"ptxlink.mma.m{self.rows}k{self.depth}.{types}{'.sat' if self.saturates else ''}"
+
+
+def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`mma.sync`: D = A * B + C, without sparsity; sums of floats are rounded once."""
+    product = _parse_product(mnemonic)
+    second, third, end = product.offsets
+    registers = b.alloca(f"[{end // 8 + 1} x i64]")
+    size = product.register_bytes
+    for operand, start, each_size in (
+        (operands[1], 0, size),
+        (operands[2], second, size),
+        (operands[3], third, _accumulator_bytes(product.c)),
+    ):
+        for number, each in enumerate(ptx.elements(operand)):
+            b.store(
+                f"i{8 * each_size}",
+                b.read_operand(each, 8 * each_size),
+                registers,
+                start + number * each_size,
+            )
+    if product.name not in b.helpers:
+        b.helpers[product.name] = _product_function(b.helpers, product)
+    group, first = exchange(b, b.emit_value(f"ptrtoint ptr {registers} to i64"), _ALL_LANES)
+    b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
+    b.emit(f"call void @{product.name}(ptr {first}, i32 {b.expand('%laneid')}, ptr {registers})")
+    exchange(b, "0", _ALL_LANES)
+    size = _accumulator_bytes(product.d)
+    for number, each in enumerate(ptx.elements(operands[0])):
+        b.write_register(each, b.load(f"i{8 * size}", registers, third + number * size), 8 * size)
+
+
+def _parse_product(mnemonic: Mnemonic) -> _Product:
+    """
+    Return the product of an instruction.
+
+    Raises:
+        UnsupportedInstruction: The matrices are sparse, of single bits, or laid out as for Volta.
+    """
+    flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *_ELEMENT_BITS}
+    shape = _SHAPE.fullmatch(flags.pop()) if len(flags) == 1 else None
+    names = [f"{each.letter}{each.bits}" for each in mnemonic.types]
+    special = [flag for flag in mnemonic.modifiers if flag in _ELEMENT_BITS]
+    factors = special or names[1:-1]
+    if (
+        not shape
+        or len(factors) != 2
+        or not {*factors} <= _ELEMENT_BITS.keys()
+        or "row" not in mnemonic.modifiers
+    ):
+        raise UnsupportedInstruction
+    rows, depth = int(shape[1]), int(shape[2])
+    first, second = factors
+    saturates = "satfinite" in mnemonic.modifiers
+    product = _Product(rows, depth, a=first, b=second, c=names[-1], d=names[0], saturates=saturates)
+    if rows == 8 and product.packed == 2:
+        raise UnsupportedInstruction
+    return product
+
+
+def _accumulator_bytes(kind: str) -> int:
+    """Return the bytes of a register of the third matrix or of the result."""
+    return 8 if kind == "f64" else 4
+
+
+def _product_function(helpers: dict[str, str], product: _Product) -> str:
+    """
+    Return a function that computes the elements of the result that one lane has.
+
+    A lane has the columns 2t and 2t + 1 of each eighth row, where t is its number modulo 4. Four lanes have a
+    row of the first matrix, and four lanes a column of the second.
+    """
+    f = IRBuilder(helpers)
+    second, third, _ = product.offsets
+    quad, number = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
+    row_holders = [_registers_of(f, f.emit_op("add", "i32", quad, each)) for each in range(4)]
+    columns = []
+    for column in range(2):
+        place = f.emit_op("add", "i32", f.emit_op("shl", "i32", number, 1), column)
+        start = f.emit_op("shl", "i32", place, 2)
+        holders = [_registers_of(f, f.emit_op("add", "i32", start, each)) for each in range(4)]
+        columns.append(_load_line(f, product, product.b, holders, second, 1, 0))
+    results = []
+    for block in range(product.rows // 8):
+        row = _load_line(f, product, product.a, row_holders, 0, product.rows // 8, block)
+        for column, elements in enumerate(columns):
+            addend = _load_addend(f, product, third, 2 * block + column)
+            results.append(_sum_of_products(f, product, zip(row, elements, strict=True), addend))
+    for position, result in enumerate(results):
+        bits, offset = _accumulator_place(product.d, third, position)
+        f.store(f"i{bits}", result, "%registers", offset)
+    f.end_block("ret void")
+    return f.to_text(f"internal void @{product.name}(ptr %first, i32 %lane, ptr %registers) noinline")
+
+
+def _registers_of(f: IRBuilder, lane: str) -> str:
+    """Return the address of the registers of a lane, which its record has."""
+    record = f.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr %first, i32 {lane}")
+    return f.load("ptr", record, thread_field_offset("seen"))
+
+
+def _load_line(
+    f: IRBuilder, product: _Product, kind: str, holders: Sequence[str], start: int, step: int, block: int
+) -> list[str]:
+    """Return the elements of a row or a column, of which each of four lanes holds every fourth register."""
+    packed, bits = product.packed, _ELEMENT_BITS[kind]
+    elements = []
+    for position in range(product.depth):
+        register = block + step * (position // (4 * packed))
+        offset = start + register * product.register_bytes + position % packed * bits // 8
+        holder = holders[position // packed % 4]
+        elements.append(_decode(f, kind, f.load(f"i{bits}", holder, offset)))
+    return elements
+
+
+def _decode(f: IRBuilder, kind: str, bits: str) -> str:
+    """Return an element as a double, or as an integer of 32 bits."""
+    if kind in ("s8", "u8"):
+        return f.resize(bits, 8, 32, signed=kind == "s8")
+    if kind == "s32":
+        return bits
+    if kind == "f64":
+        return f.emit_value(f"bitcast i64 {bits} to double")
+    if kind in ("f32", "tf32"):
+        # Tensor cores ignore the lower 13 bits of a tf32.
+        kept = f.emit_op("and", "i32", bits, -8192) if kind == "tf32" else bits
+        value = f.emit_value(f"bitcast i32 {kept} to float")
+    else:
+        value = f.call(f"ptxlink.{kind}.decode", "float", f"i{_ELEMENT_BITS[kind]} {bits}")
+    return f.emit_value(f"fpext float {value} to double")
+
+
+def _accumulator_place(kind: str, start: int, position: int) -> tuple[int, int]:
+    """Return the bits of an element of the third matrix or the result, and its offset."""
+    size = {"f16": 2, "f64": 8}.get(kind, 4)
+    return 8 * size, start + position * size
+
+
+def _load_addend(f: IRBuilder, product: _Product, start: int, position: int) -> str:
+    bits, offset = _accumulator_place(product.c, start, position)
+    return _decode(f, product.c, f.load(f"i{bits}", "%registers", offset))
+
+
+def _sum_of_products(
+    f: IRBuilder, product: _Product, pairs: Sequence[tuple[str, str]] | zip[tuple[str, str]], addend: str
+) -> str:
+    """Return the bits of an element of the result."""
+    if product.d == "s32":
+        total = "0"
+        for one, two in pairs:
+            total = f.emit_op("add", "i32", total, f.emit_op("mul", "i32", one, two))
+        if product.saturates:
+            return f.call("llvm.sadd.sat.i32", "i32", f"i32 {total}", f"i32 {addend}")
+        return f.emit_op("add", "i32", total, addend)
+    value = addend
+    for one, two in pairs:
+        value = f.call("llvm.fma.f64", "double", f"double {one}", f"double {two}", f"double {value}")
+    if product.d == "f64":
+        return f.emit_value(f"bitcast double {value} to i64")
+    if product.d == "f16":
+        odd = f.call("ptxlink.odd", "float", f"double {value}")
+        return f.call("ptxlink.f16.encode", "i16", f"float {odd}", "i32 1")
+    result = f.emit_value(f"fptrunc double {value} to float")
+    bits = f.emit_value(f"bitcast float {result} to i32")
+    return f.select(f.emit_op("fcmp uno", "float", result, result), "i32", str(0x7FFFFFFF), bits)
+
+
+def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`movmatrix`: the transpose of 8 rows of 8 halves, of which each lane has two neighbours in a row."""
+    if set(mnemonic.modifiers) != {"sync", "aligned", "m8n8", "trans"}:
+        raise UnsupportedInstruction
+    value = b.resize(b.read_operand(operands[1], 32), 32, 64)
+    group, first = exchange(b, value, _ALL_LANES)
+    b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
+    lane = b.expand("%laneid")
+    column = b.emit_op("lshr", "i32", lane, 2)
+    parts = []
+    for part in range(2):
+        row = b.emit_op("add", "i32", b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1), part)
+        start = b.emit_op("shl", "i32", row, 2)
+        holder = b.emit_op("add", "i32", start, b.emit_op("lshr", "i32", column, 1))
+        record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first}, i32 {holder}")
+        shift = b.emit_op("shl", "i32", b.emit_op("and", "i32", column, 1), 4)
+        moved = b.emit_op("lshr", "i32", b.load("i32", record, thread_field_offset("seen")), shift)
+        parts.append(b.resize(moved, 32, 16))
+    b.write_register(operands[0], b.join_bits(parts, 16), 32)
+
+
+MATRIX_HANDLERS = {"mma": multiply, "movmatrix": transpose}
