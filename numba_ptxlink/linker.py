@@ -114,9 +114,10 @@ def link(
             whatever tool links; none for which there is a parameter here.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND's by default. It
             is never replaced by another.
-        checks: What is compared before the link: "all" PTX with each other, and the manifests of exports
-            with what is linked with them; or "none", which refuses only what spoils NVIDIA's libraries for
-            the process: PTX that is too new, and cubins for another architecture. NUMBA_PTXLINK_CHECKS's by
+        checks: What is compared before the link: "all" PTX and CUDA C++ with each other, and the manifests of
+            exports with what is linked with them; or "none", which refuses only what spoils NVIDIA's
+            libraries for the process: PTX that is too new, and cubins for another architecture. CUDA C++ that
+            becomes LTO-IR is compiled once more for that, in a child process. NUMBA_PTXLINK_CHECKS's by
             default, or "all".
         inline: Which calls between PTX inputs are inlined, where all inputs are PTX: "auto", those of small
             functions and of functions with one caller; "all", those within one input too; or "none", which

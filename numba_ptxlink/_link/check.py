@@ -127,7 +127,7 @@ def check(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple[Input,
         inputs = tuple(unique.values())
     ptx_inputs = [source for source in inputs if source.kind == PTX]
     if options.compares and len(ptx_inputs) > 1:
-        _check_declarations_once(ptx_inputs)
+        check_ptx(ptx_inputs)
         inputs = tuple(map(_with_bit_params, inputs))
     if len(ptx_inputs) == len(inputs) and not options.lto:
         _check_undefined_variables(ptx_inputs)
@@ -185,8 +185,13 @@ def check_compile_options(
     return option_warnings
 
 
-def _check_declarations_once(ptx_inputs: Sequence[Input]) -> None:
-    """Compare PTX, once for the same content."""
+def check_ptx(ptx_inputs: Sequence[Input]) -> None:
+    """
+    Compare the symbols of PTX, once for the same content.
+
+    Raises:
+        LinkError: They contradict each other, or one is defined twice. Names symbols, inputs and the cure.
+    """
     key = cache.Key.of(
         "check",
         {

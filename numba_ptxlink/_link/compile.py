@@ -18,11 +18,12 @@ from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import LinkError
 
 from . import declarations, manifests
-from .check import Symbol, check_duplicates, symbols
+from .check import Symbol, check_duplicates, check_ptx, symbols
 from .read import Input
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
     from .declarations import Declared
 
 log = logging.getLogger(__name__)
+
+# It takes a compilation of code that NVVM optimises for seconds down to the time of the preprocessor.
+_UNOPTIMISED = "--Ofast-compile=max"
 
 
 class PythonCode(NamedTuple):
@@ -67,7 +71,8 @@ def compile_sources(
         arch: The GPU.
         options: How to compile CUDA C++.
         lto: Whether to compile it to LTO-IR, rather than to PTX.
-        compares: Whether what sources declare is compared with manifests, headers and Python functions.
+        compares: Whether what sources declare is compared with manifests, headers and Python functions, and
+            before link-time optimisation with each other and with PTX.
 
     Returns:
         The inputs, PTX, LTO-IR and what is opaque; NVRTC's messages; and the symbol of each requested name
@@ -91,27 +96,67 @@ def compile_sources(
     logs: list[str] = []
     lowered: dict[str, str] = {}
     kind = LTOIR if lto else PTX
-    contents = set()
-    codes = [source.code for source in sources]
+    sources = _without_repeated(sources, options)
+    as_ptx = _begin_as_ptx(sources, arch, options) if lto and compares else []
     for source in sources:
         if source.kind != CU:
             inputs.append(source)
             continue
-        # LTO-IR has the name of its source, so that nvJitLink would find two definitions.
-        repeated = codes.count(source.code) > 1
-        content = options.content_of(source.code, _folder_of(source)) if repeated else None
-        if content in contents:
-            continue
-        contents |= {content} - {None}
         checks = _checks_of(source, options, exports, known, called)
         compiled, nvrtc_log = _compile_as_declared(source, arch, kind, options, checks)
         logs += [compiled.log, nvrtc_log]
         lowered |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
+    if as_ptx:
+        check_ptx([*{each.code: each for each in (result.result() for result in as_ptx)}.values()])
     inputs += (code.input for code in python)
     if exports:
         _check_definitions(exports, inputs)
     return tuple(inputs), "\n".join(filter(None, logs)), lowered
+
+
+def _without_repeated(sources: Sequence[Input], options: SourceOptions) -> list[Input]:
+    """Return *sources*, CUDA C++ of one content once: nvJitLink would find two definitions in its LTO-IR."""
+    codes = [source.code for source in sources]
+    unique, contents = [], set()
+    for source in sources:
+        repeated = source.kind == CU and codes.count(source.code) > 1
+        content = options.content_of(source.code, _folder_of(source)) if repeated else None
+        if content not in contents:
+            unique.append(source)
+        contents |= {content} - {None}
+    return unique
+
+
+def _begin_as_ptx(sources: Sequence[Input], arch: Arch, options: SourceOptions) -> list[Future[Input]]:
+    """
+    Begin to make PTX of all CUDA C++ and PTX among *sources*, to be compared; of none if that is one input.
+
+    nvJitLink links LTO-IR whatever its prototypes are, and LTO-IR is not read here. So NVRTC compiles each
+    source once more, in child processes: within one process it compiles one source at a time.
+    """
+    compared = [source for source in sources if source.kind in (CU, PTX)]
+    if len(compared) < 2 or all(source.kind == PTX for source in compared):
+        return []
+    # Deferred: most links compile one source.
+    from concurrent.futures import ThreadPoolExecutor
+
+    threads = ThreadPoolExecutor()
+    results = [threads.submit(_as_ptx, source, arch, options) for source in compared]
+    threads.shutdown(wait=False)
+    return results
+
+
+def _as_ptx(source: Input, arch: Arch, options: SourceOptions) -> Input:
+    """Return *source* as PTX, whose code is not optimised: only its symbols are read."""
+    if source.kind == PTX:
+        return source
+    try:
+        code = _compile(source, arch, PTX, options._replace(flags=(*options.flags, _UNOPTIMISED))).code
+    except LinkError:
+        # An older NVRTC does not know the option, and some code compiles only when it is optimised.
+        code = _compile(source, arch, PTX, options).code
+    return Input(PTX, source.name, code, compiled=True)
 
 
 def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iterable[Input]) -> None:

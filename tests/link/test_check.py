@@ -187,3 +187,39 @@ def test_a_failed_link_tells_its_cure_once():
     sources = [f'extern "C" __global__ void {name}() {{}}\n' for name in "ab"]
     with pytest.raises(pl.LinkError, match=r"number of debug compile units(.|\n)* pass lto=False with debug"):
         pl.link(*sources, arch="sm_100", debug=True)
+
+
+CALLER = 'extern "C" __device__ float f(float);\nextern "C" __global__ void k(float* p) { *p = f(*p); }\n'
+HALF = 'extern "C" __device__ float f(float x) { return x / 2; }\n'
+
+
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ('extern "C" __device__ double f(double x) { return x; }\n', "f has two prototypes"),
+        (
+            'extern "C" __device__ int f;\n__device__ int* g() { return &f; }\n',
+            "f is a .* as something else",
+        ),
+        (
+            f'{HALF}extern "C" __device__ float g(float x) {{ return f(x); }}\n{CALLER}',
+            "k is defined 2 times",
+        ),
+    ],
+    ids=["types", "kinds", "definitions"],
+)
+@pytest.mark.parametrize("lto", [None, False])
+def test_several_sources_are_compared(other, reason, lto):
+    """CUDA C++ that contradicts another source is refused, with link-time optimisation, too."""
+    with pytest.raises(pl.LinkError, match=f"(?s){reason}"):
+        pl.link(CALLER, other, arch=ARCH, lto=lto)
+
+
+def test_sources_are_compared_with_ptx_before_link_time_optimisation():
+    """CUDA C++ that becomes LTO-IR is compared with PTX, unless checks are off."""
+    good, bad = (pl.link(text, arch=ARCH, lto=False).ptx for text in (HALF, HALF.replace("float", "double")))
+    assert pl.link(CALLER, good, arch=ARCH, lto=True).lto
+    assert pl.link(CALLER, HALF, arch=ARCH).lto
+    with pytest.raises(pl.LinkError, match="f has two prototypes"):
+        pl.link(CALLER, bad, arch=ARCH, lto=True)
+    assert pl.link(CALLER, HALF.replace("float", "double"), arch=ARCH, checks="none").cubin
