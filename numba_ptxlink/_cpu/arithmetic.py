@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 ROUNDING_MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 """Roundings, as LLVM numbers them."""
-# What LLVM calls a function that rounds in a direction; others begin with an f.
-_ROUNDED_INTRINSICS = {"fma": "fma", "mad": "fma", "sqrt": "sqrt", "rcp": "fdiv"}
 _OPERATION_HEADER = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
 # What all floats may have, besides a rounding.
@@ -32,13 +30,8 @@ _SMALLEST_NORMAL = {
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
     "f64": "0x0010000000000000",
 }
-_ROUNDED_FUNCTION = """define internal {result} @{own}({parameters}) noinline strictfp {{
-  call void @llvm.set.rounding(i32 {mode}) strictfp
-  %r = call {result} @llvm.experimental.constrained.{name}.{suffix}(
-    {parameters}, metadata !"round.dynamic", metadata !"fpexcept.ignore") strictfp
-  call void @llvm.set.rounding(i32 1) strictfp
-  ret {result} %r
-}}"""
+# The operands whose negation negates the result of an instruction; of others the first one.
+_NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
 
 
 class Operation(NamedTuple):
@@ -122,10 +115,7 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
     if rounding and kind.bits == 16:
         raise UnsupportedInstruction
     if rounding:
-        name = _ROUNDED_INTRINSICS.get(mnemonic.opcode, f"f{mnemonic.opcode}")
-        value = emit_directed(
-            b, name, kind.ir, rounding, kind.ir, *(["1.0"] * (mnemonic.opcode == "rcp")), *values
-        )
+        value = emit_directed(b, mnemonic.opcode, kind, rounding, values)
     elif mnemonic.opcode in ("min", "max"):
         value = functools.reduce(lambda one, two: expand_operation(b, mnemonic, (one, two)), values)
     else:
@@ -165,18 +155,33 @@ def encode(b: IRBuilder, kind: PtxType, value: str, rounding: str = "rn") -> str
     return b.emit_value(f"bitcast {kind.ir} {value} to {kind.raw}")
 
 
-def emit_directed(b: IRBuilder, name: str, result: str, rounding: str, kind: str, *values: str) -> str:
-    """Return what a function of LLVM such as "fadd" computes of values of a type, rounded in a direction."""
-    own = f"ptxlink.{name}.{rounding}.{kind}.{result}"
-    suffix = ".".join(
-        {"float": "f32", "double": "f64"}.get(each, each) for each in dict.fromkeys((result, kind))
+def emit_directed(
+    b: IRBuilder, name: str, kind: PtxType, rounding: str, operands: Sequence[str], result: str = ""
+) -> str:
+    """
+    Return what an entry of the table computes of floats, rounded in a direction.
+
+    Args:
+        b: The function.
+        name: The end of the entry's name, such as "add" of "directed.add".
+        kind: The type of the operands.
+        rounding: "rz" for toward zero, "rp" for up, "rm" for down.
+        operands: The values.
+        result: The result's type in LLVM IR, "" for that of the operands.
+    """
+    # Down is up for negated numbers. A square root has no negative ones: down is toward zero.
+    negates = rounding == "rm" and name != "sqrt"
+    if negates:
+        odd = _NEGATED_OPERANDS.get(name, (0,))
+        operands = [
+            b.emit_value(f"fneg {kind.ir} {each}") if index in odd else each
+            for index, each in enumerate(operands)
+        ]
+    names = dict(
+        zip("abc", operands, strict=False),
+        ir=kind.ir,
+        suffix=kind.suffix,
+        up=str(rounding == "rp" or negates).lower(),
     )
-    b.helpers[own] = _ROUNDED_FUNCTION.format(
-        own=own,
-        name=name,
-        suffix=suffix,
-        mode=ROUNDING_MODES[rounding],
-        result=result,
-        parameters=", ".join(f"{kind} %a{number}" for number in range(len(values))),
-    )
-    return b.call(own, result, *(f"{kind} {each}" for each in values))
+    value = b.emit_text(operations()[f"directed.{name}"].body, names)
+    return b.emit_value(f"fneg {result or kind.ir} {value}") if negates else value

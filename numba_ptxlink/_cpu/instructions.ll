@@ -126,20 +126,20 @@ brev: k k
     result = call {raw} @llvm.bitreverse.{raw}({raw} {a})
 popc: k u
     count = call {raw} @llvm.ctpop.{raw}({raw} {a})
-    wide = zext {raw} {count} to i65
-    result = trunc i65 {wide} to i32
+    wide = zext {raw} {count} to i128
+    result = trunc i128 {wide} to i32
 clz: k u
     count = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
-    wide = zext {raw} {count} to i65
-    result = trunc i65 {wide} to i32
+    wide = zext {raw} {count} to i128
+    result = trunc i128 {wide} to i32
 ; The position of the highest bit that differs from the sign, or the shift that moves it to the top.
 bfind: k u
     none = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
     position = sub {raw} {most}, {zeros}
     chosen = select i1 {none}, {raw} -1, {raw} {position}
-    wide = zext {raw} {chosen} to i65
-    result = trunc i65 {wide} to i32
+    wide = zext {raw} {chosen} to i128
+    result = trunc i128 {wide} to i32
 bfind.s: k u
     sign = ashr {raw} {a}, {most}
     value = xor {raw} {a}, {sign}
@@ -147,54 +147,63 @@ bfind.s: k u
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
     position = sub {raw} {most}, {zeros}
     chosen = select i1 {none}, {raw} -1, {raw} {position}
-    wide = zext {raw} {chosen} to i65
-    result = trunc i65 {wide} to i32
+    wide = zext {raw} {chosen} to i128
+    result = trunc i128 {wide} to i32
 bfind.shiftamt: k u
     none = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
     chosen = select i1 {none}, {raw} -1, {raw} {zeros}
-    wide = zext {raw} {chosen} to i65
-    result = trunc i65 {wide} to i32
+    wide = zext {raw} {chosen} to i128
+    result = trunc i128 {wide} to i32
 bfind.shiftamt.s: k u
     sign = ashr {raw} {a}, {most}
     value = xor {raw} {a}, {sign}
     none = icmp eq {raw} {value}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
     chosen = select i1 {none}, {raw} -1, {raw} {zeros}
-    wide = zext {raw} {chosen} to i65
-    result = trunc i65 {wide} to i32
+    wide = zext {raw} {chosen} to i128
+    result = trunc i128 {wide} to i32
 min max: k k
     result = call {raw} @llvm.{letter}{opcode}.{raw}({raw} {a}, {raw} {b})
 min.relu.s max.relu.s: k k
     most = call {raw} @llvm.s{opcode}.{raw}({raw} {a}, {raw} {b})
     result = call {raw} @llvm.smax.{raw}({raw} {most}, {raw} 0)
 dp4a: u u
-    bytes1 = bitcast i32 {a} to <4 x i8>
-    bytes2 = bitcast i32 {b} to <4 x i8>
-    wide1 = {extend0} <4 x i8> {bytes1} to <4 x i32>
-    wide2 = {extend} <4 x i8> {bytes2} to <4 x i32>
-    products = mul <4 x i32> {wide1}, {wide2}
-    total = call i32 @llvm.vector.reduce.add.v4i32(<4 x i32> {products})
-    result = add i32 {total}, {c}
+    left0 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 0)
+    right0 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 0)
+    product0 = mul i32 {left0}, {right0}
+    left1 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 8)
+    right1 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 8)
+    product1 = mul i32 {left1}, {right1}
+    left2 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 16)
+    right2 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 16)
+    product2 = mul i32 {left2}, {right2}
+    left3 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 24)
+    right3 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 24)
+    product3 = mul i32 {left3}, {right3}
+    sum0 = add i32 {c}, {product0}
+    sum1 = add i32 {sum0}, {product1}
+    sum2 = add i32 {sum1}, {product2}
+    result = add i32 {sum2}, {product3}
 ; The lower or the upper two bytes of the second operand, times the halves of the first.
 dp2a.lo: u u
-    bytes = bitcast i32 {b} to <4 x i8>
-    two = shufflevector <4 x i8> {bytes}, <4 x i8> poison, <2 x i32> <i32 0, i32 1>
-    halves = bitcast i32 {a} to <2 x i16>
-    wide1 = {extend0} <2 x i16> {halves} to <2 x i32>
-    wide2 = {extend} <2 x i8> {two} to <2 x i32>
-    products = mul <2 x i32> {wide1}, {wide2}
-    total = call i32 @llvm.vector.reduce.add.v2i32(<2 x i32> {products})
-    result = add i32 {total}, {c}
+    left0 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 0)
+    right0 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 0)
+    product0 = mul i32 {left0}, {right0}
+    left1 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 16)
+    right1 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 8)
+    product1 = mul i32 {left1}, {right1}
+    sum0 = add i32 {c}, {product0}
+    result = add i32 {sum0}, {product1}
 dp2a.hi: u u
-    bytes = bitcast i32 {b} to <4 x i8>
-    two = shufflevector <4 x i8> {bytes}, <4 x i8> poison, <2 x i32> <i32 2, i32 3>
-    halves = bitcast i32 {a} to <2 x i16>
-    wide1 = {extend0} <2 x i16> {halves} to <2 x i32>
-    wide2 = {extend} <2 x i8> {two} to <2 x i32>
-    products = mul <2 x i32> {wide1}, {wide2}
-    total = call i32 @llvm.vector.reduce.add.v2i32(<2 x i32> {products})
-    result = add i32 {total}, {c}
+    left0 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 0)
+    right0 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 16)
+    product0 = mul i32 {left0}, {right0}
+    left1 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 16)
+    right1 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 24)
+    product1 = mul i32 {left1}, {right1}
+    sum0 = add i32 {c}, {product0}
+    result = add i32 {sum0}, {product1}
 sad: k k
     greater = call {raw} @llvm.{letter}max.{raw}({raw} {a}, {raw} {b})
     smaller = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
@@ -204,14 +213,14 @@ sad: k k
 shl shr: ku k
     beyond = icmp uge i32 {b}, {bits}
     most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
-    wide = zext i32 {most} to i65
-    count = trunc i65 {wide} to {raw}
+    wide = zext i32 {most} to i128
+    count = trunc i128 {wide} to {raw}
     moved = {shift} {raw} {a}, {count}
     result = select i1 {beyond}, {raw} 0, {raw} {moved}
 shr.s: ku k
     most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
-    wide = zext i32 {most} to i65
-    count = trunc i65 {wide} to {raw}
+    wide = zext i32 {most} to i128
+    count = trunc i128 {wide} to {raw}
     result = ashr {raw} {a}, {count}
 shf.l.wrap: u u
     result = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
@@ -319,40 +328,31 @@ prmt: u u
     upper = zext i32 {b} to i64
     lower = zext i32 {a} to i64
     top = shl i64 {upper}, 32
-    eight = or i64 {top}, {lower}
-    first = insertelement <4 x i64> poison, i64 {eight}, i32 0
-    bytes = shufflevector <4 x i64> {first}, <4 x i64> poison, <4 x i32> zeroinitializer
-    selector = insertelement <4 x i32> poison, i32 {c}, i32 0
-    selectors = shufflevector <4 x i32> {selector}, <4 x i32> poison, <4 x i32> zeroinitializer
-    nibbles = lshr <4 x i32> {selectors}, <i32 0, i32 4, i32 8, i32 12>
-    which = and <4 x i32> {nibbles}, splat (i32 7)
-    positions = shl <4 x i32> {which}, splat (i32 3)
-    by = zext <4 x i32> {positions} to <4 x i64>
-    moved = lshr <4 x i64> {bytes}, {by}
-    chosen = trunc <4 x i64> {moved} to <4 x i8>
-    signs = ashr <4 x i8> {chosen}, splat (i8 7)
-    flags = and <4 x i32> {nibbles}, splat (i32 8)
-    repeats = icmp ne <4 x i32> {flags}, zeroinitializer
-    four = select <4 x i1> {repeats}, <4 x i8> {signs}, <4 x i8> {chosen}
-    result = bitcast <4 x i8> {four} to i32
+    bytes = or i64 {top}, {lower}
+    byte0 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 0)
+    byte1 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 8)
+    byte2 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 16)
+    byte3 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 24)
+    half0 = or i32 {byte0}, {byte1}
+    half1 = or i32 {byte2}, {byte3}
+    result = or i32 {half0}, {half1}
 ; For each bit position, the bits of a, b and c form an index 0 to 7 into the look-up table d.
 lop3: u u
-    bits1 = bitcast i32 {a} to <32 x i1>
-    bits2 = bitcast i32 {b} to <32 x i1>
-    bits3 = bitcast i32 {c} to <32 x i1>
-    wide1 = zext <32 x i1> {bits1} to <32 x i8>
-    wide2 = zext <32 x i1> {bits2} to <32 x i8>
-    wide3 = zext <32 x i1> {bits3} to <32 x i8>
-    four = shl <32 x i8> {wide1}, splat (i8 2)
-    two = shl <32 x i8> {wide2}, splat (i8 1)
-    upper = or <32 x i8> {four}, {two}
-    positions = or <32 x i8> {upper}, {wide3}
-    table = trunc i32 {d} to i8
-    first = insertelement <32 x i8> poison, i8 {table}, i32 0
-    tables = shufflevector <32 x i8> {first}, <32 x i8> poison, <32 x i32> zeroinitializer
-    moved = lshr <32 x i8> {tables}, {positions}
-    chosen = trunc <32 x i8> {moved} to <32 x i1>
-    result = bitcast <32 x i1> {chosen} to i32
+    mask0 = call i32 @ptxlink.mask(i32 {d}, i32 0)
+    mask1 = call i32 @ptxlink.mask(i32 {d}, i32 1)
+    mask2 = call i32 @ptxlink.mask(i32 {d}, i32 2)
+    mask3 = call i32 @ptxlink.mask(i32 {d}, i32 3)
+    mask4 = call i32 @ptxlink.mask(i32 {d}, i32 4)
+    mask5 = call i32 @ptxlink.mask(i32 {d}, i32 5)
+    mask6 = call i32 @ptxlink.mask(i32 {d}, i32 6)
+    mask7 = call i32 @ptxlink.mask(i32 {d}, i32 7)
+    by_c0 = call i32 @ptxlink.choose(i32 {c}, i32 {mask0}, i32 {mask1})
+    by_c1 = call i32 @ptxlink.choose(i32 {c}, i32 {mask2}, i32 {mask3})
+    by_c2 = call i32 @ptxlink.choose(i32 {c}, i32 {mask4}, i32 {mask5})
+    by_c3 = call i32 @ptxlink.choose(i32 {c}, i32 {mask6}, i32 {mask7})
+    by_b0 = call i32 @ptxlink.choose(i32 {b}, i32 {by_c0}, i32 {by_c1})
+    by_b1 = call i32 @ptxlink.choose(i32 {b}, i32 {by_c2}, i32 {by_c3})
+    result = call i32 @ptxlink.choose(i32 {a}, i32 {by_b0}, i32 {by_b1})
 add.f sub.f mul.f div.f: k k
     result = f{opcode} {ir} {a}, {b}
 ; A GPU multiplies by the reciprocal, and flushes a subnormal reciprocal to zero.
@@ -417,6 +417,24 @@ rsqrt.approx.ftz.f64: k k
     bits = bitcast double {whole} to i64
     upper = and i64 {bits}, -4294967296
     result = bitcast i64 {upper} to double
+; Directed rounding: up, or toward zero if {up} is false.
+directed.add:
+    result = call {ir} @ptxlink.directed.fma.{suffix}({ir} {a}, {ir} 1.0, {ir} {b}, i1 {up})
+directed.sub:
+    negated = fneg {ir} {b}
+    result = call {ir} @ptxlink.directed.fma.{suffix}({ir} {a}, {ir} 1.0, {ir} {negated}, i1 {up})
+directed.mul:
+    result = call {ir} @ptxlink.directed.fma.{suffix}({ir} {a}, {ir} {b}, {ir} -0.0, i1 {up})
+directed.fma directed.mad:
+    result = call {ir} @ptxlink.directed.fma.{suffix}({ir} {a}, {ir} {b}, {ir} {c}, i1 {up})
+directed.div:
+    result = call {ir} @ptxlink.directed.fdiv.{suffix}({ir} {a}, {ir} {b}, i1 {up})
+directed.rcp:
+    result = call {ir} @ptxlink.directed.fdiv.{suffix}({ir} 1.0, {ir} {a}, i1 {up})
+directed.sqrt:
+    result = call {ir} @ptxlink.directed.sqrt.{suffix}({ir} {a}, i1 {up})
+directed.narrow:
+    result = call float @ptxlink.directed.f32(double {a}, i1 {up})
 testp.finite.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 504)
 testp.infinite.f: k p

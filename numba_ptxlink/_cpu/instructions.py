@@ -55,7 +55,7 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Execute one that reads the carry, or sets it."""
-    kind, wide = mnemonic.type, mnemonic.type.bits + 1
+    kind, wide = mnemonic.type, 2 * mnemonic.type.bits
     values = [b.read_operand(each, kind.bits) for each in operands[1:]]
     if mnemonic.opcode.startswith("mad"):
         values = [
@@ -259,17 +259,7 @@ def _convert_to_float(b: Translator, target: PtxType, source: PtxType, value: st
     """Return a float in the type that is computed with for *target*."""
     is_directed = mode in ("rz", "rm", "rp")
     if not source.is_float:
-        opcode = "sitofp" if source.is_signed else "uitofp"
-        if target.bits == 16:
-            # On its way to a half, the last bit tells whether there is more.
-            if source.bits == 64:
-                least = _MAX_EXACT_INTEGER if source.is_signed else 0
-                value = b.expand("cvt.kept", value=value, least=least, count=_MAX_EXACT_INTEGER + least)
-            wide = b.emit_value(f"{opcode} {source.raw} {value} to double")
-            return b.call("ptxlink.odd", "float", f"double {wide}")
-        if is_directed:
-            return arithmetic.emit_directed(b, opcode, target.ir, mode, source.raw, value)
-        return b.emit_value(f"{opcode} {source.raw} {value} to {target.ir}")
+        return _integer_to_float(b, target, source, value, mode if is_directed else "")
     if mode in _ROUND_FUNCTIONS:
         value = b.call(f"llvm.{_ROUND_FUNCTIONS[mode]}.{source.suffix}", source.ir, f"{source.ir} {value}")
     if source.ir == target.ir:
@@ -279,8 +269,28 @@ def _convert_to_float(b: Translator, target: PtxType, source: PtxType, value: st
     if target.bits == 16:
         return b.call("ptxlink.odd", "float", f"double {value}")
     if is_directed:
-        return arithmetic.emit_directed(b, "fptrunc", "float", mode, "double", value)
+        return arithmetic.emit_directed(b, "narrow", source, mode, [value], "float")
     return b.emit_value(f"fptrunc double {value} to float")
+
+
+def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: str, rounding: str) -> str:
+    """Return an integer as a float, rounded to nearest if *rounding* is ""."""
+    opcode = "sitofp" if source.is_signed else "uitofp"
+    if rounding and target.bits == source.bits == 64:
+        # Both parts are exact: the upper 53 bits, and the others.
+        upper, lower = (b.emit_op("and", "i64", value, mask) for mask in (-2048, 2047))
+        parts = [b.emit_value(f"{opcode} i64 {part} to double") for part in (upper, lower)]
+        return arithmetic.emit_directed(b, "add", target, rounding, parts)
+    if target.bits == 64 or not (rounding or target.bits == 16):
+        return b.emit_value(f"{opcode} {source.raw} {value} to {target.ir}")
+    if source.bits == 64:
+        # On its way to a smaller float, the last bit tells whether there is more.
+        least = _MAX_EXACT_INTEGER if source.is_signed else 0
+        value = b.expand("cvt.kept", value=value, least=least, count=_MAX_EXACT_INTEGER + least)
+    wide = b.emit_value(f"{opcode} {source.raw} {value} to double")
+    if target.bits == 16:
+        return b.call("ptxlink.odd", "float", f"double {wide}")
+    return arithmetic.emit_directed(b, "narrow", PtxType("f", 64), rounding, [wide], "float")
 
 
 REGISTER_HANDLERS = {

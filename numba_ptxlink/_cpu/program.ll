@@ -61,6 +61,63 @@ done:
   ret i32 %result
 }
 
+; Packed integers: extend the byte or the half at a bit; `permute` returns the byte of eight that a nibble of the
+; selectors names, or copies of its sign, at its position in the result.
+
+define internal i32 @ptxlink.zext.byte(i32 %x, i32 %from) alwaysinline {
+  %moved = lshr i32 %x, %from
+  %result = and i32 %moved, 255
+  ret i32 %result
+}
+define internal i32 @ptxlink.sext.byte(i32 %x, i32 %from) alwaysinline {
+  %moved = lshr i32 %x, %from
+  %byte = trunc i32 %moved to i8
+  %result = sext i8 %byte to i32
+  ret i32 %result
+}
+define internal i32 @ptxlink.zext.half(i32 %x, i32 %from) alwaysinline {
+  %moved = lshr i32 %x, %from
+  %result = and i32 %moved, 65535
+  ret i32 %result
+}
+define internal i32 @ptxlink.sext.half(i32 %x, i32 %from) alwaysinline {
+  %moved = lshr i32 %x, %from
+  %half = trunc i32 %moved to i16
+  %result = sext i16 %half to i32
+  ret i32 %result
+}
+define internal i32 @ptxlink.permute(i64 %bytes, i32 %selectors, i32 %place) alwaysinline {
+  %nibble.place = lshr i32 %place, 1
+  %nibble = lshr i32 %selectors, %nibble.place
+  %index = and i32 %nibble, 7
+  %index.bits = shl i32 %index, 3
+  %from = zext i32 %index.bits to i64
+  %moved = lshr i64 %bytes, %from
+  %byte = trunc i64 %moved to i8
+  %sign = ashr i8 %byte, 7
+  %flag = and i32 %nibble, 8
+  %repeats = icmp ne i32 %flag, 0
+  %chosen = select i1 %repeats, i8 %sign, i8 %byte
+  %wide = zext i8 %chosen to i32
+  %result = shl i32 %wide, %place
+  ret i32 %result
+}
+
+; Look-up tables: `mask` copies one bit of a table to all bits; `choose` takes each bit of one value or of the other.
+
+define internal i32 @ptxlink.mask(i32 %table, i32 %index) alwaysinline {
+  %moved = lshr i32 %table, %index
+  %bit = trunc i32 %moved to i1
+  %result = sext i1 %bit to i32
+  ret i32 %result
+}
+define internal i32 @ptxlink.choose(i32 %selector, i32 %zero, i32 %one) alwaysinline {
+  %differs = xor i32 %zero, %one
+  %changes = and i32 %differs, %selector
+  %result = xor i32 %zero, %changes
+  ret i32 %result
+}
+
 ; Minimum and maximum. LLVM 20's intrinsics return the wrong operand if one is subnormal. Zeros compare equal, so
 ; their sign bits are combined: -0 is less than +0.
 
@@ -171,7 +228,27 @@ define internal float @ptxlink.odd(double %x) alwaysinline {
   ret float %result
 }
 define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline {
-  ; The product of halves is exact in a double. The sum is rounded to odd.
+  %value = call double @ptxlink.fma.odd(float %a, float %b, float %c)
+  %result = call float @ptxlink.odd(double %value)
+  ret float %result
+}
+; Round to odd, given a number rounded to nearest and the sign of its error: exact = sum + missing.
+define internal double @ptxlink.to.odd(double %sum, double %missing) alwaysinline {
+  %some = fcmp one double %missing, 0.0
+  %short = fcmp ogt double %missing, 0.0
+  %negative = fcmp olt double %sum, 0.0
+  %above = xor i1 %short, %negative
+  %long = xor i1 %above, true
+  %bits = bitcast double %sum to i64
+  %one = zext i1 %long to i64
+  %below = sub i64 %bits, %one
+  %odd = or i64 %below, 1
+  %chosen = select i1 %some, i64 %odd, i64 %bits
+  %result = bitcast i64 %chosen to double
+  ret double %result
+}
+; The product of two floats is exact in a double, and so is the error of its sum with a third (Knuth's TwoSum).
+define internal double @ptxlink.fma.odd(float %a, float %b, float %c) alwaysinline {
   %a.wide = fpext float %a to double
   %b.wide = fpext float %b to double
   %c.wide = fpext float %c to double
@@ -182,17 +259,8 @@ define internal float @ptxlink.fused(float %a, float %b, float %c) alwaysinline 
   %missing.product = fsub double %product, %rest
   %missing.c = fsub double %c.wide, %back
   %missing = fadd double %missing.product, %missing.c
-  %some = fcmp one double %missing, 0.0
-  %apart = fmul double %missing, %sum
-  %above = fcmp olt double %apart, 0.0
-  %bits = bitcast double %sum to i64
-  %one = zext i1 %above to i64
-  %below = sub i64 %bits, %one
-  %odd = or i64 %below, 1
-  %chosen = select i1 %some, i64 %odd, i64 %bits
-  %value = bitcast i64 %chosen to double
-  %result = call float @ptxlink.odd(double %value)
-  ret float %result
+  %result = call double @ptxlink.to.odd(double %sum, double %missing)
+  ret double %result
 }
 define internal float @ptxlink.f16.decode(i16 %h) alwaysinline {
   %wide = zext i16 %h to i32
@@ -340,6 +408,223 @@ define internal float @ptxlink.e4m3.decode(i8 %b) alwaysinline {
   %nan = icmp eq i16 %size, 127
   %result = select i1 %nan, float 0x7FF8000000000000, float %number
   ret float %result
+}
+
+; Directed rounding: up, or toward zero if %up is false. Callers negate operands and result to round down. Changing the
+; processor's rounding mode takes 30 to 90 ns. Instead, a float is rounded from a double that was rounded to odd, and
+; a double from a 128-bit sum whose lowest bit is 1 if bits were shifted out.
+
+define internal float @ptxlink.directed.f32(double %x, i1 %up) alwaysinline {
+  %near = fptrunc double %x to float
+  %back = fpext float %near to double
+  %less = fcmp olt double %back, %x
+  %more = fcmp ogt double %back, %x
+  %bits = bitcast float %near to i32
+  %negative = icmp slt i32 %bits, 0
+  %zero = fcmp oeq float %near, 0.0
+  %step = select i1 %negative, i32 -1, i32 1
+  %next = add i32 %bits, %step
+  %above = select i1 %zero, i32 1, i32 %next
+  %raised = select i1 %less, i32 %above, i32 %bits
+  %large = select i1 %negative, i1 %less, i1 %more
+  %below = sub i32 %bits, 1
+  %cut = select i1 %large, i32 %below, i32 %bits
+  %chosen = select i1 %up, i32 %raised, i32 %cut
+  %result = bitcast i32 %chosen to float
+  ret float %result
+}
+define internal float @ptxlink.directed.fma.f32(float %a, float %b, float %c, i1 %up) alwaysinline {
+  %value = call double @ptxlink.fma.odd(float %a, float %b, float %c)
+  %result = call float @ptxlink.directed.f32(double %value, i1 %up)
+  ret float %result
+}
+define internal float @ptxlink.directed.fdiv.f32(float %a, float %b, i1 %up) alwaysinline {
+  %a.wide = fpext float %a to double
+  %b.wide = fpext float %b to double
+  %quotient = fdiv double %a.wide, %b.wide
+  %negated = fneg double %quotient
+  %rest = call double @llvm.fma.f64(double %negated, double %b.wide, double %a.wide)
+  %missing = fmul double %rest, %b.wide
+  %value = call double @ptxlink.to.odd(double %quotient, double %missing)
+  %result = call float @ptxlink.directed.f32(double %value, i1 %up)
+  ret float %result
+}
+define internal float @ptxlink.directed.sqrt.f32(float %a, i1 %up) alwaysinline {
+  %wide = fpext float %a to double
+  %root = call double @llvm.sqrt.f64(double %wide)
+  %negated = fneg double %root
+  %missing = call double @llvm.fma.f64(double %negated, double %root, double %wide)
+  %value = call double @ptxlink.to.odd(double %root, double %missing)
+  %result = call float @ptxlink.directed.f32(double %value, i1 %up)
+  ret float %result
+}
+define internal i64 @ptxlink.exponent(double %x) alwaysinline {
+  ; A subnormal number has the exponent that it had if its significand were normalised.
+  %bits = bitcast double %x to i64
+  %size = and i64 %bits, 9223372036854775807
+  %exponent = lshr i64 %size, 52
+  %normal = icmp ne i64 %exponent, 0
+  %zeros = call i64 @llvm.ctlz.i64(i64 %size, i1 false)
+  %small = sub i64 12, %zeros
+  %result = select i1 %normal, i64 %exponent, i64 %small
+  ret i64 %result
+}
+define internal i128 @ptxlink.significand(double %x) alwaysinline {
+  %bits = bitcast double %x to i64
+  %size = and i64 %bits, 9223372036854775807
+  %above = lshr i64 %size, 52
+  %normal = icmp ne i64 %above, 0
+  %zeros = call i64 @llvm.ctlz.i64(i64 %size, i1 false)
+  %distance = sub i64 %zeros, 11
+  %count = call i64 @llvm.umin.i64(i64 %distance, i64 63)
+  %moved = shl i64 %size, %count
+  %fraction = and i64 %size, 4503599627370495
+  %filled = or i64 %fraction, 4503599627370496
+  %chosen = select i1 %normal, i64 %filled, i64 %moved
+  %result = zext i64 %chosen to i128
+  ret i128 %result
+}
+define internal i128 @ptxlink.aligned(i128 %x, i64 %distance) alwaysinline {
+  ; Shift right; the lowest bit becomes 1 if bits are shifted out.
+  %positive = call i64 @llvm.smax.i64(i64 %distance, i64 0)
+  %count = call i64 @llvm.umin.i64(i64 %positive, i64 127)
+  %wide = zext i64 %count to i128
+  %moved = lshr i128 %x, %wide
+  %back = shl i128 %moved, %wide
+  %some = icmp ne i128 %back, %x
+  %more = zext i1 %some to i128
+  %result = or i128 %moved, %more
+  ret i128 %result
+}
+define internal double @ptxlink.directed.fma.f64(double %a, double %b, double %c, i1 %up) {
+  %near = call double @llvm.fma.f64(double %a, double %b, double %c)
+  %a.zero = fcmp oeq double %a, 0.0
+  %b.zero = fcmp oeq double %b, 0.0
+  %zero.product = or i1 %a.zero, %b.zero
+  %a.none = fsub double %a, %a
+  %b.none = fsub double %b, %b
+  %c.none = fsub double %c, %c
+  %none.ab = fadd double %a.none, %b.none
+  %none = fadd double %none.ab, %c.none
+  %special = fcmp uno double %none, 0.0
+  %as.near = or i1 %zero.product, %special
+
+  %a.bits = bitcast double %a to i64
+  %b.bits = bitcast double %b to i64
+  %c.bits = bitcast double %c to i64
+  %product.sign = xor i64 %a.bits, %b.bits
+  %opposite.bits = xor i64 %product.sign, %c.bits
+  %opposite = icmp slt i64 %opposite.bits, 0
+  %product.negative = icmp slt i64 %product.sign, 0
+
+  ; The highest bits of product and addend are at 124 to 126; %p.at and %c.at are the exponents of bit 0.
+  %a.size = call i128 @ptxlink.significand(double %a)
+  %b.size = call i128 @ptxlink.significand(double %b)
+  %c.size = call i128 @ptxlink.significand(double %c)
+  %product = mul i128 %a.size, %b.size
+  %p.top = shl i128 %product, 20
+  %c.top = shl i128 %c.size, 73
+  %a.at = call i64 @ptxlink.exponent(double %a)
+  %b.at = call i64 @ptxlink.exponent(double %b)
+  %c.exponent = call i64 @ptxlink.exponent(double %c)
+  %ab.at = add i64 %a.at, %b.at
+  %p.at = sub i64 %ab.at, 2170
+  %c.at = sub i64 %c.exponent, 1148
+  %c.distance = sub i64 %p.at, %c.at
+  %p.distance = sub i64 0, %c.distance
+  %c.zero = icmp eq i128 %c.size, 0
+  %p.count = select i1 %c.zero, i64 0, i64 %p.distance
+  %p = call i128 @ptxlink.aligned(i128 %p.top, i64 %p.count)
+  %c.part = call i128 @ptxlink.aligned(i128 %c.top, i64 %c.distance)
+  %larger.at = call i64 @llvm.smax.i64(i64 %p.at, i64 %c.at)
+  %at = select i1 %c.zero, i64 %p.at, i64 %larger.at
+
+  %sum = add i128 %p, %c.part
+  %difference = sub i128 %p, %c.part
+  %reversed = icmp ult i128 %p, %c.part
+  %back = sub i128 %c.part, %p
+  %distance = select i1 %reversed, i128 %back, i128 %difference
+  %total = select i1 %opposite, i128 %distance, i128 %sum
+  %flips = and i1 %opposite, %reversed
+  %negative = xor i1 %product.negative, %flips
+
+  ; Normalise: the highest bit moves to 126, so that a normal result has its lowest bit at 74.
+  %zeros = call i128 @llvm.ctlz.i128(i128 %total, i1 false)
+  %zeros.short = trunc i128 %zeros to i64
+  %nothing = icmp eq i128 %total, 0
+  %count = select i1 %nothing, i128 0, i128 %zeros
+  %whole = shl i128 %total, %count
+  %top = call i128 @ptxlink.aligned(i128 %whole, i64 1)
+  %raised = sub i64 %at, %zeros.short
+  %exponent = add i64 %raised, 1150
+  %below = sub i64 1, %exponent
+  %extra = call i64 @llvm.smax.i64(i64 %below, i64 0)
+  %shift = add i64 %extra, 74
+  %least = call i64 @llvm.umin.i64(i64 %shift, i64 127)
+  %by = zext i64 %least to i128
+  %digits = lshr i128 %top, %by
+  %kept = shl i128 %digits, %by
+  %inexact = icmp ne i128 %kept, %top
+  %digits.short = trunc i128 %digits to i64
+  %biased = call i64 @llvm.smax.i64(i64 %exponent, i64 1)
+  %above = sub i64 %biased, 1
+  %place = shl i64 %above, 52
+  %size.all = add i64 %place, %digits.short
+  %overflows = icmp sge i64 %exponent, 2047
+  %size = select i1 %overflows, i64 9218868437227405311, i64 %size.all
+  %lacks = or i1 %inexact, %overflows
+  %positive = xor i1 %negative, true
+  %rises = and i1 %up, %positive
+  %adds = and i1 %rises, %lacks
+  %one = zext i1 %adds to i64
+  %rounded = add i64 %size, %one
+  %minus = select i1 %negative, i64 -9223372036854775808, i64 0
+  %signed = or i64 %rounded, %minus
+  %value = bitcast i64 %signed to double
+  %sum.value = select i1 %nothing, double 0.0, double %value
+  %result = select i1 %as.near, double %near, double %sum.value
+  ret double %result
+}
+define internal double @ptxlink.directed.step.f64(double %near, double %rest, double %negated.rest, i1 %up) {
+  ; Return the neighbour of a result that was rounded to nearest, if its error requires it. %rest is exact - %near
+  ; times a positive number, rounded up, and %negated.rest the same of the negated difference.
+  %less = fcmp ogt double %rest, 0.0
+  %more = fcmp ogt double %negated.rest, 0.0
+  %bits = bitcast double %near to i64
+  %negative = icmp slt i64 %bits, 0
+  %zero = fcmp oeq double %near, 0.0
+  %step = select i1 %negative, i64 -1, i64 1
+  %next = add i64 %bits, %step
+  %above = select i1 %zero, i64 1, i64 %next
+  %raised = select i1 %less, i64 %above, i64 %bits
+  %large = select i1 %negative, i1 %less, i1 %more
+  %below = sub i64 %bits, 1
+  %cut = select i1 %large, i64 %below, i64 %bits
+  %chosen = select i1 %up, i64 %raised, i64 %cut
+  %result = bitcast i64 %chosen to double
+  ret double %result
+}
+define internal double @ptxlink.directed.fdiv.f64(double %a, double %b, i1 %up) {
+  %near = fdiv double %a, %b
+  %b.bits = bitcast double %b to i64
+  %b.negative = icmp slt i64 %b.bits, 0
+  %negated = fneg double %near
+  %negated.a = fneg double %a
+  %rest = call double @ptxlink.directed.fma.f64(double %negated, double %b, double %a, i1 true)
+  %back = call double @ptxlink.directed.fma.f64(double %near, double %b, double %negated.a, i1 true)
+  %less = select i1 %b.negative, double %back, double %rest
+  %more = select i1 %b.negative, double %rest, double %back
+  %result = call double @ptxlink.directed.step.f64(double %near, double %less, double %more, i1 %up)
+  ret double %result
+}
+define internal double @ptxlink.directed.sqrt.f64(double %a, i1 %up) {
+  %near = call double @llvm.sqrt.f64(double %a)
+  %negated = fneg double %near
+  %negated.a = fneg double %a
+  %rest = call double @ptxlink.directed.fma.f64(double %negated, double %near, double %a, i1 true)
+  %back = call double @ptxlink.directed.fma.f64(double %near, double %near, double %negated.a, i1 true)
+  %result = call double @ptxlink.directed.step.f64(double %near, double %rest, double %back, i1 %up)
+  ret double %result
 }
 
 ; Alias metadata: memory of the runtime (!1) never overlaps memory that PTX accesses (!2). !5: a check rarely fails.
