@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from .ir_builder import Mnemonic
     from .translator import Storage, Translator
 
-COMMON_PARAMETERS = (
-    "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
-    "ptr %thread_record"
-)
-"""Parameters of every function before its own; `{local}` is the address of its local memory."""
-
 
 def _find_label(b: Translator, name: str) -> int:
     """Return the place of a label."""
@@ -77,14 +71,7 @@ def call(b: Translator, parsed: ptx.Call) -> None:
         suspends and function.name in b.module.recursive
     ):
         raise UnsupportedInstruction
-    pointers = "".join(f", ptr {each.pointer}" for each in storages if each)
-    outcome = b.emit_value(
-        f'call i8 @"f.{function.name}"({COMMON_PARAMETERS.format(local="%top")}{pointers})'
-    )
-    after = b.unique_name()
-    suspended_case = " i8 2, label %suspended" * suspends
-    b.end_block(f"switch i8 {outcome}, label %{after} [i8 1, label %leave{suspended_case}]")
-    b.begin_block(after)
+    b.call_function(function.name, "".join(f", ptr {each.pointer}" for each in storages if each))
 
 
 def _load_argument(b: Translator, storage: Storage) -> str:

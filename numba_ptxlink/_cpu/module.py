@@ -11,13 +11,13 @@ from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
 from . import runtime
-from .control import COMMON_PARAMETERS, CONTROL_HANDLERS, call
+from .control import CONTROL_HANDLERS, call
 from .instructions import REGISTER_HANDLERS, compute
 from .ir_builder import UnsupportedInstruction, parse_mnemonic
 from .matrices import MATRIX_HANDLERS
 from .memory import MEMORY_HANDLERS
 from .runtime import RECURSION_STACK_SIZE, SHARED_START, Fault, ThreadState, thread_field_offset
-from .translator import Translator, parse_number
+from .translator import COMMON_PARAMETERS, Translator, parse_number
 from .video import VIDEO_HANDLERS
 from .warps import WARP_HANDLERS
 
@@ -188,12 +188,7 @@ class ModuleTranslator:
         """Return a function or kernel, and how the host enters it."""
         name, entry = function.name, function.kind == "entry"
         suspends = name in self.suspending
-        labels = {
-            (scope.block, each.name): index
-            for index, each, scope in self._bodies[name]
-            if isinstance(each, ptx.Label)
-        }
-        b = Translator(self, function, labels, suspends=suspends)
+        b = Translator(self, function, self._labels(name), suspends=suspends)
         formals = (*function.results, *function.params)
         for index, each in enumerate(formals):
             b.declare(each.name, each, f"%p{index}")
@@ -214,7 +209,7 @@ class ModuleTranslator:
         if name in self.recursive:
             top, limit = (b.emit_value(f"ptrtoint ptr {each} to i64") for each in ("%top", "%limit"))
             b.fault_unless(b.emit_op("icmp ule", "i64", top, limit), Fault.STACK_OVERFLOW)
-        _translate_body(b, self._bodies[name])
+        translate_body(b, self._bodies[name])
         b.begin_block("return")
         if entry and suspends:
             b.begin_block("leave")
@@ -233,6 +228,14 @@ class ModuleTranslator:
         if entry:
             return text, runtime.block_entry(name, suspends=suspends)
         return text, "" if suspends else runtime.elementwise_entry(name, len(formals))
+
+    def _labels(self, name: str) -> dict[tuple[int, str], int]:
+        """Return the index of each label of a function, by its block and its name."""
+        return {
+            (scope.block, each.name): index
+            for index, each, scope in self._bodies[name]
+            if isinstance(each, ptx.Label)
+        }
 
     def _define_variable(self, variable: ptx.Variable) -> str:
         """Return a variable, with what it holds at first."""
@@ -267,7 +270,7 @@ class ModuleTranslator:
         )
 
 
-def _translate_body(b: Translator, body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
+def translate_body(b: Translator, body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
     """Add the statements of a function."""
     last = ""
     for index, statement, scope in body:

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 # Bits of what entries of the table compute.
 _RESULT_WIDTHS = {"p": 1, "u": 32, "l": 64}
 _POINTER = 8
+COMMON_PARAMETERS = (
+    "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
+    "ptr %thread_record"
+)
+"""Parameters of every function before its own; `{local}` is the address of its local memory."""
 # After how many ways back a loop looks up, and where lanes wait gives way.
 _BACK_EDGES_PER_CHECK, _BACK_EDGES_PER_YIELD = 1 << 20, 1 << 12
 
@@ -131,8 +136,7 @@ class Translator(IRBuilder):
         """Return the function."""
         for each in self._variables.values():
             if each.address_taken:
-                pointer = f"getelementptr i8, ptr %local, i64 {self.local_memory_size}"
-                self.local_memory_size += -(-each.size // 64) * 64
+                pointer = self.allocate_local(each.size)
             elif each.source:
                 pointer = f"getelementptr i8, ptr {each.source}, i64 0"
             else:
@@ -145,6 +149,12 @@ class Translator(IRBuilder):
         self.local_memory_size += 64
         self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.local_memory_size}")
         return super().to_text(signature)
+
+    def allocate_local(self, size: int) -> str:
+        """Return the instruction that computes the address of *size* bytes of local memory."""
+        offset = self.local_memory_size
+        self.local_memory_size += -(-size // 64) * 64
+        return f"getelementptr i8, ptr %local, i64 {offset}"
 
     # Operands
 
@@ -221,7 +231,16 @@ class Translator(IRBuilder):
         """Return what an entry of the table computes of values that it names."""
         return self.emit_text(arithmetic.operations()[name].body, _ContextValues(self, values))
 
-    # Ends
+    # Calls and ends
+
+    def call_function(self, name: str, pointers: str) -> None:
+        """Call a function of the module; *pointers* are the arguments for its results and parameters."""
+        arguments = COMMON_PARAMETERS.format(local="%top")
+        outcome = self.emit_value(f'call i8 @"f.{name}"({arguments}{pointers})')
+        after = self.unique_name()
+        suspended_case = " i8 2, label %suspended" * (name in self.module.suspending)
+        self.end_block(f"switch i8 {outcome}, label %{after} [i8 1, label %leave{suspended_case}]")
+        self.begin_block(after)
 
     def fault_site(self) -> int:
         """Return the number of the place that is translated, for faults."""
