@@ -1,24 +1,24 @@
 """
 Tells numba_ptxlink when modules of numba-cuda and of numba-cuda-mlir have been imported.
 
-Run by numba_ptxlink.pth at every start of the interpreter, so it imports nothing and defines next to nothing.
-Whatever is wrong with numba_ptxlink, those modules are imported.
+numba_ptxlink.pth runs this at every start of the interpreter, so it imports nothing and defines very little.
+If numba_ptxlink is damaged, imports of those modules still succeed.
 """
 
 import os
 import sys
 
 PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
-"""The front ends by the packages whose modules the plugin replaces something in."""
+"""The front ends by the packages whose modules the plugin patches."""
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
 
 REDIRECTOR = "_numba_cuda_redirector"
-"""Makes `numba.cuda` numba-cuda's. A .pth file imports it, which Python does not read in PYTHONPATH."""
+"""Redirects `numba.cuda` to numba-cuda. A .pth file imports it, which Python does not read in PYTHONPATH."""
 
 
 class Finder:
-    """A meta path finder that lets the others find, and is called after the import."""
+    """A meta path finder that delegates to the other finders, and wraps the loader to run after it."""
 
     def __init__(self):
         self.busy = set()
@@ -26,9 +26,9 @@ class Finder:
 
     def waits_for(self, name):
         """
-        Return whether the plugin may replace something in the module *name*.
+        Return whether the plugin may patch the module *name*.
 
-        Imports nothing: Python holds its import lock here, and a thread that imports the plugin waits for it.
+        Imports nothing: Python holds an import lock here, and a thread that imports the plugin waits for it.
         """
         if name == "numba":
             return REDIRECTOR not in sys.modules
@@ -38,7 +38,7 @@ class Finder:
         return hooked is None or name in hooked
 
     def learn(self, front_end):
-        """Ask the plugin, which alone knows, for the modules that it replaces something in."""
+        """Get the list of the modules that the plugin patches."""
         if front_end not in self.hooked:
             try:
                 from numba_ptxlink import _plugin
@@ -48,25 +48,25 @@ class Finder:
                 self.give_up(error, front_end)
 
     def give_up(self, error, front_end):
-        """Wait for no module of the front end any more, and warn of the reason once."""
+        """Stop waiting for modules of the front end, and warn once, with the reason."""
         import warnings
 
         warned = self.hooked.get(front_end) == frozenset()
         self.hooked[front_end] = frozenset()
         message = (
-            f"numba-ptxlink is damaged ({type(error).__name__}: {error}); {front_end} goes on without it. "
-            "Install it again: python -m pip install --force-reinstall --no-deps numba-ptxlink. "
-            f"If it is not to be there, remove {__file__} and numba_ptxlink.pth beside it."
+            f"numba-ptxlink is damaged ({type(error).__name__}: {error}), so {front_end} uses its own "
+            "linker; reinstall it: python -m pip install --force-reinstall --no-deps numba-ptxlink. "
+            f"If it was uninstalled, remove {__file__} and numba_ptxlink.pth beside it."
         )
         if not warned:
             try:
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
             except RuntimeWarning:
-                # Warnings are errors here, and an import is not to fail for one.
+                # Warnings are errors in this process, and an import must not fail because of one.
                 sys.stderr.write(f"{message}\n")
 
     def find_spec(self, name, path=None, target=None):
-        # Each import of any module comes here. Others ask the whole meta path again, this finder included.
+        # Python calls this for each import of any module. Other finders may search sys.meta_path again.
         if not name.startswith(PREFIXES) and name != "numba":
             return None
         if name in self.busy or not self.waits_for(name):
@@ -90,7 +90,7 @@ class Finder:
 
 
 class Loader:
-    """The loader that would have been used, followed by a call to the plugin."""
+    """The original loader, followed by a call of the plugin."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -121,10 +121,10 @@ class Loader:
 
 
 def redirect():
-    """Let `numba.cuda` be numba-cuda's where that is installed, but not for a plugin that is switched off."""
+    """Redirect `numba.cuda` to numba-cuda if that is installed, unless the plugin is switched off."""
     if os.environ.get("NUMBA_PTXLINK", "").strip().lower() in {"0", "off", "false", "no"}:
         return
-    try:  # noqa: SIM105 - contextlib would be imported for it
+    try:  # noqa: SIM105 - contextlib is not imported yet
         __import__(REDIRECTOR)
     except ImportError:
         pass
@@ -142,13 +142,13 @@ finder = Finder()
 
 
 def install():
-    """Wait for the front ends; does nothing where it already does."""
+    """Add the finder to sys.meta_path, once."""
     if finder not in sys.meta_path:
         sys.meta_path.insert(0, finder)
 
 
 def remove():
-    """Stop waiting."""
+    """Remove the finder from sys.meta_path."""
     if finder in sys.meta_path:
         sys.meta_path.remove(finder)
 

@@ -1,11 +1,11 @@
 """
-Activation: `enable`, `disable`, `status`, and what the import hook and the entry points call.
+Activation: `enable`, `disable`, `status`, and the functions that the import hook and the entry points call.
 
-The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a
-late import of the package `imported_late`, which do the same for modules that are imported already. All of it
-is idempotent, and each front end is served for itself: see `_front_end.activation`. What runs during an
-import never fails it: a wrong variable or a damaged installation is a warning, and the reason in `status()`.
-For that, the rest of the package is imported when it is needed.
+The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
+import of the package calls `imported_late`, for modules that are imported already. All of these may be called
+repeatedly, and handle each front end separately: see `_front_end.activation`. No import fails because of
+them: a wrong variable or a damaged installation causes a warning, and is the reason in `status()`. Therefore
+the rest of the package is imported on demand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ._config import FRONT_ENDS, config
-from ._front_end.activation import Activation, described, switch
+from ._front_end.activation import Activation, error_reason, switch
 from ._locks import Lock
 from .errors import ActivationError, ConfigError
 
@@ -34,9 +34,9 @@ class FrontEndStatus(NamedTuple):
     Args:
         name: "numba-cuda" or "numba-cuda-mlir".
         active: Whether it links through this package.
-        reason: Why, or why not.
+        reason: The reason why it does, or does not.
         trigger: The event that decided, as in `Status`; None before any.
-        versions: The versions of it and of what it compiles with, as far as these have been imported.
+        versions: The versions of its distributions that have been imported.
     """
 
     name: str
@@ -50,18 +50,18 @@ class Status(NamedTuple):
     """
     The state of the plugin in this process.
 
-    The first three tell of the front end that is active; if none is, of one that is imported, or installed.
+    The first three fields refer to the active front end; if none is active, to an imported or installed one.
 
     Args:
         active: Whether a front end links through this package.
-        reason: Why, or why not.
+        reason: The reason why it does, or does not.
         trigger: The event that decided: "import hook", "entry point", "import of numba_ptxlink", "enable()",
             "disable()", or None before any.
         backend: NUMBA_PTXLINK_BACKEND, the tool that links; "auto" selects it by the inputs.
         links_served: Links of front ends completed by this package in this process.
-        assembled: Those of them done by nvPTXCompiler.
-        linked: Those of them done by nvJitLink.
-        last_link: Tool and reason of the last of them, "" before any.
+        assembled: The number of these links done by nvPTXCompiler.
+        linked: The number of these links done by nvJitLink.
+        last_link: Tool and reason of the last link, "" before any.
         cache_hits: Results of compilers and linkers read from the cache in this process.
         cache_misses: Results that were not in the cache.
         cache_bytes_read: Code read from the cache, in bytes.
@@ -93,13 +93,14 @@ def _free_compiler_locks() -> None:
 
 
 _activations = {name: Activation(name) for name in FRONT_ENDS}
-# A thread that switches holds the compilers' locks as well, which a forked child would never get.
-# Nobody who holds it imports a module of a front end: a thread that imports one waits for it in `imported`.
+# enable() and disable() hold the compilers' locks, too, and a forked child could never acquire these.
+# While holding this lock, never import a front end's module: another thread that imports it waits in
+# `imported`.
 _lock = Lock(forget=_free_compiler_locks)
 
 
 def imported_late() -> None:
-    """Serve the first import of this package, without the import hook and after that of a front end."""
+    """Handle the first import of this package, if there is no import hook, after that of a front end."""
     _decide_safely("import of numba_ptxlink")
 
 
@@ -109,41 +110,41 @@ def hooked(name: str) -> frozenset[str]:
 
 
 def init() -> None:
-    """Serve the entry points of the groups that the front ends read."""
+    """Handle the entry points, which the front ends call."""
     _decide_safely("entry point")
 
 
 def imported(module: ModuleType, name: str) -> None:
-    """Serve the import hook: *module*, one of `hooked(name)`, has just been imported."""
+    """Handle a call of the import hook: *module*, one of `hooked(name)`, has just been imported."""
     with _lock.held:
         _activations[name].imported(module.__name__)
 
 
 def enable() -> Status:
     """
-    Replace the linkers of all front ends, now or as soon as they are imported, whatever NUMBA_PTXLINK is.
+    Replace the linkers of all front ends, now or as soon as they are imported, regardless of NUMBA_PTXLINK.
 
     Raises:
-        ActivationError: A front end that is imported cannot be served, or none that is installed can. The
-            others are served all the same. The message names the cure.
+        ActivationError: An imported front end is not supported, or no installed one is. Other front ends are
+            activated all the same. The message names the cure.
         ConfigError: An environment variable has an unknown value.
     """
     with _changing():
         config()
         refused: dict[str, str] = {}
-        first: Exception | None = None
+        first_error: Exception | None = None
         before, switch.enabled = switch.enabled, True
-        installed = [each for each in _activations.values() if each.is_installed()]
-        for each in installed or list(_activations.values())[:1]:
+        installed = [activation for activation in _activations.values() if activation.is_installed()]
+        for activation in installed or list(_activations.values())[:1]:
             try:
-                reason = each.front_end.unsupported_reason()
+                reason = activation.front_end.unsupported_reason()
                 if reason is None:
-                    each.decide("enable()")
-            except Exception as error:  # noqa: BLE001 - raised below, after the others were served
-                first, reason = first or error, described(error)
-                each.record_decision("enable()", reason)
+                    activation.decide("enable()")
+            except Exception as error:  # noqa: BLE001 - raised below, after all front ends
+                first_error, reason = first_error or error, error_reason(error)
+                activation.record_decision("enable()", reason)
             if reason is not None:
-                refused[each.name] = reason
+                refused[activation.name] = reason
         if len(refused) >= len(installed):
             switch.enabled = before
         elif not any(_activations[name].is_imported() for name in refused):
@@ -151,57 +152,57 @@ def enable() -> Status:
         if refused:
             raise ActivationError(
                 f"numba-ptxlink cannot be enabled: {'; '.join(refused.values())}."
-            ) from first
+            ) from first_error
         return status()
 
 
 def disable() -> Status:
-    """Restore the front ends' own attributes exactly, and stay inactive until `enable` is called."""
+    """Restore the front ends' original attributes, and stay inactive until `enable` is called."""
     with _changing():
         switch.enabled = False
-        for each in _activations.values():
-            each.deactivate()
-            each.record_decision("disable()", "disable() was called")
+        for activation in _activations.values():
+            activation.deactivate()
+            activation.record_decision("disable()", "disable() was called")
         return status()
 
 
 def status() -> Status:
     """Return the state of the plugin and its reason. Imports neither numba nor CUDA."""
-    served = _served()
+    counts = _counts()
     with _lock.held:
-        told = _told_of()
+        reported = _reported()
         return Status(
-            active=told.active,
-            reason=told.reason,
-            trigger=told.trigger,
+            active=reported.active,
+            reason=reported.reason,
+            trigger=reported.trigger,
             backend=_backend(),
             versions=_versions(("numba", *FRONT_ENDS, "cuda.core", "cuda.bindings")),
-            front_ends=tuple(_front_end_status(each) for each in _activations.values()),
-            **served,
+            front_ends=tuple(_front_end_status(activation) for activation in _activations.values()),
+            **counts,
         )
 
 
-def _told_of() -> Activation:
-    """Return the front end that the plugin's own state is about."""
-    every = list(_activations.values())
-    for holds in (lambda each: each.active, Activation.is_imported, Activation.is_installed):
-        for each in every:
-            if holds(each):
-                return each
-    return every[0]
+def _reported() -> Activation:
+    """Return the front end that the first fields of `Status` refer to."""
+    activations = list(_activations.values())
+    for condition in (lambda activation: activation.active, Activation.is_imported, Activation.is_installed):
+        for activation in activations:
+            if condition(activation):
+                return activation
+    return activations[0]
 
 
-def _front_end_status(each: Activation) -> FrontEndStatus:
-    versions = _versions(each.front_end.distributions)
-    return FrontEndStatus(each.name, each.active, each.reason, each.trigger, versions)
+def _front_end_status(activation: Activation) -> FrontEndStatus:
+    versions = _versions(activation.front_end.distributions)
+    return FrontEndStatus(activation.name, activation.active, activation.reason, activation.trigger, versions)
 
 
-def _served() -> dict[str, Any]:
+def _counts() -> dict[str, Any]:
     from . import cache
     from ._link.kernels import completed
 
     links, counters = completed(), None
-    # A wrong variable is the reason in the status.
+    # An invalid variable is reported as the reason of the status.
     with contextlib.suppress(ConfigError):
         counters = cache.counters()
     cached = ("hits", "misses", "bytes_read", "bytes_written")
@@ -222,26 +223,26 @@ def _backend() -> str:
 
 
 def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those of *names*, of distributions or modules, that have been imported."""
+    """Return the versions of imported modules among *names*, which are of distributions or modules."""
     modules = {name.replace(".", "-"): sys.modules.get(name.replace("-", "_")) for name in names}
-    found = {name: getattr(module, "__version__", None) for name, module in modules.items()}
-    return {name: str(version) for name, version in found.items() if version is not None}
+    versions = {name: getattr(module, "__version__", None) for name, module in modules.items()}
+    return {name: str(version) for name, version in versions.items() if version is not None}
 
 
 @contextlib.contextmanager
 def _changing() -> Iterator[None]:
     """Keep other threads from compiling and deciding during a `with` block."""
     with contextlib.ExitStack() as stack:
-        for each in _activations.values():
-            stack.enter_context(each.front_end.compilation_stopped())
+        for activation in _activations.values():
+            stack.enter_context(activation.front_end.compilation_stopped())
         stack.enter_context(_lock.held)
         yield
 
 
 def _decide_safely(trigger: str) -> None:
-    """Decide during an import, which never fails for it."""
+    """Decide for all front ends during an import, without letting the import fail."""
     with _lock.held:
-        for each in _activations.values():
-            if each.is_installed():
-                with each.during_import(trigger):
-                    each.decide(trigger)
+        for activation in _activations.values():
+            if activation.is_installed():
+                with activation.during_import(trigger):
+                    activation.decide(trigger)

@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     if name == "PtxLinker":
         from ._front_end import registry
 
-        return registry.get("numba-cuda").own("linker").PtxLinker
+        return registry.get("numba-cuda").package_module("linker").PtxLinker
     if name == "INCLUDE_DIR":
         from ._tools import nvrtc
 

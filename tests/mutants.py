@@ -376,7 +376,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "return original() if cc else",
             "numba_cuda/test_helpers_again.py numba_cuda/test_recursion.py",
         ),
-        ("_front_end/compiler.py", '"flags": options,', '"flags": [],', "numba_cuda/test_plan.py"),
+        ("_front_end/nvvm_unit.py", '"flags": options,', '"flags": [],', "numba_cuda/test_plan.py"),
         (
             "_numba_cuda/patches/c_abi.py",
             "get_data_type() != model.get_value_type()",
@@ -422,11 +422,11 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/activation.py", "if row.module == module and row not", "if row not", ACTIVE),
         (
             "_front_end/activation.py",
-            "if trigger_module not in self.ran and not is_imported(trigger_module):",
+            "if trigger_module not in self.ran and not _is_loaded(trigger_module):",
             "if driver not in self.ran:",
             ACTIVE,
         ),
-        ("_front_end/patch.py", "        if there.uses:\n            return\n", "", ACTIVE),
+        ("_front_end/patch.py", "        if applied.uses:\n            return\n", "", ACTIVE),
         (
             "_front_end/disk_keys.py",
             "if is_source:",

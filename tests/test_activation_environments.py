@@ -108,7 +108,7 @@ def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
     )
     assert ["Built-in", "False import of numba_ptxlink", reason] == lines
     assert 1 == stderr.count(
-        f"RuntimeWarning: numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."
+        f"RuntimeWarning: numba-ptxlink is inactive, so numba-cuda uses its own linker: {reason}."
     )
 
 

@@ -205,7 +205,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
         "_Linker",
         f"False|{reason}|import hook|0",
         f"numba-ptxlink cannot be enabled: {reason}.",
-        str([f"numba-ptxlink is inactive, and numba-cuda goes on without it: {reason}."]),
+        str([f"numba-ptxlink is inactive, so numba-cuda uses its own linker: {reason}."]),
     ]
 
 
@@ -260,10 +260,10 @@ def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
         print(s.reason)
         """,
     )
-    reason = "numba-cuda lacks what the plugin replaces (KeyError: 'no_such_function')"
+    reason = "numba-cuda lacks an attribute that the plugin patches (KeyError: 'no_such_function')"
     assert lines == [
         "_Linker False 1",
-        f"{reason}; install numba-cuda{SUPPORTED} again",
+        f"{reason}; reinstall numba-cuda{SUPPORTED}",
     ]
 
 

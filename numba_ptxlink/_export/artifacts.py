@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._artifacts.executables import Executable
     from numba_ptxlink._artifacts.target_release import MinimumRelease, TargetRelease
     from numba_ptxlink._cabi.header import CFunction
-    from numba_ptxlink._front_end.protocol import LoweredFunction
+    from numba_ptxlink._front_end.lowered import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
     from .compile import Code, Group

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from types import FrameType
 
-    from numba_ptxlink._front_end.protocol import FrontEnd
+    from numba_ptxlink._front_end.base import FrontEnd
 
 MARKS = "_numba_ptxlink_marks"
 """

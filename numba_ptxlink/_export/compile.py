@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._artifacts.target_release import TargetRelease
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._front_end.protocol import FrontEnd, LinkFile, LoweredFunction
+    from numba_ptxlink._front_end.base import FrontEnd
+    from numba_ptxlink._front_end.lowered import LinkFile, LoweredFunction
     from numba_ptxlink._tools.nvvm import Nvvm
     from numba_ptxlink._tools.options import Options
 

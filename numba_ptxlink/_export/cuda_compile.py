@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import FrontEnd
+    from numba_ptxlink._front_end.base import FrontEnd
 
 log = logging.getLogger(__name__)
 

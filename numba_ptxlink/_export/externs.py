@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from numba_ptxlink._formats.ptx import Module, Prototype
-    from numba_ptxlink._front_end.protocol import LinkFile, LoweredFunction
+    from numba_ptxlink._front_end.lowered import LinkFile, LoweredFunction
 
 # Not beyond a line: a string of the IR may end in "@", which is no name.
 _NAMED = re.compile(r'@"([^"\n]+)"')

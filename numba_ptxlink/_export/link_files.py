@@ -21,7 +21,7 @@ from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Span, parse
 from numba_ptxlink._front_end import shims
-from numba_ptxlink._front_end.protocol import LinkFile
+from numba_ptxlink._front_end.lowered import LinkFile
 from numba_ptxlink._link import backends, check
 from numba_ptxlink._link.check import Symbol
 from numba_ptxlink._link.read import Input, as_bytes
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.signatures import Signature
     from numba_ptxlink._formats.ptx import Prototype
-    from numba_ptxlink._front_end.protocol import LoweredFunction
+    from numba_ptxlink._front_end.lowered import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
 log = logging.getLogger(__name__)

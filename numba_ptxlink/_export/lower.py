@@ -13,7 +13,7 @@ from .signatures import describe
 
 if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._front_end.protocol import LoweredFunction
+    from numba_ptxlink._front_end.lowered import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
     from .signatures import ResolvedFunction

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._cabi.options import OnError
     from numba_ptxlink._config import FrontEndName
-    from numba_ptxlink._front_end.protocol import FrontEnd
+    from numba_ptxlink._front_end.base import FrontEnd
 
 log = logging.getLogger(__name__)
 

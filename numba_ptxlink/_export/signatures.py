@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from numba_ptxlink._cabi.options import Existing
-    from numba_ptxlink._front_end.protocol import FrontEnd
+    from numba_ptxlink._front_end.base import FrontEnd
 
 _MAX_TYPE_CHARS = 80
 T = TypeVar("T")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import ArchLike
     from numba_ptxlink._artifacts.target_release import LeftOut
     from numba_ptxlink._formats.ptx import Prototype
-    from numba_ptxlink._front_end.protocol import LoweredFunction
+    from numba_ptxlink._front_end.lowered import LoweredFunction
     from numba_ptxlink._tools.options import Options
 
     from .artifacts import Artifacts, Request

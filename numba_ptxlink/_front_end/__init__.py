@@ -1,1 +1,1 @@
-"""What a front end is, which there are, and what they share; see `protocol` and `registry`."""
+"""The front ends, Numba's compilers for CUDA: their base class, their list, and shared code; see `base`."""

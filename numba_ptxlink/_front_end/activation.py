@@ -1,4 +1,4 @@
-"""When and why the replacements in one front end are applied, and the state of that, for `_plugin`."""
+"""The activation of the plugin in one front end: decide when to apply its patches, and keep the reason."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from numba_ptxlink.errors import ActivationError, PtxlinkError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from .base import FrontEnd
     from .patch import Patch
-    from .protocol import FrontEnd
 
 log = logging.getLogger("numba_ptxlink")
 
 
 class Switch:
-    """What `enable()` and `disable()` said last, None before either; it counts for all front ends."""
+    """Whether `enable()` or `disable()` was called last, None before either; valid for all front ends."""
 
     enabled: bool | None = None
 
     def off(self) -> str | None:
-        """Return what keeps the plugin inactive, None if it should be active."""
+        """Return the reason for which the plugin is switched off, None if it is switched on."""
         if self.enabled is False:
             return "disable() was called"
         if self.enabled is None:
@@ -46,10 +46,10 @@ switch = Switch()
 
 class Activation:
     """
-    The replacements in one front end. The caller holds the plugin's lock.
+    The activation of the plugin in one front end. The caller holds the plugin's lock.
 
-    What the plugin needs of the front end is imported when it is needed: a damaged package, or one damaged
-    front end, is a reason here and no error of an import.
+    Imports are deferred: a damaged package makes the plugin inactive with a reason, and does not break
+    `import numba.cuda`.
 
     Args:
         name: The front end's name.
@@ -59,14 +59,14 @@ class Activation:
         self.name = name
         self.active = False
         self.trigger: str | None = None
-        self._reason: str | None = None  # None while the front end is waited for
-        self.ran: set[str] = set()  # modules that the hook has reported
+        self._reason: str | None = None  # While the front end is not imported yet, None.
+        self.ran: set[str] = set()  # Modules that the hook has reported.
         self.applied: list[Patch] = []
         self._warned: set[str] = set()
 
     @property
     def front_end(self) -> FrontEnd:
-        """The front end; its package is imported here, and nothing of its compiler."""
+        """The front end. Imports this package's modules for it, and nothing of its compiler."""
         from . import registry
 
         return registry.get(self.name)
@@ -76,7 +76,7 @@ class Activation:
         return frozenset((self.front_end.trigger_module, *(row.module for row in self.front_end.table())))
 
     def imported(self, module: str) -> None:
-        """Note that *module*, one of `hooked()`, has run; decide, or replace what is in it. Never raises."""
+        """Decide, or patch *module*, one of `hooked()`, which has just run. Never raises."""
         self.ran.add(module)
         with self.during_import("import hook"):
             if module == self.front_end.trigger_module:
@@ -87,38 +87,36 @@ class Activation:
 
     @contextlib.contextmanager
     def during_import(self, trigger: str) -> Iterator[None]:
-        """Let an error of a `with` block keep it inactive, and warn of that: no import fails for it."""
+        """Catch an error of a `with` block and warn that the plugin is inactive, so that imports go on."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001 - whatever it is, the import goes on
-            self.record_decision(trigger, described(error))
-            self._warn(described(error))
+        except Exception as error:  # noqa: BLE001 - the import goes on after any error
+            self.record_decision(trigger, error_reason(error))
+            self._warn(error_reason(error))
 
     def decide(self, trigger: str) -> None:
-        """Become active if that is wanted and possible, now or once the front end is imported."""
-        from .compiler import is_imported
-
-        config()  # which sets up logging
+        """Activate if switched on and supported, now or once the front end is imported."""
+        config()  # Sets up logging.
         if self.active:
             return
         switched_off = switch.off()
         refusal = switched_off or self.front_end.unsupported_reason()
         if refusal is not None:
             self.record_decision(trigger, refusal)
-            # A program without the front end, and one that has switched the plugin off, miss nothing.
+            # No warning for programs that do not use the front end, or have switched the plugin off.
             if self.is_imported() and not (switched_off or self.front_end.simulated()):
                 self._warn(refusal)
             return
-        # The hook reports a module that another thread is still importing, once it is complete.
+        # If another thread is still importing the module, the hook reports it later.
         trigger_module = self.front_end.trigger_module
-        if trigger_module not in self.ran and not is_imported(trigger_module):
+        if trigger_module not in self.ran and not _is_loaded(trigger_module):
             self._wait(trigger)
             return
         self._activate()
-        self.record_decision(trigger, self._grounds())
+        self.record_decision(trigger, self._activation_reason())
 
     def deactivate(self) -> None:
-        """Put back what was replaced."""
+        """Restore the original attributes."""
         while self.applied:
             from . import patch
 
@@ -126,7 +124,7 @@ class Activation:
         self.active = False
 
     def record_decision(self, trigger: str, reason: str | None) -> None:
-        """Note what decided and why; log it if it is new."""
+        """Store the event that decided and the reason; log them if they are new."""
         changed = (self.trigger, self._reason) != (trigger, reason)
         self.trigger, self._reason = trigger, reason
         if changed:
@@ -135,21 +133,21 @@ class Activation:
 
     @property
     def reason(self) -> str:
-        """The reason that was settled, or what keeps it from being active so far."""
+        """The reason of the last decision; before any, the reason for which none was made."""
         if self._reason is not None:
             remark = self.front_end.remark if self.active else ""
             return "; ".join(filter(None, (self._reason, remark)))
         try:
-            package, met = self.front_end.package, self.is_imported()
+            package, is_imported = self.front_end.package, self.is_imported()
             config()
             refusal = None
-            if met or self.front_end.simulated() or not self.is_installed():
+            if is_imported or self.front_end.simulated() or not self.is_installed():
                 refusal = self.front_end.unsupported_reason()
         except Exception as error:  # noqa: BLE001 - the reason is what status() is for
-            return described(error)
+            return error_reason(error)
         if refusal is not None:
             return refusal
-        if met:
+        if is_imported:
             return f"{package} has been imported without the import hook; call enable()"
         return f"{package} has not been imported yet"
 
@@ -160,10 +158,10 @@ class Activation:
         return registry.installed(self.front_end)
 
     def is_imported(self) -> bool:
-        """Return whether the program uses the front end: the module that decides is imported."""
+        """Return whether the program has imported the front end, by its trigger module."""
         return self.front_end.trigger_module in sys.modules
 
-    def _grounds(self) -> str:
+    def _activation_reason(self) -> str:
         if switch.enabled:
             return "enable() was called"
         if config().mode == "auto":
@@ -180,9 +178,7 @@ class Activation:
     def _activate(self) -> None:
         from numba_ptxlink import _native
 
-        from .compiler import is_imported
-
-        # Loading it would take time that a cached kernel does not need.
+        # Only check that nvPTXCompiler can be loaded: loading it would delay programs with cached kernels.
         cause = _native.not_loadable_reason()
         if cause is not None:
             raise ActivationError(f"{cause}.")
@@ -191,7 +187,7 @@ class Activation:
             self.active = True
             for name in (trigger_module, *sorted(self.hooked() - {trigger_module})):
                 # A module that is still being imported is patched when the hook reports it.
-                if name in self.ran or is_imported(name):
+                if name in self.ran or _is_loaded(name):
                     self._apply(name)
 
     def _apply(self, module: str) -> None:
@@ -211,8 +207,8 @@ class Activation:
             self.deactivate()
             if isinstance(error, (AttributeError, KeyError)):
                 raise ActivationError(
-                    f"{self.name} lacks what the plugin replaces ({type(error).__name__}: {error}); "
-                    f"install {self.name}{self.front_end.supported} again."
+                    f"{self.name} lacks an attribute that the plugin patches ({type(error).__name__}: "
+                    f"{error}); reinstall {self.name}{self.front_end.supported}."
                 ) from error
             raise
 
@@ -221,15 +217,21 @@ class Activation:
         if reason in self._warned:
             return
         self._warned.add(reason)
-        message = f"numba-ptxlink is inactive, and {self.name} goes on without it: {reason}."
+        message = f"numba-ptxlink is inactive, so {self.name} uses its own linker: {reason}."
         try:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         except RuntimeWarning:
-            # Warnings are errors here, and an import is not to fail for one.
+            # Warnings are errors in this process, and an import must not fail because of one.
             log.warning(message)
 
 
-def described(error: Exception) -> str:
+def _is_loaded(name: str) -> bool:
+    """Return whether the module *name* is imported completely, not still being imported by another thread."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
+def error_reason(error: Exception) -> str:
     """Return *error* as a reason with its cure, without a full stop."""
     if isinstance(error, PtxlinkError):
         return str(error).removesuffix(".")
@@ -240,7 +242,7 @@ def described(error: Exception) -> str:
 
 
 def driver_is_older() -> tuple[bool, str]:
-    """Compare driver and toolkit, without a fork or initialising CUDA; return the answer and its wording."""
+    """Return whether the driver is older than the toolkit, and a sentence, without initialising CUDA."""
     from numba_ptxlink._arch import dotted
     from numba_ptxlink._tools import driver, nvrtc
 

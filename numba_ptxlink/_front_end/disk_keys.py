@@ -1,8 +1,8 @@
 """
-What the key of a kernel that a front end keeps on disk lacks: options, link files, settings and tools.
+Complete the keys of kernels that a front end keeps on disk: by options, link files, settings and tools.
 
 A kernel is looked up before it is compiled, and stored after that. It is stored only if its key describes all
-that it linked, and if no file of the key was written to in between.
+files that it linked, and if none of these was written to in between.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _LinkItem(NamedTuple):
 
 
 class _LookUp(NamedTuple):
-    """A look-up of a kernel: its link files, as they were, and the digest of all that the key lacks."""
+    """A look-up of a kernel: its link files, as they were, and the digest of the parts that the key lacks."""
 
     link: tuple[Any, ...]
     source_options: Callable[..., Any]
@@ -43,7 +43,7 @@ class _LookUp(NamedTuple):
 
 
 class _LookUps(threading.local):
-    """The last look-up of a thread in each cache: a thread compiles and stores what it did not find."""
+    """The last look-up of a thread in each cache: the thread that misses compiles and stores the kernel."""
 
     def __init__(self) -> None:
         self.of: WeakKeyDictionary[Any, _LookUp] = WeakKeyDictionary()
@@ -56,7 +56,7 @@ def look_up(
     cache: Any, options: Mapping[str, Any] | None, link: Sequence[Any], source_options: Callable[..., Any]
 ) -> None:
     """
-    Note what the next kernel of *cache* depends on, for `extended` and `describes`.
+    Record the dependencies of the next kernel of *cache*, for `extended` and `describes`.
 
     Args:
         cache: The front end's cache of the kernels of one function.
@@ -68,14 +68,14 @@ def look_up(
     if options is None:
         return
     try:
-        items = [_item(each, source_options) for each in link]
+        items = [_link_item(link_file, source_options) for link_file in link]
         settings = config()._asdict().items()
-        relevant = [item for item in settings if not item[0].startswith(("cache", "log"))]
+        kept_settings = [item for item in settings if not item[0].startswith(("cache", "log"))]
         parts = {
             "package": package_version(),
-            "config": [f"{name}={value!r}" for name, value in relevant],
+            "config": [f"{name}={value!r}" for name, value in kept_settings],
             "tools": [*nvptxcompiler.identity(), *map(find.build_of, ("nvvm", "nvJitLink", "nvrtc"))],
-            "options": [f"{name}={_spelled(options[name])}" for name in sorted(options)],
+            "options": [f"{name}={_option_text(options[name])}" for name in sorted(options)],
             "files": [item.description for item in items],
         }
     except (PtxlinkError, OSError, ValueError) as error:
@@ -85,7 +85,7 @@ def look_up(
 
 
 def extended(key: tuple[Any, ...], cache: Any) -> tuple[Any, ...]:
-    """Return a front end's *key* of a kernel in *cache* with what it lacked when it was looked up."""
+    """Return a front end's *key* of a kernel in *cache*, extended by the digest of its look-up."""
     lookup = _look_ups.of.get(cache)
     # No kernel is stored without a digest.
     return (*key, ("numba-ptxlink", lookup and lookup.digest))
@@ -97,21 +97,23 @@ def describes(cache: Any, linked: Iterable[Any]) -> bool:
 
     Args:
         cache: The front end's cache of the kernels of one function.
-        linked: All that the kernel has linked: paths, and `LinkableCode` of the front end.
+        linked: The files that the kernel has linked: paths, and `LinkableCode` of the front end.
     """
     lookup = _look_ups.of.get(cache)
     if lookup is None:
         return False
     for item in linked:
         callbacks = (getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
-        # A later process cannot know what a function links before it is compiled, by a global or a helper.
+        # Before compiling, a later process knows only the decorator's files, not those of called functions.
         if item not in lookup.link or any(callbacks):
             log.info(
                 "cache: a kernel is not kept: link= of its decorator lacks %s, or that has callbacks", item
             )
             return False
     try:
-        unchanged = lookup.items == [_item(each, lookup.source_options) for each in lookup.link]
+        unchanged = lookup.items == [
+            _link_item(link_file, lookup.source_options) for link_file in lookup.link
+        ]
     except (OSError, ValueError):
         unchanged = False
     if not unchanged:
@@ -119,25 +121,25 @@ def describes(cache: Any, linked: Iterable[Any]) -> bool:
     return unchanged
 
 
-def _spelled(value: Any) -> str:
+def _option_text(value: Any) -> str:
     text = repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
-    # Another process may have something else at this address.
+    # Another process may have another object at this address.
     if " at 0x" in text:
         raise ValueError(f"an option has no text of its own: {text}")
     return text
 
 
-def _item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
+def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
     """
-    Return what is linked, a path or a front end's `LinkableCode`, with what CUDA C++ includes.
+    Describe a link file, a path or a front end's `LinkableCode`, and the headers that CUDA C++ includes.
 
     Raises:
         OSError: A file cannot be read.
-        ValueError: What it includes cannot be told.
+        ValueError: The included headers cannot be determined.
     """
     if isinstance(item, (str, os.PathLike)):
         path = Path(item)
-        # A link that leads elsewhere for a moment is a change, too.
+        # Changing the target of a symbolic link is a change, too.
         versions = tuple(map(includes.version, (path.lstat(), path.stat())))
         name, content, is_source, folder = path.name, path.read_bytes(), path.suffix == ".cu", path.parent
     else:

@@ -1,4 +1,4 @@
-"""What the link errors of front ends have in common. Importing this module imports cuda.bindings."""
+"""The base of the front ends' link errors. Importing this module imports cuda.bindings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cuda.bindings.nvjitlink import nvJitLinkError
 
 from numba_ptxlink.errors import LinkError
 
-# ERROR_INTERNAL, which nvJitLink returns for most of what it refuses.
+# ERROR_INTERNAL, which nvJitLink returns for most inputs that it refuses.
 _FAILED = 6
 
 

@@ -1,7 +1,7 @@
 """
-One attribute of a front end and what takes its place: put there and taken back, counting who wants it.
+Patches: attributes of a front end and their replacements, which are applied and undone by reference count.
 
-And what travels from outer replaced functions to inner ones, through a compiler that knows nothing of it.
+`Context` passes values from outer patched functions to inner ones, through code of the compiler.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ T = TypeVar("T", bound=NamedTuple)
 F = TypeVar("F", bound=Callable[..., Any])
 
 PURPOSES = ("linker", "driverless", "C ABI", "first kernel", "cache")
-"""What rows are for, as the documentation shows it."""
+"""The purposes of patches, as the documentation shows them."""
 
 
 class Patch(NamedTuple):
     """
-    One attribute of a front end and what takes its place.
+    An attribute of a front end and its replacement.
 
     Args:
-        module: Where it lives.
-        path: Its dotted path inside the module.
-        wrap: Makes the replacement out of the original. It imports nothing of the front end, as the
-            replacement may: a thread that is importing that may wait for a lock that *wrap*'s caller holds.
-        reason: Why, in one line; the documentation shows it.
-        bound: The package whose modules may hold it by the same name, and get the replacement too; "" for
-            none. Others that hold it keep it.
-        purpose: One of `PURPOSES`.
+        module: The module that defines it.
+        path: The dotted path inside the module.
+        wrap: Creates the replacement, given the original. Must not import modules of the front end (the
+            replacement may), since another thread that imports them may wait for a lock of *wrap*'s caller.
+        reason: The reason, in one line, which the documentation shows.
+        bound: The package whose modules get the replacement, too, if they have imported the original by its
+            name; "" for none.
+        purpose: A member of `PURPOSES`.
     """
 
     module: str
@@ -56,24 +56,24 @@ class Patch(NamedTuple):
         return f"{self.module}:{self.path}"
 
     def owner(self) -> Any:
-        """Return the module or class that holds the attribute."""
+        """Return the module or class that has the attribute."""
         *parents, _ = self.path.split(".")
-        # Asking for the import of a module that is there waits for a thread that is importing it.
+        # Not import_module first: it waits for another thread that is importing the module.
         module = sys.modules.get(self.module) or importlib.import_module(self.module)
         return functools.reduce(getattr, parents, module)
 
     @property
     def attribute(self) -> str:
-        """The attribute's own name."""
+        """The last part of the path."""
         return self.path.rpartition(".")[2]
 
 
 class PatchTable(list[Patch]):
     """
-    The replacements of one purpose, which decorators add; the docstring of what they decorate is the reason.
+    Patches of one purpose, which decorators add; the docstring of the decorated function is the reason.
 
     Args:
-        purpose: One of `PURPOSES`.
+        purpose: A member of `PURPOSES`.
     """
 
     def __init__(self, purpose: str) -> None:
@@ -81,7 +81,7 @@ class PatchTable(list[Patch]):
         self.purpose = purpose
 
     def replace(self, module: str, path: str, *, bound: str = "") -> Callable[[Wrap], Wrap]:
-        """Return a decorator of what makes the replacement out of the original; see `Patch`."""
+        """Return a decorator for a function that creates the replacement; see `Patch.wrap`."""
 
         def decorated(wrap: Wrap) -> Wrap:
             reason = " ".join((wrap.__doc__ or "").split())
@@ -91,7 +91,7 @@ class PatchTable(list[Patch]):
         return decorated
 
     def around(self, module: str, path: str, *, bound: str = "") -> Callable[[F], F]:
-        """Return a decorator of what is called in place of the original, which is its first argument."""
+        """Return a decorator for a replacement whose first argument is the original function."""
 
         def decorated(function: F) -> F:
             @functools.wraps(function)
@@ -108,61 +108,61 @@ class PatchTable(list[Patch]):
         return decorated
 
 
-class _InPlace:
+class _Applied:
     def __init__(self, original: Any) -> None:
         self.original = original
         self.uses = 1
 
 
-_in_place: dict[str, _InPlace] = {}
+_applied: dict[str, _Applied] = {}
 _lock = Lock()
 
 
 def apply(patch: Patch) -> None:
-    """Put the replacement in place, where it is not yet; each call wants an `undo`."""
+    """Replace the attribute, unless it is replaced already; each call needs an `undo`."""
     key = patch.target
-    # Its import may apply it, in this thread or in another that waits for the lock.
+    # Outside of the lock: importing the module may apply the patch, in this thread or another.
     owner = patch.owner()
     with _lock.held:
-        if key in _in_place:
-            _in_place[key].uses += 1
+        if key in _applied:
+            _applied[key].uses += 1
             return
         original = owner.__dict__[patch.attribute]
         replacement = patch.wrap(original)
         setattr(owner, patch.attribute, replacement)
         if patch.bound:
             _bind_everywhere(original, replacement, patch)
-        _in_place[key] = _InPlace(original)
+        _applied[key] = _Applied(original)
 
 
 def undo(patch: Patch) -> None:
-    """Put back what stood there, once nobody wants the replacement any more."""
+    """Restore the original, once each `apply` has had its `undo`."""
     key = patch.target
     owner = patch.owner()
     with _lock.held:
-        there = _in_place[key]
-        there.uses -= 1
-        if there.uses:
+        applied = _applied[key]
+        applied.uses -= 1
+        if applied.uses:
             return
-        del _in_place[key]
+        del _applied[key]
         replacement = owner.__dict__[patch.attribute]
-        setattr(owner, patch.attribute, there.original)
+        setattr(owner, patch.attribute, applied.original)
         if patch.bound:
-            _bind_everywhere(replacement, there.original, patch)
+            _bind_everywhere(replacement, applied.original, patch)
 
 
 @contextlib.contextmanager
 def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
-    """Keep *patches* in place for the length of a `with` block."""
+    """Apply *patches* for the length of a `with` block."""
     with contextlib.ExitStack() as stack:
-        for each in patches:
-            apply(each)
-            stack.callback(undo, each)
+        for patch in patches:
+            apply(patch)
+            stack.callback(undo, patch)
         yield
 
 
 def _bind_everywhere(old: Any, new: Any, patch: Patch) -> None:
-    """Replace *old* by *new* wherever a module of the package has bound it by the attribute's name."""
+    """Replace *old* by *new* in all modules of the package that have it under the attribute's name."""
     package, attribute = patch.bound, patch.attribute
     for name, module in list(sys.modules.items()):
         if (
@@ -178,15 +178,15 @@ class Context(Generic[T]):
     Values of a thread, changed for the length of a `with` block.
 
     Args:
-        name: What debuggers call the variable.
-        none: The values outside of any block.
+        name: The variable's name in debuggers.
+        default: The values outside of any block.
     """
 
-    def __init__(self, name: str, none: T) -> None:
-        self._variable: ContextVar[T] = ContextVar(name, default=none)
+    def __init__(self, name: str, default: T) -> None:
+        self._variable: ContextVar[T] = ContextVar(name, default=default)
 
     def current(self) -> T:
-        """Return the values of the blocks that this thread is in."""
+        """Return the values of the innermost block of this thread."""
         return self._variable.get()
 
     @contextlib.contextmanager

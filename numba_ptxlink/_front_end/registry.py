@@ -1,4 +1,4 @@
-"""The front ends by name, each loaded when it is first asked for; and which one a value belongs to."""
+"""The front ends by name, each loaded on first use; and the front end that a value belongs to."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink.errors import AbiError, ConfigError, ExportError
 
 if TYPE_CHECKING:
-    from .protocol import FrontEnd
+    from .base import FrontEnd
 
 
 def get(name: str) -> FrontEnd:
     """
-    Return the front end *name*. Imports its package here, and nothing of its compiler.
+    Return the front end *name*. Imports this package's modules for it, and nothing of its compiler.
 
     Raises:
-        ConfigError: There is none of that name.
+        ConfigError: There is no front end of that name.
     """
     if name not in FRONT_ENDS:
         raise ConfigError(f"front_end={name!r} is unknown; choose {' or '.join(FRONT_ENDS)}.")
-    home = _home(name)
-    # A module that another thread is importing has none yet.
-    there = getattr(sys.modules.get(home), "FRONT_END", None)
-    front_end: FrontEnd = there or importlib.import_module(home).FRONT_END
+    module_name = _module_name(name)
+    # Not import_module first: it waits for another thread that is importing the module.
+    loaded_front_end = getattr(sys.modules.get(module_name), "FRONT_END", None)
+    front_end: FrontEnd = loaded_front_end or importlib.import_module(module_name).FRONT_END
     return front_end
 
 
@@ -38,21 +38,21 @@ def front_ends() -> tuple[FrontEnd, ...]:
 
 
 def loaded() -> tuple[FrontEnd, ...]:
-    """Return the front ends that have been asked for. Imports nothing."""
-    there = (sys.modules.get(_home(name)) for name in FRONT_ENDS)
-    return tuple(filter(None, (getattr(module, "FRONT_END", None) for module in there)))
+    """Return the front ends that have been used. Imports nothing."""
+    modules = (sys.modules.get(_module_name(name)) for name in FRONT_ENDS)
+    return tuple(filter(None, (getattr(module, "FRONT_END", None) for module in modules)))
 
 
-def _home(name: str) -> str:
-    # Another front end is a package beside the others, and its name in the list.
+def _module_name(name: str) -> str:
+    # To add a front end, add a package with this name, and an entry in FRONT_ENDS.
     return f"numba_ptxlink._{name.replace('-', '_')}.front_end"
 
 
 def installed(front_end: FrontEnd) -> bool:
-    """Return whether the compiler of *front_end* is installed. Imports nothing of it."""
-    found = importlib.util.find_spec(front_end.module)
-    # A folder of that name, which sys.path leads to, has a specification too, and no origin.
-    return found is not None and found.origin is not None
+    """Return whether the compiler of *front_end* is installed. Does not import it."""
+    spec = importlib.util.find_spec(front_end.module)
+    # A folder of that name on sys.path has a specification, too, but no origin.
+    return spec is not None and spec.origin is not None
 
 
 def require(front_end: FrontEnd) -> FrontEnd:
@@ -60,7 +60,7 @@ def require(front_end: FrontEnd) -> FrontEnd:
     Return *front_end* with its compiler imported.
 
     Raises:
-        ExportError: It is not installed, or cannot be used or imported; with the cure.
+        ExportError: *front_end* is not installed, or cannot be used or imported; with the cure.
     """
     from numba_ptxlink._tools import find
 
@@ -69,12 +69,12 @@ def require(front_end: FrontEnd) -> FrontEnd:
         try:
             importlib.import_module(package)
         except Exception as error:
-            said = find.explained(error) or (
+            message = find.explained(error) or (
                 f"{type(error).__name__}: {error}. Install it with `pip install "
                 f"'numba-ptxlink[{front_end.extra}]'`, and rename any {front_end.root}.py of your own."
             )
-            raise ExportError(f"{package} could not be imported: {said}") from error
-        reason = front_end.unsupported_reason()  # The import may have found the simulator switched on.
+            raise ExportError(f"{package} could not be imported: {message}") from error
+        reason = front_end.unsupported_reason()  # Again: the import may have switched to the simulator.
     if reason is not None:
         raise ExportError(f"{reason}.")
     return front_end
@@ -82,9 +82,9 @@ def require(front_end: FrontEnd) -> FrontEnd:
 
 def owner(value: Any) -> FrontEnd | None:
     """
-    Return the front end that *value* belongs to, None for none.
+    Return the front end that *value* belongs to, None if it belongs to none.
 
-    It may be a type, a signature, a dispatcher, or a module, class or function of the front end's own.
+    Values of a front end are its types, signatures, dispatchers, modules, classes and functions.
     """
     if isinstance(value, ModuleType):
         homes = {value.__name__}
@@ -97,7 +97,7 @@ def owner(value: Any) -> FrontEnd | None:
 
 @functools.cache
 def of_module(name: str) -> FrontEnd | None:
-    """Return the front end that has the module *name*, None for none."""
+    """Return the front end that has the module *name*, None if no front end has it."""
     root = name.partition(".")[0]
     return next((front_end for front_end in front_ends() if front_end.root == root), None)
 
@@ -107,7 +107,7 @@ def of_type(ty: Any) -> FrontEnd:
     Return the front end that the Numba type *ty* belongs to.
 
     Raises:
-        AbiError: It is no Numba type.
+        AbiError: *ty* is not a Numba type.
     """
     front_end = owner(ty)
     if front_end is None:

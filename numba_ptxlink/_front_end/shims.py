@@ -1,5 +1,5 @@
 """
-The CUDA C++ of numba-cuda's bindings generator: shims, by which compiled functions call those of C++ headers.
+The CUDA C++ of numba-cuda's bindings generator: shims through which compiled functions call C++ headers.
 
 numba-cuda accumulates the shims of all functions that a process has compiled.
 """
@@ -17,13 +17,13 @@ _SHIM = r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()'
 
 
 def split(source: str) -> tuple[str, dict[str, str]]:
-    """Split *source* into its head and the shims in it by name, of which other CUDA C++ has none."""
-    head, *found = re.split(_SHIM, source)
-    return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in found}
+    """Split *source* into its head and its shims by name. CUDA C++ of other origin has no shims."""
+    head, *shims = re.split(_SHIM, source)
+    return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in shims}
 
 
-def needed(source: str, modules: Iterable[str]) -> str:
-    """Return *source* with only those shims that the LLVM IR *modules* call, sorted by name."""
+def keep_called(source: str, modules: Iterable[str]) -> str:
+    """Return *source* with only the shims that the LLVM IR *modules* call, sorted by name."""
     head, known = split(source)
     if not known:
         return source

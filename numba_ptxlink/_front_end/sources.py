@@ -1,4 +1,4 @@
-"""The text of what this package replaces and calls in a front end, by which releases are compared."""
+"""Digests of the functions that this package patches and calls in a front end, to compare releases."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .compiler import FrontEnd
+    from .base import FrontEnd
 
 
 def site(front_end: FrontEnd) -> Path:
-    """Return the folder that has the package of *front_end*, which is installed. Imports nothing of it."""
+    """Return the folder that contains the package of *front_end*, which is installed. Imports nothing."""
     spec = importlib.util.find_spec(front_end.module)
     package = Path(str(spec and spec.origin)).parent
     return package.parent if front_end.module == front_end.root else package
 
 
-def digest(place: str, site: Path) -> str:
+def digest(target: str, site: Path) -> str:
     """
-    Return a digest of the text of *place*; "" where it is gone, the module where others define it.
+    Return a digest of a definition's source; "" if it is missing; its module if another package defines it.
 
     Imports nothing.
 
     Args:
-        place: A function or class, such as "package.module:Class.method".
-        site: The folder that has the package.
+        target: A function or class, such as "package.module:Class.method".
+        site: The folder that contains the package.
     """
-    module, _, path = place.partition(":")
+    module, _, path = target.partition(":")
     first, *rest = path.split(".")
     try:
         lines, names = _parsed(site.joinpath(*module.split(".")))
         node = names[first]
         if isinstance(node, ast.ImportFrom):
-            around = module.split(".")[: -node.level] if node.level else []
-            home = ".".join([*around, *filter(None, [node.module])])
+            package = module.split(".")[: -node.level] if node.level else []
+            home = ".".join([*package, *filter(None, [node.module])])
             inner = digest(f"{home}.{first}:{'.'.join(rest)}", site) if rest else ""
             return inner or digest(f"{home}:{path}", site) or home
         for name in rest:
-            node = next(each for each in node.body if getattr(each, "name", None) == name)
+            node = next(statement for statement in node.body if getattr(statement, "name", None) == name)
     except (OSError, SyntaxError, KeyError, StopIteration):
         return ""
-    start = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+    start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
     text = textwrap.dedent("\n".join(lines[start - 1 : node.end_lineno]) + "\n")
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 @functools.cache
 def _parsed(path: Path) -> tuple[list[str], dict[str, Any]]:
-    """Return the lines of the module at *path*, and what defines or imports each of its names last."""
+    """Return the lines of the module at *path*, and the last definition or import of each name."""
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = file.read_text()
     tree = ast.parse(text)
     names: dict[str, Any] = {}
-    # What stands at the top of the module counts most, and the last of that.
+    # Definitions at the top level come last, so that they take precedence over nested ones.
     for node in (*ast.walk(tree), *tree.body):
         if isinstance(node, ast.ImportFrom):
             names |= {alias.asname or alias.name: node for alias in node.names}

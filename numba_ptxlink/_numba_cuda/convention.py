@@ -32,25 +32,25 @@ class StatusConvention(Convention):
     spreads_structs = True
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
-        builder, have = self.builder, pointee(callee.params[0])
-        pointer, slot = builder.slot(have, 8, "zeroinitializer")
+        builder, source_type = self.builder, pointee(callee.params[0])
+        pointer, slot = builder.slot(source_type, 8, "zeroinitializer")
         status = builder.call(callee, [(pointer, slot), *arguments])
-        none = builder.value(f"icmp eq i32 {status}, {_NONE}")
-        fine = builder.value(f"or i1 {none}, {builder.value(f'icmp eq i32 {status}, 0')}")
-        failed = builder.value(f"xor i1 {fine}, true")
-        returned = have, builder.value(f"load {have}, {pointer} {slot}, align 8")
+        none = builder.emit_value(f"icmp eq i32 {status}, {_NONE}")
+        fine = builder.emit_value(f"or i1 {none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
+        failed = builder.emit_value(f"xor i1 {fine}, true")
+        returned = source_type, builder.emit_value(f"load {source_type}, {pointer} {slot}, align 8")
         if isinstance(ty, types.Optional):
             # The status tells whether there is a value.
-            some = builder.value(f"xor i1 {none}, true")
+            some = builder.emit_value(f"xor i1 {none}, true")
             return failed, iter([builder.struct([returned, (I1, some)])])
         return failed, self.results(ty, *returned)
 
-    def results(self, ty: Any, have: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
         if not isinstance(ty, types.BaseTuple):
-            yield have, value
+            yield source_type, value
             return
-        for at, (inner, part) in enumerate(zip(ty.types, members(have), strict=True)):
-            yield from self.results(inner, part, self.builder.extract(have, value, at))
+        for at, (inner, part) in enumerate(zip(ty.types, members(source_type), strict=True)):
+            yield from self.results(inner, part, self.builder.extract(source_type, value, at))
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         return 1
@@ -58,10 +58,10 @@ class StatusConvention(Convention):
     def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
         items = "1"
         for extent in shape:
-            items = self.builder.value(f"mul i64 {items}, {extent}")
+            items = self.builder.emit_value(f"mul i64 {items}, {extent}")
         # Nothing that Numba knows of owns its memory.
         owner = self.builder.pointer(I8), "null"
         return [owner, owner, (I64, items), (I64, str(itemsize)), data]
 
-    def first_element(self, have: Type, value: str, unit: int) -> tuple[Leaf, int]:
-        return (members(have)[4], self.builder.extract(have, value, 4)), 5
+    def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+        return (members(source_type)[4], self.builder.extract(source_type, value, 4)), 5

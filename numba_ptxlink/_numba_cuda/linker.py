@@ -241,7 +241,7 @@ class PtxLinker:
         source = as_bytes(cu)
         if self._modules:
             text = source.decode(errors="surrogateescape")
-            source = shims.needed(text, self._modules).encode(errors="surrogateescape")
+            source = shims.keep_called(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
             options = source_options(self._options().to_flags(NVRTC), folder)
             # Of one source under two names, nvJitLink would find each function twice.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._export import externs, link_files
 from numba_ptxlink._formats.llvm_ir import NvvmDialect
 from numba_ptxlink._front_end.codegen.wrapper import wrap
+from numba_ptxlink._front_end.lowered import LoweredFunction
 from numba_ptxlink._front_end.patch import applied
-from numba_ptxlink._front_end.protocol import LoweredFunction
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._cabi.options import AbiOptions
-    from numba_ptxlink._front_end.protocol import Declare
+    from numba_ptxlink._front_end.lowered import Declare
     from numba_ptxlink._tools.options import Options
 
 # The symbol of a function with the ABI of numba-cuda-mlir.

@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.compiler import FrontEnd, Releases
+from numba_ptxlink._front_end.base import FrontEnd, Releases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

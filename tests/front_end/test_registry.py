@@ -14,7 +14,7 @@ from numba import cuda, float32, njit, types
 
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink._front_end import registry
-from numba_ptxlink._front_end.compiler import Releases
+from numba_ptxlink._front_end.base import Releases
 from numba_ptxlink._front_end.patch import Patch, applied, apply, undo
 
 # What numba-cuda-mlir calls a type: the names are the same.

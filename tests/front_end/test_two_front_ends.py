@@ -115,8 +115,8 @@ def test_both_are_served_in_either_order(run, first):
         pytest.param(
             {"attribute": "gone"},
             (
-                "numba-cuda-mlir lacks what the plugin replaces (KeyError: 'gone'); "
-                f"install numba-cuda-mlir{SUPPORTED} again"
+                "numba-cuda-mlir lacks an attribute that the plugin patches (KeyError: 'gone'); "
+                f"reinstall numba-cuda-mlir{SUPPORTED}"
             ),
             marks=pytest.mark.slow,
         ),
@@ -141,7 +141,7 @@ def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
         f"numba-cuda-mlir|False|{reason}|import hook",
         NUMBA_CUDA.partition("|")[2],
         "PtxLinker _Linker",
-        f"numba-ptxlink is inactive, and numba-cuda-mlir goes on without it: {reason}.",
+        f"numba-ptxlink is inactive, so numba-cuda-mlir uses its own linker: {reason}.",
         f"numba-ptxlink cannot be enabled: {reason}.",
         "PtxLinker _Linker",
     ]

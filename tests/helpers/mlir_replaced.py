@@ -49,7 +49,7 @@ def stock() -> Iterator[None]:
     taken = []
     for row in reversed(TABLE):
         # The plugin may want it, too.
-        while (row.module, row.path) in patch._in_place:
+        while (row.module, row.path) in patch._applied:
             patch.undo(row)
             taken.append(row)
     try:

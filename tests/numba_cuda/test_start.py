@@ -56,7 +56,13 @@ AT_IMPORT = {
         "errors",
     ),
     *("_formats", "_formats.kinds"),
-    *("_front_end.activation", "_front_end.compiler", "_front_end.registry", "_front_end.patch"),
+    *(
+        "_front_end.activation",
+        "_front_end.base",
+        "_front_end.nvvm_unit",
+        "_front_end.registry",
+        "_front_end.patch",
+    ),
     *("_link", "_link.kernels"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
     "_numba_cuda.linker",
@@ -121,5 +127,5 @@ def test_a_kernel_with_cuda_cxx_loads_no_reader_of_ptx(tmp_path):
     places = {"NUMBA_CACHE_DIR": str(tmp_path / "index"), "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
     made = run(str(tmp_path / "program.py"), **places)
     assert {"libnvrtc.", "libnvvm.", "libnvJitLink."} == {*made["libraries"]}
-    dear = {"_formats.ptx", "_export.link_files", "_front_end.protocol", "_link.compile"}
+    dear = {"_formats.ptx", "_export.link_files", "_front_end.lowered", "_link.compile"}
     assert not {f"numba_ptxlink.{name}" for name in dear} & {*made["modules"]}

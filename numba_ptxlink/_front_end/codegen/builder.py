@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 I1, I8, I64 = ScalarType("i1"), ScalarType("i8"), ScalarType("i64")
 Leaf = tuple[Type, str]
-"""A value with its type in LLVM IR."""
+"""A value's type in LLVM IR, and its name."""
 
 
 class Callee(NamedTuple):
     """
-    The function that is called.
+    A called function.
 
     Args:
-        symbol: Its symbol.
-        result: The type of its result.
-        params: The types of its parameters.
-        after: What stands behind a call of it: attributes and debug information.
+        symbol: The symbol.
+        result: The type of the result.
+        params: The types of the parameters.
+        after: The text behind the arguments of a call: attributes and debug information.
     """
 
     symbol: str
@@ -49,11 +49,11 @@ class FunctionBuilder:
     """
     The instructions of a function.
 
-    Args:
-        dialect: How the module spells pointers.
+    `globals` contains the lines that the module needs beside the function, by the names that they define.
+    Symbols and types are quoted, since functions that rename them look for the quotes.
 
-    Its `globals` are the lines that it needs beside the function, by the names that these define. Symbols and
-    types are in quotes, by which those that rename them find them.
+    Args:
+        dialect: The spelling of pointers in the module.
     """
 
     def __init__(self, dialect: NvvmDialect) -> None:
@@ -68,23 +68,23 @@ class FunctionBuilder:
         """The instructions and labels."""
         return [*self._slots, *self._lines]
 
-    def do(self, instruction: str) -> None:
+    def emit(self, instruction: str) -> None:
         """Append an *instruction* without a result."""
         self._lines.append(f"  {instruction}")
 
-    def value(self, instruction: str) -> str:
+    def emit_value(self, instruction: str) -> str:
         """Append an *instruction*; return the name of its result."""
         name = f"%w{next(self._numbers)}"
-        self.do(f"{name} = {instruction}")
+        self.emit(f"{name} = {instruction}")
         return name
 
     def slot(self, ty: Type, align: int, content: str = "") -> Leaf:
         """Return the address of memory for a value of *ty*, and store *content* there."""
-        # NVVM keeps in registers what is allocated at the start of a function.
+        # NVVM moves memory into registers if the alloca is at the start of the function.
         name, pointer = f"%w{next(self._numbers)}", self.pointer(ty)
         self._slots.append(f"  {name} = alloca {ty}, align {align}")
         if content:
-            self.do(f"store {ty} {content}, {pointer} {name}, align {align}")
+            self.emit(f"store {ty} {content}, {pointer} {name}, align {align}")
         return pointer, name
 
     def block(self, name: str) -> None:
@@ -92,53 +92,53 @@ class FunctionBuilder:
         self._lines.append(f"{name}:")
 
     def returns(self, ty: Type, value: str) -> None:
-        """Return *value*, nothing where *ty* is void."""
-        self.do("ret void" if str(ty) == "void" else f"ret {ty} {value}")
+        """Return *value*; nothing if *ty* is void."""
+        self.emit("ret void" if str(ty) == "void" else f"ret {ty} {value}")
 
     def branch(self, condition: str) -> str:
-        """Begin a block for the *condition*, an `i1`; return the name of that for what follows."""
+        """Begin a block that runs if *condition*, an `i1`, holds; return the name of the block after it."""
         number = next(self._numbers)
-        self.do(f"br i1 {condition}, label %then{number}, label %after{number}")
+        self.emit(f"br i1 {condition}, label %then{number}, label %after{number}")
         self.block(f"then{number}")
         return f"after{number}"
 
     def join(self, after: str) -> None:
-        """Begin the block *after*, which follows this one."""
-        self.do(f"br label %{after}")
+        """End this block, and begin the block *after*."""
+        self.emit(f"br label %{after}")
         self.block(after)
 
     def call(self, callee: Callee, arguments: Iterable[Leaf]) -> str:
-        """Call *callee* with *arguments*, as its types; return its result, "" for none."""
+        """Call *callee* with *arguments*, converted to its types; return its result, "" for void."""
         passed = ", ".join(
-            f"{want} {self.convert(have, value, want)}"
-            for (have, value), want in zip(arguments, callee.params, strict=True)
+            f"{param_type} {self.convert(source_type, value, param_type)}"
+            for (source_type, value), param_type in zip(arguments, callee.params, strict=True)
         )
         call = f'call {callee.result} @"{callee.symbol}"({passed}){callee.after}'
         if str(callee.result) != "void":
-            return self.value(call)
-        self.do(call)
+            return self.emit_value(call)
+        self.emit(call)
         return ""
 
     def pointer(self, target: Type) -> PointerType:
-        """Return the type of the addresses of a *target*."""
+        """Return the type of pointers to *target*."""
         return PointerType(None if self.dialect.is_opaque else target)
 
     def extract(self, ty: Type, value: str, *path: int) -> str:
         """Return a member of the aggregate *value*."""
-        return self.value(f"extractvalue {ty} {value}, {', '.join(map(str, path))}")
+        return self.emit_value(f"extractvalue {ty} {value}, {', '.join(map(str, path))}")
 
     def aggregate(self, ty: Type, values: Iterable[tuple[int, str]]) -> str:
-        """Return an aggregate with these *values* of members, each behind its index."""
+        """Return an aggregate of *values*, pairs of a member's index and value."""
         out = "undef"
         for at, value in values:
-            out = self.value(f"insertvalue {ty} {out}, {members(ty)[at]} {value}, {at}")
+            out = self.emit_value(f"insertvalue {ty} {out}, {members(ty)[at]} {value}, {at}")
         return out
 
     def select(self, condition: str, ty: Type, value: str) -> str:
-        """Return *value*, of the type *ty*, where *condition*, an `i1`, holds, and zero elsewhere."""
+        """Return *value*, of the type *ty*, if *condition*, an `i1`, holds, else zero."""
         if not members(ty):
-            return self.value(f"select i1 {condition}, {ty} {value}, {ty} zeroinitializer")
-        # LLVM 7 takes no member out of an aggregate that is selected as a whole.
+            return self.emit_value(f"select i1 {condition}, {ty} {value}, {ty} zeroinitializer")
+        # LLVM 7 cannot simplify `extractvalue` of a `select` of aggregates: select the members.
         parts = enumerate(members(ty))
         return self.aggregate(
             ty, ((at, self.select(condition, part, self.extract(ty, value, at))) for at, part in parts)
@@ -154,9 +154,8 @@ class FunctionBuilder:
         Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
 
         Structs are identified types: link-time optimisation inlines a call only if the types of caller and
-        callee are equal, and a literal struct never equals an identified one. It makes one of two equal
-        structs of different modules, which C++ keeps apart, but for opaque ones: *behind_pointer*, structs
-        are opaque.
+        callee are equal, and a literal struct never equals an identified one. It merges equal structs of
+        different modules, which C++ does not, unless they are opaque. So structs *behind_pointer* are opaque.
         """
         if isinstance(ctype, c.Void):
             return ScalarType("void")
@@ -177,7 +176,7 @@ class FunctionBuilder:
     def _pointer_to(self, target: c.CType) -> PointerType:
         if isinstance(target, c.Void):
             return self.pointer(I8)
-        # An array has no opaque elements.
+        # The elements of an array must not be opaque.
         return self.pointer(self.c_type(target, behind_pointer=not isinstance(target, c.Array)))
 
     def _body(self, ctype: Any, *, behind_pointer: bool) -> StructType:
@@ -189,30 +188,38 @@ class FunctionBuilder:
         parts = (self.c_type(part, behind_pointer=behind_pointer) for part, _ in ctype.slots)
         return StructType(tuple(parts), ctype.packed)
 
-    def places(self, ctype: Any) -> list[tuple[int, c.Member]]:
-        """Return the members of a struct, each with its index in the type."""
+    def indexed_members(self, ctype: Any) -> list[tuple[int, c.Member]]:
+        """Return the members of a struct with their indices in the type."""
         return [(at, member) for at, (_, member) in enumerate(ctype.slots) if member is not None]
 
-    def convert(self, have: Type, value: str, want: Type) -> str:
-        """Return *value*, a number, a pointer or an aggregate of these, as the type *want*."""
-        if have == want:
+    def convert(self, source_type: Type, value: str, target_type: Type) -> str:
+        """Return *value*, a number, a pointer or an aggregate of these, as the type *target_type*."""
+        if source_type == target_type:
             return value
-        if isinstance(have, PointerType) and isinstance(want, PointerType):
-            return self.value(f"bitcast {have} {value} to {want}")
-        if isinstance(have, ScalarType) and isinstance(want, ScalarType) and have.bits and want.bits:
-            if want.bits == 1:
-                return self.value(f"icmp ne {have} {value}, 0")
-            return self.value(f"{'trunc' if want.bits < have.bits else 'zext'} {have} {value} to {want}")
-        old, new = members(have), members(want)
+        if isinstance(source_type, PointerType) and isinstance(target_type, PointerType):
+            return self.emit_value(f"bitcast {source_type} {value} to {target_type}")
+        if (
+            isinstance(source_type, ScalarType)
+            and isinstance(target_type, ScalarType)
+            and source_type.bits
+            and target_type.bits
+        ):
+            if target_type.bits == 1:
+                return self.emit_value(f"icmp ne {source_type} {value}, 0")
+            return self.emit_value(
+                f"{'trunc' if target_type.bits < source_type.bits else 'zext'} {source_type} {value} to "
+                f"{target_type}"
+            )
+        old, new = members(source_type), members(target_type)
         if (len(old) or 1) == len(new):
-            parts = (self.extract(have, value, at) for at in range(len(old))) if old else [value]
-            kinds = zip(old or (have,), parts, new, strict=True)
-            return self.aggregate(want, enumerate(self.convert(*each) for each in kinds))
-        # Through memory, where both have their members at the same offsets.
-        address = self.slot(StructType((have, want)), 32)
-        pointer, copy = self.pointer(want), self.pointer(have)
-        self.do(f"store {have} {value}, {copy} {self.convert(*address, copy)}")
-        return self.value(f"load {want}, {pointer} {self.convert(*address, pointer)}")
+            parts = (self.extract(source_type, value, at) for at in range(len(old))) if old else [value]
+            kinds = zip(old or (source_type,), parts, new, strict=True)
+            return self.aggregate(target_type, enumerate(self.convert(*part) for part in kinds))
+        # Through memory: both types have their members at the same offsets.
+        address = self.slot(StructType((source_type, target_type)), 32)
+        pointer, copy = self.pointer(target_type), self.pointer(source_type)
+        self.emit(f"store {source_type} {value}, {copy} {self.convert(*address, copy)}")
+        return self.emit_value(f"load {target_type}, {pointer} {self.convert(*address, pointer)}")
 
 
 class FunctionHead(NamedTuple):
@@ -220,9 +227,9 @@ class FunctionHead(NamedTuple):
     A C function in LLVM IR.
 
     Args:
-        head: What follows `define`: result, symbol and parameters, which are named %p0, %p1 and so on.
-        symbol: The symbol with its type, as metadata names it.
-        notes: Its annotations.
+        head: The text behind `define`: result, symbol and parameters, which are named %p0, %p1 and so on.
+        symbol: The symbol with its type, as in metadata.
+        notes: The annotations.
     """
 
     head: str
@@ -257,7 +264,7 @@ def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
 
 
 def _extension(ctype: c.CType, signature: Signature) -> str:
-    """Return how a device function extends a narrow integer, in front of what it stands before."""
+    """Return the extension attribute of a narrow integer of a device function, with a space behind it."""
     if signature.kernel or not isinstance(ctype, c.Scalar) or not ctype.extension:
         return ""
     return f"{ctype.extension} "

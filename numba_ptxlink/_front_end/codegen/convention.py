@@ -1,7 +1,7 @@
 """
 Convert values between C and the calling convention of a compiler.
 
-Conventions have in common that tuples are spread over parameters and that records are passed by address.
+All conventions spread tuples over parameters and pass records by address.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 class Convention(abc.ABC):
     """
-    What is a compiler's own in how its functions take and return values.
+    The calling convention of a compiler's functions.
 
     Args:
-        builder: The function that calls one.
+        builder: The wrapper that calls a function.
     """
 
     types: Any
     """The compiler's module of types."""
     spreads_structs: bool
-    """Whether it spreads complex numbers, vectors and optional values over parameters, as tuples."""
+    """Whether complex numbers, vectors and optional values are spread over parameters, like tuples."""
 
     def __init__(self, builder: FunctionBuilder) -> None:
         self.builder = builder
@@ -42,27 +42,27 @@ class Convention(abc.ABC):
         Call *callee*, whose result has the Numba type *ty*.
 
         Returns:
-            Whether it met an error, as an `i1`, "" where it meets none; and its results, as of `results`.
+            Whether an error occurred, as an `i1`, "" if none can occur; and the results, as of `results`.
         """
 
     @abc.abstractmethod
-    def results(self, ty: Any, have: Type, value: str) -> Iterator[Leaf]:
-        """Yield what it returns for the Numba type *ty*: the members of tuples, or *value* itself."""
+    def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
+        """Yield the results for the Numba type *ty*: the members of tuples, or *value* itself."""
 
     @abc.abstractmethod
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
-        """Return what the strides of the array type *ty* count in, in bytes."""
+        """Return the unit of the strides of the array type *ty*, in bytes."""
 
     @abc.abstractmethod
     def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
-        """Return the arguments that an array becomes, as far as the extents of its shape."""
+        """Return the arguments of an array that precede those of its shape and strides."""
 
     @abc.abstractmethod
-    def first_element(self, have: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
         """
-        Return the address of the first element of the array *value*, and which member its shape is.
+        Return the address of the first element of the array *value*, and the index of the member "shape".
 
-        Its strides, which count in *unit* bytes, are the next member.
+        The next member contains the strides, in units of *unit* bytes.
         """
 
     @classmethod
@@ -75,47 +75,47 @@ class Convention(abc.ABC):
         return isinstance(ty, cls.types.Record)
 
     def from_c(self, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
-        """Return the arguments that *value*, of the C type *ctype* and the Numba type *ty*, becomes."""
+        """Return *value*, of the C type *ctype*, as arguments of the Numba type *ty*."""
         builder, kind = self.builder, self.builder.c_type(ctype)
         if isinstance(ty, self.types.BaseTuple):
             return [
                 argument
-                for (at, member), inner in zip(builder.places(ctype), ty.types, strict=True)
+                for (at, member), inner in zip(builder.indexed_members(ctype), ty.types, strict=True)
                 for argument in self.from_c(member.type, inner, builder.extract(kind, value, at))
             ]
         if isinstance(ty, self.types.Record):
-            # A field is loaded with its natural alignment if the offset allows it, even of a packed record.
+            # Compilers load a field with natural alignment if the offset allows it, even of packed records.
             return [builder.slot(kind, 16, value)]
         if isinstance(ctype, c.View):
             return self._array(ctype, ty, value)
         if isinstance(ty, self.types.Optional):
-            (first, member), (second, _) = builder.places(ctype)
-            held = self.from_c(member.type, ty.type, builder.extract(kind, value, first))
-            parts = [*held, (I8, builder.extract(kind, value, second))]
+            (first, member), (second, _) = builder.indexed_members(ctype)
+            parts_of_value = self.from_c(member.type, ty.type, builder.extract(kind, value, first))
+            parts = [*parts_of_value, (I8, builder.extract(kind, value, second))]
             return parts if self.spreads_structs else [builder.struct(parts)]
         if isinstance(ctype, c.Compound) and self.spreads_structs:
             return [(part, builder.extract(kind, value, at)) for at, part in enumerate(members(kind))]
         return [(kind, value)]
 
     def to_c(self, ctype: c.CType, ty: Any, leaves: Iterator[Leaf]) -> str:
-        """Return the C value that *leaves*, the results of a function of the Numba type *ty*, stand for."""
+        """Return *leaves*, the results of a function of the Numba type *ty*, as one value of the C type."""
         builder, kind = self.builder, self.builder.c_type(ctype)
         if isinstance(ctype, c.Void):
             return ""
         if isinstance(ty, self.types.BaseTuple):
-            members_of = zip(builder.places(ctype), ty.types, strict=True)
+            members_of = zip(builder.indexed_members(ctype), ty.types, strict=True)
             return builder.aggregate(
                 kind, ((at, self.to_c(member.type, inner, leaves)) for (at, member), inner in members_of)
             )
-        have, value = next(leaves)
-        if isinstance(ty, self.types.Record) and isinstance(have, PointerType):
-            address = builder.convert(have, value, builder.pointer(kind))
-            return builder.value(f"load {kind}, {builder.pointer(kind)} {address}, align 1")
+        source_type, value = next(leaves)
+        if isinstance(ty, self.types.Record) and isinstance(source_type, PointerType):
+            address = builder.convert(source_type, value, builder.pointer(kind))
+            return builder.emit_value(f"load {kind}, {builder.pointer(kind)} {address}, align 1")
         if isinstance(ctype, c.View):
-            return self._view(ctype, ty, have, value)
+            return self._view(ctype, ty, source_type, value)
         if isinstance(ty, self.types.Optional):
-            return self._optional(ctype, ty, have, value)
-        return builder.convert(have, value, kind)
+            return self._optional(ctype, ty, source_type, value)
+        return builder.convert(source_type, value, kind)
 
     def _array(self, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
         builder, kind, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
@@ -126,47 +126,50 @@ class Convention(abc.ABC):
             strides, stride = [], str(ctype.element.size // unit)
             for extent in shape[::-1] if ty.layout == "C" else shape:
                 strides.append(stride)
-                stride = builder.value(f"mul i64 {stride}, {extent}")
+                stride = builder.emit_value(f"mul i64 {stride}, {extent}")
             strides = strides[::-1] if ty.layout == "C" else strides
         else:
             strides = [builder.extract(kind, value, 2, axis) for axis in range(ctype.ndim)]
             if unit > 1:
-                strides = [builder.value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
+                strides = [builder.emit_value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
         extents = [(I64, number) for number in (*shape, *strides)]
         return [*self.array(data, ctype.element.size, shape), *extents]
 
-    def _view(self, ctype: c.View, ty: Any, have: Type, value: str) -> str:
+    def _view(self, ctype: c.View, ty: Any, source_type: Type, value: str) -> str:
         builder, kind, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
-        first, at = self.first_element(have, value, unit)
+        first, at = self.first_element(source_type, value, unit)
         address, *extents = members(kind)
         shape, strides = (
-            [builder.extract(have, value, place, axis) for axis in range(ctype.ndim)]
-            for place in (at, at + 1)
+            [builder.extract(source_type, value, member, axis) for axis in range(ctype.ndim)]
+            for member in (at, at + 1)
         )
-        strides = [builder.value(f"mul i64 {stride}, {unit}") for stride in strides]
-        # Without dimensions, C has neither.
+        strides = [builder.emit_value(f"mul i64 {stride}, {unit}") for stride in strides]
+        # Views without dimensions have neither shape nor strides.
         numbers = (
-            builder.aggregate(each, enumerate(numbers))
-            for each, numbers in zip(extents, (shape, strides), strict=False)
+            builder.aggregate(array_type, enumerate(numbers))
+            for array_type, numbers in zip(extents, (shape, strides), strict=False)
         )
         return builder.aggregate(kind, enumerate([builder.convert(*first, address), *numbers]))
 
-    def _optional(self, ctype: c.CType, ty: Any, have: Type, value: str) -> str:
-        """Return the optional *value*, its value and whether there is one, as C's; zero if it is None."""
-        builder, kind, (data, valid) = self.builder, self.builder.c_type(ctype), members(have)
-        (first, member), (second, _) = builder.places(ctype)
-        there = builder.extract(have, value, 1)
-        condition, flag = builder.convert(valid, there, I1), (second, builder.convert(valid, there, I8))
-        leaves = self.results(ty.type, data, builder.extract(have, value, 0))
+    def _optional(self, ctype: c.CType, ty: Any, source_type: Type, value: str) -> str:
+        """Return an optional *value* as C's struct of the value and a flag; the value is zero for None."""
+        builder, kind, (data, valid) = self.builder, self.builder.c_type(ctype), members(source_type)
+        (first, member), (second, _) = builder.indexed_members(ctype)
+        has_value = builder.extract(source_type, value, 1)
+        condition, flag = (
+            builder.convert(valid, has_value, I1),
+            (second, builder.convert(valid, has_value, I8)),
+        )
+        leaves = self.results(ty.type, data, builder.extract(source_type, value, 0))
         if not self.holds_record(ty.type):
-            chosen = ((part, builder.select(condition, part, value)) for part, value in leaves)
-            return builder.aggregate(kind, [(first, self.to_c(member.type, ty.type, chosen)), flag])
+            selected = ((part, builder.select(condition, part, value)) for part, value in leaves)
+            return builder.aggregate(kind, [(first, self.to_c(member.type, ty.type, selected)), flag])
         # The address of a record is null for None, and must not be loaded.
         part = members(kind)[first]
         pointer, slot = builder.slot(part, 16, "zeroinitializer")
         after = builder.branch(condition)
-        held = self.to_c(member.type, ty.type, leaves)
-        builder.do(f"store {part} {held}, {pointer} {slot}, align 16")
+        field_value = self.to_c(member.type, ty.type, leaves)
+        builder.emit(f"store {part} {field_value}, {pointer} {slot}, align 16")
         builder.join(after)
-        held = builder.value(f"load {part}, {pointer} {slot}, align 16")
-        return builder.aggregate(kind, [(first, held), flag])
+        field_value = builder.emit_value(f"load {part}, {pointer} {slot}, align 16")
+        return builder.aggregate(kind, [(first, field_value), flag])

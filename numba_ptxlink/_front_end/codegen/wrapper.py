@@ -1,8 +1,8 @@
 """
-Generate wrappers with the C ABI: functions with nvcc's prototype that call one that a compiler made.
+Generate wrappers with the C ABI: functions with nvcc's prototype that call a compiled Python function.
 
-A wrapper is used instead of a calling convention of the function itself, because a compiler's ABI has what C
-lacks, such as a status for `raise`. The wrapper handles it, and NVVM inlines the function into it.
+The function itself cannot have the C ABI, because a compiler's calling convention has features that C lacks,
+such as a status for `raise`. The wrapper handles the status, and NVVM inlines the function into it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from .builder import Leaf
     from .convention import Convention
 
-# In instructions of LLVM IR; whether to inline a larger function is NVVM's decision.
-_SMALL = 1000
+# Functions with more LLVM instructions are inlined into the wrapper only if NVVM decides so.
+_MAX_INLINED_INSTRUCTIONS = 1000
 _BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
 _NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
-# Of debug information.
+# Parts of debug information.
 _SUBPROGRAM = re.compile(r"!dbg !(\d+)")
 _LINE = re.compile(r"\bline: (\d+)")
 _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
@@ -47,51 +47,51 @@ def wrap(
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> str:
     """
-    Return the LLVM IR of *module* with the C function of *signature*, which calls its function *symbol*.
+    Return the LLVM IR of *module* with the wrapper of *signature*, which calls its function *symbol*.
 
     Args:
-        module: The Python function, as its compiler made it.
+        module: The Python function as LLVM IR.
         symbol: The symbol of that function.
-        signature: The C signature of the new function.
+        signature: The C signature of the wrapper.
         typed: The Numba types of its parameters and result.
-        convention: How the Python function takes and returns values.
-        dialect: How the module spells pointers; `NvvmDialect.written` makes the rest the dialect's.
-        abi: What an error does.
-        inline: Whether NVVM may inline the Python function into the new one.
+        convention: The calling convention of the Python function.
+        dialect: The spelling of pointers; `NvvmDialect.written` converts the rest of the module.
+        abi: The effect of an error.
+        inline: Whether NVVM may inline the Python function into the wrapper.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     builder = FunctionBuilder(dialect)
-    outer, result = prototype(builder, signature), typed.return_type
+    head_parts, result = prototype(builder, signature), typed.return_type
     callee, attributes, size = _callee(module, symbol)
     first = 1 + max((int(node) for node in _NODE.findall(module)), default=-1)
     head, call, nodes = _location(module, attributes, signature.name, first)
-    # A record is returned by address, which may point into the function's frame.
-    must = " alwaysinline" if inline or convention.holds_record(result) else ""
+    # Without inlining, the address of a returned record may point into a frame that has ended.
+    inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
     calling = convention(builder)
     arguments = _arguments(calling, signature, typed.args)
-    failed, leaves = calling.call(callee._replace(after=f"{must}{call}"), arguments, result)
+    failed, leaves = calling.call(callee._replace(after=f"{inlining}{call}"), arguments, result)
     kind = builder.c_type(signature.result)
     if failed:
         after = builder.branch(failed)
         if abi.on_error == "trap":
             builder.globals["llvm.trap"] = 'declare void @"llvm.trap"()'
-            builder.do('call void @"llvm.trap"()')
+            builder.emit('call void @"llvm.trap"()')
         builder.returns(kind, "zeroinitializer")
         builder.block(after)
     builder.returns(kind, calling.to_c(signature.result, result, leaves))
     types_passed = (signature.result, *(ctype for _, ctype in signature.params))
-    # Unpacking arguments costs instructions that inlining removes, but the inliner's cost model counts.
-    # A struct with members that are not aligned must not be passed at all, which inlining prevents.
-    inlined = (inline and size < _SMALL) or any(map(unaligned_member, types_passed))
-    more = [*outer.notes, *(_kernel(launch_bounds) if signature.kernel else [])]
-    notes = [f"!{{{outer.symbol}, {note}}}" for note in more]
-    listed = ", ".join(f"!{first + len(nodes) + number}" for number in range(len(notes)))
+    # The wrapper itself is inlined into its callers. The inliner's cost model counts instructions that unpack
+    # arguments, though inlining removes them. Structs with unaligned members can only be passed by inlining.
+    inlined = (inline and size < _MAX_INLINED_INSTRUCTIONS) or any(map(unaligned_member, types_passed))
+    annotations = [*head_parts.notes, *(_kernel(launch_bounds) if signature.kernel else [])]
+    notes = [f"!{{{head_parts.symbol}, {note}}}" for note in annotations]
+    annotation_nodes = ", ".join(f"!{first + len(nodes) + number}" for number in range(len(notes)))
     lines = [
         *builder.globals.values(),
         *(f"!{number} = {node}" for number, node in enumerate([*nodes, *notes], first)),
-        *([f"!nvvm.annotations = !{{{listed}}}"] if notes else []),
-        *([_used(outer.symbol, dialect)] if signature.kernel else []),
-        f"define {outer.head}{' alwaysinline' if inlined and not signature.kernel else ''}{head} {{",
+        *([f"!nvvm.annotations = !{{{annotation_nodes}}}"] if notes else []),
+        *([_used(head_parts.symbol, dialect)] if signature.kernel else []),
+        f"define {head_parts.head}{' alwaysinline' if inlined and not signature.kernel else ''}{head} {{",
         *builder.lines,
         "}",
     ]
@@ -107,16 +107,16 @@ def _arguments(convention: Convention, signature: Signature, types: Sequence[Any
         if signature.is_by_address(ctype):
             pointer = builder.pointer(kind)
             if isinstance(ty, convention.types.Record) and unaligned_member(ctype) is None:
-                # It is the function's own already. NVVM's time for a copy grows with the cube of its size.
+                # No copy: byval memory belongs to the function, and NVVM needs cubic time for large copies.
                 arguments.append((pointer, value))
                 continue
-            value = builder.value(f"load {kind}, {pointer} {value}, align {ctype.align}")
+            value = builder.emit_value(f"load {kind}, {pointer} {value}, align {ctype.align}")
         arguments += convention.from_c(ctype, ty, value)
     return arguments
 
 
 def _callee(module: str, symbol: str) -> tuple[Callee, str, int]:
-    """Return the function *symbol* of *module*, what stands behind its parameters, and its size."""
+    """Return the function *symbol* of *module*, the text behind its parameters, and its instruction count."""
     head = rf'^define ([^@\n]*)@"?{re.escape(symbol)}"?\('
     _, before, text = re.split(head, module, maxsplit=1, flags=re.MULTILINE)
     line, *body = text[: text.index("\n}")].split("\n")
@@ -126,7 +126,7 @@ def _callee(module: str, symbol: str) -> tuple[Callee, str, int]:
 
 
 def _used(symbol: str, dialect: NvvmDialect) -> str:
-    """Return what keeps the kernel *symbol* in link-time optimisation, where no code refers to it."""
+    """Return `llvm.used`, since link-time optimisation drops the kernel *symbol*, which nothing refers to."""
     kind = dialect.pointer("i8")
     item = symbol if dialect.is_opaque else f"{kind} bitcast ({symbol} to {kind})"
     return f'@"llvm.used" = appending global [1 x {kind}] [{item}], section "llvm.metadata"'
@@ -142,10 +142,15 @@ def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
 
 def _location(module: str, attributes: str, name: str, first: int) -> tuple[str, str, list[str]]:
     """
-    Return what a function *name*, which calls one with the *attributes*, carries of debug information.
+    Return the debug information of the wrapper *name*: text behind its head, text behind its call, and nodes.
 
-    It is what stands behind its head, what stands behind the call, and the metadata that both name, in nodes
-    from number *first* on. LLVM drops the lines of a function that it inlines where the call has no line.
+    LLVM drops the lines of an inlined function if its call has no line.
+
+    Args:
+        module: The module of the Python function.
+        attributes: The text behind the Python function's parameters.
+        name: The wrapper's symbol.
+        first: The number of the first new metadata node.
     """
     match = _SUBPROGRAM.search(attributes)
     scope = re.search(rf"^!{match[1]} = (.*)$", module, re.MULTILINE) if match else None

@@ -10,7 +10,6 @@ import inspect
 import operator
 from typing import Any
 
-from numba_ptxlink._front_end.compiler import check_closure
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, notes
 
@@ -53,6 +52,8 @@ def _get_callee_args(original: Any, call: Any, callee: Any, loc: Any, func_ir: A
     """Refuse a closure that an exported function calls by a keyword: its default would be taken."""
     args = original(call, callee, loc, func_ir)
     if current().checked is not None:
+        from numba_ptxlink._front_end.closures import check_closure
+
         check_closure(call, callee, loc, args)
     return args
 

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import config
-from numba_ptxlink._front_end.compiler import compilation_unit
+from numba_ptxlink._front_end.nvvm_unit import compilation_unit
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current
 

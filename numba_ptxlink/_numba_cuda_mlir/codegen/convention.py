@@ -42,15 +42,15 @@ class MemrefConvention(Convention):
         value = builder.call(callee, arguments)
         if fails:
             pointer, slot = arguments[-1]
-            failed = builder.value(f"icmp ne i8 {builder.value(f'load i8, {pointer} {slot}')}, 0")
+            failed = builder.emit_value(f"icmp ne i8 {builder.emit_value(f'load i8, {pointer} {slot}')}, 0")
         return failed, self.results(ty, callee.result, value)
 
-    def results(self, ty: Any, have: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
         if _count(ty) == 1:
-            yield have, value
+            yield source_type, value
             return
-        for at, part in enumerate(members(have)):
-            yield part, self.builder.extract(have, value, at)
+        for at, part in enumerate(members(source_type)):
+            yield part, self.builder.extract(source_type, value, at)
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         # Those of an array of records count in bytes.
@@ -59,12 +59,12 @@ class MemrefConvention(Convention):
     def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
         return [data, data, (I64, "0")]
 
-    def first_element(self, have: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
         builder, byte = self.builder, self.builder.pointer(I8)
         # The dialects have pointers to bytes, to elements and to nothing.
-        data = builder.convert(members(have)[1], builder.extract(have, value, 1), byte)
-        offset = builder.value(f"mul i64 {builder.extract(have, value, 2)}, {unit}")
-        return (byte, builder.value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
+        data = builder.convert(members(source_type)[1], builder.extract(source_type, value, 1), byte)
+        offset = builder.emit_value(f"mul i64 {builder.extract(source_type, value, 2)}, {unit}")
+        return (byte, builder.emit_value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
 
 
 def _count(ty: Any) -> int:

@@ -11,7 +11,6 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink._front_end.compiler import check_closure
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current, requested_cc
 from numba_ptxlink.errors import ExportError
@@ -53,6 +52,8 @@ def _get_callee_args(
     _: ExportedFunction, original: Any, call: Any, callee: Any, loc: Any, func_ir: Any
 ) -> Any:
     """Refuse a closure that an exported function calls by a keyword: its default would be taken."""
+    from numba_ptxlink._front_end.closures import check_closure
+
     args = original(call, callee, loc, func_ir)
     check_closure(call, callee, loc, args)
     return args

@@ -9,7 +9,7 @@ from typing import Any
 
 from numba_ptxlink import cache
 from numba_ptxlink._config import config
-from numba_ptxlink._front_end.compiler import compilation_unit
+from numba_ptxlink._front_end.nvvm_unit import compilation_unit
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
