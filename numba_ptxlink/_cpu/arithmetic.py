@@ -1,7 +1,8 @@
 """
-Arithmetic: what the table `instructions.ll` computes of values, and how floats are read, rounded and written.
+Arithmetic on registers: expand operations of the table `instructions.ll`, and round and convert floats.
 
-LLVM's own functions for halves are in a library of compilers; where that is absent, the process would end.
+Halves are computed as floats and rounded by functions of `program.ll`. LLVM's own conversions call a
+library of the compiler, and the process would end if that is absent.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .ir_builder import Mnemonic, PtxType, UnsupportedInstruction
+from .mnemonics import Mnemonic, PtxType, UnsupportedInstruction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from .ir_builder import IRBuilder
 
 ROUNDING_MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
-"""Roundings, as LLVM numbers them."""
+"""LLVM's numbers of the rounding modes."""
 _OPERATION_HEADER = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
-# What all floats may have, besides a rounding.
+# Modifiers of floats that are applied to operands and results, so that the table has no rows for them.
 _FLOAT_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *ROUNDING_MODES)
 # The smallest normal number of a type; a bfloat16 has the exponents of a float.
 _SMALLEST_NORMAL = {
@@ -30,18 +31,18 @@ _SMALLEST_NORMAL = {
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
     "f64": "0x0010000000000000",
 }
-# The operands whose negation negates the result of an instruction; of others the first one.
+# Operands whose negation negates the result of an instruction; the first operand for others.
 _NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
 
 
 class Operation(NamedTuple):
     """
-    An entry of the table.
+    An operation of the table.
 
     Args:
         sources: A letter for the type of each operand, of which the last repeats.
         result: The letter for the type of the result.
-        body: What is computed.
+        body: A template of LLVM IR.
     """
 
     sources: str
@@ -51,7 +52,7 @@ class Operation(NamedTuple):
 
 @functools.cache
 def operations() -> dict[str, Operation]:
-    """Return the table by the names of its entries."""
+    """Return the table: operations by name."""
     text = _COMMENT.sub("", Path(__file__).with_name("instructions.ll").read_text())
     _, *parts = _OPERATION_HEADER.split(text)
     return {
@@ -63,125 +64,129 @@ def operations() -> dict[str, Operation]:
 
 def find_operation(mnemonic: Mnemonic) -> Operation:
     """
-    Return what an instruction computes.
+    Return the operation of an instruction: the most specific row, with or without modifiers and a type.
 
     Raises:
-        Unknown: The table does not have it.
+        UnsupportedInstruction: The table has no such row.
     """
-    kind, whole = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
-    bare = [each for each in whole if each not in _FLOAT_MODIFIERS] if kind.is_float else whole
-    for name in (".".join(whole), ".".join(bare)):
-        for suffix in (f".{kind.letter[-1]}{kind.bits}", f".{kind.letter[-1]}", ""):
+    ptx_type, parts = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
+    plain = [part for part in parts if part not in _FLOAT_MODIFIERS] if ptx_type.is_float else parts
+    for name in (".".join(parts), ".".join(plain)):
+        for suffix in (f".{ptx_type.letter[-1]}{ptx_type.bits}", f".{ptx_type.letter[-1]}", ""):
             if name + suffix in operations():
                 return operations()[name + suffix]
     raise UnsupportedInstruction
 
 
 def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) -> str:
-    """Return what the table computes of the values of an instruction."""
-    kind, bits, signed = mnemonic.type, mnemonic.type.bits, mnemonic.type.is_signed
+    """Add the operation of an instruction on values of its type; return the result."""
+    ptx_type, bits, signed = mnemonic.type, mnemonic.type.bits, mnemonic.type.is_signed
     names = dict(
         zip("abcd", values, strict=False),
         opcode=mnemonic.opcode,
         letter="s" if signed else "u",
-        raw=kind.raw,
+        raw=ptx_type.raw,
         bits=bits,
         most=bits - 1,
         wide=f"i{2 * bits}",
         extend="sext" if signed else "zext",
         extend0="sext" if mnemonic.types[0].is_signed else "zext",
         shift="shl" if mnemonic.opcode == "shl" else "ashr" if signed else "lshr",
-        ir=kind.ir,
-        suffix=kind.suffix,
-        smallest=_SMALLEST_NORMAL.get(f"{kind.letter}{bits}", "0.0"),
+        ir=ptx_type.ir,
+        suffix=ptx_type.suffix,
+        smallest=_SMALLEST_NORMAL.get(f"{ptx_type.letter}{bits}", "0.0"),
     )
     return b.emit_text(find_operation(mnemonic).body, names)
 
 
 def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -> str:
-    """Return the bits that an instruction computes of bits; for each part of packed ones."""
-    kind, modifiers = mnemonic.type, mnemonic.modifiers
-    if kind.is_float and len(mnemonic.types) > 1:
+    """Add an instruction on the bits of its operands; return the bits of its result."""
+    ptx_type, modifiers = mnemonic.type, mnemonic.modifiers
+    if ptx_type.is_float and len(mnemonic.types) > 1:
         # Such as `fma.rn.f32.f16`, whose operands differ in width.
         raise UnsupportedInstruction
-    if kind.elements > 1:
-        single = mnemonic._replace(types=(kind.element,))
-        columns = zip(*(b.split_bits(each, kind.width, kind.elements) for each in operands), strict=True)
-        return b.join_bits([emit_arithmetic(b, single, each) for each in columns], kind.bits)
-    if not kind.is_float:
+    if ptx_type.elements > 1:
+        single = mnemonic._replace(types=(ptx_type.element,))
+        columns = zip(
+            *(b.split_bits(operand, ptx_type.width, ptx_type.elements) for operand in operands), strict=True
+        )
+        return b.join_bits([emit_arithmetic(b, single, column) for column in columns], ptx_type.bits)
+    if not ptx_type.is_float:
         return expand_operation(b, mnemonic, operands)
-    values = [apply_modifiers(b, kind, decode(b, kind, each), modifiers, ["ftz"]) for each in operands]
-    rounding = next((each for each in modifiers if each in ("rz", "rp", "rm")), "")
-    if rounding and kind.bits == 16:
+    values = [decode(b, ptx_type, operand) for operand in operands]
+    values = [apply_modifiers(b, ptx_type, value, modifiers, ["ftz"]) for value in values]
+    rounding = next((modifier for modifier in modifiers if modifier in ("rz", "rp", "rm")), "")
+    if rounding and ptx_type.bits == 16:
         raise UnsupportedInstruction
     if rounding:
-        value = emit_directed(b, mnemonic.opcode, kind, rounding, values)
+        value = emit_directed(b, mnemonic.opcode, ptx_type, rounding, values)
     elif mnemonic.opcode in ("min", "max"):
-        value = functools.reduce(lambda one, two: expand_operation(b, mnemonic, (one, two)), values)
+        value = functools.reduce(lambda first, second: expand_operation(b, mnemonic, (first, second)), values)
     else:
         value = expand_operation(b, mnemonic, values)
     if find_operation(mnemonic).result == "p":
         return value
-    return encode(b, kind, apply_modifiers(b, kind, value, modifiers, ("relu", "sat", "ftz")))
+    return encode(b, ptx_type, apply_modifiers(b, ptx_type, value, modifiers, ("relu", "sat", "ftz")))
 
 
 def apply_modifiers(
-    b: IRBuilder, kind: PtxType, value: str, modifiers: Sequence[str], which: Sequence[str]
+    b: IRBuilder, ptx_type: PtxType, value: str, modifiers: Sequence[str], considered: Sequence[str]
 ) -> str:
-    """Return a float as those modifiers of *which* leave it that are among *flags*."""
-    for each in which:
-        if each in modifiers:
-            value = expand_operation(b, Mnemonic("flush" if each == "ftz" else each, (), (kind,)), [value])
+    """Return a float after those modifiers of *considered* that an instruction has, in their order."""
+    for modifier in considered:
+        if modifier in modifiers:
+            opcode = "flush" if modifier == "ftz" else modifier
+            value = expand_operation(b, Mnemonic(opcode, (), (ptx_type,)), [value])
     return value
 
 
-def decode(b: IRBuilder, kind: PtxType, bits: str) -> str:
-    """Return the value that bits are."""
-    if not kind.is_float:
+def decode(b: IRBuilder, ptx_type: PtxType, bits: str) -> str:
+    """Return the value that bits represent, in the type of its arithmetic."""
+    if not ptx_type.is_float:
         return bits
-    if kind.bits == 16:
-        return b.call(f"ptxlink.{kind.letter}16.decode", "float", f"i16 {bits}")
-    return b.emit_value(f"bitcast {kind.raw} {bits} to {kind.ir}")
+    if ptx_type.bits == 16:
+        return b.call(f"ptxlink.{ptx_type.letter}16.decode", "float", f"i16 {bits}")
+    return b.emit_value(f"bitcast {ptx_type.raw} {bits} to {ptx_type.ir}")
 
 
-def encode(b: IRBuilder, kind: PtxType, value: str, rounding: str = "rn") -> str:
-    """Return the bits of a value; of a half, rounded."""
-    if not kind.is_float:
+def encode(b: IRBuilder, ptx_type: PtxType, value: str, rounding: str = "rn") -> str:
+    """Return the bits that represent a value; a half is rounded."""
+    if not ptx_type.is_float:
         return value
-    if kind.bits == 16:
+    if ptx_type.bits == 16:
         return b.call(
-            f"ptxlink.{kind.letter}16.encode", "i16", f"float {value}", f"i32 {ROUNDING_MODES[rounding]}"
+            f"ptxlink.{ptx_type.letter}16.encode", "i16", f"float {value}", f"i32 {ROUNDING_MODES[rounding]}"
         )
-    return b.emit_value(f"bitcast {kind.ir} {value} to {kind.raw}")
+    return b.emit_value(f"bitcast {ptx_type.ir} {value} to {ptx_type.raw}")
 
 
 def emit_directed(
-    b: IRBuilder, name: str, kind: PtxType, rounding: str, operands: Sequence[str], result: str = ""
+    b: IRBuilder, name: str, ptx_type: PtxType, rounding: str, operands: Sequence[str], result: str = ""
 ) -> str:
     """
-    Return what an entry of the table computes of floats, rounded in a direction.
+    Add an operation on floats that rounds in a direction; return its result.
 
     Args:
         b: The function.
-        name: The end of the entry's name, such as "add" of "directed.add".
-        kind: The type of the operands.
+        name: The end of the operation's name in the table, such as "add" of "directed.add".
+        ptx_type: The type of the operands.
         rounding: "rz" for toward zero, "rp" for up, "rm" for down.
         operands: The values.
-        result: The result's type in LLVM IR, "" for that of the operands.
+        result: The type of the result in LLVM IR, "" for that of the operands.
     """
     # Down is up for negated numbers. A square root has no negative ones: down is toward zero.
     negates = rounding == "rm" and name != "sqrt"
     if negates:
-        odd = _NEGATED_OPERANDS.get(name, (0,))
+        negated = _NEGATED_OPERANDS.get(name, (0,))
         operands = [
-            b.emit_value(f"fneg {kind.ir} {each}") if index in odd else each
-            for index, each in enumerate(operands)
+            b.emit_value(f"fneg {ptx_type.ir} {operand}") if index in negated else operand
+            for index, operand in enumerate(operands)
         ]
     names = dict(
         zip("abc", operands, strict=False),
-        ir=kind.ir,
-        suffix=kind.suffix,
+        ir=ptx_type.ir,
+        suffix=ptx_type.suffix,
         up=str(rounding == "rp" or negates).lower(),
     )
     value = b.emit_text(operations()[f"directed.{name}"].body, names)
-    return b.emit_value(f"fneg {result or kind.ir} {value}") if negates else value
+    return b.emit_value(f"fneg {result or ptx_type.ir} {value}") if negates else value

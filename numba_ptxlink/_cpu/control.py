@@ -1,10 +1,11 @@
-"""Jumps, calls and ends of functions."""
+"""Branches, calls, returns, and the functions that CUDA's device runtime provides."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ir_builder import PROGRAM_MEMORY, UnsupportedInstruction
+from .ir_builder import PROGRAM_MEMORY
+from .mnemonics import UnsupportedInstruction
 from .runtime import Fault, ThreadState
 
 if TYPE_CHECKING:
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._formats import ptx
 
-    from .ir_builder import Mnemonic
+    from .mnemonics import Mnemonic
     from .translator import Storage, Translator
 
 
 def _find_label(b: Translator, name: str) -> int:
-    """Return the place of a label."""
+    """Return the statement index of a label that is visible in the current block."""
     scope: ptx.Scope | None = b.scope
     while scope is not None:
         if (scope.block, name) in b.labels:
@@ -36,13 +37,13 @@ def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`brx.idx`."""
-    targets = [_find_label(b, each) for each in b.branch_targets[operands[1]]]
+    targets = [_find_label(b, label) for label in b.branch_targets[operands[1]]]
     if min(targets) <= b.statement_index:
         b.count_back_edge()
-    index, beyond = b.read_operand(operands[0], 32), b.unique_name()
-    cases = " ".join(f"i32 {number}, label %L{target}" for number, target in enumerate(targets))
-    b.end_block(f"switch i32 {index}, label %{beyond} [{cases}]")
-    b.begin_block(beyond)
+    index, default = b.read_operand(operands[0], 32), b.unique_name()
+    cases = " ".join(f"i32 {case}, label %L{target}" for case, target in enumerate(targets))
+    b.end_block(f"switch i32 {index}, label %{default} [{cases}]")
+    b.begin_block(default)
     b.fault(Fault.TRAP)
 
 
@@ -57,21 +58,23 @@ def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def call(b: Translator, parsed: ptx.Call) -> None:
-    """`call`, of a function by name."""
+    """`call` of a function by name, with arguments in `.param` variables."""
     storages = [b.find_storage(name) for name in (*parsed.results, *parsed.arguments)]
     function = b.module.functions.get(parsed.callee)
     if None in storages:
         raise UnsupportedInstruction
     if function is None:
-        EXTERNAL_FUNCTIONS[parsed.callee](b, [each for each in storages if each])
+        EXTERNAL_FUNCTIONS[parsed.callee](b, [storage for storage in storages if storage])
         return
-    suspends = function.name in b.module.suspending
-    formals = [max(each.size, 1) for each in (*function.results, *function.params)]
-    if [each.size for each in storages if each] != formals or (
-        suspends and function.name in b.module.recursive
-    ):
+    suspends = function.name in b.module.call_graph.suspending
+    passed_sizes = [storage.size for storage in storages if storage]
+    declared_sizes = [max(variable.size, 1) for variable in (*function.results, *function.params)]
+    # A coroutine cannot suspend in a callee, and a recursive callee cannot be inlined.
+    is_recursive_coroutine = suspends and function.name in b.module.call_graph.recursive
+    if passed_sizes != declared_sizes or is_recursive_coroutine:
         raise UnsupportedInstruction
-    b.call_function(function.name, "".join(f", ptr {each.pointer}" for each in storages if each))
+    pointers = "".join(f", ptr {storage.pointer}" for storage in storages if storage)
+    b.call_function(function.name, pointers)
 
 
 def _load_argument(b: Translator, storage: Storage) -> str:
@@ -80,14 +83,14 @@ def _load_argument(b: Translator, storage: Storage) -> str:
 
 def _print(b: Translator, storages: Sequence[Storage]) -> None:
     result, template, values = storages
-    printf_arguments = f"i64 {_load_argument(b, template)}", f"i64 {_load_argument(b, values)}"
-    printed = b.call("ptxlink.print", "i32", "ptr %ctx", *printf_arguments)
-    b.fault_unless(b.emit_op("icmp sge", "i32", printed, 0), Fault.INTERRUPTED)
-    b.emit(f"store i32 {printed}, ptr {result.pointer}")
+    addresses = f"i64 {_load_argument(b, template)}", f"i64 {_load_argument(b, values)}"
+    count = b.call("ptxlink.print", "i32", "ptr %ctx", *addresses)
+    b.fault_unless(b.emit_op("icmp sge", "i32", count, 0), Fault.INTERRUPTED)
+    b.emit(f"store i32 {count}, ptr {result.pointer}")
 
 
 def _assert(b: Translator, storages: Sequence[Storage]) -> None:
-    # The address of the message, and that of the file, which fills the place of the size.
+    # The fields of the record for address and size contain the addresses of the condition and of the file.
     b.fault(Fault.ASSERT, _load_argument(b, storages[0]), _load_argument(b, storages[1]))
     b.begin_block(b.unique_name())
 
@@ -102,7 +105,7 @@ def _free(b: Translator, storages: Sequence[Storage]) -> None:
 
 
 def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
-    # The scope of a grid is 1; the handle is not 0 if the launch is cooperative.
+    # The scope is that of a grid. Its handle is null unless the launch is cooperative.
     b.emit(f"store i64 {b.resize(b.load_context_field('cooperative'), 32, 64)}, ptr {storages[0].pointer}")
 
 

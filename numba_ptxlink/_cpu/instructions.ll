@@ -609,8 +609,8 @@ WARP_SZ: u
 %globaltimer_hi: l
     time = call i64 @ptxlink.time()
     result = lshr i64 {time}, 32
-; Whether an access is aligned and inside the region that the instruction used last; and whether an access is inside
-; the block's shared memory.
+; Whether an access is aligned, and inside the region that the instruction used last or the block's shared memory.
+; {mask} is its size less 1.
 access.cached:
     distance = sub i64 {value}, {low}
     near = icmp ult i64 {distance}, {offset_limit}
@@ -618,11 +618,11 @@ access.cached:
     aligned = icmp eq i64 {rest}, 0
     in_bounds = and i1 {near}, {aligned}
 access.shared:
-    position = sub i64 {value}, {first}
-    begins = icmp ult i64 {position}, {shared_size}
-    end = add i64 {position}, {size}
-    ends = icmp ule i64 {end}, {shared_size}
-    inside = and i1 {begins}, {ends}
+    offset_limit = call i64 @llvm.usub.sat.i64(i64 {shared_size}, i64 {mask})
+    in_bounds = icmp ult i64 {offset}, {offset_limit}
+    rest = and i64 {offset}, {mask}
+    aligned = icmp eq i64 {rest}, 0
+    allowed = and i1 {in_bounds}, {aligned}
 isspacep.shared: p
     start = add i64 {shared_base}, {first}
     position = sub i64 {value}, {start}
@@ -663,14 +663,14 @@ shfl.idx:
     segment = and i32 {upper}, 31
     within = xor i32 {segment}, 31
     begin = and i32 {lane}, {segment}
-    position = and i32 {number}, {within}
+    position = and i32 {distance}, {within}
     source = or i32 {begin}, {position}
 shfl.up:
-    distance = and i32 {number}, 31
-    source = sub i32 {lane}, {distance}
+    masked = and i32 {distance}, 31
+    source = sub i32 {lane}, {masked}
 shfl.down:
-    distance = and i32 {number}, 31
-    source = add i32 {lane}, {distance}
+    masked = and i32 {distance}, 31
+    source = add i32 {lane}, {masked}
 shfl.bfly:
-    distance = and i32 {number}, 31
-    source = xor i32 {lane}, {distance}
+    masked = and i32 {distance}, 31
+    source = xor i32 {lane}, {masked}

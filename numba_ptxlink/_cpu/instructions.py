@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 from . import arithmetic
-from .ir_builder import PRED, U32, Mnemonic, PtxType, UnsupportedInstruction
+from .mnemonics import PRED, U32, Mnemonic, PtxType, UnsupportedInstruction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,167 +1,71 @@
-"""LLVM IR as text: what types and opcodes of PTX are in it, and a function to which lines are added."""
+"""LLVM IR as text: a function to which instructions are added, one a line."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Two kinds of memory that never overlap: what this package keeps for a launch, and what PTX accesses.
+# TBAA tags. Memory of the runtime never overlaps memory that PTX accesses, so LLVM need not reload the former
+# after a store to the latter.
 RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
-_FLOATS = {16: "float", 32: "float", 64: "double"}
-_TYPE = re.compile(r"(bf|[busf])(8|16|32|64|128)(?:x(2))?")
-
-
-@dataclass(frozen=True)
-class PtxType:
-    """
-    A type of PTX.
-
-    Args:
-        letter: What its name begins with: "b", "u", "s", "f", "bf", or "pred".
-        bits: The width of an element.
-        lanes: How many elements are packed into one register.
-    """
-
-    letter: str
-    bits: int
-    elements: int = 1
-
-    @property
-    def is_float(self) -> bool:
-        """Whether it is computed with as a float."""
-        return self.letter in ("f", "bf")
-
-    @property
-    def is_signed(self) -> bool:
-        """Whether it is a signed integer."""
-        return self.letter == "s"
-
-    @property
-    def raw(self) -> str:
-        """The type of an element's bits in LLVM IR."""
-        return f"i{self.bits}"
-
-    @property
-    def ir(self) -> str:
-        """The type that LLVM computes with; halves are computed with as floats."""
-        return _FLOATS[self.bits] if self.is_float else self.raw
-
-    @property
-    def suffix(self) -> str:
-        """What LLVM's functions of floats have at the end of their names."""
-        return "f64" if self.bits == 64 else "f32"
-
-    @property
-    def width(self) -> int:
-        """The bits of all its elements."""
-        return self.bits * self.elements
-
-    @property
-    def element(self) -> PtxType:
-        """The type of an element."""
-        return PtxType(self.letter, self.bits)
-
-
-PRED, U32 = PtxType("pred", 1), PtxType("u", 32)
-
-
-@lru_cache(maxsize=256)
-def _parse_type(modifier: str) -> PtxType | None:
-    """Return the type that a modifier names, None for another."""
-    if modifier == "pred":
-        return PRED
-    match = _TYPE.fullmatch(modifier)
-    return PtxType(match[1], int(match[2]), int(match[3] or 1)) if match else None
-
-
-class Mnemonic(NamedTuple):
-    """
-    An opcode with its modifiers.
-
-    Args:
-        opcode: The name alone.
-        flags: The modifiers that are no types.
-        types: Those that are, in order.
-    """
-
-    opcode: str
-    modifiers: tuple[str, ...]
-    types: tuple[PtxType, ...]
-
-    @property
-    def type(self) -> PtxType:
-        """Its last type, which is that of the operands."""
-        return self.types[-1]
-
-
-@lru_cache(maxsize=4096)
-def parse_mnemonic(text: str) -> Mnemonic:
-    """Return the opcode that *text* spells."""
-    opcode, *modifiers = text.split(".")
-    types = tuple(found for each in modifiers if (found := _parse_type(each)))
-    return Mnemonic(opcode, tuple(each for each in modifiers if not _parse_type(each)), types)
-
-
-class UnsupportedInstruction(Exception):  # noqa: N818 - no error: the instruction becomes a fault where it is reached
-    """What the translation does not know."""
 
 
 class IRBuilder:
     """
-    The text of one LLVM function, a line for each instruction.
+    One LLVM function.
 
     Args:
-        defined: Functions that the module has for it, by name.
+        global_values: Definitions and declarations of the module by name, to which the function adds its own.
 
     Attributes:
-        open: Whether the block that was begun last has no end yet.
+        prologue: Instructions of the entry block, such as `alloca`.
+        lines: Instructions and labels after that.
+        block_is_open: Whether the current block still needs a branch or a return at its end.
     """
 
-    def __init__(self, helpers: dict[str, str]) -> None:
-        self.helpers = helpers
+    def __init__(self, global_values: dict[str, str]) -> None:
+        self.global_values = global_values
         self.prologue: list[str] = []
         self.lines: list[str] = []
         self.block_is_open = True
         self._count = 0
 
     def unique_name(self, stem: str = "b") -> str:
-        """Return a name that is not used yet."""
+        """Return an unused name for a value or a block, without `%`."""
         self._count += 1
         return f"{stem}{self._count}"
 
     def emit_value(self, text: str) -> str:
-        """Add an instruction; return the value that it computes."""
+        """Add an instruction that has a result; return the result."""
         name = f"%{self.unique_name('t')}"
         self.lines.append(f"  {name} = {text}")
         return name
 
     def emit(self, text: str) -> None:
-        """Add an instruction without a value."""
+        """Add an instruction without a result."""
         self.lines.append(f"  {text}")
 
-    def emit_op(self, opcode: str, kind: str, *values: str | int) -> str:
-        """Return what an instruction computes of values of one type."""
-        return self.emit_value(f"{opcode} {kind} {', '.join(map(str, values))}")
+    def emit_op(self, opcode: str, ir_type: str, *operands: str | int) -> str:
+        """Add an instruction whose operands have one type; return its result."""
+        return self.emit_value(f"{opcode} {ir_type} {', '.join(map(str, operands))}")
 
     def call(self, name: str, result: str, *arguments: str) -> str:
-        """Call a function with arguments such as "i32 %a"; return its value."""
+        """Add a call with the result type *result* and arguments such as "i32 %a"; return its result."""
         return self.emit_value(f"call {result} @{name}({', '.join(arguments)})")
 
-    def select(self, condition: str, kind: str, yes: str, no: str) -> str:
-        """Return one of two values."""
-        return self.emit_value(f"select i1 {condition}, {kind} {yes}, {kind} {no}")
+    def select(self, condition: str, ir_type: str, if_true: str, if_false: str) -> str:
+        """Add a `select`; return its result."""
+        return self.emit_value(f"select i1 {condition}, {ir_type} {if_true}, {ir_type} {if_false}")
 
     def emit_text(self, text: str, values: dict[str, Any]) -> str:
         """
-        Add instructions as LLVM spells them, one a line; return what the last computes.
+        Add instructions from a template; return the result of the last one.
 
-        A line begins with a name and an equals sign: in the lines after it, the name in braces is what it
-        computes. So are *values*.
+        Args:
+            text: Lines such as "sum = add i32 {a}, {b}", where later lines may refer to {sum}.
+            values: The values of other names in braces.
         """
         result = ""
         for line in text.strip().splitlines():
@@ -169,75 +73,64 @@ class IRBuilder:
             values[name] = result = self.emit_value(instruction.format_map(values))
         return result
 
-    def alloca(self, kind: str) -> str:
-        """Return a variable of the function, which the optimiser makes values of."""
+    def alloca(self, ir_type: str) -> str:
+        """Add a local variable, which LLVM promotes to registers; return its address."""
         name = f"%{self.unique_name('v')}"
-        self.prologue.append(f"  {name} = alloca {kind}")
+        self.prologue.append(f"  {name} = alloca {ir_type}")
         return name
 
     def begin_block(self, name: str) -> None:
-        """Begin a block."""
+        """Begin a basic block; an open one before it continues there."""
         if self.block_is_open:
             self.emit(f"br label %{name}")
         self.lines.append(f"{name}:")
         self.block_is_open = True
 
     def end_block(self, text: str) -> None:
-        """End a block by a jump or a return."""
+        """End the current block by a branch or a return."""
         self.emit(text)
         self.block_is_open = False
 
-    def cond_branch(self, condition: str, yes: str, no: str, *, likely: bool = False) -> None:
-        """Jump by a condition, which usually holds if it is *likely*."""
-        self.end_block(f"br i1 {condition}, label %{yes}, label %{no}{', !prof !5' if likely else ''}")
+    def cond_branch(self, condition: str, if_true: str, if_false: str, *, likely: bool = False) -> None:
+        """End the current block by a conditional branch; *likely* says that the condition is mostly true."""
+        weights = ", !prof !5" if likely else ""
+        self.end_block(f"br i1 {condition}, label %{if_true}, label %{if_false}{weights}")
 
     def offset_pointer(self, base: str, offset: int) -> str:
-        """Return a pointer that is *offset* bytes after another."""
+        """Return a pointer *offset* bytes after *base*."""
         return self.emit_value(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
 
-    def load(self, kind: str, base: str, offset: int = 0) -> str:
-        """Return what this package keeps at a pointer."""
-        return self.emit_value(f"load {kind}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
+    def load(self, ir_type: str, base: str, offset: int = 0) -> str:
+        """Add a load from memory of the runtime; return the value."""
+        return self.emit_value(f"load {ir_type}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
 
-    def store(self, kind: str, value: str | int, base: str, offset: int = 0) -> None:
-        """Keep something there."""
-        self.emit(f"store {kind} {value}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
+    def store(self, ir_type: str, value: str | int, base: str, offset: int = 0) -> None:
+        """Add a store to memory of the runtime."""
+        self.emit(f"store {ir_type} {value}, ptr {self.offset_pointer(base, offset)}, {RUNTIME_MEMORY}")
 
-    def resize(self, value: str, before: int, after: int, *, signed: bool = False) -> str:
-        """Return an integer of so many bits in another width."""
-        if before == after:
+    def resize(self, value: str, old_bits: int, new_bits: int, *, signed: bool = False) -> str:
+        """Return an integer truncated, or extended by zeros or its sign."""
+        if old_bits == new_bits:
             return value
-        opcode = "trunc" if before > after else "sext" if signed else "zext"
-        return self.emit_value(f"{opcode} i{before} {value} to i{after}")
+        opcode = "trunc" if old_bits > new_bits else "sext" if signed else "zext"
+        return self.emit_value(f"{opcode} i{old_bits} {value} to i{new_bits}")
 
     def split_bits(self, value: str, bits: int, count: int) -> list[str]:
-        """Return the parts of an integer of *bits*, the lowest first."""
+        """Return *count* equal parts of an integer with *bits*, the lowest first."""
         size = bits // count
-        moved = [
-            value,
-            *(self.emit_op("lshr", f"i{bits}", value, size * number) for number in range(1, count)),
-        ]
-        return [self.resize(each, bits, size) for each in moved]
+        shifted = [self.emit_op("lshr", f"i{bits}", value, size * index) for index in range(1, count)]
+        return [self.resize(part, bits, size) for part in (value, *shifted)]
 
     def join_bits(self, parts: Sequence[str], size: int) -> str:
-        """Return the integer of parts of *size* bits."""
-        whole = size * len(parts)
-        result = self.resize(parts[0], size, whole)
-        for number, part in enumerate(parts[1:], start=1):
-            moved = self.emit_op("shl", f"i{whole}", self.resize(part, size, whole), size * number)
-            result = self.emit_op("or", f"i{whole}", result, moved)
+        """Return the integer that consists of *parts* with *size* bits each, the lowest first."""
+        bits = size * len(parts)
+        result = self.resize(parts[0], size, bits)
+        for index, part in enumerate(parts[1:], start=1):
+            shifted = self.emit_op("shl", f"i{bits}", self.resize(part, size, bits), size * index)
+            result = self.emit_op("or", f"i{bits}", result, shifted)
         return result
 
     def to_text(self, signature: str) -> str:
-        """Return the function."""
-        return "\n".join(
-            (
-                f"define {signature} {{",
-                "entry:",
-                *self.prologue,
-                "  br label %start",
-                "start:",
-                *self.lines,
-                "}",
-            )
-        )
+        """Return the definition of the function."""
+        blocks = ("entry:", *self.prologue, "  br label %start", "start:", *self.lines)
+        return "\n".join((f"define {signature} {{", *blocks, "}"))

@@ -81,22 +81,27 @@ def frame_size(ramp: int) -> int:
 
 class LoadedCode:
     """
-    Object code in memory.
+    Object code in memory, which may refer to object code that was added before.
 
     Args:
-        codes: What `compile_ir` returned, modules that call each other.
+        objects: Object code, as `compile_ir` returns it.
 
     Attributes:
         address: Returns the address of a function or a variable, by its name.
     """
 
-    def __init__(self, *codes: bytes) -> None:
+    def __init__(self, *objects: bytes) -> None:
         with _lock.held:
             llvm = _load_llvm()
             # The engine compiles an empty module, which takes half as long without optimisation.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _create_target_machine(0))
-            for code in codes:
-                self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
-            self._engine.finalize_object()
-        # Each call of a function asks for two.
+            self.add(*objects)
+        # Each call of a function looks up two addresses.
         self.address: Callable[[str], int] = functools.cache(self._engine.get_global_value_address)
+
+    def add(self, *objects: bytes) -> None:
+        """Load more object code. Code that is loaded already may run meanwhile."""
+        with _lock.held:
+            for code in objects:
+                self._engine.add_object_file(_load_llvm().object_file.ObjectFileRef.from_data(code))
+            self._engine.finalize_object()

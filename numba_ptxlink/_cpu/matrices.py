@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-from .ir_builder import IRBuilder, UnsupportedInstruction
+from .ir_builder import IRBuilder
+from .mnemonics import UnsupportedInstruction
 from .runtime import THREAD_RECORD_SIZE, Fault, thread_field_offset
 from .warps import exchange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .ir_builder import Mnemonic
+    from .mnemonics import Mnemonic
     from .translator import Translator
 
 _ALL_LANES = "-1"
@@ -93,8 +94,8 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
                 registers,
                 start + number * each_size,
             )
-    if product.name not in b.helpers:
-        b.helpers[product.name] = _product_function(b.helpers, product)
+    if product.name not in b.global_values:
+        b.global_values[product.name] = _product_function(b.global_values, product)
     group, first = exchange(b, b.emit_value(f"ptrtoint ptr {registers} to i64"), _ALL_LANES)
     b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
     b.emit(f"call void @{product.name}(ptr {first}, i32 {b.expand('%laneid')}, ptr {registers})")

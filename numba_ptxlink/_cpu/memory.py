@@ -1,4 +1,4 @@
-"""Loads, stores and atomic operations, each compared with what the launch may access."""
+"""Loads, stores and atomic operations; each checks that the launch may access its address."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 from . import arithmetic
-from .ir_builder import PROGRAM_MEMORY, UnsupportedInstruction
+from .ir_builder import PROGRAM_MEMORY
+from .mnemonics import UnsupportedInstruction
 from .runtime import SHARED_START, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .ir_builder import Mnemonic
-    from .translator import Translator
+    from .mnemonics import Mnemonic
+    from .translator import Storage, Translator
 
 _STATE_SPACES = ("global", "shared", "local", "param", "const")
 _ATOMIC_MODIFIERS = {"acquire", "release", "relaxed", "volatile"}
-# Modifiers that are known; most change when and how memory is reached, and not what is read or written.
-_SUPPORTED_MODIFIERS = re.compile(
+# Modifiers for the state space, vectors, order and caching. They do not change the value that is accessed.
+_ACCESS_MODIFIERS = re.compile(
     r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
     r"|nc|c[agsv]|lu|w[bt]|noftz|unified|entry|func|v[248]|L[12].*"
 )
+# Operations of `atom` on integers, and those of LLVM's `atomicrmw`.
 _ATOMIC_OPERATIONS = {
     "add": "add",
     "and": "and",
@@ -36,98 +38,119 @@ _ATOMIC_OPERATIONS = {
 
 
 def _state_space(mnemonic: Mnemonic) -> str:
-    """Return the state space that an opcode names, "" for a generic address."""
-    found = (flag.partition("::")[0] for flag in mnemonic.modifiers)
-    return next((each for each in found if each in _STATE_SPACES), "")
+    """Return the state space that an instruction names, "" for a generic address."""
+    names = (modifier.partition("::")[0] for modifier in mnemonic.modifiers)
+    return next((name for name in names if name in _STATE_SPACES), "")
 
 
 def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool = False) -> str:
-    """Return a pointer to *size* bytes, after a check that they may be read or written."""
-    found = ptx.address(operand)
-    if found is None:
+    """Return a pointer to *size* bytes at an address operand, after a check that the access is allowed."""
+    parsed = ptx.address(operand)
+    if parsed is None:
         raise UnsupportedInstruction
-    base, offset = found
+    base, offset = parsed
     storage = b.find_storage(base)
     if storage:
-        if not 0 <= offset <= storage.size - size:
-            b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
-            b.begin_block(b.unique_name())
-        return b.offset_pointer(storage.pointer, offset)
-    _, width = b.find_register(base) or ("", 64)
-    value = b.resize(b.read_operand(base, width), width, 64)
-    if offset:
-        value = b.emit_op("add", "i64", value, offset)
+        return _storage_pointer(b, storage, offset, size)
     if space == "shared":
-        return _shared_pointer(b, value, size)
-    if b.module.checks:
-        _check_access(b, value, size, write=write)
-    return b.emit_value(f"inttoptr i64 {value} to ptr")
+        return _shared_pointer(b, base, offset, size)
+    return _region_pointer(b, _effective_address(b, base, offset), size, write=write)
 
 
-def _shared_pointer(b: Translator, value: str, size: int) -> str:
+def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) -> str:
+    """Return a pointer into a variable of the function, which has a constant offset."""
+    if not 0 <= offset <= storage.size - size:
+        b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
+        b.begin_block(b.unique_name())
+    return b.offset_pointer(storage.pointer, offset)
+
+
+def _effective_address(b: Translator, base: str, offset: int) -> str:
+    """Return base plus offset in 64 bits; the sum wraps around in the width of the base register."""
+    _, width = b.find_register(base) or ("", 64)
+    address = b.read_operand(base, width)
+    if offset:
+        address = b.emit_op("add", f"i{width}", address, offset % (1 << width))
+    return b.resize(address, width, 64)
+
+
+def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     """Return a pointer into the block's shared memory."""
-    start = b.load_context_field("shared_base")
+    # Relative to the beginning of shared memory, which is aligned: one addition less for each access.
+    position = _effective_address(b, base, offset - SHARED_START)
     if b.module.checks:
-        inside = b.expand("access.shared", value=value, first=SHARED_START, size=size)
-        b.fault_unless(inside, Fault.ACCESS, value, size)
-        remainder = b.emit_op("and", "i64", value, size - 1)
-        b.fault_unless(b.emit_op("icmp eq", "i64", remainder, 0), Fault.MISALIGNED, value, size)
-    return b.emit_value(f"inttoptr i64 {b.emit_op('add', 'i64', value, start)} to ptr")
+        allowed = b.expand("access.shared", offset=position, mask=size - 1)
+        ok_label, fault_label = b.unique_name(), b.unique_name()
+        b.cond_branch(allowed, ok_label, fault_label, likely=True)
+        b.begin_block(fault_label)
+        address = _effective_address(b, base, offset)
+        remainder = b.emit_op("and", "i64", address, size - 1)
+        b.fault_unless(b.emit_op("icmp eq", "i64", remainder, 0), Fault.MISALIGNED, address, size)
+        b.fault(Fault.ACCESS, address, size)
+        b.begin_block(ok_label)
+    start = b.emit_op("add", "i64", b.load_context_field("shared_base"), SHARED_START)
+    return b.emit_value(f"inttoptr i64 {b.emit_op('add', 'i64', position, start)} to ptr")
 
 
-def _check_access(b: Translator, value: str, size: int, *, write: bool) -> None:
-    """Compare an address with the region that this access was in last, and otherwise with all of them."""
-    cached = b.offset_pointer("%region_cache", 16 * b.module.access_count)
-    b.module.access_count += 1
-    low, offset_limit = b.load("i64", cached), b.load("i64", cached, 8)
-    in_bounds = b.expand("access.cached", value=value, low=low, offset_limit=offset_limit, mask=size - 1)
-    ok_label, search = b.unique_name(), b.unique_name()
-    b.cond_branch(in_bounds, ok_label, search, likely=True)
-    b.begin_block(search)
-    arguments = f"i64 {value}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
-    b.cond_branch(
-        b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *arguments),
-        ok_label,
-        "leave",
-        likely=True,
-    )
-    b.begin_block(ok_label)
+def _region_pointer(b: Translator, address: str, size: int, *, write: bool) -> str:
+    """
+    Return a pointer to global, constant, local or generic memory.
+
+    The address is checked against the region that this instruction used last (a one-entry cache), then
+    against all regions.
+    """
+    if b.module.checks:
+        cached = b.offset_pointer("%region_cache", 16 * b.module.access_count)
+        b.module.access_count += 1
+        start, offset_limit = b.load("i64", cached), b.load("i64", cached, 8)
+        in_bounds = b.expand(
+            "access.cached", value=address, low=start, offset_limit=offset_limit, mask=size - 1
+        )
+        ok_label, search = b.unique_name(), b.unique_name()
+        b.cond_branch(in_bounds, ok_label, search, likely=True)
+        b.begin_block(search)
+        access = f"i64 {address}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
+        found = b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *access)
+        b.cond_branch(found, ok_label, "leave", likely=True)
+        b.begin_block(ok_label)
+    return b.emit_value(f"inttoptr i64 {address} to ptr")
 
 
-def _vector_length(mnemonic: Mnemonic) -> tuple[int, set[str]]:
-    """Return how many elements an access has, and the modifiers that nobody knows."""
-    vector_length = next((int(flag[1:]) for flag in mnemonic.modifiers if flag in ("v2", "v4", "v8")), 1)
-    return vector_length, {flag for flag in mnemonic.modifiers if not _SUPPORTED_MODIFIERS.fullmatch(flag)}
+def _vector_length(mnemonic: Mnemonic) -> int:
+    return next((int(flag[1:]) for flag in mnemonic.modifiers if flag in ("v2", "v4", "v8")), 1)
+
+
+def _other_modifiers(mnemonic: Mnemonic) -> set[str]:
+    """Return the modifiers that do not only concern the state space, the order or the cache."""
+    return {flag for flag in mnemonic.modifiers if not _ACCESS_MODIFIERS.fullmatch(flag)}
 
 
 def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`ld`, `ldu` and `st`."""
-    vector_length, other_modifiers = _vector_length(mnemonic)
-    if other_modifiers:
+    if _other_modifiers(mnemonic):
         raise UnsupportedInstruction
     writes, bits, size = mnemonic.opcode == "st", mnemonic.type.width, mnemonic.type.width // 8
-    atomic, order = (
-        (" atomic", " seq_cst") if _ATOMIC_MODIFIERS.intersection(mnemonic.modifiers) else ("", "")
-    )
+    is_atomic = not _ATOMIC_MODIFIERS.isdisjoint(mnemonic.modifiers)
+    atomic, order = (" atomic", " seq_cst") if is_atomic else ("", "")
     # A third operand is a cache policy.
     memory, registers = operands[:2] if writes else operands[1::-1]
-    pointer = _pointer(b, memory, _state_space(mnemonic), size * vector_length, write=writes)
-    for number, each in enumerate(ptx.elements(registers)):
-        location = f"ptr {b.offset_pointer(pointer, size * number)}{order}, align {size}, {PROGRAM_MEMORY}"
+    total = size * _vector_length(mnemonic)
+    pointer = _pointer(b, memory, _state_space(mnemonic), total, write=writes)
+    for index, register in enumerate(ptx.elements(registers)):
+        location = f"ptr {b.offset_pointer(pointer, size * index)}{order}, align {size}, {PROGRAM_MEMORY}"
         if writes:
-            b.emit(f"store{atomic} i{bits} {b.read_operand(each, bits)}, {location}")
+            b.emit(f"store{atomic} i{bits} {b.read_operand(register, bits)}, {location}")
         else:
-            b.write_register(
-                each, b.emit_value(f"load{atomic} i{bits}, {location}"), bits, signed=mnemonic.type.is_signed
-            )
+            value = b.emit_value(f"load{atomic} i{bits}, {location}")
+            b.write_register(register, value, bits, signed=mnemonic.type.is_signed)
 
 
 def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`atom` and `red`."""
     target = operands[0] if mnemonic.opcode == "atom" else "_"
     memory, *sources = operands[mnemonic.opcode == "atom" :]
-    vector_length, other_modifiers = _vector_length(mnemonic)
-    operation, *unsupported = other_modifiers - {"acq_rel"}
+    vector_length = _vector_length(mnemonic)
+    operation, *unsupported = _other_modifiers(mnemonic) - {"acq_rel"}
     if unsupported:
         raise UnsupportedInstruction
     if "L2::cache_hint" in mnemonic.modifiers:
@@ -147,23 +170,20 @@ def _modify_element(
 ) -> None:
     """Emit an atomic operation on the element at *pointer*; write the old value to *target*."""
     bits, signed = mnemonic.type.width, mnemonic.type.is_signed
-    values = [b.read_operand(each, bits) for each in sources]
+    values = [b.read_operand(source, bits) for source in sources]
     if operation == "cas":
         old = _emit_compare_and_swap(b, pointer, bits, *values)[0]
     elif mnemonic.type.is_float and operation != "exch":
         old = _emit_compare_and_swap_loop(b, mnemonic, operation, pointer, values[0])
     else:
-        name = (
-            f"{'' if signed else 'u'}{operation}"
-            if operation in ("min", "max")
-            else _ATOMIC_OPERATIONS[operation]
-        )
+        unsigned = "" if signed else "u"
+        name = f"{unsigned}{operation}" if operation in ("min", "max") else _ATOMIC_OPERATIONS[operation]
         old = b.emit_value(f"atomicrmw {name} ptr {pointer}, i{bits} {values[0]} seq_cst")
     b.write_register(target, old, bits, signed=signed)
 
 
 def _emit_compare_and_swap(b: Translator, pointer: str, bits: int, expected: str, new: str) -> list[str]:
-    """Return what was in memory, and whether it was *expected* and is *new* now."""
+    """Return the value that was in memory, and whether it was *expected*, so that *new* has replaced it."""
     pair = b.emit_value(f"cmpxchg ptr {pointer}, i{bits} {expected}, i{bits} {new} seq_cst seq_cst")
     return [b.emit_value(f"extractvalue {{i{bits}, i1}} {pair}, {part}") for part in (0, 1)]
 
@@ -171,29 +191,34 @@ def _emit_compare_and_swap(b: Translator, pointer: str, bits: int, expected: str
 def _emit_compare_and_swap_loop(
     b: Translator, mnemonic: Mnemonic, operation: str, pointer: str, value: str
 ) -> str:
-    """Return what was in memory before an operation on floats, which is tried until nobody comes between."""
+    """Emit a float atomic as a compare-and-swap loop; return the old value."""
     bits = mnemonic.type.width
     current = b.alloca(f"i{bits}")
     first = b.emit_value(f"load atomic i{bits}, ptr {pointer} monotonic, align {bits // 8}")
     b.emit(f"store i{bits} {first}, ptr {current}")
-    again, after = b.unique_name(), b.unique_name()
-    b.begin_block(again)
+    retry, after = b.unique_name(), b.unique_name()
+    b.begin_block(retry)
     expected = b.emit_value(f"load i{bits}, ptr {current}")
     new = arithmetic.emit_arithmetic(b, mnemonic._replace(opcode=operation, modifiers=()), [expected, value])
-    old, done = _emit_compare_and_swap(b, pointer, bits, expected, new)
+    old, exchanged = _emit_compare_and_swap(b, pointer, bits, expected, new)
     b.emit(f"store i{bits} {old}, ptr {current}")
-    b.cond_branch(done, after, again)
+    b.cond_branch(exchanged, after, retry)
     b.begin_block(after)
     return expected
 
 
 def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cvta`: addresses in shared memory count from a start of their own, all others are the host's."""
+    """
+    `cvta`.
+
+    Shared addresses are offsets from the block's shared memory; other state spaces use host addresses
+    unchanged.
+    """
     bits = mnemonic.type.bits
     value = b.read_operand(operands[1], bits)
     if _state_space(mnemonic) == "shared":
-        start = b.resize(b.load_context_field("shared_base"), 64, bits)
-        value = b.emit_op("sub" if "to" in mnemonic.modifiers else "add", f"i{bits}", value, start)
+        base = b.resize(b.load_context_field("shared_base"), 64, bits)
+        value = b.emit_op("sub" if "to" in mnemonic.modifiers else "add", f"i{bits}", value, base)
     b.write_register(operands[0], value, bits)
 
 
@@ -209,7 +234,7 @@ def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def ignore(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Nothing, for what only makes a device faster."""
+    """Emit nothing for an instruction that only makes a GPU faster."""
 
 
 def create_policy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -218,7 +243,7 @@ def create_policy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 
 def save_stack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`stacksave`, around which some compilers put calls: nothing is allocated there."""
+    """`stacksave`, which some compilers put around calls; any value will do, since no stack exists."""
     b.write_register(operands[0], "0", mnemonic.type.bits)
 
 

@@ -1,20 +1,26 @@
-"""Programs of PTX on the CPU: compiled once, launched and called on memory of this process."""
+"""
+Programs of PTX on the CPU: kernels are launched, and device functions called, on memory of this process.
+
+A kernel or function is compiled when it is first used, with the functions that it calls. The variables of the
+module are compiled when the program is made; all its kernels share them.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
+from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LaunchError
 
-from . import faults, machine_code, runtime
-from .module import ModuleTranslator, param_offsets
+from . import faults, functions, machine_code, runtime
 from .regions import Region, RegionTable
 from .runtime import BlockStatus, Fault, Resume
+from .symbols import Symbols
 from .worker import Buffer, Worker
 
 if TYPE_CHECKING:
@@ -27,75 +33,130 @@ __all__ = ["CpuProgram", "Region", "byte_sizes"]
 _UNLIMITED_STEPS = 1 << 62
 # Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
 _MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
-# The default streams by their handles; launches on the CPU have ended when they return.
+# Handles of the default streams. Launches on the CPU are synchronous, so that there are no others.
 _DEFAULT_STREAMS = (0, 1, 2)
-# Bytes that `malloc` has, as on a device whose limit nobody has set.
+# A GPU's default limit of the heap for `malloc`.
 _HEAP_BYTES = 8 << 20
 
 
-def byte_sizes(params: Sequence[formats.Variable]) -> list[int]:
-    """Return the bytes of each parameter, or result, of a function."""
-    return [max(each.size, 1) for each in params]
+def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
+    """Return the size of each parameter, or result, of a function in bytes."""
+    return [max(variable.size, 1) for variable in variables]
+
+
+class CompiledEntry(NamedTuple):
+    """
+    A kernel or function in machine code.
+
+    Args:
+        name: The kernel or function.
+        address: The address of the function that executes a block, or that calls the function for elements.
+        frame_size: Bytes of the coroutine frame of a thread, None if threads never suspend.
+        local_size: Bytes of local memory for each thread.
+        shared_size: Bytes of static shared memory for each block.
+        access_count: The number of checked accesses.
+        fault_sites: Function and statement index of each place that can fault.
+    """
+
+    name: str
+    address: int
+    frame_size: int | None
+    local_size: int
+    shared_size: int
+    access_count: int
+    fault_sites: Sequence[Sequence[Any]]
 
 
 class CpuProgram:
     """
-    A PTX module in machine code, with variables and a heap of its own.
+    A PTX module that runs on the CPU, with variables and a heap of its own.
 
     Nothing is copied: addresses are those of this process. Several threads may launch and call at a time.
 
     Args:
-        module: The PTX.
-        code: The object code, and what is known of it.
+        text: The PTX.
+        checks: Whether accesses to memory are checked.
 
     Attributes:
-        module: The PTX.
-        functions: What can be launched and called, by name.
-        variables: Where the variables of the module are, by name.
+        module: The PTX module.
+        functions: Kernels and functions with a body, by name.
+        variables: The memory of the module's variables, by name.
     """
 
-    def __init__(self, module: formats.Module, code: cache.Entry) -> None:
-        self.module, self._metadata = module, code.meta
-        self._loaded = machine_code.LoadedCode(_compiled_runtime(), code.code)
+    def __init__(self, text: str, *, checks: bool) -> None:
+        self.module = formats.parse(text)
+        unparsed = [item for item in self.module.items if isinstance(item, formats.Part) and not item.keyword]
+        if unparsed:
+            raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
+        self._checks = checks
+        self._symbols = symbols = Symbols(self.module)
+        variables = symbols.definitions()
+        objects = [_compile_shared("cpu variables", variables)] if variables else []
+        self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
+        self._entries: dict[str, CompiledEntry] = {}
+        self._lock = Lock()
         self._heap = Buffer(_HEAP_BYTES)
         self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP_BYTES, self._heap.address)
         self.functions: Mapping[str, formats.Function] = {
-            each.name: each for each in module.functions if each.defined
+            function.name: function for function in self.module.functions if function.defined
         }
         self.variables: Mapping[str, Region] = {
-            each.name: Region(
-                self._loaded.address(f"v.{each.name}"), each.size, each.memory != "const", each.name
-            )
-            for each in module.variables
-            if each.memory in ("global", "const", "managed") and each.size
+            name: Region(self._loaded.address(f"v.{name}"), variable.size, variable.memory != "const", name)
+            for name, variable in symbols.variables.items()
+            if variable.size
         }
 
     @classmethod
     def of(cls, ptx: str | bytes, *, checks: bool = True) -> CpuProgram:
         """
-        Return a program of a PTX module, compiled or out of the cache.
+        Return a program of a PTX module.
 
         Args:
-            ptx: The module; nothing is external to it but what the device runtime and the C library have.
-            checks: Whether each access is compared with the memory that may be accessed. Without, a wrong
-                access may end the process.
+            ptx: The module. It defines all functions that it calls, except those of the device runtime and of
+                the C library, such as `vprintf` and `malloc`.
+            checks: Whether each access is compared with the memory that may be accessed. Without checks, a
+                wrong access may end the process.
 
         Raises:
-            LaunchError: llvmlite is missing, or the module needs a variable that it does not define.
+            LaunchError: llvmlite is missing, the module is malformed, or it does not define a variable.
         """
-        text = ptx.decode(errors="surrogateescape") if isinstance(ptx, bytes) else ptx
-        module = formats.parse(text)
-        unparsed = [each for each in module.items if isinstance(each, formats.Part) and not each.keyword]
-        if unparsed:
-            raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
+        return cls(ptx.decode(errors="surrogateescape") if isinstance(ptx, bytes) else ptx, checks=checks)
+
+    def entry(self, name: str) -> CompiledEntry:
+        """Return a kernel or function in machine code, compiled or from the cache at its first use."""
+        entry = self._entries.get(name)
+        if entry is None:
+            with self._lock.held:
+                entry = self._entries.get(name) or self._entries.setdefault(name, self._load(name))
+        return entry
+
+    def _load(self, name: str) -> CompiledEntry:
         parts = {
             "package": cache.package_version(),
             "tool": machine_code.target(),
-            "checks": str(checks),
-            "ptx": text,
+            "checks": str(self._checks),
+            "entry": name,
+            "ptx": self.module.text,
         }
-        key = cache.Key.of("cpu", parts)
-        return cls(module, cache.cached(key, lambda: _compile(module, checks=checks)))
+        stored = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
+        self._loaded.add(stored.code)
+        metadata = {**stored.meta}
+        if not metadata.pop("suspends"):
+            prefix = "block" if self.functions[name].kind == "entry" else "elementwise"
+            return CompiledEntry(name, self._loaded.address(f"{prefix}.{name}"), None, **metadata)
+        if self.functions[name].kind != "entry":
+            raise LaunchError(
+                f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
+                "launch a kernel that calls it."
+            )
+        frame_size = machine_code.frame_size(self._loaded.address(f"ramp.{name}"))
+        return CompiledEntry(name, self._loaded.address(f"block.{name}"), frame_size, **metadata)
+
+    def _compile(self, name: str) -> cache.Entry:
+        text, *metadata = translation = functions.translate(self._symbols, name, checks=self._checks)
+        return cache.Entry(
+            dict(zip(translation._fields[1:], metadata, strict=True)), machine_code.compile_ir(text)
+        )
 
     def launch(
         self,
@@ -106,53 +167,39 @@ class CpuProgram:
         steps: int | None = None,
     ) -> None:
         """
-        Launch a kernel; it has ended when this returns. What it prints is on the standard output.
+        Launch a kernel, and wait until it has finished. Its output goes to `sys.stdout`.
 
         Args:
             name: The kernel.
             launch_config: The grid, the blocks, and other properties of the launch.
             params: The bytes of each parameter.
-            regions: What it may access besides the variables of the module.
-            steps: How often a loop may go on in each thread; None for no limit.
+            regions: The memory that it may access besides the variables of the module.
+            steps: The maximum number of iterations of all loops of a thread; None for no limit.
 
         Raises:
-            DeviceFaultError: It did something that stops it. Names the place.
-            LaunchError: It has other parameters, no device could launch it so, or there is no such thing on
-                the CPU.
+            DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
+            LaunchError: The parameters have other sizes, or no GPU or not the CPU supports the configuration.
         """
-        threads = math.prod(launch_config.block)
-        if threads > _MAX_BLOCK_THREADS or launch_config.shared > _MAX_SHARED_BYTES:
-            raise LaunchError(
-                f"Kernel {name} was given blocks of {threads} threads with {launch_config.shared} bytes of "
-                f"dynamic shared memory; no device has more than {_MAX_BLOCK_THREADS} threads and "
-                f"{_MAX_SHARED_BYTES} bytes a block."
-            )
-        if launch_config.stream not in _DEFAULT_STREAMS:
-            raise LaunchError(
-                "There are no streams on the CPU, where each launch ends before the next; leave the stream "
-                "out."
-            )
-        if launch_config.cluster and math.prod(launch_config.cluster) > 1:
-            raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
+        _check_config(name, launch_config)
         declared = self.functions[name].params
-        expected_sizes, actual_sizes = byte_sizes(declared), [len(each) for each in params]
+        expected_sizes, actual_sizes = byte_sizes(declared), [len(content) for content in params]
         if expected_sizes != actual_sizes:
             raise LaunchError(
                 f"{name} takes parameters of {expected_sizes} bytes, and was given {actual_sizes}."
             )
-        buffer = Buffer(self.param_size(name))
-        for each, offset in zip(params, param_offsets(declared), strict=True):
-            ctypes.memmove(buffer.address + offset, each, len(each))
-        self.launch_packed(name, launch_config, buffer.address, RegionTable.of(regions), steps)
+        param_buffer = Buffer(self.param_size(name))
+        for content, offset in zip(params, functions.param_offsets(declared), strict=True):
+            ctypes.memmove(param_buffer.address + offset, content, len(content))
+        self.launch_packed(name, launch_config, param_buffer.address, RegionTable.of(regions), steps)
 
     def param_size(self, name: str) -> int:
-        """Return the bytes of a kernel's parameters, each at its offset."""
+        """Return the size of a kernel's parameter buffer in bytes."""
         params = self.functions[name].params
-        return param_offsets(params)[-1] + byte_sizes(params)[-1] if params else 0
+        return functions.param_offsets(params)[-1] + byte_sizes(params)[-1] if params else 0
 
     def local_size(self, name: str) -> int:
-        """Return the bytes of local memory of a thread."""
-        return int(self._metadata["entry_points"][name][1])
+        """Return the bytes of local memory that a kernel and its callees declare for a thread."""
+        return functions.declared_local_size(self._symbols, name)
 
     def launch_packed(
         self,
@@ -168,17 +215,20 @@ class CpuProgram:
         Args:
             name: The kernel.
             launch_config: The grid, the blocks, and other properties of the launch.
-            params: The address of the parameters, each at its offset.
-            regions: What it may access besides the variables of the module.
-            steps: How often a loop may go on in each thread; None for no limit.
+            params: The address of the parameter buffer.
+            regions: The memory that it may access besides the variables of the module.
+            steps: The maximum number of iterations of all loops of a thread; None for no limit.
 
         Raises:
-            DeviceFaultError: It did something that stops it. Names the place.
+            DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
         """
-        workspace, blocks = Buffer(64), math.prod(launch_config.grid)
+        entry, workspace = self.entry(name), Buffer(64)
+        # A cooperative launch needs all blocks resident: one worker for each. Otherwise one worker runs the
+        # blocks in turn.
+        cooperative, blocks = launch_config.cooperative, math.prod(launch_config.grid)
         workers = [
-            self._worker(
-                name,
+            self._create_worker(
+                entry,
                 regions,
                 steps,
                 [workspace.region("the grid's barrier")],
@@ -186,22 +236,19 @@ class CpuProgram:
                 block=launch_config.block,
                 dynamic=launch_config.shared,
                 params=params,
-                workspace=workspace.address if launch_config.cooperative else 0,
-                cooperative=launch_config.cooperative,
+                workspace=workspace.address if cooperative else 0,
+                cooperative=cooperative,
             )
-            for _ in range(blocks if launch_config.cooperative else 1)
+            for _ in range(blocks if cooperative else 1)
         ]
-        # A cooperative launch needs all blocks resident: one worker for each. Otherwise one worker runs the
-        # blocks in turn.
+        count = blocks // len(workers)
         ready, at_grid_barrier = dict.fromkeys(range(len(workers)), Resume.START), list[int]()
         while ready:
             yielded = []
-            for number, resume_mode in ready.items():
-                status = self._run(
-                    name, workers[number], "block", number, blocks // len(workers), resume_mode
-                )
-                at_grid_barrier += [number] * (status == BlockStatus.AT_GRID_BARRIER)
-                yielded += [number] * (status == BlockStatus.YIELDED)
+            for index, resume_mode in ready.items():
+                status = self._run(entry, workers[index], "ptxlink.run_grid", index, count, resume_mode)
+                at_grid_barrier += [index] * (status == BlockStatus.AT_GRID_BARRIER)
+                yielded += [index] * (status == BlockStatus.YIELDED)
             # Release the grid barrier once every block has finished or waits at it.
             if yielded:
                 ready = dict.fromkeys(yielded, Resume.YIELD)
@@ -222,39 +269,37 @@ class CpuProgram:
 
         Args:
             name: The function.
-            count: How many elements there are.
-            params: For each parameter the address of the first element, and the bytes from one to the next.
-            result: The same for where results are written.
-            regions: What it may access besides the variables of the module.
-            steps: How often a loop may go on in each call; None for no limit.
+            count: The number of elements.
+            params: For each parameter the address of the first element, and the stride in bytes.
+            result: The same for the array of results.
+            regions: The memory that it may access besides the variables of the module.
+            steps: The maximum number of iterations of all loops of a call; None for no limit.
 
         Raises:
-            DeviceFaultError: It did what it must not do; its thread is the number of the element.
-            LaunchError: Lanes wait for others in it.
+            DeviceFaultError: A call faulted; its thread is the index of the element.
+            LaunchError: The function has a barrier or a warp operation.
         """
-        if self._metadata["entry_points"][name][0]:
-            raise LaunchError(f"Lanes wait for others in {name}; call it from a kernel that is launched.")
+        entry = self.entry(name)
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = self._worker(name, RegionTable.of(regions), steps)
-        self._run(name, worker, "elementwise", ctypes.addressof(arrays), count)
+        worker = self._create_worker(entry, RegionTable.of(regions), steps)
+        self._run(entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
 
-    def _worker(
+    def _create_worker(
         self,
-        name: str,
+        entry: CompiledEntry,
         regions: RegionTable,
         steps: int | None,
         launch_regions: Sequence[Region] = (),
         **launch: Any,
     ) -> Worker:
-        suspends, local = self._metadata["entry_points"][name]
         return Worker(
             regions,
             [*self.variables.values(), self._heap.region("the heap"), *launch_regions],
-            access_count=self._metadata["access_count"],
-            shared=self._metadata["shared_size"],
-            local=local,
-            frame=machine_code.frame_size(self._loaded.address(f"ramp.{name}")) if suspends else None,
+            access_count=entry.access_count,
+            shared=entry.shared_size,
+            local=entry.local_size,
+            frame=entry.frame_size,
             step_limit=_UNLIMITED_STEPS if steps is None else steps,
             heap=ctypes.addressof(self._heap_state),
             **launch,
@@ -262,31 +307,44 @@ class CpuProgram:
 
     def _run(
         self,
-        name: str,
+        entry: CompiledEntry,
         worker: Worker,
-        entry_name: str,
+        executor: str,
         first: int,
         count: int,
         resume_mode: Resume = Resume.START,
     ) -> int:
-        """Execute blocks, or call a function for elements."""
-        entry = self._loaded.address("ptxlink.run_grid" if entry_name == "block" else "ptxlink.run_elements")
-        result = worker.run(entry, self._loaded.address(f"{entry_name}.{name}"), first, count, resume_mode)
+        """Execute blocks, or call a function for elements; return a BlockStatus."""
+        status = worker.run(self._loaded.address(executor), entry.address, first, count, resume_mode)
         if worker.fault_record.kind != Fault.NONE:
-            function, statement = self._metadata["fault_sites"][worker.fault_record.fault_site]
-            raise faults.fault_error(self.module, name, function, statement, worker)
-        return result
+            function, statement = entry.fault_sites[worker.fault_record.fault_site]
+            raise faults.fault_error(self.module, entry.name, function, statement, worker)
+        return status
+
+
+def _check_config(name: str, launch_config: Configuration) -> None:
+    """Raise LaunchError if no GPU, or not the CPU, supports the configuration of a launch."""
+    threads = math.prod(launch_config.block)
+    if threads > _MAX_BLOCK_THREADS or launch_config.shared > _MAX_SHARED_BYTES:
+        raise LaunchError(
+            f"Kernel {name} was given blocks of {threads} threads with {launch_config.shared} bytes of "
+            f"dynamic shared memory; no device has more than {_MAX_BLOCK_THREADS} threads and "
+            f"{_MAX_SHARED_BYTES} bytes a block."
+        )
+    if launch_config.stream not in _DEFAULT_STREAMS:
+        raise LaunchError(
+            "There are no streams on the CPU, where each launch ends before the next; leave the stream out."
+        )
+    if launch_config.cluster and math.prod(launch_config.cluster) > 1:
+        raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
 
 
 @functools.cache
-def _compiled_runtime() -> bytes:
-    text = runtime.read_ir("runtime.ll")
-    key = cache.Key.of("cpu runtime", {"tool": machine_code.target(), "ir": text})
+def _runtime_object() -> bytes:
+    return _compile_shared("cpu runtime", runtime.read_ir("runtime.ll"))
+
+
+def _compile_shared(kind: str, text: str) -> bytes:
+    """Return LLVM IR that kernels share in machine code, compiled or from the cache."""
+    key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})
     return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code
-
-
-def _compile(module: formats.Module, *, checks: bool) -> cache.Entry:
-    translator = ModuleTranslator(module, checks=checks)
-    code = machine_code.compile_ir(translator.to_text())
-    names = ("fault_sites", "access_count", "shared_size", "entry_points")
-    return cache.Entry({name: getattr(translator, name) for name in names}, code)

@@ -1,67 +1,42 @@
-"""One PTX function as a function of LLVM: its registers, names and operands, and how it ends."""
+"""One PTX function as an LLVM function: registers, variables and operands, faults and suspension."""
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._formats import ptx
 
 from . import arithmetic
-from .ir_builder import IRBuilder, UnsupportedInstruction
+from .ir_builder import IRBuilder
+from .mnemonics import UnsupportedInstruction, parse_number
 from .runtime import BlockContext, Fault, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
-    from .module import ModuleTranslator
+    from .entry_module import EntryModule
 
-# Bits of what entries of the table compute.
+# Bits of the result types of operations, see instructions.ll.
 _RESULT_WIDTHS = {"p": 1, "u": 32, "l": 64}
-_POINTER = 8
+_POINTER_BYTES = 8
 COMMON_PARAMETERS = (
     "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
     "ptr %thread_record"
 )
 """Parameters of every function before its own; `{local}` is the address of its local memory."""
-# After how many ways back a loop looks up, and where lanes wait gives way.
+# Iterations until a loop checks for signals and the step limit; a coroutine also yields to other threads.
 _BACK_EDGES_PER_CHECK, _BACK_EDGES_PER_YIELD = 1 << 20, 1 << 12
-
-
-def parse_number(text: str, bits: int) -> int | None:
-    """
-    Return the bits of an immediate, None for another operand.
-
-    Raises:
-        ValueError: It begins like a number, and is none of so many bits.
-    """
-    whole = ptx.number(text)
-    if whole is not None:
-        return whole % (1 << bits)
-    if text[:1] not in "-.0123456789":
-        return None
-    if text[:2] in ("0f", "0F", "0d", "0D"):
-        content = bytes.fromhex(text[2:])
-        if {bits, 8 * len(content)} == {32, 64}:
-            # A float of the other width is converted, as ptxas does.
-            (value,) = struct.unpack(">f" if bits == 64 else ">d", content)
-            content = struct.pack(">d" if bits == 64 else ">f", value)
-    else:
-        content = struct.pack(">d" if bits == 64 else ">f", float(text))
-    if len(content) * 8 != bits:
-        raise ValueError(text)
-    return int.from_bytes(content, "big")
 
 
 @dataclass(eq=False)
 class Storage:
     """
-    A variable of the function.
+    The memory of a variable or parameter of the function.
 
     Args:
-        pointer: Where it is.
-        size: Its bytes.
-        source: The parameter whose bytes it begins with, "" for a variable.
-        exposed: Whether it is in local memory, since its address is taken.
+        pointer: Its address.
+        size: Its size in bytes.
+        source: The pointer to the argument of a parameter, "" for a variable.
+        address_taken: Whether it needs an address in local memory. LLVM keeps other variables in registers.
     """
 
     pointer: str
@@ -71,46 +46,44 @@ class Storage:
 
 
 class _ContextValues(dict[str, Any]):
-    """Values by name, and the fields of the context, which are loaded where they are asked for."""
+    """Values of a template by name. Other names are fields of BlockContext, loaded at their first use."""
 
     def __init__(self, b: Translator, values: dict[str, object]) -> None:
         super().__init__(values)
         self._b = b
 
     def __missing__(self, name: str) -> str | list[str]:
-        axes = getattr(BlockContext, name).size > _POINTER
-        return (
-            [self._b.load_context_field(name, part) for part in range(3)]
-            if axes
-            else self._b.load_context_field(name)
-        )
+        if getattr(BlockContext, name).size > _POINTER_BYTES:
+            return [self._b.load_context_field(name, axis) for axis in range(3)]
+        return self._b.load_context_field(name)
 
 
 class Translator(IRBuilder):
     """
-    The code of a function, with what instructions need of it.
+    The LLVM function of a PTX function, to which the handlers of instructions add code.
 
     Args:
-        unit: The translation of the module.
-        function: The function.
-        labels: The places of its labels, by block and name.
-        waits: Whether lanes may wait in it.
+        module: State that all functions of the LLVM module share.
+        function: The PTX function.
+        labels: The statement indices of its labels, by the block and name of a label.
+        suspends: Whether a thread may suspend in it.
 
     Attributes:
-        scope: The names that are declared where the code is.
-        place: The number of the statement that is translated.
-        frame: Bytes of its local memory.
+        scope: The names that are declared at the current statement.
+        statement_index: The index of the current statement in the function's body.
+        branch_targets: The labels of each `.branchtargets` directive, by its own label.
+        local_memory_size: Bytes of local memory that the function takes itself; complete after `to_text`.
     """
 
     def __init__(
         self,
-        module: ModuleTranslator,
+        module: EntryModule,
         function: ptx.Function,
         labels: dict[tuple[int, str], int],
         *,
         suspends: bool,
     ) -> None:
-        super().__init__(module.helpers)
+        super().__init__(module.global_values)
         self.module, self.function, self.labels, self.suspends = module, function, labels, suspends
         self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
         self.carry_flag = self.alloca("i1")
@@ -120,7 +93,7 @@ class Translator(IRBuilder):
         self._registers: dict[ptx.Register, str] = {}
 
     def emit_step_counters(self) -> None:
-        """Add what a function begins with: how often its loops may go on."""
+        """Initialise the counters of loop iterations at the beginning of the function."""
         steps = self.load_context_field("step_limit")
         first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
         self.emit(f"store i32 {self.resize(first, 64, 32)}, ptr {self._back_edges_left}")
@@ -128,24 +101,25 @@ class Translator(IRBuilder):
         self.emit(f"store i1 0, ptr {self.carry_flag}")
 
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
-        """Declare a variable, or a parameter of which *source* is the address."""
-        local, size = variable.space == "local", max(variable.size, 1)
-        self._variables[name] = Storage(f"%{self.unique_name('v')}", size, source, address_taken=local)
+        """Declare a variable, or a parameter whose argument is at *source*."""
+        is_local, size = variable.space == "local", max(variable.size, 1)
+        self._variables[name] = Storage(f"%{self.unique_name('v')}", size, source, address_taken=is_local)
 
     def to_text(self, signature: str) -> str:
-        """Return the function."""
-        for each in self._variables.values():
-            if each.address_taken:
-                pointer = self.allocate_local(each.size)
-            elif each.source:
-                pointer = f"getelementptr i8, ptr {each.source}, i64 0"
+        """Return the definition of the function, after all statements are translated."""
+        for storage in self._variables.values():
+            if storage.address_taken:
+                pointer = self.allocate_local(storage.size)
+            elif storage.source:
+                pointer = f"getelementptr i8, ptr {storage.source}, i64 0"
             else:
-                pointer = f"alloca [{each.size} x i8], align 16"
-            self.prologue.append(f"  {each.pointer} = {pointer}")
-            if each.address_taken and each.source:
-                copy_arguments = f"ptr {each.pointer}, ptr {each.source}, i64 {each.size}, i1 false"
-                self.prologue.append(f"  call void @llvm.memcpy.p0.p0.i64({copy_arguments})")
-        # Each call takes some local memory, so that the C stack has an end, too.
+                pointer = f"alloca [{storage.size} x i8], align 16"
+            self.prologue.append(f"  {storage.pointer} = {pointer}")
+            if storage.address_taken and storage.source:
+                copy = f"ptr {storage.pointer}, ptr {storage.source}, i64 {storage.size}, i1 false"
+                self.prologue.append(f"  call void @llvm.memcpy.p0.p0.i64({copy})")
+        # Charge 64 bytes for each call: endless recursion then exhausts local memory (a fault) before the C
+        # stack (a crash).
         self.local_memory_size += 64
         self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.local_memory_size}")
         return super().to_text(signature)
@@ -159,7 +133,7 @@ class Translator(IRBuilder):
     # Operands
 
     def find_register(self, name: str) -> tuple[str, int] | None:
-        """Return where a register is kept, and its width; None for another name."""
+        """Return the address of a register's variable, and its width; None if *name* is no register."""
         register = self.scope.find(name)
         if not register or not register.type:
             return None
@@ -170,7 +144,7 @@ class Translator(IRBuilder):
         return self._registers[register], width
 
     def read_operand(self, operand: str, bits: int) -> str:
-        """Return the bits of an operand, the lower ones of a register."""
+        """Return the lowest *bits* of a register, or the value of another operand."""
         if operand[:1] == "!" and bits == 1:
             return self.emit_op("xor", "i1", self.read_operand(operand[1:].strip(), 1), "true")
         register = self.find_register(operand)
@@ -193,7 +167,7 @@ class Translator(IRBuilder):
         return self.resize(address, 64, bits)
 
     def write_register(self, operand: str, value: str, bits: int, *, signed: bool = False) -> None:
-        """Write the bits of a result to a register, extended as its type is; "_" takes nothing."""
+        """Write a result to a register, which may be wider; drop it if *operand* is "_"."""
         if operand == "_":
             return
         register = self.find_register(operand)
@@ -203,7 +177,7 @@ class Translator(IRBuilder):
         self.emit(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {pointer}")
 
     def write_expansion(self, operand: str, name: str, **values: object) -> None:
-        """Write what an entry of the table computes to a register."""
+        """Write the result of an operation of the table to a register."""
         self.write_register(
             operand, self.expand(name, **values), _RESULT_WIDTHS[arithmetic.operations()[name].result]
         )
@@ -212,48 +186,48 @@ class Translator(IRBuilder):
         """Return the address of a variable or function, in its state space."""
         storage, register = self.find_storage(name), self.scope.find(name)
         if storage:
-            if name in [each.name for each in self.function.results]:
+            if name in [result.name for result in self.function.results]:
                 raise UnsupportedInstruction
             storage.address_taken = True
             return self.emit_value(f"ptrtoint ptr {storage.pointer} to i64")
         return self.module.symbol_address((self.function.name, register) if register else name)
 
     def find_storage(self, name: str) -> Storage | None:
-        """Return the variable of the function that *name* is, None for another name."""
+        """Return a variable or parameter of the function, None if *name* is neither."""
         return self._variables.get(self.scope.find(name) or name)
 
-    def load_context_field(self, name: str, part: int = 0) -> str:
-        """Return a field of the context; *part* is an axis."""
+    def load_context_field(self, name: str, axis: int = 0) -> str:
+        """Return a field of BlockContext; *axis* is 0 for x to 2 for z."""
         member = getattr(BlockContext, name)
-        return self.load("i64" if member.size == _POINTER else "i32", "%ctx", member.offset + 4 * part)
+        return self.load("i64" if member.size == _POINTER_BYTES else "i32", "%ctx", member.offset + 4 * axis)
 
     def expand(self, name: str, **values: object) -> str:
-        """Return what an entry of the table computes of values that it names."""
+        """Add an operation of the table that takes its values by name; return the result."""
         return self.emit_text(arithmetic.operations()[name].body, _ContextValues(self, values))
 
-    # Calls and ends
+    # Calls, faults and suspension
 
     def call_function(self, name: str, pointers: str) -> None:
         """Call a function of the module; *pointers* are the arguments for its results and parameters."""
-        arguments = COMMON_PARAMETERS.format(local="%top")
-        outcome = self.emit_value(f'call i8 @"f.{name}"({arguments}{pointers})')
+        parameters = COMMON_PARAMETERS.format(local="%top")
+        outcome = self.emit_value(f'call i8 @"f.{name}"({parameters}{pointers})')
         after = self.unique_name()
-        suspended_case = " i8 2, label %suspended" * (name in self.module.suspending)
+        suspended_case = " i8 2, label %suspended" * (name in self.module.call_graph.suspending)
         self.end_block(f"switch i8 {outcome}, label %{after} [i8 1, label %leave{suspended_case}]")
         self.begin_block(after)
 
     def fault_site(self) -> int:
-        """Return the number of the place that is translated, for faults."""
+        """Return a number for the current statement, from which a fault finds its source line."""
         return self.module.fault_site(self.function.name, self.statement_index)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """End the lane with a fault here."""
+        """Record a fault, and end the thread."""
         arguments = f"ptr %ctx, i64 {int(kind)}, i64 {self.fault_site()}, i64 {address}, i64 {size}"
         self.emit(f"call void @ptxlink.record_fault({arguments})")
         self.end_block("br label %leave")
 
     def fault_unless(self, condition: str, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """End the lane with a fault unless *condition* holds."""
+        """Fault if *condition* is false."""
         ok_label, fault_label = self.unique_name(), self.unique_name()
         self.cond_branch(condition, ok_label, fault_label, likely=True)
         self.begin_block(fault_label)
@@ -261,7 +235,7 @@ class Translator(IRBuilder):
         self.begin_block(ok_label)
 
     def suspend(self, state: ThreadState, **fields: str) -> None:
-        """Let the lane wait; *fields* are those of its record."""
+        """Suspend the thread in a state, after storing *fields* in its ThreadRecord."""
         for name, value in fields.items():
             self.store(
                 "i64" if name == "value" else "i32", value, "%thread_record", thread_field_offset(name)
@@ -278,21 +252,16 @@ class Translator(IRBuilder):
         return _BACK_EDGES_PER_YIELD if self.suspends else _BACK_EDGES_PER_CHECK
 
     def count_back_edge(self) -> None:
-        """Count a way back in a loop; now and then look whether the process is to be interrupted."""
-        less = self.emit_op("sub", "i32", self.emit_value(f"load i32, ptr {self._back_edges_left}"), 1)
-        self.emit(f"store i32 {less}, ptr {self._back_edges_left}")
-        pause, after = self.unique_name(), self.unique_name()
-        self.cond_branch(self.emit_op("icmp ne", "i32", less, 0), after, pause, likely=True)
-        self.begin_block(pause)
+        """Count a loop back edge; at intervals, check for Ctrl-C and the step limit."""
+        remaining = self.emit_op("sub", "i32", self.emit_value(f"load i32, ptr {self._back_edges_left}"), 1)
+        self.emit(f"store i32 {remaining}, ptr {self._back_edges_left}")
+        poll, after = self.unique_name(), self.unique_name()
+        self.cond_branch(self.emit_op("icmp ne", "i32", remaining, 0), after, poll, likely=True)
+        self.begin_block(poll)
         if self.suspends:
             self.suspend(ThreadState.YIELDED)
-        arguments = (
-            "ptr %ctx",
-            f"ptr {self._steps_left}",
-            f"i64 {self.fault_site()}",
-            f"i32 {self._check_interval}",
-        )
-        more = self.call("ptxlink.check_step_limit", "i32", *arguments)
-        self.emit(f"store i32 {more}, ptr {self._back_edges_left}")
-        self.cond_branch(self.emit_op("icmp ne", "i32", more, 0), after, "leave")
+        counters = f"ptr {self._steps_left}", f"i64 {self.fault_site()}", f"i32 {self._check_interval}"
+        granted = self.call("ptxlink.check_step_limit", "i32", "ptr %ctx", *counters)
+        self.emit(f"store i32 {granted}, ptr {self._back_edges_left}")
+        self.cond_branch(self.emit_op("icmp ne", "i32", granted, 0), after, "leave")
         self.begin_block(after)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ir_builder import UnsupportedInstruction
+from .mnemonics import UnsupportedInstruction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .ir_builder import Mnemonic
+    from .mnemonics import Mnemonic
     from .translator import Translator
 
 _COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}

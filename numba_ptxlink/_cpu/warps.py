@@ -1,41 +1,46 @@
-"""Operations of several lanes: each gives the others a value, waits, and reads what all gave."""
+"""
+Warp operations and barriers.
+
+A thread stores its operand in its ThreadRecord and suspends. The scheduler resumes it when all threads of the
+operation have stored theirs; it then reads the operands of the others from their records.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .ir_builder import UnsupportedInstruction
+from .mnemonics import UnsupportedInstruction
 from .runtime import THREAD_RECORD_SIZE, BlockContext, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .ir_builder import Mnemonic
+    from .mnemonics import Mnemonic
     from .translator import Translator
 
-# In the order in which `ptxlink.reduce` has them.
+# In the order of the operations of `ptxlink.reduce`.
 _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 
 
-def exchange(b: Translator, value: str, members: str) -> tuple[str, str]:
-    """Wait for the lanes of a mask; return those that came, and a pointer to the first of the warp."""
-    b.suspend(ThreadState.WARP, key=b.read_operand(members, 32), value=value)
-    back = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
-    return _load_group(b), b.emit_value(f"getelementptr i8, ptr %thread_record, i32 {back}")
+def exchange(b: Translator, value: str, mask: str) -> tuple[str, str]:
+    """Suspend until the threads of the mask have arrived; return their mask, and the record of lane 0."""
+    b.suspend(ThreadState.WARP, key=b.read_operand(mask, 32), value=value)
+    offset = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
+    return _load_group(b), b.emit_value(f"getelementptr i8, ptr %thread_record, i32 {offset}")
 
 
 def _load_group(b: Translator) -> str:
-    """Return the lanes that go on together, or how many came to a barrier."""
+    """Return the mask of the lanes that took part, or the number of threads that reached a barrier."""
     return b.load("i32", "%thread_record", thread_field_offset("group"))
 
 
 def _ballot(b: Translator, group: str, first: str, value: str) -> str:
-    """Return the lanes that gave a value."""
+    """Return the mask of the lanes of *group* whose operand is *value*."""
     return b.call("ptxlink.ballot", "i32", f"ptr {first}", f"i32 {group}", f"i64 {value}")
 
 
 def _read_wide(b: Translator, operand: str, bits: int) -> str:
-    """Return an operand as an integer of 64 bits."""
+    """Return an operand of *bits*, extended to 64 bits by zeros."""
     return b.resize(b.read_operand(operand, bits), bits, 64)
 
 
@@ -52,33 +57,33 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`shfl`."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
-    target, _, predicate = (each.strip() for each in operands[0].partition("|"))
-    number, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
+    target, _, predicate = (name.strip() for name in operands[0].partition("|"))
+    distance, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
     _, first = exchange(b, _read_wide(b, operands[1], 32), operands[4])
     lane, mode = b.expand("%laneid"), mnemonic.modifiers[-1]
     last = b.expand("shfl.last", lane=lane, bounds=bounds)
-    source = b.expand(f"shfl.{mode}", lane=lane, number=number, bounds=bounds)
-    inside = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, last)
-    source = b.select(inside, "i32", source, lane)
+    source = b.expand(f"shfl.{mode}", lane=lane, distance=distance, bounds=bounds)
+    in_range = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, last)
+    source = b.select(in_range, "i32", source, lane)
     record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first}, i32 {source}")
     b.write_register(target, b.load("i32", record, thread_field_offset("seen")), 32)
     if predicate:
-        b.write_register(predicate, inside, 1)
+        b.write_register(predicate, in_range, 1)
 
 
 def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`match`."""
-    target, _, predicate = (each.strip() for each in operands[0].partition("|"))
+    target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     value = _read_wide(b, operands[1], mnemonic.type.bits)
     group, first = exchange(b, value, operands[2])
     hits = _ballot(b, group, first, value)
     if "any" in mnemonic.modifiers:
         b.write_register(target, hits, 32)
         return
-    every = b.emit_op("icmp eq", "i32", hits, group)
-    b.write_register(target, b.select(every, "i32", group, "0"), 32)
+    is_unanimous = b.emit_op("icmp eq", "i32", hits, group)
+    b.write_register(target, b.select(is_unanimous, "i32", group, "0"), 32)
     if predicate:
-        b.write_register(predicate, every, 1)
+        b.write_register(predicate, is_unanimous, 1)
 
 
 def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -86,9 +91,10 @@ def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if mnemonic.type.is_float:
         reduce_floats(b, mnemonic, operands)
         return
-    mode = mnemonic.modifiers[-1]
+    operation = mnemonic.modifiers[-1]
     group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
-    name = f"{'s' if mnemonic.type.is_signed else 'u'}{mode}" if mode in ("min", "max") else mode
+    sign = "s" if mnemonic.type.is_signed else "u"
+    name = f"{sign}{operation}" if operation in ("min", "max") else operation
     arguments = f"ptr {first}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
     b.write_register(operands[0], b.call("ptxlink.reduce", "i32", *arguments), 32)
 
@@ -114,13 +120,13 @@ def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def read_active_mask(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`activemask`: the lanes that come here before any of the warp can do something else."""
+    """`activemask`: suspend until no thread of the warp can run; those at this instruction are active."""
     b.suspend(ThreadState.ACTIVEMASK)
     b.write_register(operands[0], _load_group(b), 32)
 
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`bar` and `barrier`, of warps and of blocks, with a reduction or without."""
+    """`bar` and `barrier` of warps and blocks, with or without a reduction."""
     mode, *rest = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")]
     if [mode, *rest] == ["warp", "sync"]:
         exchange(b, "0", operands[0])

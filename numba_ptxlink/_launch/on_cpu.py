@@ -17,9 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numba_ptxlink._cpu.run import Region
-    from numba_ptxlink._tools.launching import Configuration
+    from numba_ptxlink._tools.launching import Configuration, Launchable
 
-    from .library import LoadedKernel
 
 _INTEGERS = {"bool", "int", "uint"}
 _NUMBERS = {*_INTEGERS, "float", "float16", "bfloat16", "complex"}
@@ -78,7 +77,7 @@ class CompiledCode:
 
     def launch(
         self,
-        kernel: LoadedKernel,
+        kernel: Launchable,
         launch_config: Configuration,
         arguments: Sequence[bytes],
         memory: HostArguments,

@@ -135,8 +135,8 @@ def test_an_interrupt_reaches_the_caller_from_where_code_prints(program):
 
 
 def test_what_cannot_be_launched_is_refused(program):
-    """Functions in which lanes wait, and other parameters, have an error with the cure."""
-    with pytest.raises(LaunchError, match=r"Lanes wait for others in meet"):
+    """Functions with a barrier, and parameters of other sizes, have an error with the cure."""
+    with pytest.raises(LaunchError, match=r"Function meet has a barrier or a warp operation"):
         program.call_elementwise("meet", 1, [], (0, 0), [])
     with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
         program.launch("beyond", Configuration((1, 1, 1), (1, 1, 1)), [b"1234"], [])

@@ -16,7 +16,7 @@ from instructions import HEAD, bits_of, kernel, samples
 from programs import CALLS, CXX, RANDOM, batches, units
 from random_ptx import Program as Random
 
-from numba_ptxlink._cpu import machine_code, run
+from numba_ptxlink._cpu import machine_code
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
 
@@ -124,8 +124,8 @@ def unoptimised(text: str) -> bytes:
 @pytest.fixture
 def quick(monkeypatch) -> Generator[None]:
     """Let LLVM not optimise programs, and Python not look for cycles, of which they leave few."""
-    # What programs share stays in the process, and is compiled as it is for users.
-    run._compiled_runtime()
+    # The runtime stays in the process, and is optimised as it is for users.
+    CpuProgram.of(HEAD)
     monkeypatch.setattr(machine_code, "compile_ir", unoptimised)
     gc.disable()
     yield

@@ -9,6 +9,7 @@ import pytest
 from cuda_cxx import ptx
 from instructions import HEAD, Sample, bits_of, kernel
 
+from numba_ptxlink._cpu import machine_code
 from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
@@ -213,11 +214,53 @@ def test_what_is_printed_is_on_the_standard_output(program, capsys):
 def test_functions_have_shared_memory_of_their_own():
     """Variables of one name in shared memory, which two functions declare, are two."""
     body = "{ .shared .b32 t; .reg .b32 %r; mov.u32 %r, t; st.param.b32 [r], %r; }"
-    program = CpuProgram.of(HEAD + "".join(f".func (.param .b32 r) {name}() {body}\n" for name in "fg"))
-    addresses = np.zeros(2, np.uint32)
-    for name, place in zip("fg", (0, 4), strict=True):
-        program.call_elementwise(name, 1, [], (addresses.ctypes.data + place, 4), [])
-    assert addresses[0] != addresses[1]
+    both = (
+        ".func (.param .b32 r) both() { .param .b32 f; .param .b32 g; .reg .b32 %f, %g; call (f), f; "
+        "call (g), g; ld.param.b32 %f, [f]; ld.param.b32 %g, [g]; sub.u32 %f, %f, %g; st.param.b32 [r], %f; }"
+    )
+    functions = "".join(f".func (.param .b32 r) {name}() {body}\n" for name in "fg")
+    distance = np.zeros(1, np.int32)
+    CpuProgram.of(HEAD + functions + both).call_elementwise("both", 1, [], (distance.ctypes.data, 4), [])
+    assert abs(distance[0]) == 16
+
+
+def test_addresses_wrap_in_the_width_of_their_register():
+    """An address below zero and an offset are one in shared memory, as compilers write a signed index."""
+    body = (
+        ".shared .align 16 .b8 t[8]; .reg .b32 %a, %v; .reg .b64 %o; ld.param.u64 %o, [o]; mov.u32 %a, t; "
+        "st.shared.u32 [%a+4], 7; sub.u32 %a, %a, 1048576; ld.shared.u32 %v, [%a+1048580]; "
+        "st.global.u32 [%o], %v; ret;"
+    )
+    result = np.zeros(1, np.int32)
+    run(CpuProgram.of(f"{HEAD}.visible .entry k(.param .u64 o) {{ {body} }}"), "k", result)
+    assert result[0] == 7
+
+
+def test_kernels_of_a_program_share_variables_and_are_compiled_apart(monkeypatch):
+    """A launch compiles the kernel that it needs, and not others; each sees what another has stored."""
+    begin = "(.param .u64 o) { .reg .b64 %o; .reg .b32 %v; ld.param.u64 %o, [o]; "
+    program = CpuProgram.of(
+        f"{HEAD}.global .u32 g = 5;\n"
+        f".visible .entry put{begin} ld.global.u32 %v, [%o]; st.global.u32 [g], %v; ret; }}\n"
+        f".visible .entry get{begin} ld.global.u32 %v, [g]; st.global.u32 [%o], %v; ret; }}\n"
+    )
+    compiled, compile_ir = [], machine_code.compile_ir
+    monkeypatch.setattr(machine_code, "compile_ir", lambda text: compiled.append(text) or compile_ir(text))
+    value = np.zeros(1, np.int32)
+    run(program, "get", value)
+    assert [value[0], len(compiled), '"f.put"' in compiled[0]] == [5, 1, False]
+    run(program, "put", np.array([9], np.int32))
+    run(program, "get", value)
+    assert [value[0], len(compiled)] == [9, 2]
+
+
+def test_functions_that_call_each_other_twice_are_read_once():
+    """A kernel is compiled in a time that is linear in the number of functions, not of paths."""
+    text = f"{HEAD}.func f30() {{ ret; }}\n"
+    for level in reversed(range(30)):
+        text += "".join(f".func {name}{level}() {{ call f{level + 1}; ret; }}\n" for name in "ab")
+        text += f".func f{level}() {{ call a{level}; call b{level}; ret; }}\n"
+    run(CpuProgram.of(text + ".visible .entry k() { call f0; ret; }"), "k")
 
 
 HALVES = """

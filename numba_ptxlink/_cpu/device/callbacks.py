@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._cpu import require
-from numba_ptxlink._cpu.module import param_offsets
+from numba_ptxlink._cpu.functions import param_offsets
 from numba_ptxlink._cpu.regions import Region, RegionTable
 from numba_ptxlink._cpu.resources import (
     estimated_registers,

@@ -1,0 +1,95 @@
+"""The functions that a kernel or function reaches by calls, and which of them suspend or recurse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._formats import ptx
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+# Opcodes at which a thread may suspend to wait for others, and the call of the device runtime that does so.
+_SUSPENDING_OPCODES = {
+    "bar",
+    "barrier",
+    "shfl",
+    "vote",
+    "match",
+    "redux",
+    "elect",
+    "activemask",
+    "mma",
+    "movmatrix",
+}
+_SUSPENDING_CALL = "cudaCGSynchronize"
+
+
+class CallGraph:
+    """
+    The functions that an entry reaches by calls, each read once.
+
+    Args:
+        functions: Functions with a body, by their names and aliases.
+        entry: The name of the kernel or function that is launched or called.
+
+    Attributes:
+        bodies: For each reachable function its statements, with their indices and scopes.
+        callees: For each reachable function the functions with a body that it calls.
+        suspending: Functions in which a thread may suspend, itself or in a callee.
+        recursive: Functions that call themselves, directly or not, and functions that call such a function.
+    """
+
+    def __init__(self, functions: Mapping[str, ptx.Function], entry: str) -> None:
+        self.bodies: dict[str, Sequence[tuple[int, ptx.Statement, ptx.Scope]]] = {}
+        self.callees: dict[str, set[str]] = {}
+        self.suspending: set[str] = set()
+        self._callers: dict[str, list[str]] = {}
+        pending = [functions[entry]]
+        while pending:
+            function = pending.pop()
+            if function.name not in self.bodies:
+                self._add(function, functions)
+                pending += [functions[name] for name in self.callees[function.name]]
+        for name in (suspending := [*self.suspending]):
+            new = [caller for caller in self._callers.get(name, ()) if caller not in self.suspending]
+            self.suspending.update(new)
+            suspending += new
+        self._callees_first = self._sort()
+        self.recursive = self.callees.keys() - self._callees_first
+
+    def _add(self, function: ptx.Function, functions: Mapping[str, ptx.Function]) -> None:
+        name = function.name
+        self.bodies[name] = body = list(ptx.scoped(function.body))
+        instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
+        called = {ptx.called(call).callee for call in instructions if call.opcode == "call"}
+        if _SUSPENDING_CALL in called or any(each.opcode in _SUSPENDING_OPCODES for each in instructions):
+            self.suspending.add(name)
+        self.callees[name] = {functions[callee].name for callee in called if callee in functions}
+        for callee in self.callees[name]:
+            self._callers.setdefault(callee, []).append(name)
+
+    def stack_sizes(self, frame_sizes: Mapping[str, int], recursion_size: int) -> Mapping[str, int]:
+        """
+        Return for each function the memory that it needs with its callees, on the deepest path of calls.
+
+        Args:
+            frame_sizes: The memory that each function needs itself.
+            recursion_size: The memory of a recursive function, whose depth is unknown.
+        """
+        sizes = dict.fromkeys(self.recursive, recursion_size)
+        for name in self._callees_first:
+            below = max((sizes[callee] for callee in self.callees[name]), default=0)
+            sizes[name] = frame_sizes[name] + below
+        return sizes
+
+    def _sort(self) -> dict[str, None]:
+        """Return the functions whose calls end, callees first: all but those that reach a cycle of calls."""
+        missing = {name: len(callees) for name, callees in self.callees.items()}
+        ready = [name for name, count in missing.items() if not count]
+        for callee in ready:
+            for caller in self._callers.get(callee, ()):
+                missing[caller] -= 1
+                if not missing[caller]:
+                    ready.append(caller)
+        return dict.fromkeys(ready)

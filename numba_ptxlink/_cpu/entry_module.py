@@ -1,0 +1,112 @@
+"""
+The LLVM module of a kernel or function that can be launched or called, with all functions that it calls.
+
+Each entry has a module of its own, so that a launch compiles only the code that it reaches. The variables of
+the program are declared here, and defined once by `symbols`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .call_graph import CallGraph
+from .mnemonics import UnsupportedInstruction
+from .runtime import SHARED_START
+
+if TYPE_CHECKING:
+    from numba_ptxlink._formats import ptx
+
+    from .symbols import Symbols
+
+    # The name of a variable of the module, or a function and the name of one that it declares.
+    SharedName = str | tuple[str, ptx.Register]
+
+_ALIGNMENT = 16
+# Stands for the address of dynamic shared memory until all static variables are known.
+_DYNAMIC = "$dynamic_shared"
+
+
+class SharedLayout:
+    """
+    The addresses of shared variables, each assigned at its first use.
+
+    Dynamic shared memory follows the static part; all `extern __shared__` arrays have one address, as on a
+    GPU.
+    """
+
+    def __init__(self) -> None:
+        self._addresses: dict[SharedName, int] = {}
+        self._end = SHARED_START
+
+    def address(self, name: SharedName, variable: ptx.Variable) -> str:
+        """Return the address of a variable; for a dynamic one a placeholder, which `resolve` replaces."""
+        if not variable.size:
+            return _DYNAMIC
+        if name not in self._addresses:
+            self._addresses[name] = _align(self._end, max(variable.alignment, _ALIGNMENT))
+            self._end = self._addresses[name] + variable.size
+        return str(self._addresses[name])
+
+    @property
+    def size(self) -> int:
+        """Bytes of static shared memory, up to the beginning of the dynamic part."""
+        return _align(self._end, _ALIGNMENT) - SHARED_START
+
+    def resolve(self, text: str) -> str:
+        """Return LLVM IR with the address of dynamic shared memory, after all addresses are assigned."""
+        return text.replace(_DYNAMIC, str(SHARED_START + self.size))
+
+
+def _align(value: int, alignment: int) -> int:
+    return -(-value // alignment) * alignment
+
+
+class EntryModule:
+    """
+    State that the functions of one entry share while they are translated.
+
+    Args:
+        symbols: The symbols of the PTX module.
+        entry: The name of the kernel or function.
+        checks: Whether accesses to memory are checked.
+
+    Attributes:
+        call_graph: The functions that the entry reaches.
+        global_values: Helper functions and variables that the code refers to, in LLVM IR by name.
+        fault_sites: Function and statement index of each place that can fault; its number is its index here.
+        access_count: The number of checked accesses.
+        shared: The layout of static shared memory.
+        shared_variables: Variables in shared memory; a function adds those that it declares.
+    """
+
+    def __init__(self, symbols: Symbols, entry: str, *, checks: bool) -> None:
+        self.checks = checks
+        self.functions = symbols.functions
+        self.call_graph = CallGraph(symbols.functions, entry)
+        self.global_values: dict[str, str] = {}
+        self.fault_sites: list[tuple[str, int]] = []
+        self.access_count = 0
+        self.shared = SharedLayout()
+        self.shared_variables: dict[SharedName, ptx.Variable] = {}
+        self.shared_variables.update(symbols.shared)
+        self._symbols = symbols
+
+    def fault_site(self, function: str, index: int) -> int:
+        """Return a number for a statement of a function that can fault."""
+        self.fault_sites.append((function, index))
+        return len(self.fault_sites) - 1
+
+    def symbol_address(self, name: SharedName) -> str:
+        """
+        Return the address of a variable or a function, in its state space.
+
+        Raises:
+            UnsupportedInstruction: There is no such symbol.
+        """
+        if name in self.shared_variables:
+            return self.shared.address(name, self.shared_variables[name])
+        if not isinstance(name, str):
+            raise UnsupportedInstruction
+        if name in self._symbols.variables:
+            self.global_values[f"v.{name}"] = self._symbols.declaration(name)
+        return self._symbols.address(name)

@@ -1,0 +1,226 @@
+"""
+Translate a kernel or function, with all functions that it calls, to a module of LLVM IR.
+
+Each statement goes to the handler of its opcode. A kernel with barriers or warp operations becomes an LLVM
+coroutine, so that a thread can suspend; other kernels and functions become plain functions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import ptx
+
+from . import runtime
+from .call_graph import CallGraph
+from .control import CONTROL_HANDLERS, call
+from .entry_module import EntryModule
+from .instructions import REGISTER_HANDLERS, compute
+from .matrices import MATRIX_HANDLERS
+from .memory import MEMORY_HANDLERS
+from .mnemonics import UnsupportedInstruction, parse_mnemonic
+from .runtime import RECURSION_STACK_SIZE, Fault, ThreadState, thread_field_offset
+from .translator import COMMON_PARAMETERS, Translator
+from .video import VIDEO_HANDLERS
+from .warps import WARP_HANDLERS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .symbols import Symbols
+
+_HANDLERS = {
+    **REGISTER_HANDLERS,
+    **VIDEO_HANDLERS,
+    **MEMORY_HANDLERS,
+    **WARP_HANDLERS,
+    **MATRIX_HANDLERS,
+    **CONTROL_HANDLERS,
+}
+# The frame is at %memory. If that is null, the kernel returns the frame's size instead of starting.
+_COROUTINE_BEGIN = """%identity = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)
+  %size = call i64 @llvm.coro.size.i64()
+  %is_query = icmp eq ptr %memory, null
+  br i1 %is_query, label %query, label %begun
+query:
+  ret i64 %size
+begun:
+  %handle = call ptr @llvm.coro.begin(token %identity, ptr %memory)"""
+_COROUTINE_END = """call {END} @llvm.coro.end(ptr %handle, i1 false, token none)
+  %address = ptrtoint ptr %handle to i64
+  ret i64 %address"""
+
+
+class Translation(NamedTuple):
+    """
+    An entry in LLVM IR.
+
+    Args:
+        text: The module.
+        suspends: Whether its threads may suspend, so that it is a coroutine.
+        local_size: Bytes of local memory for each thread.
+        shared_size: Bytes of static shared memory for each block.
+        access_count: The number of checked accesses, each of which has a pair of words in the region cache.
+        fault_sites: Function and statement index of each place that can fault.
+    """
+
+    text: str
+    suspends: bool
+    local_size: int
+    shared_size: int
+    access_count: int
+    fault_sites: list[tuple[str, int]]
+
+
+def param_offsets(params: Sequence[ptx.Variable]) -> list[int]:
+    """Return the offset of each parameter of a kernel in its parameter buffer, in bytes."""
+    offsets, end = [], 0
+    for variable in params:
+        alignment = variable.param.align or variable.bits // 8 or 1
+        offset = -(-end // alignment) * alignment
+        offsets.append(offset)
+        end = offset + max(variable.size, 1)
+    return offsets
+
+
+def translate(symbols: Symbols, entry: str, *, checks: bool) -> Translation:
+    """
+    Return the LLVM module of a kernel or function, with the functions that it calls, and with its executor.
+
+    Args:
+        symbols: The symbols of the PTX module.
+        entry: The name of the kernel or function.
+        checks: Whether accesses to memory are checked.
+    """
+    module = EntryModule(symbols, entry, checks=checks)
+    graph, function = module.call_graph, symbols.functions[entry]
+    texts, frame_sizes = [], {}
+    for name in graph.bodies:
+        text, frame_sizes[name] = _translate_function(module, symbols.functions[name])
+        texts.append(text)
+    local_size = graph.stack_sizes(frame_sizes, RECURSION_STACK_SIZE)[function.name]
+    suspends = function.name in graph.suspending
+    if function.kind == "entry":
+        texts.append(runtime.block_entry(function.name, suspends=suspends))
+    elif not suspends:
+        texts.append(runtime.elementwise_entry(function.name, len(function.results) + len(function.params)))
+    return Translation(
+        module.shared.resolve(
+            "\n".join((*module.global_values.values(), *texts, runtime.read_ir("program.ll")))
+        ),
+        suspends,
+        local_size,
+        module.shared.size,
+        module.access_count,
+        module.fault_sites,
+    )
+
+
+def declared_local_size(symbols: Symbols, entry: str) -> int:
+    """Return the bytes of local memory that a kernel and its callees declare, on the path with the most."""
+    graph = CallGraph(symbols.functions, entry)
+    declared = {
+        name: sum(
+            variable.size
+            for _, statement, _ in body
+            if isinstance(statement, ptx.Declaration)
+            for variable in statement.variables
+            if variable.space == "local"
+        )
+        for name, body in graph.bodies.items()
+    }
+    return graph.stack_sizes(declared, RECURSION_STACK_SIZE)[symbols.functions[entry].name]
+
+
+def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[str, int]:
+    """Return a function in LLVM IR, and the bytes of local memory that it takes itself."""
+    name, is_kernel, graph = function.name, function.kind == "entry", module.call_graph
+    body, suspends = graph.bodies[name], function.name in graph.suspending
+    b = Translator(module, function, find_labels(body), suspends=suspends)
+    variables = (*function.results, *function.params)
+    for index, variable in enumerate(variables):
+        b.declare(variable.name, variable, f"%p{index}")
+    if is_kernel:
+        b.prologue += [
+            f"  %p{index} = getelementptr i8, ptr %params, i64 {offset}"
+            for index, offset in enumerate(param_offsets(function.params))
+        ]
+    parameters = COMMON_PARAMETERS.format(local="%local")
+    if is_kernel and suspends:
+        signature = f'i64 @"ramp.{name}"({parameters}, ptr %memory) presplitcoroutine'
+        b.emit(_COROUTINE_BEGIN)
+    else:
+        pointers = "" if is_kernel else "".join(f", ptr %p{index}" for index in range(len(variables)))
+        # A coroutine cannot suspend in a callee, so functions that suspend are inlined into the kernel.
+        signature = f'internal i8 @"f.{name}"({parameters}{pointers}){" alwaysinline" * suspends}'
+    b.emit_step_counters()
+    if name in graph.recursive:
+        top, limit = (b.emit_value(f"ptrtoint ptr {pointer} to i64") for pointer in ("%top", "%limit"))
+        b.fault_unless(b.emit_op("icmp ule", "i64", top, limit), Fault.STACK_OVERFLOW)
+    translate_body(b, body)
+    b.begin_block("return")
+    if is_kernel and suspends:
+        b.begin_block("leave")
+        b.store("i32", int(ThreadState.EXITED), "%thread_record", thread_field_offset("state"))
+        b.begin_block("suspended")
+        b.end_block(_COROUTINE_END)
+    else:
+        b.end_block("ret i8 0")
+        b.begin_block("leave")
+        b.end_block("ret i8 1")
+        if suspends:
+            b.begin_block("suspended")
+            b.end_block("ret i8 2")
+    return b.to_text(signature), b.local_memory_size
+
+
+def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tuple[int, str], int]:
+    """Return the statement index of each label of a function, by its block and its name."""
+    return {
+        (scope.block, statement.name): index
+        for index, statement, scope in body
+        if isinstance(statement, ptx.Label)
+    }
+
+
+def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
+    """Add the statements of a function."""
+    label = ""
+    for index, statement, scope in body:
+        b.scope, b.statement_index = scope, index
+        if isinstance(statement, ptx.Label):
+            label = statement.name
+            b.begin_block(f"L{index}")
+        elif isinstance(statement, ptx.Directive) and statement.keyword == "branchtargets":
+            b.branch_targets[label] = statement.names
+        elif isinstance(statement, ptx.Declaration):
+            for variable in statement.variables:
+                register = ptx.Register(scope.block, variable.name, "")
+                if variable.space in ("local", "param"):
+                    b.declare(register, variable)
+                elif variable.space == "shared":
+                    b.module.shared_variables[b.function.name, register] = variable
+        elif isinstance(statement, ptx.Instruction) and b.block_is_open:
+            _translate_instruction(b, statement)
+
+
+def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
+    """Add an instruction. An unsupported one becomes a fault, which is raised if a thread reaches it."""
+    mnemonic, after = parse_mnemonic(instruction.word), ""
+    begin = len(b.lines)
+    try:
+        if instruction.guard:
+            guarded, after = b.unique_name(), b.unique_name()
+            b.cond_branch(b.read_operand(instruction.guard[1:].strip(), 1), guarded, after)
+            b.begin_block(guarded)
+            begin = len(b.lines)
+        if mnemonic.opcode == "call":
+            call(b, ptx.called(instruction))
+        else:
+            _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
+    except (UnsupportedInstruction, KeyError, ValueError, IndexError):
+        del b.lines[begin:]
+        b.block_is_open = True
+        b.fault(Fault.UNDEFINED_FUNCTION if mnemonic.opcode == "call" else Fault.UNSUPPORTED)
+    if after:
+        b.begin_block(after)

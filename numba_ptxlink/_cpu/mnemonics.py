@@ -1,0 +1,135 @@
+"""Opcodes, types and immediate operands of PTX, as instructions spell them."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from numba_ptxlink._formats import ptx
+
+# LLVM's type for the arithmetic of floats, by the width of PTX's type.
+_FLOATS = {16: "float", 32: "float", 64: "double"}
+_TYPE = re.compile(r"(bf|[busf])(8|16|32|64|128)(?:x(2))?")
+
+
+@dataclass(frozen=True)
+class PtxType:
+    """
+    A type of PTX.
+
+    Args:
+        letter: The letters of its name: "b", "u", "s", "f", "bf", or "pred".
+        bits: The width of an element.
+        elements: The number of elements that are packed into one register, as 2 for f16x2.
+    """
+
+    letter: str
+    bits: int
+    elements: int = 1
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its arithmetic is that of floats."""
+        return self.letter in ("f", "bf")
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether it is a signed integer."""
+        return self.letter == "s"
+
+    @property
+    def raw(self) -> str:
+        """The integer type of LLVM IR with the width of an element."""
+        return f"i{self.bits}"
+
+    @property
+    def ir(self) -> str:
+        """The type of LLVM IR for the arithmetic of an element; halves are computed as floats."""
+        return _FLOATS[self.bits] if self.is_float else self.raw
+
+    @property
+    def suffix(self) -> str:
+        """The end of the names of LLVM's float intrinsics."""
+        return "f64" if self.bits == 64 else "f32"
+
+    @property
+    def width(self) -> int:
+        """The width of all elements together."""
+        return self.bits * self.elements
+
+    @property
+    def element(self) -> PtxType:
+        """The type of an element."""
+        return PtxType(self.letter, self.bits)
+
+
+PRED, U32 = PtxType("pred", 1), PtxType("u", 32)
+
+
+@lru_cache(maxsize=256)
+def _parse_type(modifier: str) -> PtxType | None:
+    """Return the type that a modifier names, None if it names no type."""
+    if modifier == "pred":
+        return PRED
+    match = _TYPE.fullmatch(modifier)
+    return PtxType(match[1], int(match[2]), int(match[3] or 1)) if match else None
+
+
+class Mnemonic(NamedTuple):
+    """
+    An opcode with its modifiers, such as `cvt.rn.f32.s64`.
+
+    Args:
+        opcode: The opcode alone: "cvt".
+        modifiers: The modifiers that are not types: "rn".
+        types: The types, in order: f32 and s64.
+    """
+
+    opcode: str
+    modifiers: tuple[str, ...]
+    types: tuple[PtxType, ...]
+
+    @property
+    def type(self) -> PtxType:
+        """The last type, which is that of the operands."""
+        return self.types[-1]
+
+
+@lru_cache(maxsize=4096)
+def parse_mnemonic(text: str) -> Mnemonic:
+    """Return the mnemonic that *text* spells."""
+    opcode, *parts = text.split(".")
+    types = tuple(ptx_type for ptx_type in map(_parse_type, parts) if ptx_type)
+    return Mnemonic(opcode, tuple(part for part in parts if not _parse_type(part)), types)
+
+
+class UnsupportedInstruction(Exception):  # noqa: N818 - no error until a thread reaches the instruction
+    """The translator does not support an instruction, which becomes a fault."""
+
+
+def parse_number(text: str, bits: int) -> int | None:
+    """
+    Return the bits of an immediate operand, None for another operand.
+
+    Raises:
+        ValueError: *text* begins like a number, but is no number of that width.
+    """
+    integer = ptx.number(text)
+    if integer is not None:
+        return integer % (1 << bits)
+    if text[:1] not in "-.0123456789":
+        return None
+    if text[:2] in ("0f", "0F", "0d", "0D"):
+        content = bytes.fromhex(text[2:])
+        if {bits, 8 * len(content)} == {32, 64}:
+            # ptxas converts a float of the other width, too.
+            (value,) = struct.unpack(">f" if bits == 64 else ">d", content)
+            content = struct.pack(">d" if bits == 64 else ">f", value)
+    else:
+        content = struct.pack(">d" if bits == 64 else ">f", float(text))
+    if len(content) * 8 != bits:
+        raise ValueError(text)
+    return int.from_bytes(content, "big")

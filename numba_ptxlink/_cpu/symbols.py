@@ -1,0 +1,115 @@
+"""
+The variables and functions of a PTX module: their addresses, and the variables with their initial values.
+
+Variables are compiled once, so that all kernels of a program see the same memory. Kernels refer to them by
+name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from typing import TYPE_CHECKING
+
+from numba_ptxlink.errors import LaunchError
+
+from .mnemonics import UnsupportedInstruction, parse_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numba_ptxlink._formats import ptx
+
+_SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
+# Function addresses are only compared, so they are numbers outside of the address space of a process.
+_FIRST_FUNCTION_ADDRESS, _FUNCTION_DISTANCE = 1 << 60, 16
+
+
+class Symbols:
+    """
+    The symbols of a PTX module.
+
+    Args:
+        module: The module.
+
+    Attributes:
+        functions: Functions with a body, by their names and aliases.
+        variables: Variables in global and constant memory, by name.
+        shared: Variables in shared memory outside of functions, by name.
+    """
+
+    def __init__(self, module: ptx.Module) -> None:
+        bodies = {function.name: function for function in module.functions if function.defined}
+        aliases = {alias.name: bodies[alias.target] for alias in module.aliases if alias.target in bodies}
+        self.functions: Mapping[str, ptx.Function] = bodies | aliases
+        self._function_indices = {name: index for index, name in enumerate(bodies)}
+        self.variables: Mapping[str, ptx.Variable] = {
+            variable.name: variable
+            for variable in module.variables
+            if variable.memory in ("global", "const", "managed")
+        }
+        self.shared: Mapping[str, ptx.Variable] = {
+            variable.name: variable for variable in module.variables if variable.space == "shared"
+        }
+
+    def address(self, name: str) -> str:
+        """
+        Return the address of a function or variable as a constant of LLVM IR.
+
+        Raises:
+            UnsupportedInstruction: The module defines no such symbol.
+        """
+        if name in self.variables:
+            return f'ptrtoint (ptr @"v.{name}" to i64)'
+        if name not in self.functions:
+            raise UnsupportedInstruction
+        index = self._function_indices[self.functions[name].name]
+        return str(_FIRST_FUNCTION_ADDRESS + index * _FUNCTION_DISTANCE)
+
+    def declaration(self, name: str) -> str:
+        """Return the declaration of a variable in LLVM IR, for code that refers to it."""
+        return f'@"v.{name}" = external global [{self.variables[name].size} x i8]'
+
+    def definitions(self) -> str:
+        """
+        Return all variables in LLVM IR, "" if there is none.
+
+        Raises:
+            LaunchError: The module does not define a variable, or a symbol of an initialiser.
+        """
+        return "\n".join(map(self._define, self.variables.values()))
+
+    def _define(self, variable: ptx.Variable) -> str:
+        if not variable.defined:
+            raise LaunchError(
+                f"The PTX declares the variable {variable.name} without defining it; link the file that "
+                "defines it as well."
+            )
+        bits, count = variable.bits // variable.lanes, math.prod(map(int, filter(None, variable.extents)))
+        spelled = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
+        if variable.initial.count("{") > 1 and len(spelled) != count * variable.lanes:
+            raise LaunchError(
+                f"The initialiser of variable {variable.name} has incomplete rows; write out all {count} "
+                "values."
+            )
+        zeros = max(variable.size - len(spelled) * bits // 8, 0)
+        fields = [(f"i{bits}", self._initial_value(variable, text, bits)) for text in spelled]
+        fields.append((f"[{zeros} x i8]", "zeroinitializer"))
+        types, content = ", ".join(field_type for field_type, _ in fields), ", ".join(map(" ".join, fields))
+        alignment = max(variable.alignment, 16)
+        return f'@"v.{variable.name}" = global <{{{types}}}> <{{{content}}}>, align {alignment}'
+
+    def _initial_value(self, variable: ptx.Variable, text: str, bits: int) -> str:
+        """Return a value of an initialiser: a number, or an address with an offset."""
+        match = _SYMBOL_WITH_OFFSET.fullmatch(text)
+        with contextlib.suppress(UnsupportedInstruction, ValueError):
+            value = parse_number(text, bits)
+            if value is not None:
+                return str(value)
+            if match:
+                return f"add (i{bits} {self.address(match[1])}, i{bits} {match[2] or 0})"
+        raise LaunchError(
+            f"The initialiser {text} of variable {variable.name} refers to a symbol that the PTX does not "
+            "define; link the file that defines it."
+        )
