@@ -18,7 +18,7 @@ from ._export.marks import Kernel, Udf, kernel, udf
 from ._export.write import Export, check_stem, write
 from ._formats.kinds import FATBIN, LTOIR, OBJECT, PTX
 from ._link.compile import PythonCode
-from ._link.declarations import counted, declaration
+from ._link.declarations import from_prototype, from_signature
 from ._link.read import Input
 from ._tools import includes
 from ._tools.options import DEFAULT_LEVEL, Options, given_choices
@@ -225,9 +225,9 @@ def _python_code(  # noqa: PLR0917 - children pass positional arguments
     callers = externs.callers(lowered)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),
-        tuple(declaration(function, name) for function in group.signatures if not function.kernel),
+        tuple(from_signature(function, name) for function in group.signatures if not function.kernel),
         tuple(
-            declaration(plain, callers[symbol]) if plain else counted(prototype, callers[symbol])
+            from_signature(plain, callers[symbol]) if plain else from_prototype(prototype, callers[symbol])
             for symbol, (prototype, plain) in code.externs.items()
             if symbol in callers
         ),

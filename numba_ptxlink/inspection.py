@@ -12,8 +12,9 @@ from ._arch import Arch, dotted
 from ._config import config
 from ._formats import elf
 from ._formats.kinds import CU, CUBIN, LTOIR, PTX, ltoir_header
-from ._link import check, manifests
+from ._link import manifests
 from ._link.read import Input, read
+from ._link.symbols import symbols
 from ._tools import programs
 from ._tools.programs import disassemble
 from .errors import LinkError, PtxlinkError
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from ._arch import ArchLike
-    from ._link.check import Symbol
+    from ._link.symbols import Symbol
 
 __all__ = ["Inspection", "SymbolReport", "inspect"]
 
@@ -141,7 +142,7 @@ def _of_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
 def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
-    reports = tuple(map(_of_symbol, check.symbols(source)))
+    reports = tuple(map(_of_symbol, symbols(source)))
     notes: tuple[str, ...] = ()
     try:
         machine = arch or Arch.of(target[0] if target else "")
@@ -220,7 +221,7 @@ def _part(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) 
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
         if piece.kind == PTX and not compile_it:
-            return replace(plain, symbols=tuple(map(_of_symbol, check.symbols(source))))
+            return replace(plain, symbols=tuple(map(_of_symbol, symbols(source))))
         named = None if piece.kind == PTX else Arch.of(piece.arch)
         return replace(_of_code(source, named, sass=sass), arch=piece.arch)
     except PtxlinkError as error:

@@ -18,7 +18,7 @@ from ._config import CHECKS, INLINE, config
 from ._formats.kinds import CU, LTOIR
 from ._link import run
 from ._link.backends import Target
-from ._link.check import check_compile_options
+from ._link.option_effects import check_compile_options
 from ._link.read import read
 from ._link.run import Linked
 from ._tools.options import ARITHMETIC, NVRTC, Options, as_texts, given_choices, link_flags, source_flags

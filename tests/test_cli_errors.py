@@ -71,14 +71,14 @@ WRONG_PATHS = {
     "export udfs.py --emit elf -o out": "Cannot emit elf; the kinds are ptx, ",
     "link folder.py --arch sm_90 -o out": "folder.py is a folder; give the path of a Python file.",
     "link empty.py --arch sm_90 -o out": "empty defines no UDF",
-    "link empty.ptx --arch sm_90 -o out": "empty.ptx: its extension says ptx and its content is empty",
+    "link empty.ptx --arch sm_90 -o out": "empty.ptx is ptx by its extension, and its content is empty",
     "link . --arch sm_90 -o out": "could not be read: Is a directory",
     **{
         f"link kernel.ptx --arch sm_90 -o {out}": f"{out} could not be written; give the path of a file in"
         for out in ("folder.py", "no/out", "dangling", "file/out")
     },
     "link kernel.cu --arch sm_90 -o ./kernel.cu": "kernel.cu is an input too; give another output.",
-    "inspect udfs.py": "its content is Python; give a file of ptx",
+    "inspect udfs.py": "its content is Python; pass a file of ptx",
 }
 
 

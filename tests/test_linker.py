@@ -52,10 +52,10 @@ def test_cuda_sources_are_optimised_together():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("", "Input 1 is empty text; give a path, PTX or CUDA C++."),
-        (make_kernel().encode("utf-16"), "Input 1 is of no known kind; give PTX"),
-        (b"", "Input 1 is empty; give PTX, LTO-IR, a cubin"),
-        (7, "Input 1 is a int; give a path, PTX or CUDA C++ text, bytes"),
+        ("", "Input 1 is empty text; pass a path, PTX or CUDA C++."),
+        (make_kernel().encode("utf-16"), "Input 1 is of no known kind; pass PTX"),
+        (b"", "Input 1 is empty; pass PTX, LTO-IR, a cubin"),
+        (7, "Input 1 is a int; pass a path, PTX or CUDA C++ text, bytes"),
     ],
 )
 def test_inputs_that_are_none(source, message):

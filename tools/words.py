@@ -28,7 +28,6 @@ UNFINISHED = (
     "_formats",
     "_fusion",
     "_launch",
-    "_link",
     "_numba_cuda",
     "_numba_cuda_mlir",
     "_tools",

@@ -10,7 +10,7 @@ from numba_ptxlink._cabi import types as c
 from numba_ptxlink._cabi.signatures import Signature
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._link import declarations, manifests
-from numba_ptxlink._link.declarations import contradicted, declaration, declarations_of
+from numba_ptxlink._link.declarations import contradictions, declarations_of, from_signature
 from numba_ptxlink._link.read import Input
 from numba_ptxlink.errors import AbiError, ExportError
 
@@ -55,9 +55,9 @@ def calls(
         (name, _cxx_signature(name, args, result)) for name, args, result in declared if name in mentioned
     )
     known = {
-        signature: declaration(signature, "") for _, signature in declared_calls if signature is not None
+        signature: from_signature(signature, "") for _, signature in declared_calls if signature is not None
     }
-    conflicts = contradicted(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
+    conflicts = contradictions(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
     return tuple(call for call in declared_calls if call[1] is None or known[call[1]] not in conflicts)
 
 
@@ -106,7 +106,7 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
     """
     prototypes: dict[str, tuple[str, tuple[str, ...]]] = {}
     known = [
-        declaration(function.signature, "this export")
+        from_signature(function.signature, "this export")
         for function in functions
         if not function.signature.kernel
     ]
@@ -124,7 +124,7 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
                     f"{name} has two prototypes: ({', '.join(types)}) in {first_caller}, and "
                     f"({', '.join(declared[name])}) in {function.title}, the result first; declare it alike."
                 )
-        declarations.check(function.title, declared, known)
+        declarations.check_declared_types(function.title, declared, known)
 
     map_collecting_errors(check, functions)
 

@@ -22,10 +22,10 @@ from numba_ptxlink._formats.kinds import CU, LTOIR, PTX
 from numba_ptxlink._formats.ptx import Span, parse
 from numba_ptxlink._front_end import shims
 from numba_ptxlink._front_end.lowered import LinkFile
-from numba_ptxlink._link import backends, check
-from numba_ptxlink._link.check import Symbol
+from numba_ptxlink._link import backends
 from numba_ptxlink._link.read import Input, as_bytes
 from numba_ptxlink._link.read import read as read_input
+from numba_ptxlink._link.symbols import Symbol, check_declarations_agree, symbols
 from numba_ptxlink._tools import includes, nvjitlink, nvrtc
 from numba_ptxlink._tools.options import LTO
 from numba_ptxlink.errors import ExportError, LinkError, converted, located
@@ -124,7 +124,7 @@ def compile_files(
             "as arguments."
         )
     code, texts = _needed_code(files, missing)
-    symbols: list[Symbol] = []
+    linked: list[Symbol] = []
     defined: set[str] = set()
     sources = []
     for (head, name, folders), used_shims in texts.items():
@@ -133,13 +133,13 @@ def compile_files(
         defined |= used_shims.keys()
         if not used_shims:
             ptx = compile_source(text, name, arch, folders, output=PTX)
-            symbols += check.symbols(Input(PTX, name, ptx, compiled=True))
-    defined |= {symbol.name for symbol in symbols if symbol.strong}
+            linked += symbols(Input(PTX, name, ptx, compiled=True))
+    defined |= {symbol.name for symbol in linked if symbol.strong}
     calls = [
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()
     ]
-    check.check_declarations_agree([*symbols, *calls])
+    check_declarations_agree([*linked, *calls])
     # Called functions are renamed by the symbol that the caller uses, others by their name in C++.
     called = missing.keys() & defined
     private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
@@ -303,10 +303,10 @@ def merge_ptx(
     All other symbols are internal. Link-time optimisation drops functions that no kernel uses, so a temporary
     kernel takes their addresses, and is removed from the PTX.
     """
-    symbols = sorted(signature.name for signature in signatures if not signature.kernel)
+    names = sorted(signature.name for signature in signatures if not signature.kernel)
     kernels = sorted(signature.name for signature in signatures if signature.kernel)
-    uses = "".join(f'extern "C" __device__ int {name}();\n' for name in symbols)
-    body = "".join(f"{_KEEPER}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(symbols))
+    uses = "".join(f'extern "C" __device__ int {name}();\n' for name in names)
+    body = "".join(f"{_KEEPER}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(names))
     kernel = f'extern "C" __global__ void {_KEEPER}(void** {_KEEPER}_p) {{\n{body}}}\n'
     keeper_ltoir = compile_source(uses + kernel, f"{_KEEPER}.cu", arch, [])
     # Without this flag, kernels of the link files would stay.
@@ -319,7 +319,7 @@ def merge_ptx(
     module = parse(text)
     (keeper,) = (function for function in module.functions if function.name == _KEEPER)
     module = parse(module.replace({Span(keeper.start, keeper.end): ""}))
-    linkages = {function.name: "visible" for function in module.functions if function.name in symbols}
+    linkages = {function.name: "visible" for function in module.functions if function.name in names}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
     return module.relinked(linkages).encode()
 

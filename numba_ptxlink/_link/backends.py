@@ -1,9 +1,9 @@
 """
-The tools that make machine code, as rows of one table, and the device runtime, which they link.
+The tools that make machine code, as rows of one table, and the device runtime, which linkers add.
 
-nvPTXCompiler is inside this package, whatever toolkit is installed. A linker reads relocatable machine code
-of its own release and of older ones, and so do the toolkit's programs; a driver loads that of all releases of
-its major version and of older ones.
+nvPTXCompiler is a part of this package, and the other tools are those of the installed toolkit. A linker, and
+a program such as cuobjdump, reads cubins of its own release and of older ones. A driver loads cubins of all
+releases of its major version and of older ones.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _ANY_MINOR = 99
-_NAME = "cudadevrt"
+_DEVICE_RUNTIME = "cudadevrt"
 # Grid-wide cooperative groups and launches from the device call these functions.
-_CALL = r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'"
+_RUNTIME_FUNCTION = r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'"
 RUNTIME_CURE = f"install {find.package('nvidia-cuda-runtime')}"
 """How to install the device runtime."""
 LOSES_STRUCTS = (13, 0)
-"""The release that passes structs of 184 bytes and more wrongly where it links PTX; 13.1 to 13.5 do not."""
+"""The nvJitLink that passes structs of 184 bytes and more wrongly if it links PTX; 13.1 to 13.5 do not."""
 
 
 class Target(NamedTuple):
     """
-    What machine code is for.
+    The GPU and the CUDA release that machine code is for.
 
     Args:
         arch: The GPU.
-        release: The CUDA release whose linker or driver reads it; None for this environment's.
-        lowered: Returns PTX as that release reads it.
+        release: The CUDA release whose linker or driver reads the code; None for this environment's.
+        lowered: Returns PTX in a version that the release reads.
     """
 
     arch: Arch
@@ -60,20 +60,20 @@ class Target(NamedTuple):
 
 class CubinReader(NamedTuple):
     """
-    Who reads machine code: its name, and the newest release whose code it reads.
+    The linker or driver that reads a cubin, and the newest CUDA release whose cubins it accepts.
 
     Args:
-        newest: The release.
-        name: The name, in messages.
-        own: Its own release, where that is known: of several tools, the newest up to that comes first.
+        newest: The newest CUDA release whose cubins it accepts.
+        name: Its name in messages.
+        release: Its own release, if it is known: of several compilers, the newest up to that is preferred.
     """
 
     newest: Release
     name: str
-    own: Release | None = None
+    release: Release | None = None
 
     def incompatibility(self, tool: Tool, release: Release) -> str:
-        """Return that it may not read what *release* of *tool* makes, "" where it does."""
+        """Return why it may reject cubins that *release* of *tool* makes; "" if it accepts them."""
         return f"{self.name} may not read code of {tool.of(release)}" if release > self.newest else ""
 
 
@@ -84,11 +84,11 @@ class Tool(NamedTuple):
     Args:
         name: Its name, as the backend of a link.
         label: Its name in messages.
-        flag_syntax: Whose options it takes, PTXAS or NVJITLINK of `_tools.options`.
-        version: Returns its release, the newest that a reader takes where several are installed. Raises a
-            `PtxlinkError` where it is not there.
-        newest_ptx: Returns the newest PTX that a release of it reads, None where that is not known.
-        archs: Returns the architectures that a release of it knows, none where nothing tells.
+        flag_syntax: The syntax of its flags, PTXAS or NVJITLINK of `_tools.options`.
+        version: Returns its release; if several are installed, the newest whose code a reader accepts. Raises
+            a `PtxlinkError` if none is installed.
+        newest_ptx: Returns the newest PTX that a release of it reads; None if that is not known.
+        archs: Returns the architectures that a release of it supports; none if they are not known.
     """
 
     name: str
@@ -103,16 +103,16 @@ class Tool(NamedTuple):
         return f"{self.label} {dotted(release)}".strip()
 
     def release(self, reader: CubinReader | None = None) -> Release | None:
-        """Return its release, None where it is not installed."""
+        """Return its release; None if it is not installed."""
         try:
             return self.version(reader)
         except LinkError:
             return None
 
     def unsupported_inputs(self, inputs: Sequence[Input], options: Options, *, ptx: bool = False) -> str:
-        """Return why a compiler cannot make code of such *inputs* at all, or *ptx*; "" where it can."""
+        """Return why a compiler cannot make code of *inputs*, or *ptx* of them; "" if it can."""
         if ptx:
-            return "PTX output is requested"
+            return "PTX as its output"
         if options.lto:
             return "link-time optimisation"
         if len(inputs) != 1:
@@ -123,7 +123,7 @@ class Tool(NamedTuple):
         return flag and f"the flag {flag}, which is nvJitLink's"
 
     def unsupported_ptx(self, source: Input, release: Release) -> str:
-        """Return why *release* of it does not read PTX, "" where it does, or *source* is of another kind."""
+        """Return why *release* of it does not read *source*; "" if it does, or if *source* is no PTX."""
         declared = source.header.version if source.kind == PTX else None
         newest = self.newest_ptx(release)
         if declared is None or newest is None or declared <= newest:
@@ -131,9 +131,9 @@ class Tool(NamedTuple):
         return f"PTX {declared}, and {self.of(release)} reads {newest} at most"
 
     def unsupported_arch(self, arch: Arch, release: Release) -> str:
-        """Return that *release* of it does not know *arch*, "" where it does."""
-        known = self.archs(release)
-        if not known or Arch(*arch.cc) in known:
+        """Return that *release* of it does not support *arch*; "" if it does."""
+        supported = self.archs(release)
+        if not supported or Arch(*arch.cc) in supported:
             return ""
         return f"{arch.sm}, which {self.of(release)} does not know"
 
@@ -141,11 +141,16 @@ class Tool(NamedTuple):
 def _ptxas(reader: CubinReader | None) -> Release:
     from numba_ptxlink._tools import programs
 
-    max_releases = filter(None, (reader.own, reader.newest) if reader else ())
-    found = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
-    if found is None:
-        raise LinkError("There is no ptxas whose code is read.")
-    return found[1]
+    max_releases = [*filter(None, (reader.release, reader.newest) if reader else ())]
+    newest = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
+    if newest is None:
+        readers = reader.name if reader else "linkers"
+        wheels = (find.package_of_ptxas(release) for release in max_releases)
+        raise LinkError(
+            f"No ptxas is installed whose cubins {readers} read; run "
+            f"`pip install '{next(wheels, find.package('nvidia-cuda-nvcc'))}'`."
+        )
+    return newest[1]
 
 
 def _linker(name: str) -> Callable[[CubinReader | None], Release]:
@@ -158,7 +163,7 @@ def _linker(name: str) -> Callable[[CubinReader | None], Release]:
 
 
 def _toolkits_archs(release: Release) -> Collection[Arch]:
-    """Return what NVRTC of *release* knows, which tells where nvJitLink does not."""
+    """Return the architectures of NVRTC *release*, since nvJitLink has no list of its own."""
     from numba_ptxlink._tools import nvrtc
 
     return nvrtc.archs_of(release)
@@ -182,23 +187,23 @@ TOOLS = (
 
 class Environment(NamedTuple):
     """
-    What is installed.
+    The installed tools.
 
     Args:
-        tools: The tools.
-        major: Returns the major version of CUDA that this environment is for, and its drivers at least.
+        tools: The tools, in the order in which they are preferred.
+        major: Returns the major version of CUDA of this environment. Its drivers are at least as new.
     """
 
     tools: tuple[Tool, ...] = TOOLS
     major: Callable[[], int] = find.major
 
     def linker(self) -> tuple[Tool, Release] | None:
-        """Return the tool that links in this environment, with its release; None where none does."""
+        """Return the linker of this environment and its release; None if none is installed."""
         linkers = (tool for tool in self.tools if tool.flag_syntax == NVJITLINK)
         return next(((tool, release) for tool in linkers if (release := tool.release())), None)
 
     def reader(self, release: Release | None, options: Options) -> CubinReader | None:
-        """Return who reads machine code: CUDA *release*, or this environment; None where nobody is known."""
+        """Return the reader of cubins for CUDA *release*, or for this environment; None if it is unknown."""
         if release:
             if options.relocatable:
                 return CubinReader(release, f"linkers of CUDA {dotted(release)}")
@@ -206,16 +211,18 @@ class Environment(NamedTuple):
         drivers = CubinReader((self.major(), _ANY_MINOR), f"drivers of CUDA {self.major()}")
         if not (options.relocatable or options.debug or options.lineinfo):
             return drivers
-        found = self.linker()
+        _, linker_release = self.linker() or (None, None)
+        if linker_release is None:
+            return None if options.relocatable else drivers
         if options.relocatable:
-            return CubinReader(found[1], f"nvJitLink {dotted(found[1])}") if found else None
-        programs = CubinReader(found[1], f"programs of CUDA {dotted(found[1])}") if found else drivers
+            return CubinReader(linker_release, f"nvJitLink {dotted(linker_release)}")
+        programs = CubinReader(linker_release, f"programs of CUDA {dotted(linker_release)}")
         return min(programs, drivers)
 
     def candidates(self, release: Release | None, options: Options) -> Iterable[Tool]:
         """Yield the tools that may compile one PTX for CUDA *release*, or this environment."""
         for tool in self.tools:
-            # It takes a process, where other tools do not.
+            # A ptxas runs in a process of its own, which the other tools do without.
             if tool.name == "ptxas" and not (options.relocatable or release):
                 continue
             if tool.flag_syntax == PTXAS or not options.relocatable:
@@ -228,29 +235,29 @@ CURRENT_ENVIRONMENT = Environment()
 
 def linker(name: str) -> Any:
     """Return the module of the backend *name*, which has `library` and `package`."""
-    # Imported when they are asked: one PTX needs none of them.
+    # Deferred: a link of one PTX needs no linker.
     return importlib.import_module(f"numba_ptxlink._tools.{name}")
 
 
 def lacks_runtime(error: PtxlinkError, inputs: Iterable[Input]) -> bool:
     """Return whether a link failed because it lacks the device runtime, which nvcc adds by default."""
-    return bool(re.search(_CALL, error.log)) and not any(map(is_runtime, inputs))
+    return bool(re.search(_RUNTIME_FUNCTION, error.log)) and not any(map(is_runtime, inputs))
 
 
 def is_runtime(source: Input) -> bool:
-    """Return whether *source* is the device runtime, a library of which a link takes what it needs."""
-    return source.kind == ARCHIVE and _NAME in source.name
+    """Return whether *source* is the device runtime, an archive whose members are linked on demand."""
+    return source.kind == ARCHIVE and _DEVICE_RUNTIME in source.name
 
 
 def device_runtime() -> Input | None:
-    """Return the device runtime; None, with a warning that says what to install, where it is not found."""
+    """Return the device runtime; None, with a warning that names its package, if it is not found."""
     try:
-        path = Path(find.pathfinder().find_static_lib(_NAME))
+        path = Path(find.pathfinder().find_static_lib(_DEVICE_RUNTIME))
     except (AttributeError, RuntimeError) as missing:
         log.warning(
-            "the device runtime is called, and lib%s.a is not found (%s); %s, or give its path as another "
+            "the device runtime is called, and lib%s.a is not found (%s); %s, or pass its path as another "
             "input",
-            _NAME,
+            _DEVICE_RUNTIME,
             missing,
             RUNTIME_CURE,
         )

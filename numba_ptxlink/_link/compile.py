@@ -1,5 +1,5 @@
 """
-Compile CUDA C++ by NVRTC, and compare what it declares with what exports define.
+Compile CUDA C++ by NVRTC, and compare its declarations with the functions of exports.
 
 PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
 links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
@@ -18,8 +18,9 @@ from numba_ptxlink._tools import includes, nvrtc
 from numba_ptxlink.errors import LinkError
 
 from . import declarations, manifests
-from .check import Symbol, check_duplicates, check_ptx, symbols
+from .check import check_ptx
 from .read import Input
+from .symbols import Symbol, check_duplicates, symbols
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module
     from numba_ptxlink._tools.nvrtc import SourceOptions
 
-    from .declarations import Declared
+    from .declarations import DeclaredFunction
 
 log = logging.getLogger(__name__)
 
-# It takes a compilation of code that NVVM optimises for seconds down to the time of the preprocessor.
+# NVVM optimises some sources for seconds; without, a compilation takes as long as the preprocessor.
 _UNOPTIMISED = "--Ofast-compile=max"
 
 
@@ -44,13 +45,14 @@ class PythonCode(NamedTuple):
 
     Args:
         input: Their code.
-        defined: What they define.
-        called: What they call and leave to other inputs, as they declare it; the origins are the callers.
+        defined: The functions that they define.
+        called: The functions of other inputs that they call, as they declare them; the origins are the
+            callers.
     """
 
     input: Input
-    defined: tuple[Declared, ...]
-    called: tuple[Declared, ...]
+    defined: tuple[DeclaredFunction, ...]
+    called: tuple[DeclaredFunction, ...]
 
 
 def compile_sources(
@@ -63,7 +65,7 @@ def compile_sources(
     compares: bool = True,
 ) -> tuple[tuple[Input, ...], str, dict[str, str]]:
     """
-    Compile the CUDA C++ among *sources*, and join the rest and *python* to it.
+    Compile the CUDA C++ among *sources*, and return it with the other inputs and *python*.
 
     Args:
         sources: Inputs of any kind.
@@ -71,33 +73,32 @@ def compile_sources(
         arch: The GPU.
         options: How to compile CUDA C++.
         lto: Whether to compile it to LTO-IR, rather than to PTX.
-        compares: Whether what sources declare is compared with manifests, headers and Python functions, and
-            before link-time optimisation with each other and with PTX.
+        compares: Whether declarations are compared with manifests, headers and Python functions, and before
+            link-time optimisation with those of the other sources and of PTX.
 
     Returns:
-        The inputs, PTX, LTO-IR and what is opaque; NVRTC's messages; and the symbol of each requested name
-        expression.
+        The inputs without CUDA C++; NVRTC's messages; and the symbol of each requested name expression.
 
     Raises:
-        LinkError: NVRTC refused a source, or a declaration contradicts what is linked.
+        LinkError: NVRTC rejected a source, or a declaration contradicts a function that is linked.
     """
-    known: list[Declared] = []
-    called: list[Declared] = []
+    known: list[DeclaredFunction] = []
+    called: list[DeclaredFunction] = []
     exports: dict[Input, manifests.Manifest] = {}
     if compares:
-        called = [each for code in python for each in code.called]
-        known = [each for code in python for each in code.defined]
+        called = [function for code in python for function in code.called]
+        known = [function for code in python for function in code.defined]
         exports = {source: manifest for source in sources if (manifest := manifests.of(source))}
         for manifest in exports.values():
             known += declarations.declarations_of(manifest)
         for extern in called:
-            declarations.check(extern.origin, {extern.name: extern.types}, known)
+            declarations.check_declared_types(extern.origin, {extern.name: extern.types}, known)
     inputs: list[Input] = []
     logs: list[str] = []
     lowered: dict[str, str] = {}
     kind = LTOIR if lto else PTX
     sources = _without_repeated(sources, options)
-    as_ptx = _begin_as_ptx(sources, arch, options) if lto and compares else []
+    ptx_results = _start_ptx_compilations(sources, arch, options) if lto and compares else []
     for source in sources:
         if source.kind != CU:
             inputs.append(source)
@@ -107,8 +108,9 @@ def compile_sources(
         logs += [compiled.log, nvrtc_log]
         lowered |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
-    if as_ptx:
-        check_ptx([*{each.code: each for each in (result.result() for result in as_ptx)}.values()])
+    if ptx_results:
+        ptx_inputs = {source.code: source for source in (result.result() for result in ptx_results)}
+        check_ptx([*ptx_inputs.values()])
     inputs += (code.input for code in python)
     if exports:
         _check_definitions(exports, inputs)
@@ -128,12 +130,15 @@ def _without_repeated(sources: Sequence[Input], options: SourceOptions) -> list[
     return unique
 
 
-def _begin_as_ptx(sources: Sequence[Input], arch: Arch, options: SourceOptions) -> list[Future[Input]]:
+def _start_ptx_compilations(
+    sources: Sequence[Input], arch: Arch, options: SourceOptions
+) -> list[Future[Input]]:
     """
-    Begin to make PTX of all CUDA C++ and PTX among *sources*, to be compared; of none if that is one input.
+    Start to compile the CUDA C++ among *sources* to PTX, for the comparison alone; return it with other PTX.
 
-    nvJitLink links LTO-IR whatever its prototypes are, and LTO-IR is not read here. So NVRTC compiles each
-    source once more, in child processes: within one process it compiles one source at a time.
+    nvJitLink does not compare prototypes in LTO-IR, and this package does not read LTO-IR. So NVRTC compiles
+    each source once more, in child processes, since within a process it compiles one source at a time. If
+    there is only one input to compare, or only PTX, nothing is compiled.
     """
     compared = [source for source in sources if source.kind in (CU, PTX)]
     if len(compared) < 2 or all(source.kind == PTX for source in compared):
@@ -148,19 +153,19 @@ def _begin_as_ptx(sources: Sequence[Input], arch: Arch, options: SourceOptions) 
 
 
 def _as_ptx(source: Input, arch: Arch, options: SourceOptions) -> Input:
-    """Return *source* as PTX, whose code is not optimised: only its symbols are read."""
+    """Return *source* as PTX without optimisation: only its symbols are read."""
     if source.kind == PTX:
         return source
     try:
         code = _compile(source, arch, PTX, options._replace(flags=(*options.flags, _UNOPTIMISED))).code
     except LinkError:
-        # An older NVRTC does not know the option, and some code compiles only when it is optimised.
+        # An older NVRTC does not have the option, and some code compiles only with optimisation.
         code = _compile(source, arch, PTX, options).code
     return Input(PTX, source.name, code, compiled=True)
 
 
 def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iterable[Input]) -> None:
-    """Refuse what defines an exported function once more: nvJitLink takes one of the two, and may crash."""
+    """Refuse second definitions of an exported function: nvJitLink links one of the two, and may crash."""
     artifacts = {source.code: (source.name, manifest) for source, manifest in exports.items()}
     exported = [
         Symbol(name, function["symbol"], function["kind"], defined=True)
@@ -168,11 +173,11 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
         for function in manifest.functions
     ]
     names = {symbol.name for symbol in exported}
-    # What is the artifact of a file is no second definition.
+    # A Python file may be compiled to the very code of its artifact, which is no second definition.
     compiled = {source.code: source for source in inputs if source.compiled and source.kind == PTX}
-    others = (source for code, source in compiled.items() if code not in artifacts)
-    made = (symbol for source in others for symbol in symbols(source) if symbol.name in names)
-    check_duplicates([*exported, *made])
+    sources = (source for code, source in compiled.items() if code not in artifacts)
+    second = (symbol for source in sources for symbol in symbols(source) if symbol.name in names)
+    check_duplicates([*exported, *second])
 
 
 def _folder_of(source: Input) -> Path:
@@ -181,58 +186,58 @@ def _folder_of(source: Input) -> Path:
 
 class _Checks(NamedTuple):
     """
-    What is asked of NVRTC about one source.
+    The assertions that NVRTC compiles with a source.
 
     Args:
-        known: What is linked with it, which it may declare.
-        required_definitions: What it may define, for the Python functions that call it.
-        named: The names of those that it may declare, where it may do so within a namespace.
-        headers: CUDA C++ that does not compile behind the header of another export.
-        wrong: What the errors of that mean.
+        known: The functions that are linked with the source, which it may declare.
+        required_definitions: The functions that Python functions call, which the source may define.
+        named: The names of those functions that the source may declare, perhaps within a namespace.
+        header_check: CUDA C++ with an `#error` for the header of another export.
+        header_errors: The message for each `#error`.
     """
 
-    known: Sequence[Declared]
-    required_definitions: Sequence[Declared]
+    known: Sequence[DeclaredFunction]
+    required_definitions: Sequence[DeclaredFunction]
     named: Collection[str]
-    headers: str
-    wrong: dict[str, str]
+    header_check: str
+    header_errors: dict[str, str]
 
-    def asserted(self, source: Input) -> Input:
+    def with_assertions(self, source: Input) -> Input:
         """Return *source* with the assertions."""
         text = declarations.assertions((*self.known, *self.required_definitions), self.named)
         # The last line of a source may end in a backslash.
-        return replace(source, code=source.code + f"\n\n{self.headers}{text}".encode())
+        return replace(source, code=source.code + f"\n\n{self.header_check}{text}".encode())
 
 
 def _checks_of(
     source: Input,
     options: SourceOptions,
     exports: Mapping[Input, manifests.Manifest],
-    known: Sequence[Declared],
-    required_definitions: Sequence[Declared],
+    known: Sequence[DeclaredFunction],
+    required_definitions: Sequence[DeclaredFunction],
 ) -> _Checks | None:
-    """Return what there is to compare *source* with; None where there is nothing."""
+    """Return the assertions for *source*; None if there is nothing to compare it with."""
     if not (exports or known or required_definitions):
         return None
     included = options.included(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
     texts = {name: includes.encoded(text) for name, text in options.headers}
     texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}
-    made = {path: header for path, text in texts.items() if (header := manifests.generated(path, text))}
-    # A header of an export declares all of its functions: those that other text names are compared.
-    own = [source.code, *map(includes.encoded, options.arguments())]
-    own = [includes.spliced(text) for text in (*own, *(texts[path] for path in texts if path not in made))]
-    whole = b"\n".join(own)
+    headers = {path: header for path, text in texts.items() if (header := manifests.generated(path, text))}
+    # A generated header declares all functions of its export: compare those that other text mentions.
+    parts = [source.code, *map(includes.encoded, options.arguments())]
+    parts += (text for path, text in texts.items() if path not in headers)
+    text = b"\n".join(map(includes.spliced, parts))
     if included.key is not None:
-        known, required_definitions = (
-            declarations.named_in(whole, each) for each in (known, required_definitions)
-        )
-    headers, wrong = manifests.refusing(exports.values(), [*made.values()])
-    if not (known or required_definitions or wrong):
+        known = declarations.mentioned_functions(text, known)
+        required_definitions = declarations.mentioned_functions(text, required_definitions)
+    header_check, header_errors = manifests.header_guard_check(exports.values(), [*headers.values()])
+    if not (known or required_definitions or header_errors):
         return None
-    text = whole if b"namespace" in whole else b""
-    named = {each.name for each in (*known, *required_definitions) if each.name.encode() in text}
-    return _Checks(known, required_definitions, named, headers, wrong)
+    has_namespace = b"namespace" in text
+    functions = (*known, *required_definitions)
+    named = {function.name for function in functions if has_namespace and function.name.encode() in text}
+    return _Checks(known, required_definitions, named, header_check, header_errors)
 
 
 def _compile_as_declared(
@@ -241,23 +246,23 @@ def _compile_as_declared(
     """
     Compile *source*, and compare its declarations by *checks*.
 
-    Costs further compilations only where the first one fails.
+    It is compiled more than once only if an assertion fails.
 
     Returns:
-        What it is compiled to, and what could not be compared.
+        The compiled code, and a warning about declarations that could not be compared.
     """
     if checks is None:
         return _compile_warned(source, arch, output, options), ""
-    asserted, nvrtc_log = checks.asserted(source), ""
+    asserted, nvrtc_log = checks.with_assertions(source), ""
     plain = options._replace(name_expressions=())
     try:
         if plain == options:
             return _compile_warned(asserted, arch, output, options), ""
-        # Names of templates may have macros in them, which the assertions undefine.
+        # Names of templates may contain macros, which the assertions undefine.
         _compile(asserted, arch, PTX, plain)
     except LinkError as error:
-        for mark, message in checks.wrong.items():
-            if mark in error.log:
+        for line, message in checks.header_errors.items():
+            if line in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
         nvrtc_log = error.log or str(error)
     compiled = _compile_warned(source, arch, output, options)
@@ -270,32 +275,34 @@ def _compile_as_declared(
 
 
 def _check_assertion_log(source: Input, checks: _Checks, log: str, module: Module) -> str:
-    """Refuse what *source* declares otherwise, by the *log* of its assertions; return what stays open."""
-    # A function of that name may be another one: static, or one of C++, whose symbol is not the name.
+    """Refuse the contradictions in the *log* of assertions; return a warning about uncompared functions."""
+    # A function of the same name may be unrelated: static, or a C++ function, whose symbol is another name.
     defined = {function.name: function.defined for function in module.functions}
-    used = [each for each in checks.known if defined.get(each.name) is False]
-    made = [each for each in checks.required_definitions if defined.get(each.name)]
-    declarations.refuse(source.name, declarations.failed_in(log, used))
-    for each in declarations.failed_in(log, made):
-        declarations.refuse(each.origin, [replace(each, declaration=each.name, origin=source.name)])
-    reasons = declarations.uncompared_in(log, (*checks.known, *checks.required_definitions))
+    callees = [function for function in checks.known if defined.get(function.name) is False]
+    definitions = [function for function in checks.required_definitions if defined.get(function.name)]
+    declarations.raise_contradictions(source.name, declarations.failed_assertions(log, callees))
+    for function in declarations.failed_assertions(log, definitions):
+        definition = replace(function, declaration=function.name, origin=source.name)
+        declarations.raise_contradictions(function.origin, [definition])
+    reasons = declarations.uncompared_reasons(log, (*checks.known, *checks.required_definitions))
     lines = [
-        f"    {each.name}  of {each.origin}: {reasons[each.name]}"
-        for each in (*used, *made)
-        if each.name in reasons
+        f"    {function.name}  of {function.origin}: {reasons[function.name]}"
+        for function in (*callees, *definitions)
+        if function.name in reasons
     ]
-    return _told(source.name, "\n".join(lines)) if lines else ""
+    return _uncompared_warning(source.name, "\n".join(lines)) if lines else ""
 
 
 @functools.cache
-def _told(name: str, lines: str) -> str:
-    """Return what the log of a link says of declarations that are not compared; warn of it once."""
-    said = (
-        f"{name} has declarations that could not be compared with what is linked; include the generated "
-        f"header, or declare each function once, in no namespace, and compile it as C++11 or later:\n{lines}"
+def _uncompared_warning(name: str, lines: str) -> str:
+    """Return the warning about declarations that were not compared; log it once."""
+    warning = (
+        f"{name} has declarations that could not be compared with the linked functions; include the "
+        f"generated header, or declare each function once, in no namespace, and compile it as C++11 or "
+        f"later:\n{lines}"
     )
-    log.warning("%s", said)
-    return said
+    log.warning("%s", warning)
+    return warning
 
 
 def _compile_warned(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
@@ -303,7 +310,7 @@ def _compile_warned(source: Input, arch: Arch, output: str, options: SourceOptio
     Compile CUDA C++ to *output*; its warnings are logged.
 
     Raises:
-        LinkError: NVRTC refused the source or an option. Carries its log.
+        LinkError: NVRTC rejected the source or an option. Carries its log.
     """
     compiled = _compile(source, arch, output, options)
     if compiled.log:

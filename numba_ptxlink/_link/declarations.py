@@ -1,5 +1,5 @@
 """
-Compare what CUDA C++ and LLVM IR declare with what the functions of an export are.
+Compare the declarations in CUDA C++ and LLVM IR with the functions of an export.
 
 PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
 links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
     from .manifests import Manifest
 
-_MARK = "numba-ptxlink declares"
-# What errors about one function are in, as NVRTC tells it.
-_PLACE = "numba-ptxlink: "
+_ASSERTION = "numba-ptxlink declares"
+# The file that NVRTC's errors about one function name.
+_LINE_PREFIX = "numba-ptxlink: "
 _ERROR = re.compile(
-    r"^(?P<place>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<said>.*)$", re.MULTILINE
+    r"^(?P<file>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$", re.MULTILINE
 )
 _LIMIT = "Error limit reached"
-# The operator that makes a name of others, in all its spellings.
+# The operator `##`, which joins names, in all its spellings.
 _MAKES_NAMES = (b"##", b"%:%:", b"??=")
-# What a type is; the bytes of the type are added, but for void.
+# The kinds of types. A kind plus the size of a type in bytes stands for the type; void has no size.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
-# Of C, and of LLVM IR.
+# Integers and addresses of C and of LLVM IR.
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
-# Void, arithmetic types, enumerations, addresses and classes are compared, these by their size. Every name is
-# reserved: a macro of the source is none of them.
+# Compared are void, arithmetic types, enumerations, addresses, and the sizes of classes. Every name in the
+# templates is reserved, so that no macro of the source replaces it.
 _NUMBERS = (
     *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
     *("long", "unsigned long", "long long", "unsigned long long", "wchar_t", "char16_t", "char32_t"),
@@ -81,7 +81,7 @@ _KEYWORDS = sorted({"decltype", "static_assert", *re.findall(r"(?<![\w#])[a-z]+\
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredFunction:
     """
     A function of an export, as C declares it.
 
@@ -89,8 +89,8 @@ class Declared:
         name: Its symbol.
         declaration: Its declaration, for messages.
         types: The names of its C types: of the result, and of each parameter.
-        kinds: What each of them is, and its size.
-        origin: What says so, for messages.
+        kinds: The kind of each type plus its size; 0 for a type that is not compared.
+        origin: The file or function that declares it so, for messages.
     """
 
     name: str
@@ -100,148 +100,151 @@ class Declared:
     origin: str
 
 
-def declaration(signature: Signature, origin: str) -> Declared:
-    """Return the function of *signature*, which *origin* has."""
+def from_signature(signature: Signature, origin: str) -> DeclaredFunction:
+    """Return the function of *signature*, which *origin* defines or calls."""
     sizes = {ctype.name: ctype.size for ctype in signature.types}
     types = (signature.result.name, *(ctype.name for _, ctype in signature.params))
-    return Declared(signature.name, f"{signature};", types, _kinds(types, sizes), origin)
+    return DeclaredFunction(signature.name, f"{signature};", types, _kinds(types, sizes), origin)
 
 
-def counted(prototype: Prototype, origin: str) -> Declared:
-    """Return a function whose types have no names in C, of which the number of parameters is compared."""
+def from_prototype(prototype: Prototype, origin: str) -> DeclaredFunction:
+    """Return a function without C types: only the number of its parameters is compared."""
     count = 1 + len(prototype.params)
-    return Declared(prototype.name, str(prototype), ("",) * count, (0,) * count, origin)
+    return DeclaredFunction(prototype.name, str(prototype), ("",) * count, (0,) * count, origin)
 
 
-def declarations_of(manifest: Manifest) -> list[Declared]:
+def declarations_of(manifest: Manifest) -> list[DeclaredFunction]:
     """Return the device functions that *manifest* lists."""
     sizes = {name: described.get("size", 0) for name, described in manifest.types.items()}
-    found = []
+    functions = []
     for function in manifest.functions:
         if function["kind"] == "function" and function["symbol"].isidentifier():
             types = (function["result"], *(parameter["type"] for parameter in function["parameters"]))
-            shown, origin = function["declaration"], str(manifest.path)
-            found.append(Declared(function["symbol"], shown, types, _kinds(types, sizes), origin))
-    return found
+            text, origin = function["declaration"], str(manifest.path)
+            functions.append(DeclaredFunction(function["symbol"], text, types, _kinds(types, sizes), origin))
+    return functions
 
 
 def _kinds(types: Iterable[str], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the kinds of *types* of C; what is none of `_kind` is a class, such as a struct or a half."""
+    """Return the kinds of C types; types that `_kind` does not know are classes, such as structs."""
     return tuple(_kind(name) or (CLASS + sizes[name] if sizes.get(name) else 0) for name in types)
 
 
-def check(name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[Declared]) -> None:
+def check_declared_types(
+    name: str, declared: Mapping[str, Sequence[str]], functions: Sequence[DeclaredFunction]
+) -> None:
     """
-    Compare what a program declares of *functions* with what they are.
+    Compare the declarations of a program with the functions that are linked with it.
 
     Args:
         name: The program, for messages.
         declared: The symbols that it declares, each with its types: of the result, and of each parameter, as
             C or LLVM IR names them.
-        functions: What is linked with it.
+        functions: The functions that are linked with it.
 
     Raises:
-        LinkError: It declares one of them with other types.
+        LinkError: The program declares one of them with other types.
     """
-    refuse(name, contradicted(declared, functions, counts=True))
+    raise_contradictions(name, contradictions(declared, functions, counts=True))
 
 
-def contradicted(
-    declared: Mapping[str, Sequence[str]], functions: Iterable[Declared], *, counts: bool = False
-) -> list[Declared]:
+def contradictions(
+    declared: Mapping[str, Sequence[str]], functions: Iterable[DeclaredFunction], *, counts: bool = False
+) -> list[DeclaredFunction]:
     """
     Return those of *functions* that are *declared* with as many types of other kinds.
 
     Args:
-        declared: The symbols and their types, as for `check`.
-        functions: What they are.
-        counts: Whether those of another number of types are returned, too. LLVM IR has as many as C where all
-            are numbers or pointers. Of what else C passes as one, Numba passes each member, as no C function
-            takes it; a declaration with its own calling convention has one more.
+        declared: The symbols and their types, as for `check_declared_types`.
+        functions: The functions.
+        counts: Whether functions with another number of types are returned, too. If all types are numbers or
+            pointers, LLVM IR has as many as C. Of a struct Numba passes each member, and its own calling
+            convention has one parameter more, which no C function takes.
     """
     return [
         function
         for function in functions
         if (types := declared.get(function.name))
         and (
-            any(map(_contradict, map(_kind, function.types), map(_kind, types)))
+            any(map(_kinds_differ, map(_kind, function.types), map(_kind, types)))
             if len(types) == len(function.types)
             else counts
         )
     ]
 
 
-def _contradict(one: int, other: int) -> bool:
-    """Return whether kinds of types differ; LLVM IR may have integers of 32 bits for what is narrower."""
-    extended = max(one, other) < _REAL and min(one, other) < _INTEGRAL + 4
-    return bool(one and other) and one != other and not extended
+def _kinds_differ(first: int, second: int) -> bool:
+    """Return whether kinds of types differ; LLVM IR may extend narrower integers to 32 bits."""
+    extended = max(first, second) < _REAL and min(first, second) < _INTEGRAL + 4
+    return bool(first and second) and first != second and not extended
 
 
-def refuse(name: str, wrong: Sequence[Declared]) -> None:
+def raise_contradictions(name: str, contradicting: Sequence[DeclaredFunction]) -> None:
     """
-    Refuse a program that declares functions otherwise than they are.
+    Refuse a program that declares functions with other types than their definitions.
 
     Args:
         name: The program, for messages.
-        wrong: What it declares wrongly.
+        contradicting: The functions that it declares wrongly.
 
     Raises:
         LinkError: There is such a function.
     """
-    if wrong:
-        lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in wrong)
+    if contradicting:
+        lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in contradicting)
         raise LinkError(
-            f"{name} declares {', '.join(function.name for function in wrong)} with other types. "
-            f"What is linked is:\n{lines}\n"
-            "A call would pass wrong values. Include the generated header, or make the declaration agree (in "
-            'Python: abi="c", and pointers for arrays, structs and complex numbers).',
+            f"{name} declares {', '.join(function.name for function in contradicting)} with other types than "
+            f"the definition, so that a call would pass wrong values:\n{lines}\n"
+            'Include the generated header, or correct the declaration (in Python: abi="c", and pointers for '
+            "arrays, structs and complex numbers).",
             inputs=(name,),
         )
 
 
-def failed_in(log: str, functions: Iterable[Declared]) -> list[Declared]:
+def failed_assertions(log: str, functions: Iterable[DeclaredFunction]) -> list[DeclaredFunction]:
     """Return those of *functions* whose assertion failed, by NVRTC's *log*."""
     # The log quotes the line of any error in an assertion, such as that of an overloaded name.
-    return [each for each in functions if f'static assertion failed with "{_MARK} {each.name}."' in log]
+    failure = f'static assertion failed with "{_ASSERTION}'
+    return [function for function in functions if f'{failure} {function.name}."' in log]
 
 
-def uncompared_in(log: str, functions: Iterable[Declared]) -> dict[str, str]:
+def uncompared_reasons(log: str, functions: Iterable[DeclaredFunction]) -> dict[str, str]:
     """
-    Return why assertions about *functions* tell nothing, by the names of those that are concerned.
+    Return why assertions about *functions* were not evaluated, by the names of the functions concerned.
 
     Args:
-        log: What NVRTC says of a source with the assertions.
+        log: NVRTC's log of a source with the assertions.
         functions: The functions.
     """
-    names = [each.name for each in functions]
+    names = [function.name for function in functions]
     reasons: dict[str, str] = {}
-    errors = [(match["place"].removeprefix(_PLACE), match["said"]) for match in _ERROR.finditer(log)]
-    for place, said in errors:
-        if f'"{_MARK} {place}."' not in said:
-            reasons.setdefault(place, said)
-    elsewhere = [said for place, said in reasons.items() if place not in names]
-    if elsewhere or not errors or _LIMIT in log:
-        everywhere = next(iter(elsewhere), log.strip().partition("\n")[0])
-        reasons = {**dict.fromkeys(names, everywhere), **reasons}
+    errors = [(match["file"].removeprefix(_LINE_PREFIX), match["message"]) for match in _ERROR.finditer(log)]
+    for file, message in errors:
+        if f'"{_ASSERTION} {file}."' not in message:
+            reasons.setdefault(file, message)
+    in_source = [message for file, message in reasons.items() if file not in names]
+    if in_source or not errors or _LIMIT in log:
+        first = next(iter(in_source), log.strip().partition("\n")[0])
+        reasons = {**dict.fromkeys(names, first), **reasons}
     return {name: reasons[name] for name in names if name in reasons}
 
 
-def named_in(text: bytes, functions: Sequence[Declared]) -> tuple[Declared, ...]:
-    """Return those of *functions* that *text* may declare: all where it may make names of others."""
+def mentioned_functions(text: bytes, functions: Sequence[DeclaredFunction]) -> tuple[DeclaredFunction, ...]:
+    """Return the functions that *text* may declare: all of them if its macros may join names."""
     if any(spelling in text for spelling in _MAKES_NAMES):
         return tuple(functions)
-    return tuple(each for each in functions if each.name.encode() in text)
+    return tuple(function for function in functions if function.name.encode() in text)
 
 
-def assertions(functions: Sequence[Declared], named: Collection[str]) -> str:
+def assertions(functions: Sequence[DeclaredFunction], named: Collection[str]) -> str:
     """
-    Return CUDA C++ to append to a source: it does not compile where the source declares one otherwise.
+    Return CUDA C++ to append to a source: it does not compile if the source declares a function otherwise.
 
     Macros that have the name of a function or of a keyword are undefined.
 
     Args:
-        functions: What is asserted.
-        named: The names of those for which it is an error, too, that no declaration is outside of namespaces.
+        functions: The functions with their types.
+        named: The names of functions that have to be declared outside of namespaces.
     """
     if not functions:
         return ""
@@ -251,26 +254,26 @@ def assertions(functions: Sequence[Declared], named: Collection[str]) -> str:
     return f"\n{macros}{_TEMPLATES}{''.join(lines)}"
 
 
-def _assertion(function: Declared, *, undeclared: bool) -> str:
+def _assertion(function: DeclaredFunction, *, undeclared: bool) -> str:
     name = function.name
-    # A qualified name is looked for there where it is not declared itself.
-    other = f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n" * undeclared
+    # The lookup of a qualified name goes on in this namespace if the source does not declare the name.
+    fallback = f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n" * undeclared
     return (
-        f'#line 1 "{_PLACE}{name}"\n{other}'
+        f'#line 1 "{_LINE_PREFIX}{name}"\n{fallback}'
         f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_agrees<decltype(::{name}), "
         f"__numba_ptxlink_declared::__numba_ptxlink_kinds<{', '.join(map(str, function.kinds))}> >"
-        f'::__numba_ptxlink_is, "{_MARK} {name}.");\n'
+        f'::__numba_ptxlink_is, "{_ASSERTION} {name}.");\n'
     )
 
 
 def _kind(name: str) -> int:
-    """Return what a type is and its size, as the templates do, 0 for what is not compared."""
+    """Return the kind of a type plus its size, as the templates do; 0 for a type that is not compared."""
     if name == "void":
         return _VOID
     if name in _FLOATING:
         return _REAL + _FLOATING[name]
-    found = _INTEGER.fullmatch(name)
-    if not found:
+    match = _INTEGER.fullmatch(name)
+    if not match:
         return 0
-    bits = int(found[1] or found[2] or (8 if name == "bool" else 64))
+    bits = int(match[1] or match[2] or (8 if name == "bool" else 64))
     return _INTEGRAL + max(1, bits // 8)

@@ -1,4 +1,4 @@
-"""Make one PTX module of the PTX of a link, with the calls between them inlined; or tell why not."""
+"""Merge the PTX inputs of a link into one module and inline the calls between them, if that is possible."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 class Fusion(NamedTuple):
     """
-    The inputs of a link, of which PTX may have become one.
+    The inputs of a link, whose PTX may be merged into one module.
 
     Args:
-        sources: The inputs as they were.
-        inputs: What is linked.
-        reason: What was made one, or why not; "" where there is nothing to say.
-        fused: The names of the PTX that became one.
-        inlined: How many calls were inlined.
-        remarks: The calls that were not, and why.
+        sources: The inputs as the user passed them.
+        inputs: The inputs of the tool.
+        reason: What was merged, or why nothing was; "" if there was nothing to merge.
+        fused: The names of the merged PTX inputs.
+        inlined: The number of inlined calls.
+        remarks: The calls that were not inlined, and why.
     """
 
     sources: tuple[Input, ...]
@@ -42,21 +42,21 @@ class Fusion(NamedTuple):
 
     @classmethod
     def of(cls, sources: Sequence[Input], reason: str = "") -> Fusion:
-        """Return *sources* as they are, for a *reason*."""
+        """Return *sources* without a merge, for a *reason*."""
         return cls(tuple(sources), tuple(sources), reason)
 
 
 def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
     """
-    Return *sources* with their PTX as one module, where *options* ask for it and it can be.
+    Return *sources* with their PTX merged into one module, if *options* allow it and it is possible.
 
     Args:
         sources: The inputs of a link, compiled and checked.
-        target: What the link is for. A single PTX becomes what its reader reads.
+        target: The GPU and the CUDA release of the link. A single PTX is lowered to a version that it reads.
         options: The options of the link.
     """
     fusion = _fusion(sources, options)
-    if target.lowered is None or [each.kind for each in fusion.inputs] != [PTX]:
+    if target.lowered is None or [source.kind for source in fusion.inputs] != [PTX]:
         return fusion
     (ptx,) = fusion.inputs
     return fusion._replace(inputs=(replace(ptx, code=target.lowered(ptx.code, target.arch)),))
@@ -87,16 +87,16 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
         entry = cache.cached(
             key, lambda: _fused(ptx_inputs, inline_all=inline_all, whole_program=whole_program)
         )
-    # A linker tells what is wrong with PTX that cannot be read here, or reads it.
+    # If this parser rejects the PTX, leave it to nvJitLink, which accepts it or reports the error.
     except (NotCombinedError, LinkError) as error:
         return Fusion.of(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
     names = tuple(source.name for source in ptx_inputs)
     count = int(entry.meta["inlined"])
-    place = [each.kind for each in sources].index(PTX)
-    rest = (each for each in sources[place:] if each.kind != PTX)
+    position = [source.kind for source in sources].index(PTX)
+    rest = (source for source in sources[position:] if source.kind != PTX)
     return Fusion(
         tuple(sources),
-        (*sources[:place], Input(PTX, "+".join(names), entry.code), *rest),
+        (*sources[:position], Input(PTX, "+".join(names), entry.code), *rest),
         f"{len(names)} PTX as one, {count} call{'s' * (count != 1)} inlined",
         names,
         count,
@@ -105,7 +105,7 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
 
 
 def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
-    """Return why PTX is not made one whatever it is, "" where it may be."""
+    """Return why *options* or the linker's flags forbid a merge of *ptx_inputs*; "" if they allow it."""
     if options.debug or not options.opt_level:
         return "debug information is kept" if options.debug else "the code is not optimised"
     if options.tool == "auto" and (flag := of_linker(options.extra_flags)):

@@ -1,7 +1,7 @@
 """
-What the linkers of front ends share: links of kernels by this package, counted, and the CUDA C++ in them.
+Shared parts of the linkers of front ends: links of kernels, with counts, and the CUDA C++ in them.
 
-Importing this module imports no tool and no compiler: it may run during a compiler's own import.
+Importing this module imports neither a tool nor a compiler, since a compiler's import may import it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._tools.nvrtc import SourceOptions
     from numba_ptxlink._tools.options import Options
 
-    from .declarations import Declared
+    from .declarations import DeclaredFunction
     from .read import Input
     from .run import Linked
 
@@ -35,9 +35,9 @@ class Links(NamedTuple):
     The links completed in this process.
 
     Args:
-        assembled: How many of them nvPTXCompiler did.
-        linked: How many of them nvJitLink did.
-        last: Tool and reason of the last one, "" before any.
+        assembled: The number of links by nvPTXCompiler.
+        linked: The number of links by nvJitLink.
+        last: Tool and reason of the last link; "" before the first.
     """
 
     assembled: int = 0
@@ -55,8 +55,8 @@ def completed() -> Links:
 
 
 def link(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked:
-    """Link the code of a kernel to a cubin, and count that; raises as `run.link` does."""
-    global _links  # noqa: PLW0603 - what a process counts
+    """Link the code of a kernel to a cubin, and count the link; raises as `run.link` does."""
+    global _links  # noqa: PLW0603 - counts of the process
     from . import run
     from .backends import Target
 
@@ -94,16 +94,16 @@ def link_for_device(inputs: Sequence[Input], arch: Arch, options: Options) -> Li
 
 @contextlib.contextmanager
 def errors_as(convert: Callable[[PtxlinkError], PtxlinkError]) -> Iterator[None]:
-    """Raise the errors of a link in a `with` block as what *convert* makes of them."""
+    """Raise the link errors of a `with` block as *convert* returns them."""
     try:
         yield
     except (LinkError, AssembleError) as error:
         raise convert(error) from error
 
 
-def exported_beside(path: Path, code: bytes) -> list[Declared]:
+def exported_beside(path: Path, code: bytes) -> list[DeclaredFunction]:
     """
-    Return what the manifest beside the link file *path* exports; nothing without one.
+    Return the functions of the manifest beside the link file *path*; none if there is no manifest.
 
     Raises:
         LinkError: *code* is not the artifact that the manifest lists.
@@ -119,7 +119,7 @@ def exported_beside(path: Path, code: bytes) -> list[Declared]:
 
 
 def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
-    """Compile CUDA C++ to *output*, and warn of what NVRTC says; raises as `nvrtc.compile_source` does."""
+    """Compile CUDA C++ to *output*, and show NVRTC's log as a warning; raises as `nvrtc.compile_source`."""
     from numba_ptxlink._tools import nvrtc
 
     compiled = nvrtc.compile_source(source, name, arch, options, output=output)
@@ -129,19 +129,19 @@ def compile_source(source: bytes, name: str, arch: Arch, output: str, options: S
 
 
 def source_options(
-    home: str, own: str, flags: Sequence[str] = (), folder: Path | None = None
+    home: str, headers_of: str, flags: Sequence[str] = (), folder: Path | None = None
 ) -> SourceOptions:
     """
     Return the options for CUDA C++ that kernels link: *flags* and the search path of Numba's compilers.
 
-    They search the working directory for `#include "..."`, then the toolkit; so that the same headers are
-    included, *folder*, which the source was read from, comes last.
+    The compilers search the working directory for `#include "..."`, then the toolkit. The folder of the
+    source comes last, so that the same headers are included.
 
     Args:
         home: The compiler's package that has the modules `cudadrv`, `core` and `cuda_paths`.
-        own: Its package whose folder has its own headers.
+        headers_of: The compiler's package whose folder contains its headers.
         flags: Further NVRTC options.
-        folder: Where the source was read from, None for code in memory.
+        folder: The folder of the source; None for code in memory.
     """
     from numba_ptxlink._tools import nvrtc
 
@@ -150,8 +150,8 @@ def source_options(
 
     major, _ = nvrtc.version()
     toolkit = module(f"{home}.cuda_paths").get_cuda_paths()["include_dir"].info
-    others = [str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)]
-    # It has CUDA's headers by the major version.
+    nvrtc_dirs = [str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)]
+    # The package contains a copy of CUDA's headers for each major version.
     headers = Path(module(f"{home}.cudadrv").__file__).parent.parent / "include" / str(major)
     extra = getattr(module(f"{home}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
     return nvrtc.SourceOptions(
@@ -159,8 +159,8 @@ def source_options(
         include_dirs=(
             str(headers),
             *((str(toolkit),) if toolkit else ()),
-            *others,
-            str(Path(module(own).__file__).parent),
+            *nvrtc_dirs,
+            str(Path(module(headers_of).__file__).parent),
             *filter(None, extra.split(":")),
             *((str(folder),) if folder else ()),
         ),

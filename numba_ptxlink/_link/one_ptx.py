@@ -19,7 +19,7 @@ from numba_ptxlink._formats.ptx import Span
 from numba_ptxlink.errors import LinkError
 
 from . import backends
-from .check import check
+from .check import check_inputs
 from .read import Input
 
 if TYPE_CHECKING:
@@ -45,20 +45,20 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
             memory than a block can have.
     """
     # The CPU has the device runtime's functions under their names.
-    sources = [each for each in check(inputs, arch, options) if not backends.is_runtime(each)]
-    text = _of_ltoir(sources, arch, options) if options.lto else None
+    sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
+    text = _link_ltoir_to_ptx(sources, arch, options) if options.lto else None
     if text is None:
-        parts = [part for each in sources if each.kind != LTOIR for part in _ptx_of(each, arch)]
-        intermediate = [each for each in sources if each.kind == LTOIR]
+        parts = [part for source in sources if source.kind != LTOIR for part in _ptx_parts(source, arch)]
+        intermediate = [source for source in sources if source.kind == LTOIR]
         if intermediate:
-            names = "+".join(each.name for each in intermediate)
+            names = "+".join(source.name for source in intermediate)
             parts.insert(0, Input(PTX, names, _link_to_ptx(intermediate, arch, options)))
-        text = parts[0].code if len(parts) == 1 else _combined(parts)
+        text = parts[0].code if len(parts) == 1 else _combine(parts)
     module = ptx.parse(text.decode(errors="surrogateescape"))
     if reason := excess_shared_reason(module):
         raise LinkError(
             f"{reason}; use dynamic shared memory, whose size the launch gives.",
-            inputs=tuple(each.name for each in inputs),
+            inputs=tuple(source.name for source in inputs),
             log=reason,
         )
     if options.max_registers:
@@ -66,14 +66,14 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
     return text
 
 
-def _of_ltoir(sources: Sequence[Input], arch: Arch, options: Options) -> bytes | None:
+def _link_ltoir_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -> bytes | None:
     """Return the PTX of inputs that all have LTO-IR, in objects and libraries too; None if one has none."""
-    if any(each.kind == PTX for each in sources):
+    if any(source.kind == PTX for source in sources):
         return None
     try:
         return _link_to_ptx(sources, arch, options)
     except LinkError:
-        if all(each.kind == LTOIR for each in sources):
+        if all(source.kind == LTOIR for source in sources):
             raise
         return None
 
@@ -84,43 +84,43 @@ def _link_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -> byte
     return link_to_ptx(sources, arch, options).code.rstrip(b"\0")
 
 
-def _ptx_of(source: Input, arch: Arch) -> list[Input]:
+def _ptx_parts(source: Input, arch: Arch) -> list[Input]:
     """Return the PTX in an input."""
     if source.kind == PTX:
         return [replace(source, code=source.code.rstrip(b"\0"))]
-    found: list[bytes] = []
+    texts: list[bytes] = []
     if source.kind in (FATBIN, OBJECT, ARCHIVE):
         # An object has a fat binary for each unit that was compiled, wherever its sections are.
         for match in re.finditer(re.escape(KINDS[FATBIN].magic), source.code):
             members = fatbin.ptx_members(source.code[match.start() :])
-            usable = [each for each in members if each.arch <= arch.number]
-            found += [max(usable).ptx] if usable else []
-    if not found:
+            usable = [member for member in members if member.arch <= arch.number]
+            texts += [max(usable).ptx] if usable else []
+    if not texts:
         raise LinkError(
             f"{source.name} ({source.kind}) has no PTX for {arch.compute}, and the CPU cannot run machine "
             "code of a GPU; give its source or PTX, or build it with nvcc -gencode "
             f"arch={arch.compute},code={arch.compute}.",
             inputs=(source.name,),
         )
-    return [Input(PTX, source.name, each) for each in found]
+    return [Input(PTX, source.name, text) for text in texts]
 
 
-def _combined(parts: Sequence[Input]) -> bytes:
+def _combine(parts: Sequence[Input]) -> bytes:
     from numba_ptxlink._fusion import NotCombinedError
     from numba_ptxlink._fusion.combine import combine
 
     key = cache.Key.of(
-        "one ptx", {"package": cache.package_version(), "inputs": [each.code for each in parts]}
+        "one ptx", {"package": cache.package_version(), "inputs": [part.code for part in parts]}
     )
 
     def make() -> cache.Entry:
-        text = combine([_without_debug_sections(each.text) for each in parts]).text_with_lines
+        text = combine([_without_debug_sections(part.text) for part in parts]).text_with_lines
         return cache.Entry({}, text.encode(errors="surrogateescape"))
 
     try:
         return cache.cached(key, make).code
     except NotCombinedError as error:
-        names = tuple(each.name for each in parts)
+        names = tuple(part.name for part in parts)
         raise LinkError(
             f"{', '.join(names)} cannot become one PTX module, which the CPU runs: {error}; correct the "
             "inputs, or give LTO-IR, CUDA C++ or Python with lto=True.",
@@ -131,16 +131,16 @@ def _combined(parts: Sequence[Input]) -> bytes:
 def _without_debug_sections(text: str) -> ptx.Module:
     """Return a module without what only a debugger for GPUs reads."""
     module = ptx.parse(_DEBUG_TARGET.sub(r"\1", text))
-    parts = [each for each in module.items if isinstance(each, ptx.Part) and each.keyword == "section"]
-    edits = {Span(each.start, each.end): "" for each in parts}
+    parts = [item for item in module.items if isinstance(item, ptx.Part) and item.keyword == "section"]
+    edits = {Span(item.start, item.end): "" for item in parts}
     return ptx.parse(module.replace(edits)) if edits else module
 
 
 def _with_register_limit(module: ptx.Module, limit: int) -> str:
     """Return a module whose kernels have the limit that ptxas would get as an option."""
     starts = [
-        each.body_span.start
-        for each in module.functions
-        if each.kind == "entry" and each.defined and "maxnreg" not in each.directives
+        function.body_span.start
+        for function in module.functions
+        if function.kind == "entry" and function.defined and "maxnreg" not in function.directives
     ]
     return module.replace({Span(start, start): f".maxnreg {limit}\n" for start in starts})

@@ -1,14 +1,15 @@
 """
-Plan a link: which tool makes the machine code, of what, with which flags, and why. Nothing is run.
+Plan a link: choose the tool that makes the machine code, its flags, and the reason. Nothing is run.
 
-A tool is taken if it can make code of the inputs, reads their PTX, knows the GPU, and makes code that the
-reader reads; the first such one in the table. nvPTXCompiler, which is the first, makes a cubin of one PTX. A
-driver may be as old as the toolkit: so under one of an older major version its own nvJitLink takes its place,
-and under any older one where line numbers are kept: cuobjdump 13.0 and 13.2 stop at those of 13.5.
+A tool is taken if it can compile or link the inputs, reads their PTX, knows the GPU, and makes code that the
+reader accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler comes first; it compiles one PTX
+module. Its cubins may be too new: drivers of an older major version reject them, and cuobjdump 13.0 and 13.2
+fail on line numbers of 13.5. Then the nvJitLink of the environment is taken.
 """
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,31 +26,92 @@ from .backends import CURRENT_ENVIRONMENT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from .backends import Environment, Release, Target, Tool
+    from .backends import CubinReader, Environment, Release, Target, Tool
     from .fuse import Fusion
     from .read import Input
 
 SINGLE_PTX = "one PTX and nothing to link it with"
 REQUESTED = "asked for"
-# Device functions with a body. nvPTXCompiler's time grows with the square of their number, and faster in
-# chains of calls; that of a linker, which compiles relocatable code, is shorter from 200 small ones on.
+# Device functions with a body. nvPTXCompiler's time grows with the square of the number of functions; from
+# 200 on, compiling relocatable code and linking is faster.
 _FUNCTION = rb"\.func\b[^;{]*\{"
-_MANY = 200
+_MAX_FUNCTIONS = 200
+
+
+class Rank(enum.IntEnum):
+    """How much a rejection weighs against a tool."""
+
+    SLOWER = 1
+    MAY_BE_UNREADABLE = 2
+    UNUSABLE = 3
+
+
+class Rejection(NamedTuple):
+    """
+    A tool that is not the first choice.
+
+    Args:
+        tool: The tool.
+        release: Its release; None if the rejection did not depend on it.
+        rank: Whether it may be taken all the same if no better tool is installed.
+        reason: The reason, for messages.
+    """
+
+    tool: Tool
+    release: Release | None
+    rank: Rank
+    reason: str
+
+
+class Choice(NamedTuple):
+    """
+    The tool of a link.
+
+    Args:
+        tool: The tool.
+        release: Its release; None if the choice did not depend on it.
+        rejections: The tools that were rejected, in the order of preference; the tool itself is among them if
+            no better one is installed.
+        default_reason: The reason if no other tool was rejected.
+    """
+
+    tool: Tool
+    release: Release | None
+    rejections: tuple[Rejection, ...] = ()
+    default_reason: str = SINGLE_PTX
+
+    @property
+    def reason(self) -> str:
+        """The reason for the choice: why a preferred tool was rejected."""
+        reasons = (rejection.reason for rejection in self.rejections if rejection.tool != self.tool)
+        return next(reasons, self.default_reason)
+
+    @property
+    def compatibility_warning(self) -> str:
+        """Why the reader may not accept the code; "" if it accepts it."""
+        return next(
+            (
+                rejection.reason
+                for rejection in self.rejections
+                if rejection.tool == self.tool and rejection.rank == Rank.MAY_BE_UNREADABLE
+            ),
+            "",
+        )
 
 
 class Plan(NamedTuple):
     """
-    How machine code, or PTX, is made.
+    The way in which machine code, or PTX, is made.
 
     Args:
-        tool: What makes it, a row of `backends.TOOLS`.
-        release: The release of the tool, None where nobody had to ask.
+        tool: The tool, a row of `backends.TOOLS`.
+        release: The release of the tool; None if the choice did not depend on it.
         flags: Its arguments.
-        reason: Why it is done so, as one sentence.
-        fusion: What it is made of.
-        target: What the code is for.
+        reason: The reason for the choice, as one sentence.
+        fusion: The inputs.
+        target: The GPU and the CUDA release that the code is for.
         options: The options of the link.
-        compatibility_warning: Why what is to read the code may not, "" where it does.
+        compatibility_warning: Why the reader may not accept the code; "" if it accepts it.
     """
 
     tool: Tool
@@ -63,7 +125,7 @@ class Plan(NamedTuple):
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """What the tool gets."""
+        """The inputs of the tool."""
         return self.fusion.inputs
 
     @property
@@ -79,13 +141,6 @@ class Plan(NamedTuple):
         )
 
 
-class _Choice(NamedTuple):
-    tool: Tool
-    release: Release | None
-    reason: str
-    compatibility_warning: str = ""
-
-
 def plan(
     fusion: Fusion,
     target: Target,
@@ -99,133 +154,164 @@ def plan(
 
     Args:
         fusion: The inputs, compiled, checked and fused.
-        target: What the code is for.
+        target: The GPU and the CUDA release that the code is for.
         options: The options of the link.
-        environment: What is installed.
+        environment: The installed tools.
         ptx: Whether PTX is to be made, and no machine code.
 
     Raises:
-        AssembleError: No tool makes code for the release that is to read it. Names the cure.
-        ConfigError: The tool asked for does not exist.
-        LinkError: The tool cannot link the inputs, would be spoilt by one, or would ignore a flag. Names the
-            cure.
+        AssembleError: No tool makes code that the release of *target* reads. Names the cure.
+        ConfigError: The requested tool does not exist.
+        LinkError: The tool cannot link the inputs, would ignore a flag, or would be altered for later links.
+            Names the cure.
     """
-    inputs = fusion.inputs
     if options.tool not in BACKENDS:
         raise ConfigError(f"There is no backend {options.tool!r}; choose {', '.join(BACKENDS)}.")
-    first = environment.tools[0]
-    apart = fusion.reason if len(inputs) > 1 and not fusion.fused else ""
-    unsupported_inputs = ", ".join(filter(None, (first.unsupported_inputs(inputs, options, ptx=ptx), apart)))
-    if options.tool == first.name and unsupported_inputs:
-        raise LinkError(
-            f"The backend {first.name} makes a cubin of PTX alone; here is {unsupported_inputs}. "
-            "The backends nvjitlink and pynvjitlink can do it, and auto chooses one: "
-            "set NUMBA_PTXLINK_BACKEND=auto or backend='auto'.",
-            inputs=tuple(source.name for source in inputs),
-        )
-    if options.tool != "auto":
-        choice = next(
-            _Choice(tool, None, REQUESTED) for tool in environment.tools if tool.name == options.tool
-        )
-    elif unsupported_inputs:
-        choice = _linker(unsupported_inputs, environment)
-    else:
-        choice = _compiler(inputs[0], target, options, environment)
-    tool, release, reason, compatibility_warning = choice
+    choice = _choose_tool(fusion, target, options, environment, ptx=ptx)
+    reason = choice.reason
     if fusion.fused:
         reason = fusion.reason if reason == SINGLE_PTX else f"{fusion.reason}; {reason}"
     if target.release:
-        reader, made_by = environment.reader(target.release, options), release or tool.version(None)
-        if reader and (refused := reader.incompatibility(tool, made_by)):
-            names = tuple(source.name for source in fusion.sources)
-            raise LinkError(
-                f"{', '.join(names)}: {refused} ({reason}); give PTX, CUDA C++ or Python alone, and leave "
-                "backend, inline, debug, lineinfo and extra_flags out, or link in an environment of CUDA "
-                f"{target.release[0]}.",
-                inputs=names,
-            )
+        reader = environment.reader(target.release, options)
+        _check_reader(reader, choice, reason, fusion, target.release)
         reason += f"; for CUDA {dotted(target.release)}"
-    tool_flags: tuple[str, ...]
-    if tool.flag_syntax == PTXAS:
-        tool_flags = (f"--gpu-name={target.arch.sm}", *options.to_flags(PTXAS, inputs[0].code))
-    else:
-        _refuse_for_linker(inputs, tool, options)
-        stages = (*(("-lto",) if options.lto else ()), *(("-ptx",) if ptx and options.lto else ()))
-        own = options.to_flags(LTO if options.lto else NVJITLINK)
-        tool_flags = (f"-arch={target.arch.sm}", *stages, *own)
-    return Plan(tool, release, tool_flags, reason, fusion, target, options, compatibility_warning)
+    if choice.tool.flag_syntax == NVJITLINK:
+        _check_linker_inputs(fusion.inputs, choice.tool, options)
+    flags = _flags(choice.tool, fusion.inputs, target.arch.sm, options, ptx=ptx)
+    warning = choice.compatibility_warning
+    return Plan(choice.tool, choice.release, flags, reason, fusion, target, options, warning)
 
 
-def _linker(reason: str, environment: Environment) -> _Choice:
-    """Return the linker that is installed, for a *reason*; raise what says how to install the first one."""
-    found = environment.linker()
+def _choose_tool(
+    fusion: Fusion, target: Target, options: Options, environment: Environment, *, ptx: bool
+) -> Choice:
+    compiler = environment.tools[0]
+    not_fused = fusion.reason if len(fusion.inputs) > 1 and not fusion.fused else ""
+    unsupported = compiler.unsupported_inputs(fusion.inputs, options, ptx=ptx)
+    unsupported_inputs = ", ".join(filter(None, (unsupported, not_fused)))
+    if options.tool == compiler.name and unsupported_inputs:
+        raise LinkError(
+            f"Backend {compiler.name} compiles one PTX module, and this link has {unsupported_inputs}; pass "
+            'backend="auto", "nvjitlink" or "pynvjitlink", or unset NUMBA_PTXLINK_BACKEND.',
+            inputs=tuple(source.name for source in fusion.inputs),
+        )
+    if options.tool != "auto":
+        requested = next(tool for tool in environment.tools if tool.name == options.tool)
+        return Choice(requested, None, default_reason=REQUESTED)
+    if unsupported_inputs:
+        return _choose_linker(unsupported_inputs, environment)
+    return _choose_compiler(fusion.inputs[0], target, options, environment)
+
+
+def _choose_linker(reason: str, environment: Environment) -> Choice:
+    """Return the linker that is installed; raise the error that says how to install the first one."""
     first, *_ = (tool for tool in environment.tools if tool.flag_syntax == NVJITLINK)
-    if found is None:
-        return _Choice(first, first.version(None), reason)
-    tool, release = found
+    tool, release = environment.linker() or (first, first.version(None))
     if tool != first:
         reason += ", and libnvJitLink is not found"
-    return _Choice(tool, release, reason)
+    return Choice(tool, release, (Rejection(environment.tools[0], None, Rank.UNUSABLE, reason),))
 
 
-def _compiler(ptx: Input, target: Target, options: Options, environment: Environment) -> _Choice:
-    """Return what compiles one PTX."""
+def _choose_compiler(ptx: Input, target: Target, options: Options, environment: Environment) -> Choice:
+    """Return the compiler of one PTX module."""
     reader = environment.reader(target.release, options)
-    rejections: list[str] = []
-    fallback: _Choice | None = None
+    rejections: list[Rejection] = []
     for tool in environment.candidates(target.release, options):
         release = tool.release(reader)
         if release is None:
             continue
-        compatibility_warning = reader.incompatibility(tool, release) if reader else ""
-        # nvPTXCompiler stands in where nothing else does. What a toolkit knows, its libraries tell last.
-        unfit = tool.unsupported_ptx(ptx, release) or (tool != environment.tools[0] and compatibility_warning)
-        unfit = unfit or tool.unsupported_arch(target.arch, release)
-        slow = (
-            ""
-            if unfit or compatibility_warning or rejections or target.release
-            else _slow(ptx, tool, options)
-        )
-        if not (unfit or compatibility_warning or slow):
-            return _Choice(tool, release, rejections[0] if rejections else SINGLE_PTX)
-        rejections.append(unfit or compatibility_warning or slow)
-        if fallback is None and not unfit:
-            fallback = _Choice(tool, release, SINGLE_PTX, compatibility_warning)
+        rejection = _rejection(tool, release, ptx, target, reader, always_usable=tool == environment.tools[0])
+        # The time counts only if nothing else speaks against the first tool.
+        if rejection is None and not rejections and target.release is None:
+            rejection = _slowness(tool, release, ptx, options)
+        if rejection is None:
+            return Choice(tool, release, tuple(rejections))
+        rejections.append(rejection)
     if target.release is not None:
-        cause = unavailable(target.release, options, environment) or "; ".join(rejections)
+        cause = unavailable(target.release, options, environment)
+        cause = cause or "; ".join(rejection.reason for rejection in rejections)
         raise AssembleError(f"No cubin for CUDA {dotted(target.release)}: {cause}.")
-    if fallback is None:
-        # It tells best what nothing here reads or knows.
-        return _Choice(environment.tools[0], None, SINGLE_PTX)
-    return fallback._replace(reason=rejections[1]) if len(rejections) > 1 else fallback
+    usable = (rejection for rejection in rejections if rejection.rank < Rank.UNUSABLE)
+    if fallback := next(usable, None):
+        return Choice(fallback.tool, fallback.release, tuple(rejections))
+    # No tool supports this PTX or GPU. Run nvPTXCompiler all the same: its error message is the clearest.
+    return Choice(environment.tools[0], None)
 
 
-def _slow(ptx: Input, tool: Tool, options: Options) -> str:
+def _rejection(
+    tool: Tool,
+    release: Release,
+    ptx: Input,
+    target: Target,
+    reader: CubinReader | None,
+    *,
+    always_usable: bool,
+) -> Rejection | None:
+    """
+    Return the rejection of a tool; None if it compiles *ptx* to code that *reader* accepts.
+
+    Args:
+        tool: The tool.
+        release: Its release.
+        ptx: The PTX.
+        target: The GPU and the CUDA release that the code is for.
+        reader: The reader of the code, if it is known.
+        always_usable: Whether the tool may be taken although *reader* may reject its code. nvPTXCompiler may,
+            since it is always installed.
+    """
+    unreadable = reader.incompatibility(tool, release) if reader else ""
+    reason = tool.unsupported_ptx(ptx, release) or ("" if always_usable else unreadable)
+    # Query architectures last: that loads a library.
+    reason = reason or tool.unsupported_arch(target.arch, release)
+    if reason:
+        return Rejection(tool, release, Rank.UNUSABLE, reason)
+    return Rejection(tool, release, Rank.MAY_BE_UNREADABLE, unreadable) if unreadable else None
+
+
+def _slowness(tool: Tool, release: Release, ptx: Input, options: Options) -> Rejection | None:
+    """Return the rejection of a compiler that takes longer for this PTX than a linker."""
     if tool.flag_syntax != PTXAS or options.relocatable or options.debug or options.lineinfo:
-        return ""
-    # Patterns are compiled where they are used: here, where there are so many words.
-    count = len(re.findall(_FUNCTION, ptx.code)) if ptx.code.count(b".func") > _MANY else 0
-    return f"{count} functions, for which {tool.label} takes longer" if count > _MANY else ""
+        return None
+    # A pattern is compiled where it is used: few texts have so many functions.
+    is_long = ptx.code.count(b".func") > _MAX_FUNCTIONS
+    count = len(re.findall(_FUNCTION, ptx.code)) if is_long else 0
+    if count <= _MAX_FUNCTIONS:
+        return None
+    return Rejection(tool, release, Rank.SLOWER, f"{count} functions, for which {tool.label} takes longer")
 
 
-def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) -> None:
-    """Refuse what spoils nvJitLink, and flags that it would ignore."""
+def _check_reader(
+    reader: CubinReader | None, choice: Choice, reason: str, fusion: Fusion, target_release: Release
+) -> None:
+    """Refuse a tool whose code the linkers or drivers of *target_release* may reject."""
+    release = choice.release or choice.tool.version(None)
+    if reader and (unreadable := reader.incompatibility(choice.tool, release)):
+        names = tuple(source.name for source in fusion.sources)
+        raise LinkError(
+            f"{', '.join(names)}: {unreadable} ({reason}); link PTX, CUDA C++ or Python alone, without "
+            "backend, inline, debug, lineinfo and extra_flags, or link in an environment of CUDA "
+            f"{target_release[0]}.",
+            inputs=names,
+        )
+
+
+def _check_linker_inputs(inputs: Sequence[Input], tool: Tool, options: Options) -> None:
+    """Refuse PTX that alters nvJitLink for later links, and flags that it would ignore."""
     release = tool.version(None)
     for source in inputs:
-        # After refusing it once, nvJitLink accepts undefined references.
+        # After rejecting it once, nvJitLink accepts undefined references.
         if unsupported_ptx := tool.unsupported_ptx(source, release):
             from .explain import upgrade
 
             package = backends.linker(tool.name).package()
             raise LinkError(f"{source.name} is {unsupported_ptx}; {upgrade(package)}", inputs=(source.name,))
-    flags = options.extra_flags
     compiles = any(source.kind != CUBIN for source in inputs)
     if options.max_registers and not compiles:
         raise LinkError(
-            f"max_registers={options.max_registers} is for what is compiled, and all inputs are machine "
-            "code; give it to what compiles them."
+            f"max_registers={options.max_registers} has no effect on cubins, and all inputs are cubins; pass "
+            "it to their compiler."
         )
-    for flag in () if options.lto else flags:
+    for flag in () if options.lto else options.extra_flags:
         if tool_of_flag(flag) == LTO:
             raise LinkError(
                 f"extra_flags contains {flag!r}, which {tool.label} ignores without link-time optimisation; "
@@ -233,23 +319,29 @@ def _refuse_for_linker(inputs: Sequence[Input], tool: Tool, options: Options) ->
             )
         if tool_of_flag(flag) == PTXAS and not compiles:
             raise LinkError(
-                f"extra_flags contains {flag!r}, which is ptxas's, and there is no PTX to compile; give it "
-                "to what compiles the inputs."
+                f"extra_flags contains {flag!r}, a flag of ptxas, and all inputs are cubins; pass it to "
+                "their compiler."
             )
 
 
+def _flags(tool: Tool, inputs: Sequence[Input], sm: str, options: Options, *, ptx: bool) -> tuple[str, ...]:
+    if tool.flag_syntax == PTXAS:
+        return (f"--gpu-name={sm}", *options.to_flags(PTXAS, inputs[0].code))
+    stages = (*(("-lto",) if options.lto else ()), *(("-ptx",) if ptx and options.lto else ()))
+    return (f"-arch={sm}", *stages, *options.to_flags(LTO if options.lto else NVJITLINK))
+
+
 def unavailable(release: Release, options: Options, environment: Environment = CURRENT_ENVIRONMENT) -> str:
-    """Return why no tool of this environment makes code for CUDA *release*, "" where one does."""
+    """Return why no tool of this environment makes code for CUDA *release*, with the cure; "" if one does."""
     reader = environment.reader(release, options)
-    found = (tool.release(reader) for tool in environment.candidates(release, options))
-    if reader is None or any(each and each <= reader.newest for each in found):
+    releases = (tool.release(reader) for tool in environment.candidates(release, options))
+    if reader is None or any(installed and installed <= reader.newest for installed in releases):
         return ""
-    older = "or an older one" if options.relocatable else "or another one of its major version"
+    needed = f"{dotted(release)} or older" if options.relocatable else f"{release[0]}"
     wheel = find.package_of_ptxas(release)
-    install = f"install its ptxas by `pip install '{wheel}'`, or " if wheel else ""
-    first = environment.tools[0]
+    compiler = environment.tools[0]
+    install = f"run `pip install {wheel!r}`, " if wheel else ""
     return (
-        f"it takes a compiler of CUDA {dotted(release)} {older}, and {first.label} is of "
-        f"{dotted(first.version(None))}; {install}let PATH "
-        "or CUDA_HOME lead to that toolkit; or leave the machine code out, since PTX holds the same functions"
+        f"no compiler of CUDA {needed} is installed ({compiler.label} is {dotted(compiler.version(None))}); "
+        f"{install}add that toolkit to PATH or CUDA_HOME, or write PTX only, which has the same functions"
     )

@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# One line of CUDA C++ or PTX: statements, a block behind parameters, or what only source text begins with.
+# A line of CUDA C++ or PTX: statements, a block behind parameters, or a beginning that no path has.
 _CODE = r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)"
 
 
 @dataclass(frozen=True)
 class Input:
     """
-    One input of a link.
+    An input of a link.
 
     Args:
         kind: A name out of `_formats.kinds.KINDS`.
         name: The name in messages: its file name, or a name in angle brackets.
         code: Its content.
-        path: Where it was read from, None where it was no path.
-        compiled: Whether it was made of CUDA C++ or Python, which its name stands for.
+        path: The path it was read from; None if it was passed as content.
+        compiled: Whether it was compiled of the CUDA C++ or Python that has its name.
     """
 
     kind: str
@@ -62,8 +62,8 @@ class Input:
         return self._once("module", lambda: parse(self.text))
 
     def _once(self, part: str, make: Callable[[], T]) -> T:
-        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child. None is
-        # needed: two threads that both read it get equal values.
+        # Not a cached_property: before Python 3.12 a forked child could wait for its lock for ever. No lock
+        # is needed: two threads that both compute a part get equal values.
         if part not in self._read:
             self._read[part] = make()
         value: T = self._read[part]
@@ -85,7 +85,7 @@ def read(source: Any, number: int = 1) -> Input:
     if isinstance(source, Input):
         return source
     if isinstance(source, str) and not source:
-        raise LinkError(f"Input {number} is empty text; give a path, PTX or CUDA C++.")
+        raise LinkError(f"Input {number} is empty text; pass a path, PTX or CUDA C++.")
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
         return _read_file(source)
     name = ""
@@ -97,21 +97,21 @@ def read(source: Any, number: int = 1) -> Input:
         try:
             source = _content_of(source)
         except (OSError, ValueError) as error:
-            shown = f" ({name})" if name else ""
+            title = f" ({name})" if name else ""
             raise LinkError(
-                f"Input {number}{shown} could not be read: {error}; open it again, as bytes."
+                f"Input {number}{title} could not be read: {error}; open it again, as bytes."
             ) from error
     if not isinstance(source, (str, bytes, bytearray, memoryview)):
         raise LinkError(
-            f"Input {number} is a {type(source).__name__}; give a path, PTX or CUDA C++ text, bytes, a file "
-            f"object, a LinkableCode of numba-cuda or a UDF; of an export, what its read() returns."
+            f"Input {number} is a {type(source).__name__}; pass a path, PTX or CUDA C++ text, bytes, a file "
+            f"object, a LinkableCode of numba-cuda, a UDF, or what read() of an export returns."
         )
     code = as_bytes(source)
     kind = recognise(code)
     if kind is None:
         raise LinkError(
             f"Input {number}{f' ({name})' if name else ''} is {describe(code)}; "
-            "give PTX, LTO-IR, a cubin, an object, a fat binary, an archive or CUDA C++ source.",
+            "pass PTX, LTO-IR, a cubin, an object, a fat binary, an archive or CUDA C++ source.",
             inputs=(name,) if name else (),
         )
     return Input(kind, name or f"<{kind} {number}>", code)
@@ -127,7 +127,7 @@ def as_bytes(content: Any) -> bytes:
     if hasattr(content, "read"):
         content = _content_of(content)
     try:
-        # What is no UTF-8 comes back as it was read.
+        # The error handler restores bytes that are not UTF-8.
         code = content.encode(errors="surrogateescape") if isinstance(content, str) else bytes(content)
     except UnicodeEncodeError as error:
         raise LinkError(f"A text is not valid Unicode ({error}); pass it as bytes.") from error
@@ -159,7 +159,7 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     try:
         code = path.read_bytes()
     except FileNotFoundError as error:
-        # A path may be a mistyped text only where it was given as one.
+        # Only a str may be source text instead of a path.
         text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
         raise MissingInputError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
     except (OSError, ValueError) as error:
@@ -171,14 +171,14 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     declared = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
     if kind is None and declared == CU and code.strip():
-        # nvcc takes any encoding that has ASCII in it.
+        # nvcc accepts any encoding that extends ASCII.
         kind = CU if is_text(code) else None
     if kind is None or declared not in (None, CU, kind):
-        says = f"its extension says {declared}" if declared else "it has no known extension"
+        extension = f"is {declared} by its extension" if declared else "has no known extension"
         content = kind or describe(code)
         raise LinkError(
-            f"{path}: {says} and its content is {content}; give a file of {', '.join(KINDS)} under its own "
-            "extension, or of Python to `numba-ptxlink export`.",
+            f"{path} {extension}, and its content is {content}; pass a file of {', '.join(KINDS)} under its "
+            "own extension, or a Python file to `numba-ptxlink export`.",
             inputs=(path.name,),
         )
     return Input(declared or kind, path.name, code, path=path)

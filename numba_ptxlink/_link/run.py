@@ -1,8 +1,8 @@
 """
-Run a plan: assemble or link, and cache the result. Nothing here needs a driver.
+Run a plan: assemble or link, and cache the result, without a driver.
 
-`link` takes the steps of a link whose sources are compiled: check, fuse, plan, run. Each is a function of
-what the step before it returns. `numba_ptxlink.link` and the linkers of the front ends call this one.
+`link` takes the steps of a link whose sources are compiled: check, fuse, plan, run. Each step is a function
+of the result of the step before. `numba_ptxlink.link` and the linkers of the front ends call this function.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numba_ptxlink.errors import AssembleError, LaunchError, LinkError, converte
 
 from . import backends
 from .backends import CURRENT_ENVIRONMENT, Target
-from .check import check
+from .check import check_inputs
 from .fuse import Fusion, fuse
 from .plan import plan
 from .read import Input
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# What a compiler says after the line's number, if it names one.
+# A compiler's message, after the line's number if it names one.
 _ERROR = r"(?:error|fatal)\s*: (.+)"
-# Where all inputs are LTO-IR, nvJitLink compiles a whole program.
-_MADE = r"Unresolved extern variable '([^']+)' in whole program"
+# If all inputs are LTO-IR, nvJitLink compiles a whole program and defines such variables as zeros.
+_DEFINED_AS_ZEROS = r"Unresolved extern variable '([^']+)' in whole program"
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class Linked:
             ) from error
         from numba_ptxlink._tools import driver
 
-        # Without one cuda.core fails in the middle of its own start.
+        # Without a driver, cuda.core fails with a message that does not name the cause.
         driver.require()
         from numba_ptxlink._cpu import device as cpu_device
 
@@ -142,14 +142,14 @@ class Linked:
 
         return one_ptx(self.sources, self.arch, self.options or Options())
 
-    def _once(self, how: object, load: Callable[[], Any]) -> Any:
-        """Return the code of all kernels of this link, which share its variables."""
+    def _once(self, device: object, load: Callable[[], Any]) -> Any:
+        """Return the code of all kernels of this link on *device*, which share its variables."""
         loaded = vars(self).setdefault("_loaded", {})
-        # Of two threads that load it at a time, both get what one has.
-        return loaded[how] if how in loaded else loaded.setdefault(how, load())
+        # If two threads load the code at once, `setdefault` gives both the same object.
+        return loaded[device] if device in loaded else loaded.setdefault(device, load())
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is loaded belongs to the process, and is neither copied nor pickled.
+        # Loaded code belongs to the process, and is neither copied nor pickled.
         return {name: value for name, value in vars(self).items() if name != "_loaded"}
 
 
@@ -158,13 +158,13 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
     Link *inputs*, none of them CUDA C++, to a cubin.
 
     Raises:
-        LinkError: The inputs contradict each other, or the linker refused them. With the cure, where it is
+        LinkError: The inputs contradict each other, or the linker rejected them. Names the cure if it is
             known.
         AssembleError: A single PTX could not be assembled.
         ConfigError: There is no such backend.
     """
     with _explaining(inputs):
-        checked = check(inputs, target.arch, options)
+        checked = check_inputs(inputs, target.arch, options)
         fusion = fuse(checked, target, options)
     while True:
         with _explaining(fusion.sources):
@@ -174,10 +174,10 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
             try:
                 return _linked(link_plan, run(link_plan))
             except (AssembleError, LinkError) as error:
-                other = _another(link_plan, error)
-                if other is None:
+                retry = _retry(link_plan, error)
+                if retry is None:
                     raise
-        fusion = other
+        fusion = retry
 
 
 def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.Entry:
@@ -185,10 +185,10 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
     Return the PTX that link-time optimisation makes of *inputs*, with the log of that link.
 
     Raises:
-        LinkError: nvJitLink refused the link, or the backend does not link.
+        LinkError: nvJitLink rejected the link, or the backend does not link.
     """
     with _explaining(inputs):
-        checked = check(inputs, arch, options)
+        checked = check_inputs(inputs, arch, options)
         link_plan = plan(Fusion.of(checked), Target(arch), options, ptx=True)
     log.info("%s", link_plan)
     with _explaining(inputs, link_plan.tool.name):
@@ -199,10 +199,10 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
     """
     Return machine code of one PTX, and name and release of the tool that made it.
 
-    Whatever NUMBA_PTXLINK_BACKEND says: the tool is one whose code the reader of *target* reads.
+    NUMBA_PTXLINK_BACKEND is ignored: the tool is chosen by the reader of *target*.
 
     Raises:
-        AssembleError: The tool refused *ptx*, or there is none for the release of *target*. Carries its log.
+        AssembleError: The tool rejected *ptx*, or there is none for the release of *target*. Carries its log.
     """
     options = options._replace(backend="auto", checks="none", inline="none")
     link_plan = plan(Fusion.of([Input(PTX, "code.ptx", ptx)]), target, options)
@@ -225,12 +225,12 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
     return entry.code, link_plan.tool.of(link_plan.release)
 
 
-def _another(failed: Plan, error: PtxlinkError) -> Fusion | None:
+def _retry(failed: Plan, error: PtxlinkError) -> Fusion | None:
     """
-    Return other inputs for a link that failed, None where there are none.
+    Return other inputs for a link that failed; None if there is nothing else to try.
 
-    They have the device runtime, which nvcc adds by default, where that is called and missing; or leave apart
-    the PTX that became one, since an error then tells the cause in its terms. After one the other may follow.
+    Retry 1: add the missing device runtime (cudadevrt), as nvcc does. Retry 2: link the PTX inputs unmerged,
+    so that errors name the user's inputs.
     """
     fusion, options = failed.fusion, failed.options
     runtime = backends.device_runtime() if backends.lacks_runtime(error, fusion.sources) else None
@@ -245,7 +245,7 @@ def _another(failed: Plan, error: PtxlinkError) -> Fusion | None:
 
 @contextmanager
 def _explaining(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
-    """Let errors of a `with` block tell what helps."""
+    """Add the cure to the errors of a `with` block."""
     try:
         yield
     except (AssembleError, LinkError) as error:
@@ -256,10 +256,10 @@ def _explaining(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
 
 def run(link_plan: Plan) -> cache.Entry:
     """
-    Return the machine code, or PTX, of the plan *link_plan* and the tool's log, from the cache or the tool.
+    Return the machine code, or PTX, of *link_plan* and the tool's log, from the cache or the tool.
 
     Raises:
-        LinkError: nvJitLink refused the link.
+        LinkError: nvJitLink rejected the link.
         AssembleError: A single PTX could not be assembled.
     """
     if link_plan.tool.name == "nvptxcompiler":
@@ -317,34 +317,43 @@ def _by_linker(link_plan: Plan) -> cache.Entry:
 
     def make() -> cache.Entry:
         product = nvjitlink.link(contents, link_plan.flags, path=path)
-        said = "\n".join(filter(None, (product.info_log, product.error_log)))
-        wrong = [line for line in product.error_log.splitlines() if line.startswith("error")]
-        if link_plan.options.compares and wrong:
-            # nvJitLink returns success here.
-            raise _failure(link_plan, "linked wrongly", product.error_log)
-        new = [name for name in re.findall(_MADE, product.info_log) if _holds(product.code, name)]
-        if new:
-            undefined = "\n".join(f"error   : Undefined reference to '{name}'" for name in new)
-            raise _failure(link_plan, "made variables of its own", undefined)
-        return cache.Entry({"log": said}, product.code)
+        names = ", ".join(link_plan.names)
+        # nvJitLink returns success in both cases.
+        if link_plan.options.compares and re.search("^error", product.error_log, re.MULTILINE):
+            raise _failure(
+                link_plan,
+                f"nvJitLink logged errors but returned a cubin for {names}, which is discarded; correct the "
+                f"inputs.\n{product.error_log.strip()}",
+                product.error_log,
+            )
+        unresolved = re.findall(_DEFINED_AS_ZEROS, product.info_log)
+        if variables := [name for name in unresolved if _defines(product.code, name)]:
+            raise _failure(
+                link_plan,
+                f"No input of {names} defines {', '.join(map(repr, variables))}; add the input that does "
+                "(nvJitLink would use zeros).",
+                "\n".join(f"error   : Undefined reference to '{name}'" for name in variables),
+            )
+        tool_log = "\n".join(filter(None, (product.info_log, product.error_log)))
+        return cache.Entry({"log": tool_log}, product.code)
 
-    # What nvJitLink links wrongly answers for no link that compares.
+    # Links with and without checks have separate entries: only checks="none" accepts a cubin that nvJitLink
+    # logged errors for.
     key = nvjitlink.key(contents, link_plan.flags, path=path, unread=not link_plan.options.compares)
     return cache.cached(key, make)
 
 
-def _holds(cubin: bytes, name: str) -> bool:
-    """Return whether *cubin* defines the variable: shared memory that a launch sizes is only declared."""
+def _defines(cubin: bytes, name: str) -> bool:
+    """Return whether *cubin* defines the variable *name*: dynamic shared memory is only declared."""
     from numba_ptxlink._formats import elf
 
-    return any(each.name == name and each.kind == "variable" for each in elf.read(cubin).symbols)
+    return any(symbol.name == name and symbol.kind == "variable" for symbol in elf.read(cubin).symbols)
 
 
-def _failure(link_plan: Plan, action: str, text: str) -> LinkError:
-    names = ", ".join(link_plan.names)
+def _failure(link_plan: Plan, message: str, tool_log: str) -> LinkError:
     return LinkError(
-        f"nvJitLink {action}: {names}.\n{text.strip()}\nFlags: {' '.join(link_plan.flags)}.",
+        f"{message}\nFlags: {' '.join(link_plan.flags)}.",
         flags=link_plan.flags,
         inputs=link_plan.names,
-        log=text,
+        log=tool_log,
     )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from numba_ptxlink._link.declarations import Declared
+    from numba_ptxlink._link.declarations import DeclaredFunction
     from numba_ptxlink._link.read import Input
     from numba_ptxlink._tools.options import Options
 
@@ -76,7 +76,7 @@ class PtxLinker:
         self._origin = ""
         self._modules: tuple[str, ...] = ()
         self._llvm: list[str] = []
-        self._exported: list[Declared] = []
+        self._exported: list[DeclaredFunction] = []
         self._failure: PtxlinkError | None = None
 
     def describe(self, origin: str, modules: Iterable[str]) -> None:
@@ -205,7 +205,7 @@ class PtxLinker:
                 from numba_ptxlink._link import declarations
 
                 declared = llvm_ir.declared("\n".join(self._modules))
-                declarations.check(self._origin, declared, self._exported)
+                declarations.check_declared_types(self._origin, declared, self._exported)
             linked = kernels.link_for_device(self._inputs, self._arch, self._options())
         self.linker, self._failure = linked, None
         from cuda.core import ObjectCode

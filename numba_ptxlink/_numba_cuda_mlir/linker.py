@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._link.declarations import Declared
+    from numba_ptxlink._link.declarations import DeclaredFunction
     from numba_ptxlink._link.kernels import LinkedPtx
     from numba_ptxlink._link.read import Input
     from numba_ptxlink._link.run import Linked
@@ -50,7 +50,7 @@ class _Known(NamedTuple):
 
     name: str = ""
     folder: Path | None = None
-    exported: tuple[Declared, ...] = ()
+    exported: tuple[DeclaredFunction, ...] = ()
 
 
 _known: dict[bytes, _Known] = {}
@@ -128,7 +128,7 @@ class CoreLinker:
             if exported and config().checks != "none":
                 from numba_ptxlink._link import declarations
 
-                declarations.check(current().origin, _declared(), exported)
+                declarations.check_declared_types(current().origin, _declared(), exported)
             linked = kernels.link_for_device(inputs, arch, options)
         self._log = linked.log
         return linked
@@ -156,13 +156,13 @@ class CoreLinker:
 def _declared() -> dict[str, tuple[str, ...]]:
     """Return the names of the C types of the functions that the kernel declares: result, then parameters."""
     from numba_ptxlink import abi
-    from numba_ptxlink._link.declarations import CLASS, declaration
+    from numba_ptxlink._link.declarations import CLASS, from_signature
 
     declared = {}
     for name, (sig, by_c) in current().called:
         parameters = [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
         try:
-            found = declaration(abi.c_signature(name, sig.return_type, parameters), "")
+            found = from_signature(abi.c_signature(name, sig.return_type, parameters), "")
         except AbiError:
             # What has no C type is not compared.
             continue

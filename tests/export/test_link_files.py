@@ -13,8 +13,8 @@ from numba import cuda
 
 import numba_ptxlink as pl
 from numba_ptxlink._formats import elf
-from numba_ptxlink._link.check import symbols
 from numba_ptxlink._link.read import read
+from numba_ptxlink._link.symbols import symbols
 from numba_ptxlink._tools import nvjitlink
 
 KINDS = ("ptx", "ltoir", "cubin", "fatbin")

@@ -46,7 +46,7 @@ def test_other_text(tmp_path, text, name):
     assert name == kinds.describe(text.encode())
     (tmp_path / "file").write_text(text)
     for take in (pl.inspect, lambda path: pl.link(path, arch="sm_80")):
-        with pytest.raises(pl.LinkError, match=f"its content is {name}; give a file of ptx"):
+        with pytest.raises(pl.LinkError, match=f"its content is {name}; pass a file of ptx"):
             take(tmp_path / "file")
 
 

@@ -96,7 +96,11 @@ def test_flags_of_nvrtc_are_the_options(flags, option, source):
 @pytest.mark.parametrize(
     ("given", "options", "message"),
     [
-        ((PTX,), {"ftz": True}, "ftz=True holds for none of <ptx 1>"),
+        (
+            (PTX,),
+            {"ftz": True},
+            "ftz=True has no effect on <ptx 1>, which is compiled already; pass it to the compiler of",
+        ),
         ((F,), {"nvrtc_flags": ["--fmad=false"], "fma": True}, "and fma=True is asked for, too"),
         ((F,), {"nvrtc_flags": ["-Xptxas=-v"]}, "which NVRTC ignores; give ptxas's flags in extra_flags"),
         ((F,), {"nvrtc_flags": ["-fdevice-syntax-only"]}, "link() makes a cubin that a driver loads"),
@@ -115,13 +119,16 @@ def test_what_cannot_hold_is_refused(given, options, message):
 def test_what_holds_in_part_is_said():
     """An input that keeps what it was compiled with beside one that obeys is named in the log."""
     log = pl.link(DECLARED + K, PTX, arch=ARCH, ftz=True).log
-    assert "ftz=True is for what the link compiles; all else is as before: <ptx 2>" in log
+    assert (
+        "ftz=True applies only to what this link compiles; compiled already, with their own arithmetic: <ptx "
+        "2>" in log
+    )
     fused = PTX.replace("mul.f32 %f4, %f1, %f2", "mad.rn.f32 %f4, %f1, %f2, %f3")
-    assert "fma=False is for what the link compiles" in pl.link(fused, arch=ARCH, fma=False).log
+    assert "fma=False applies only to what this link compiles" in pl.link(fused, arch=ARCH, fma=False).log
     assert "" == pl.link(PTX, arch=ARCH, fma=False).log
     code = pl.assemble(PTX, ARCH, relocatable=True).code
     log = pl.link(code, arch=ARCH, lineinfo=True).log
-    assert "lineinfo=True is for what the link compiles; machine code in <cubin 1> is as before" in log
+    assert "lineinfo=True applies only to what this link compiles; compiled already: <cubin 1>" in log
 
 
 @pytest.mark.parametrize("form", ["ltoir", "fatbin"])
@@ -130,12 +137,12 @@ def test_square_roots_of_ltoir_stay(form):
     f = pl.udf("float32(float32, float32, float32)", name="f")(lambda a, b, c: math.sqrt(a * b + c))
     given = DECLARED + K, pl.export(f, arch=ARCH, emit=form).read(form)
     options = {"arch": ARCH, "lto": True}
-    assert f"prec_sqrt=False is for what the link compiles; all else is as before: <{form} 2>" in (
-        pl.link(*given, **options, fast_math=True).log
-    )
-    with pytest.raises(pl.LinkError, match="prec_sqrt=False holds for none"):
+    log = pl.link(*given, **options, fast_math=True).log
+    assert f"compiled already, with their own arithmetic: <{form} 2>" in log
+    assert "prec_sqrt=False applies only to what this link compiles" in log
+    with pytest.raises(pl.LinkError, match="prec_sqrt=False has no effect on"):
         pl.link(given[1], **options, prec_sqrt=False)
-    assert (form == "fatbin") == ("as before" in pl.link(given[1], **options, ftz=True).log)
+    assert (form == "fatbin") == ("compiled already" in pl.link(given[1], **options, ftz=True).log)
     assert "MUFU.SQRT" not in instructions(*given, lto=True, fast_math=True)
 
 

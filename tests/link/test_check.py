@@ -26,10 +26,10 @@ SAID = {
     "definitions in LTO-IR": ("'f': symbol multiply defined", "Rename one, leave one out"),
     "variables in PTX": ("v is defined 2 times", "defined in a.ptx:11, defined in b.ptx:4"),
     "alias in PTX": ("f is defined 2 times", "defined in a.ptx:11, defined in b.ptx:4"),
-    "undefined in PTX": ("f is asked for by k.ptx and defined in no input", "there is ff in a.ptx"),
-    "undefined in LTO-IR": ("f is asked for and defined in no input", "Add the input that defines it"),
-    "undefined variable in LTO-IR": ("vv is asked for and defined in no input",),
-    "cubin of another arch": ("a.cubin holds machine code for sm_90", "does not run on sm_80"),
+    "undefined in PTX": ("f is undefined in k.ptx, and no input defines it", "there is ff in a.ptx"),
+    "undefined in LTO-IR": ("f is undefined, and no input defines it", "Add the input that defines it"),
+    "undefined variable in LTO-IR": ("vv is undefined, and no input defines it",),
+    "cubin of another arch": ("a.cubin is machine code for sm_90", "does not run on sm_80"),
     "PTX of a newer arch": ("the ptx a.ptx", "for the architecture of this link or an older one"),
     "PTX of a variant": ("a.ptx", "Unsupported .target 'sm_80a'"),
     "LTO-IR of a newer arch": ("the ltoir a.ltoir", "for the architecture of this link or an older one"),
@@ -156,7 +156,9 @@ def test_a_symbol_is_one_thing(declared, defined):
     if declared == defined:
         assert pl.link(*inputs, arch=ARCH).cubin
         return
-    said = r"declared in <ptx 1>:4, and .*defined in <ptx 2>:4.* declare the symbol as it is defined"
+    said = (
+        r"s is declared in <ptx 1>:4 as a .*, and defined in <ptx 2>:4 as a .*; declare the symbol as it is"
+    )
     with pytest.raises(pl.LinkError, match=said):
         pl.link(*inputs, arch=ARCH)
 
@@ -199,7 +201,7 @@ HALF = 'extern "C" __device__ float f(float x) { return x / 2; }\n'
         ('extern "C" __device__ double f(double x) { return x; }\n', "f has two prototypes"),
         (
             'extern "C" __device__ int f;\n__device__ int* g() { return &f; }\n',
-            "f is a .* as something else",
+            "f is declared in .* as a variable .*, and declared in .* as a function",
         ),
         (
             f'{HALF}extern "C" __device__ float g(float x) {{ return f(x); }}\n{CALLER}',

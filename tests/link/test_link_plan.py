@@ -139,7 +139,7 @@ TABLE = [
     (NEW, TWO, {"extra_flags": ["-v"]}, f"{ASSEMBLED} -v: {FUSED}"),
     (NEW, ONE, {"extra_flags": ["-time"]}, f"{LINKED} -time: the flag -time, which is nvJitLink's"),
     (NEW, TWO, {"extra_flags": ["-time"]}, f"{LINKED} -time: 2 inputs, -time is nvJitLink's"),
-    (NEW, ONE, {"extra_flags": ["-time"], "backend": "nvptxcompiler"}, "!here is the flag -time"),
+    (NEW, ONE, {"extra_flags": ["-time"], "backend": "nvptxcompiler"}, "!this link has the flag -time"),
     (
         NEW,
         TWO,
@@ -153,8 +153,13 @@ TABLE = [
         {**LTO, "extra_flags": ["-Xnvvm=-opt=0", "-v", "-O0", "-O1", "--split-compile=2"]},
         f"{LINKED} -lto -Xnvvm=-opt=0 -Xptxas=-v -O0 -Xptxas=-O1 -split-compile=2: {OPTIMISED}",
     ),
-    (NEW, CUBIN, {"extra_flags": ["-v"]}, "!which is ptxas's, and there is no PTX"),
-    (NEW, CUBIN, {"max_registers": 16}, "!is for what is compiled, and all inputs are machine code"),
+    (NEW, CUBIN, {"extra_flags": ["-v"]}, "!a flag of ptxas, and all inputs are cubins"),
+    (
+        NEW,
+        CUBIN,
+        {"max_registers": 16},
+        "!max_registers=16 has no effect on cubins, and all inputs are cubins; pass it to",
+    ),
     # Several inputs, and other kinds.
     (NEW, TWO, {}, f"{ASSEMBLED}: {FUSED}"),
     (NEW, TWO, {"inline": "none"}, f"{LINKED}: 2 inputs"),
@@ -177,8 +182,13 @@ TABLE = [
     (NEW, ONE, {"backend": "nvjitlink"}, f"{LINKED}: asked for"),
     (CUDA12, ONE, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: asked for"),
     (NEW, TWO, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: {FUSED}; asked for"),
-    (NEW, CUBIN, {"backend": "nvptxcompiler"}, "!a cubin of PTX alone; here is a cubin. The backends nvj"),
-    (NEW, LTOIR, {**LTO, "backend": "nvptxcompiler"}, "!here is link-time optimisation"),
+    (
+        NEW,
+        CUBIN,
+        {"backend": "nvptxcompiler"},
+        "!compiles one PTX module, and this link has a cubin; pass backend=",
+    ),
+    (NEW, LTOIR, {**LTO, "backend": "nvptxcompiler"}, "!this link has link-time optimisation"),
     # Relocatable code, for this environment's linker.
     (NEW, ONE, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {SINGLE_PTX}"),
     (OLDER, ONE, RELOCATABLE, f"nvptxcompiler {LINKABLE}: {SINGLE_PTX}"),
@@ -209,7 +219,7 @@ TABLE = [
         NEW,
         ONE,
         FOR_12,
-        "!No cubin for CUDA 12.4: it takes a compiler of CUDA 12.4 or another one of its",
+        "!No cubin for CUDA 12.4: no compiler of CUDA 12 is installed (nvPTXCompiler is 13.5); run `pip",
     ),
     (NEW, ONE, {**FOR_12, "backend": "nvptxcompiler"}, f"!{DRIVERS} (asked for)"),
 ]
@@ -249,4 +259,4 @@ def test_what_is_missing_for_another_release_is_told():
     """It is said which package brings a compiler for a release, where no tool makes code for it."""
     assert "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'" in unavailable((12, 4), Options(), NEW)
     assert "" == unavailable((12, 4), Options(), CUDA12)
-    assert "or an older one" in unavailable((12, 4), Options(relocatable=True), CUDA12)
+    assert "CUDA 12.4 or older is installed" in unavailable((12, 4), Options(relocatable=True), CUDA12)

@@ -88,7 +88,7 @@ UNREADABLE = {
 def test_what_cannot_be_read_is_an_error_of_the_link(case):
     """Arrays, paths and texts that are none end in an error that says so."""
     source, options = UNREADABLE[case]
-    message = r"give a path|could not be read|not valid Unicode|has a NUL character"
+    message = r"pass a path|could not be read|not valid Unicode|has a NUL character"
     with pytest.raises(pl.LinkError, match=message):
         pl.link(source, arch="sm_80", **options)
     if not options:

@@ -56,7 +56,7 @@ def test_a_single_ptx_is_refused_where_nvjitlink_refuses_it(form):
     assert refused == ("rate" in ptx.parse(text).undefined_variables)
     assert refused <= may_lack_variables(text.encode())
     if refused:
-        with pytest.raises(pl.LinkError, match="rate is asked for by <ptx 1> and defined in no input"):
+        with pytest.raises(pl.LinkError, match="rate is undefined in <ptx 1>, and no input defines it"):
             pl.link(text, arch=ARCH)
     else:
         assert "nvptxcompiler" == pl.link(text, arch=ARCH).backend
@@ -80,7 +80,7 @@ def test_assembling_alone_warns(flags, caplog):
 @pytest.mark.parametrize("checks", ["none", "all"])
 def test_no_choice_of_checks_lets_a_variable_pass(checks):
     """A linker refuses it without having compared the inputs."""
-    with pytest.raises(pl.LinkError, match="Undefined reference to 'rate'"):
+    with pytest.raises(pl.LinkError, match="no input defines 'rate', declared"):
         pl.link(FORMS["global"], arch=ARCH, checks=checks)
 
 
@@ -88,5 +88,7 @@ def test_ptx_that_lost_its_functions_is_named():
     """PTX that nvcc made without -rdc=true defines no device function, and the error says so."""
     caller = ".extern .func f();\n.visible .entry k() { call f; ret; }\n"
     head = HEAD.format(target=ARCH)
-    with pytest.raises(pl.LinkError, match=r"<ptx 2> defines nothing that others see: nvcc .* -rdc=true"):
+    with pytest.raises(
+        pl.LinkError, match=r"<ptx 2> defines no visible symbol; compile it with nvcc -rdc=true"
+    ):
         pl.link(head + caller, head, arch=ARCH)

@@ -92,7 +92,7 @@ def test_errors_are_both_packages():
 
     made = linker()
     made.add_cubin(cubin(function(name="ff"), CHIP), "ff.cubin")
-    with pytest.raises(LinkError, match=r"f is asked for by .* and defined in no input") as caught:
+    with pytest.raises(LinkError, match=r"f is undefined in .*, and no input defines it") as caught:
         made.complete()
     error = caught.value
     assert isinstance(error, LinkerError)

@@ -1,0 +1,200 @@
+"""
+Find the symbols of PTX inputs, and refuse inputs whose declarations and definitions contradict each other.
+
+nvJitLink links PTX with two prototypes of a function, two definitions of a symbol, or a variable of two
+sizes. At most it prints a line to stderr, and the cubin computes wrong results.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink.errors import LinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from numba_ptxlink._formats.ptx import Prototype
+
+    from .read import Input
+
+_MAX_LISTED = 5
+_WEAK_LINKAGES = ("weak", "common")
+
+
+class Symbol(NamedTuple):
+    """
+    A function or variable of PTX that other code can see.
+
+    Args:
+        origin: The name of the input that contains it.
+        name: The symbol.
+        kind: "entry" for a kernel, "func" for a device function, "variable" for data.
+        defined: Whether the code defines it, rather than only declares it.
+        linkage: "visible", "extern", "weak", "common" or "".
+        prototype: The prototype of a device function.
+        line: 1-based line of the text; 0 if the user has no such text.
+        size: The size of a variable in bytes; 0 if it is not known.
+        space: The memory of a variable: "global", "managed", "const", "shared", or the type of a texture,
+            surface or sampler; "" for functions.
+    """
+
+    origin: str
+    name: str
+    kind: str
+    defined: bool
+    linkage: str = ""
+    prototype: Prototype | None = None
+    line: int = 0
+    size: int = 0
+    space: str = ""
+
+    @property
+    def strong(self) -> bool:
+        """Whether it is a definition that no other definition may replace."""
+        return self.defined and self.linkage not in _WEAK_LINKAGES
+
+    @property
+    def location(self) -> str:
+        """Input and line for messages, such as "defined in a.ptx:4"."""
+        line = f":{self.line}" if self.line else ""
+        return f"{'defined' if self.defined else 'declared'} in {self.origin}{line}"
+
+    @property
+    def description(self) -> str:
+        """Kind and memory for messages, such as "a function (.func)"."""
+        return f"a variable (.{self.space})" if self.space else f"a function (.{self.kind})"
+
+
+def symbols(source: Input) -> list[Symbol]:
+    """Return the symbols of PTX, each once: its definition, or if there is none its first declaration."""
+    # PTX declares a function before the alias that defines it.
+    aliases = {alias.name for alias in source.module.aliases}
+    occurrences = []
+    for function in source.module.functions:
+        aliased = function.name in aliases
+        if function.linkage or function.kind == "entry" or aliased:
+            defined, linkage = (True, "visible") if aliased else (function.defined, function.linkage)
+            prototype = function.prototype if function.kind == "func" else None
+            symbol = Symbol(source.name, function.name, function.kind, defined, linkage, prototype)
+            occurrences.append(symbol._replace(line=function.line))
+    for variable in source.module.variables:
+        if variable.linkage:
+            symbol = Symbol(source.name, variable.name, "variable", variable.defined, variable.linkage)
+            occurrences.append(symbol._replace(line=variable.line, size=variable.size, space=variable.memory))
+    chosen: dict[tuple[str, str], Symbol] = {}
+    for symbol in occurrences:
+        key = symbol.name, symbol.kind
+        if symbol.defined or key not in chosen:
+            chosen[key] = symbol._replace(line=0) if source.compiled else symbol
+    return list(chosen.values())
+
+
+def check_declarations_agree(symbols: Iterable[Symbol]) -> None:
+    """
+    Refuse a symbol that is declared in two ways; `check_duplicates` refuses two definitions.
+
+    Raises:
+        LinkError: Kinds, prototypes or sizes of a symbol differ. Names symbols, inputs and the cure.
+    """
+    conflicts = []
+    names: list[str] = []
+    for occurrences in _repeated_symbols(symbols):
+        conflict = (
+            _kind_conflict(occurrences) or _prototype_conflict(occurrences) or _size_conflict(occurrences)
+        )
+        if conflict:
+            conflicts.append(conflict)
+            names += [symbol.origin for symbol in occurrences]
+    if conflicts:
+        raise LinkError("\n".join(conflicts[:_MAX_LISTED]), inputs=tuple(dict.fromkeys(names)))
+
+
+def check_duplicates(symbols: Iterable[Symbol]) -> None:
+    """
+    Refuse several definitions of a symbol that are not weak.
+
+    nvJitLink accepts two definitions of a function and links one of them, so that `link(a, b)` and
+    `link(b, a)` may compute different results.
+
+    Raises:
+        LinkError: A symbol has several strong definitions. Names the symbol, the inputs and the cure.
+    """
+    for occurrences in _repeated_symbols(symbols):
+        strong = [symbol for symbol in occurrences if symbol.strong]
+        if len(strong) > 1:
+            raise LinkError(
+                f"{strong[0].name} is defined {len(strong)} times: "
+                f"{', '.join(symbol.location for symbol in strong)}; rename one (in Python: name= of udf, "
+                "abi_info={'abi_name': ...} of cuda.compile), leave one out, make it static, or mark it weak "
+                "(inline in C++).",
+                inputs=tuple(symbol.origin for symbol in strong),
+            )
+
+
+def _repeated_symbols(symbols: Iterable[Symbol]) -> list[list[Symbol]]:
+    """Return the symbols that occur more than once, by name."""
+    named: dict[str, list[Symbol]] = defaultdict(list)
+    for symbol in symbols:
+        named[symbol.name].append(symbol)
+    return [occurrences for occurrences in named.values() if len(occurrences) > 1]
+
+
+def _kind_conflict(occurrences: Sequence[Symbol]) -> str:
+    """Return the error for a symbol that is a function and a variable; "" if all inputs agree."""
+    kinds = {(symbol.kind, symbol.space): symbol for symbol in reversed(occurrences)}
+    if len(kinds) < 2:
+        return ""
+    first, second = (
+        f"{symbol.location} as {symbol.description}"
+        for symbol in sorted(kinds.values(), key=lambda symbol: symbol.defined)[:2]
+    )
+    return (
+        f"{occurrences[0].name} is {first}, and {second}; declare the symbol as it is defined, or rename one "
+        "of the two."
+    )
+
+
+def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
+    """Return the error for a function with two prototypes; "" if all inputs agree."""
+    # Sort definitions first, so that declarations are compared with the definition.
+    ordered = sorted(occurrences, key=lambda symbol: not symbol.defined)
+    typed = [(symbol.location, symbol.prototype) for symbol in ordered if symbol.prototype is not None]
+    for location, other_prototype in typed[1:]:
+        first_location, first_prototype = typed[0]
+        if not _are_compatible(first_prototype, other_prototype):
+            return (
+                f"{first_prototype.name} has two prototypes, and a call would pass wrong values:\n"
+                f"    {first_prototype}  {first_location}\n    {other_prototype}  {location}\n"
+                "Make the declaration agree with the definition: the types and their order, the result, and "
+                "for structs the size and alignment. A half that is a scalar in one input and __half in the "
+                "other requires lto=True."
+            )
+    return ""
+
+
+def _are_compatible(first: Prototype, second: Prototype) -> bool:
+    if (first.result is None) != (second.result is None) or len(first.params) != len(second.params):
+        return False
+    pairs = list(zip(first.params, second.params, strict=True))
+    results = [(first.result, second.result)] if first.result and second.result else []
+    if not all((a.bits, a.size) == (b.bits, b.size) for a, b in (*pairs, *results)):
+        return False
+    # The alignment of a struct decides in which register it begins.
+    return all(a.align == b.align or not a.align or not b.align for a, b in pairs)
+
+
+def _size_conflict(occurrences: Sequence[Symbol]) -> str:
+    """Return the error for a variable of two sizes; "" if all inputs agree."""
+    sized = sorted((symbol for symbol in occurrences if symbol.size), key=lambda symbol: symbol.size)
+    # A common symbol becomes as large as the largest, but not larger than a definition.
+    smallest = next((symbol for symbol in sized if symbol.linkage != "common"), None)
+    if smallest is None or smallest.size == sized[-1].size:
+        return ""
+    largest = sized[-1]
+    return (
+        f"{largest.name} has {largest.size} bytes, {largest.location}, and {smallest.size} bytes, "
+        f"{smallest.location}, so that code could write past its end; declare it with the same type and "
+        "length in all inputs."
+    )
