@@ -1,4 +1,4 @@
-"""LLVM IR to machine code of this process, by llvmlite: the only module that imports it."""
+"""Compile LLVM IR to machine code, and load it, by llvmlite. Only this module imports llvmlite."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def _load_llvm() -> Any:
 
     if llvm.llvm_version_info < _MIN_LLVM_VERSION:
         raise LaunchError(
-            "The CPU as a device needs llvmlite 0.45 or newer, with LLVM 20; run: pip install -U llvmlite"
+            f"llvmlite with LLVM {llvm.llvm_version_info[0]} is too old to run kernels on the CPU; run: "
+            "python -m pip install 'llvmlite>=0.45'"
         )
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -32,7 +33,7 @@ def _load_llvm() -> Any:
 @functools.cache
 def target() -> Sequence[str]:
     """
-    Return what machine code depends on besides the IR: the release of LLVM, the CPU, and its features.
+    Return everything that machine code depends on besides the IR: versions, the CPU, and its features.
 
     Raises:
         LaunchError: llvmlite is too old.
@@ -48,22 +49,22 @@ def target() -> Sequence[str]:
 def _create_target_machine(level: int) -> Any:
     llvm = _load_llvm()
     *_, cpu, features = target()
-    made = llvm.Target.from_default_triple()
-    return made.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
+    host = llvm.Target.from_default_triple()
+    return host.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
 def _parse(text: str, machine: Any) -> Any:
     llvm = _load_llvm()
     # `coro.end` returned a value before LLVM 22.
     text = text.replace("{END}", "void" if llvm.llvm_version_info >= (22, 0, 0) else "i1")
-    # Passes lay out what a lane keeps while it waits. They align numbers as the code does that is made later.
+    # The coroutine passes lay out frames, so they need the alignments of the target already.
     module = llvm.parse_assembly(f'target datalayout = "{machine.target_data}"\n{text}')
     module.verify()
     return module
 
 
 def compile_ir(text: str) -> bytes:
-    """Return the object code of a module in LLVM IR."""
+    """Return the object code of a module of LLVM IR."""
     with _lock.held:
         llvm, machine = _load_llvm(), _create_target_machine(2)
         module = _parse(text, machine)
@@ -73,7 +74,7 @@ def compile_ir(text: str) -> bytes:
 
 
 def frame_size(ramp: int) -> int:
-    """Return how many bytes a lane keeps while it waits, which the first part of its coroutine tells."""
+    """Return the bytes of a coroutine's frame, by calling the ramp function at *ramp* with a null frame."""
     pointers, integers = [ctypes.c_void_p] * 4, [ctypes.c_int32] * 3
     function = ctypes.CFUNCTYPE(ctypes.c_int64, *pointers, *integers, *[ctypes.c_void_p] * 3)(ramp)
     return -(-int(function(*[None] * 4, 0, 0, 0, *[None] * 3)) // 64) * 64

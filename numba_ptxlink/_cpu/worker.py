@@ -1,4 +1,4 @@
-"""The memory that a launch or a call has besides the caller's, and the way from Python to machine code."""
+"""The memory of a launch besides its arguments, such as shared memory, and the call of machine code."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
-# It keeps Python's lock when it is called: the code gives it away, so that it can ask for interrupts.
-_ENTRY_TYPE = ctypes.PYFUNCTYPE(
+# PYFUNCTYPE keeps the GIL. Generated code releases it, and takes it again to check for Ctrl-C and to print.
+_EXECUTOR_TYPE = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
 )
 
 
 class Buffer:
     """
-    Zeroed memory that begins at a multiple of 1024.
+    Zeroed memory that begins at a multiple of 1024 bytes.
 
     Args:
-        size: Its bytes.
+        size: Its size in bytes.
     """
 
     def __init__(self, size: int) -> None:
         padded_size = size + _ALIGNMENT
-        # Pages that nobody touches cost nothing.
+        # The pages of a large buffer take no memory until they are used.
         self._memory = (
             mmap.mmap(-1, padded_size) if padded_size >= _MMAP_THRESHOLD else (ctypes.c_char * padded_size)()
         )
@@ -41,25 +41,25 @@ class Buffer:
         self.size = size
 
     def region(self, name: str) -> Region:
-        """Return it as a region."""
+        """Return the buffer as a region that errors call *name*."""
         return Region(self.address, self.size, True, name)
 
 
 class Worker:
     """
-    The memory in which blocks are executed, one after the other.
+    Executes blocks, one after the other, in memory of its own.
 
     Args:
-        regions: The memory that may be accessed besides.
-        program_regions: More of it: variables of the program, and its heap.
-        accesses: How many accesses are checked.
-        shared: Bytes of shared memory without the dynamic part.
-        local: Bytes of local memory for a lane.
-        frame: Bytes that a lane keeps while it waits, None where none waits.
-        grid: How many blocks there are along x, y and z.
-        block: How many lanes a block has.
+        regions: The memory of the caller that the code may access.
+        program_regions: The variables of the program, and its heap.
+        access_count: The number of checked accesses.
+        shared: Bytes of static shared memory.
+        local: Bytes of local memory for each thread.
+        frame: Bytes of a thread's coroutine frame, None if threads never suspend.
+        grid: The number of blocks along x, y and z.
+        block: The number of threads of a block along x, y and z.
         dynamic: Bytes of dynamic shared memory.
-        context: More of the context's fields.
+        context: Other fields of BlockContext.
     """
 
     def __init__(
@@ -111,21 +111,21 @@ class Worker:
             **_python_functions(),
         )
 
-    def run(self, entry: int, code: int, first: int, count: int, resume_mode: int = Resume.START) -> int:
+    def run(self, executor: int, code: int, first: int, count: int, resume_mode: int = Resume.START) -> int:
         """
-        Execute blocks, or call a function for elements; return what the last one told.
+        Execute blocks, or call a function for elements; return the BlockStatus of the last one.
 
         Args:
-            entry: The address of the entry for grids, or for elements.
-            code: The address of what executes a block, or calls the function.
-            first: The number of the first block, or the address of where each array begins, and its stride.
-            count: How many there are.
+            executor: The address of `ptxlink.run_grid` or `ptxlink.run_elements`.
+            code: The address of the function that executes a block, or calls the function for elements.
+            first: The number of the first block, or the address of the table of arrays and strides.
+            count: The number of blocks or elements.
             resume_mode: A Resume.
         """
-        return int(_ENTRY_TYPE(entry)(ctypes.addressof(self.context), code, first, count, resume_mode))
+        return int(_EXECUTOR_TYPE(executor)(ctypes.addressof(self.context), code, first, count, resume_mode))
 
 
-# What the machine code calls of Python: to let other threads run, to look for an interrupt, and to print.
+# Functions of Python that generated code calls, by the field of BlockContext that has their address.
 _PYTHON_FUNCTIONS = {
     "call_object": "PyObject_CallFunction",
     "to_long": "PyLong_AsLong",
@@ -138,7 +138,7 @@ _PYTHON_FUNCTIONS = {
 
 @functools.cache
 def _python_functions() -> dict[str, int | None]:
-    """Return the addresses of what the machine code calls of Python."""
+    """Return the addresses of these functions."""
     return {
         field: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
         for field, name in _PYTHON_FUNCTIONS.items()

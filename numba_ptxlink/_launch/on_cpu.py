@@ -1,4 +1,4 @@
-"""Run an export on the CPU: launch its kernels on NumPy arrays, and call its functions."""
+"""Launch the kernels of an export on NumPy arrays, and call its functions, on the CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NUMBERS = {*_INTEGERS, "float", "float16", "bfloat16", "complex"}
 @dataclass
 class HostArguments(DeviceArguments):
     """
-    What reading the arguments of one launch or call on the CPU needs and leaves.
+    The arguments of one launch or call on the CPU.
 
     Args:
         regions: The memory of the arrays among them.
@@ -37,17 +37,17 @@ class HostArguments(DeviceArguments):
     takes: ClassVar[str] = "a NumPy array"
 
     def read(self, value: Any) -> DeviceArray | None:
-        """Return the array *value*, None where it is none."""
+        """Return an array, None if *value* is no array."""
         try:
-            array = host.array(value)
+            array = host.as_numpy(value)
         except ValueError as error:
-            raise WrongArgumentError(str(error)) from error
+            raise WrongArgumentError(f"it {error}") from error
         if array is None:
             return None
-        self.regions.append(host.region(array, f"parameter {self.parameter!r}"))
+        self.regions.append(host.array_region(array, f"parameter {self.parameter!r}"))
         self.keep_alive.append(array)
         return DeviceArray(
-            host.address(array),
+            host.array_address(array),
             array.shape,
             array.strides,
             array.itemsize,
@@ -58,12 +58,12 @@ class HostArguments(DeviceArguments):
 
 class CompiledCode:
     """
-    The PTX of an export in machine code of the CPU, where a launch has ended when it returns.
+    An export as a program of the CPU, where a launch has finished when it returns.
 
     Args:
         ptx: The PTX.
         checks: Whether accesses to memory are checked.
-        steps: How often a loop may go on in each thread; None for no limit.
+        steps: The maximum number of iterations of all loops of a thread; None for no limit.
     """
 
     memory = HostArguments
@@ -114,16 +114,16 @@ class CpuFunction:
         Call the function.
 
         Args:
-            args: What `load` says that a kernel takes. A number may be an array of numbers, and a struct an
-                array of records: then the function is called for each element of all that are broadcast
+            args: The arguments, as `load` describes them. A number may be an array of numbers, and a struct
+                an array of records: the function is then called for each element of the arrays, broadcast
                 together.
 
         Returns:
-            A value of Python, or of NumPy where Python has none of its precision. An array of them where an
+            A Python value, or a NumPy value if Python has no type of its precision. An array of them if an
             argument is one: structs are records, and an Optional is a record of `value` and `has_value`.
 
         Raises:
-            DeviceFaultError: The function did something that stops it. Names the place.
+            DeviceFaultError: The function faulted, as at an access out of bounds. Names the instruction.
             LaunchError: An argument is not what its parameter takes.
         """
         import numpy as np
@@ -133,47 +133,46 @@ class CpuFunction:
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
         program, memory = self._code.program, HostArguments(0)
         callee = program.functions[self.name]
-        given = self.parameters.read(args, memory, self._column)
+        read = self.parameters.read(args, memory, self._to_column)
+        sizes = byte_sizes(callee.params)
         columns = [
-            self._widened(formal.type, column, size)
-            for formal, column, size in zip(
-                self.parameters.formals, given, byte_sizes(callee.params), strict=True
-            )
+            self._widen(formal.type, column, size)
+            for formal, column, size in zip(self.parameters.formals, read, sizes, strict=True)
         ]
         try:
-            shape = np.broadcast_shapes(*(each.shape for each in columns))
+            shape = np.broadcast_shapes(*(column.shape for column in columns))
         except ValueError as error:
             raise LaunchError(
                 f"Function {self.name}: {error}; pass shapes that NumPy broadcasts together."
             ) from error
-        whole = [np.broadcast_to(each, shape).copy() for each in columns]
+        inputs = [np.broadcast_to(column, shape).copy() for column in columns]
         count = math.prod(shape)
-        made = np.zeros((count, sum(byte_sizes(callee.results))), "u1")
+        outputs = np.zeros((count, sum(byte_sizes(callee.results))), "u1")
         program.call_elementwise(
             self.name,
             count,
-            [(host.address(each), each.itemsize) for each in whole],
-            (host.address(made), made.shape[1]),
+            [(host.array_address(column), column.itemsize) for column in inputs],
+            (host.array_address(outputs), outputs.shape[1]),
             memory.regions,
             self._code.steps,
         )
         if result == "void":
             return None
         if not shape:
-            return results.unpack(self.types, self.result, made.tobytes())
+            return results.unpack(self.types, self.result, outputs.tobytes())
         dtype = results.dtype(self.types, self.result)
-        # The lower bytes of a word are a narrow integer.
-        elements = np.ascontiguousarray(made[:, : dtype.itemsize]).view(dtype).reshape(shape)
+        # A narrow integer is returned in the lower bytes of a word.
+        elements = np.ascontiguousarray(outputs[:, : dtype.itemsize]).view(dtype).reshape(shape)
         return results.numbers_of(self.types, self.result, elements)
 
-    def _widened(self, ctype: str, column: Any, size: int) -> Any:
-        """Return *column* as PTX passes it, where no integer is narrower than 32 bits."""
+    def _widen(self, ctype: str, column: Any, size: int) -> Any:
+        """Return *column* as PTX passes it: integers have at least 32 bits."""
         kind = self.types[ctype]["kind"]
         is_narrow = kind in _INTEGERS and column.itemsize < size
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
-    def _column(self, formal: values.Formal, value: Any, memory: HostArguments) -> Any:
-        """Return an argument as an array of its C type, without dimensions where it is one value."""
+    def _to_column(self, formal: values.Formal, value: Any, memory: HostArguments) -> Any:
+        """Return an argument as an array of its C type, without dimensions if it is one value."""
         import numpy as np
 
         ctype = formal.type
@@ -182,16 +181,16 @@ class CpuFunction:
         is_record = is_array and kind in {"struct", "vector"} and value.dtype.names
         if not (is_record or (is_array and (kind in _NUMBERS or arrays.is_optional(self.types, ctype)))):
             return np.frombuffer(formal.pack(value, memory), dtype).reshape(())
-        value = host.array(value)
+        value = host.as_numpy(value)
         if arrays.is_like(self.types, ctype, value.dtype):
             return value
-        # What does not fit is refused as it would be alone. Numbers are converted together: the type of the
-        # first is that of all, and what is lost is found by comparison.
+        # A value that does not fit gets the error that it would get alone, from `pack`. Numbers are converted
+        # together; of those only the first is packed, and the first whose value the conversion changed.
         checked, converted = value.reshape(-1), None
         if dtype.kind in "iuf" and value.dtype.kind in "iuf":
             with np.errstate(all="ignore"):
                 converted = checked.astype(dtype)
             lost = np.isinf(converted) != np.isinf(checked) if dtype.kind == "f" else converted != checked
             checked = [*checked[:1], *checked[lost][:1]]
-        packed = b"".join([formal.pack(each, memory) for each in checked])
+        packed = b"".join([formal.pack(element, memory) for element in checked])
         return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

@@ -254,7 +254,7 @@ def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
             array = _array(types, entry["target"], value, launch, readonly=entry.get("readonly", False))
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise WrongArgumentError(
-                    "it has gaps; copy it, for example by ascontiguousarray() of CuPy or NumPy"
+                    "it is not contiguous; copy it, for example by ascontiguousarray() of CuPy or NumPy"
                 )
             address = array.address
         elif address % target["align"]:

@@ -248,7 +248,7 @@ REFUSED = {
     "not_to_be_written": ("array", A(5, "<f4", readonly=True), "read-only, and the kernel may write"),
     "odd_address": ("array", A(5, "<f4", address=0x7002), "its address is not a multiple of 4"),
     "pointer_to_others": ("pointer", A(4, "<i4"), "its elements are <i4; pass an array of float"),
-    "pointer_with_gaps": ("pointer", A((4, 4), "<f4", strides=(32, 4)), "it has gaps"),
+    "pointer_with_gaps": ("pointer", A((4, 4), "<f4", strides=(32, 4)), "it is not contiguous"),
     "no_address": ("address", -1, "is no address"),
     # What looks like what a parameter takes.
     "float_bits": ("pair", np.array([1.0, 2.0]), "member 'f0': it is .*, a float64, and no int64_t"),
