@@ -11,14 +11,10 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
   CUdriverProcAddressQueryResult result = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   for (unsigned index = 0; index < entry_point_count; ++index) {
     const struct entry_point *entry = &entry_points[index];
-    if (strcmp(entry->name, name)) continue;
-    if (entry->release <= version) {
-      /* Later rows are newer versions. */
-      *function = (void *)entry->function;
-      result = CU_GET_PROC_ADDRESS_SUCCESS;
-    } else if (!*function) {
-      result = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
-    }
+    if (strcmp(entry->name, name) || (*function && entry->release > version)) continue;
+    /* Later rows are newer versions. The oldest one serves programs that ask for an older one, as NVIDIA's does. */
+    *function = (void *)entry->function;
+    result = CU_GET_PROC_ADDRESS_SUCCESS;
   }
   if (status) {
     *status = result;
