@@ -19,7 +19,7 @@ from numba_ptxlink._front_end import patch, registry, sources
 from numba_ptxlink._front_end.activation import Activation
 
 HERE = Path(__file__).parent
-MOST_ROWS = {"numba-cuda": 24, "numba-cuda-mlir": 24}
+MOST_ROWS = {"numba-cuda": 25, "numba-cuda-mlir": 26}
 FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 
 

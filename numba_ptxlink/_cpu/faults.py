@@ -15,6 +15,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.mangling import written_name
 from numba_ptxlink.errors import DeviceFaultError, located
 
 from .printf import c_string_at
@@ -97,16 +98,17 @@ def fault_error(
     """
     instruction, file, line = _find_location(module, function, statement)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
-    callee = "" if function == launched else f", in {function}"
+    callee = "" if function == launched else f", in {written_name(function)}"
     message = _fault_message(
         worker.fault_record, [*worker.regions.near(worker.fault_record.address)], instruction
     )
     if not file:
         message += f" {_NO_LINE}"
-    text = f"{launched}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
+    kernel = written_name(launched)
+    text = f"{kernel}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
     return DeviceFaultError(
         located(f"{file}:{line}" if file else "", text),
-        kernel=launched,
+        kernel=kernel,
         file=file,
         line=line,
         block=block,

@@ -55,6 +55,16 @@ def declared(text: str) -> dict[str, tuple[str, ...]]:
     return types
 
 
+def parameter_names(text: str, function: str) -> list[str]:
+    """Return the names of the parameters of a function that *text* defines, "" for those without one."""
+    from .llvm_types import split
+
+    match = re.search(rf'^define [^\n@]*@"?{re.escape(function)}"?\((.*)$', text, re.MULTILINE)
+    params = split(match[1])[0] if match else []
+    names = [re.search(r'%"?([A-Za-z_][\w.]*)"?$', each.strip()) for each in params]
+    return [name[1] if name else "" for name in names]
+
+
 def _type(words: list[str]) -> str:
     """Return the type that *words* begin with; attributes and a name may follow."""
     end, depth = 1, int(words[0] in _OPENING)

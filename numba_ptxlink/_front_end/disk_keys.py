@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from numba_ptxlink._config import config
+from numba_ptxlink._cpu import device
 from numba_ptxlink._tools import find, includes, nvptxcompiler
 from numba_ptxlink.cache.key import Key, package_version
 from numba_ptxlink.errors import PtxlinkError
@@ -75,6 +76,8 @@ def look_up(
             "package": package_version(),
             "config": [f"{name}={value!r}" for name, value in kept_settings],
             "tools": [*nvptxcompiler.identity(), *map(find.build_of, ("nvvm", "nvJitLink", "nvrtc"))],
+            # The CPU device loads PTX, a GPU loads cubins.
+            "device": str(device.is_active()),
             "options": [f"{name}={_option_text(options[name])}" for name in sorted(options)],
             "files": [item.description for item in items],
         }

@@ -24,7 +24,7 @@ Wrap = Callable[[Any], Any]
 T = TypeVar("T", bound=NamedTuple)
 F = TypeVar("F", bound=Callable[..., Any])
 
-PURPOSES = ("linker", "driverless", "C ABI", "first kernel", "cache")
+PURPOSES = ("linker", "driverless", "C ABI", "first kernel", "cache", "CPU device")
 """The purposes of patches, as the documentation shows them."""
 
 

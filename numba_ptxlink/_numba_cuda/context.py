@@ -24,11 +24,13 @@ class CompileContext(NamedTuple):
         cc: The requested compute capability, in place of the device's.
         sought: Names that numba-cuda searches a new kernel's code for.
         checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
+        lineinfo: Whether device functions have line numbers, whatever their decorators say.
     """
 
     cc: tuple[Any, ...] | None = None
     sought: tuple[str, ...] = ()
     checked: bool | None = None
+    lineinfo: bool = False
 
 
 _context = Context("numba_ptxlink_compile", CompileContext())

@@ -211,8 +211,19 @@ class PtxLinker:
         from cuda.core import ObjectCode
 
         if isinstance(linked, kernels.LinkedPtx):
-            return ObjectCode.from_ptx(linked.ptx, name="<cudapy-ptx>")
+            return ObjectCode.from_ptx(self._named_arguments(linked.ptx), name="<cudapy-ptx>")
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
+
+    def _named_arguments(self, ptx: bytes) -> bytes:
+        """Return *ptx* with the name of the Python argument that each parameter of its kernels belongs to."""
+        from numba_ptxlink._cpu.device import images
+        from numba_ptxlink._formats import llvm_ir
+
+        text = "\n".join(self._modules)
+        for kernel in images.kernel_names(ptx):
+            names = llvm_ir.parameter_names(text, kernel)
+            ptx += images.argument_comment(kernel, [name.partition(".")[0] for name in names])
+        return ptx
 
     def _add(self, kind: str, code: Any, name: Any, folder: Path | None = None) -> None:
         from numba_ptxlink._link.read import Input, as_bytes

@@ -7,6 +7,7 @@ cuInit the library calls `attach`, which registers the functions of `callbacks`.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -16,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink import _native
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
-from numba_ptxlink.errors import ActivationError, ConfigError, shown
+from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from numba_ptxlink._arch import ArchLike
 
@@ -98,6 +99,34 @@ def is_active() -> bool:
 def settings() -> Settings:
     """Return the settings of the CPU device of this process, those of the environment before `use_cpu`."""
     return _settings or _checked_settings(None, None, None)
+
+
+def check_machine_code() -> None:
+    """
+    Do nothing if kernels of this process have machine code of a GPU.
+
+    Raises:
+        LinkError: The CPU is the device.
+    """
+    if is_active():
+        raise LinkError(
+            "The CPU device compiles no SASS; compile the kernel with numba_ptxlink.link() or "
+            "cuda.compile_ptx() and numba-ptxlink inspect, or run the program without NUMBA_PTXLINK_DEVICE."
+        )
+
+
+@contextlib.contextmanager
+def reporting_faults() -> Iterator[None]:
+    """Raise the fault of the kernel that a `with` block has launched, in place of the driver's error."""
+    try:
+        yield
+    except Exception as error:
+        if not _attached:
+            raise
+        from . import fault_reports
+
+        fault_reports.raise_instead_of(error)
+        raise
 
 
 def attach() -> None:

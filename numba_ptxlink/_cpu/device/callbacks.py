@@ -70,7 +70,7 @@ class _Allocation(ctypes.Structure):
 
 _KINDS = {1: "device memory", 2: "managed memory", 4: "pinned memory", 8: "registered memory"}
 _KINDS |= {16: "a variable", 32: "a constant"}
-_CONSTANT = 32
+_CONSTANT, _POINTER_BYTES = 32, 8
 
 _MESSAGE = (ctypes.c_void_p, ctypes.c_size_t)
 _FUNCTIONS = {
@@ -154,8 +154,10 @@ class Device:
             launch_config = Configuration(
                 tuple(config.grid), tuple(config.block), 0, config.shared, None, bool(config.cooperative)
             )
-            regions = self._regions(config.device)
-            self._programs[number].launch_packed(name.decode(), launch_config, params or 0, regions)
+            program, kernel = self._programs[number], name.decode()
+            near = functools.partial(self._near, program, kernel, params or 0)
+            regions = self._regions(config.device)._replace(near=near)
+            program.launch_packed(kernel, launch_config, params or 0, regions)
         except KeyboardInterrupt:
             return _INTERRUPTED
         except DeviceFaultError as error:
@@ -235,15 +237,31 @@ class Device:
                 capacity = 2 * count
             packed = bytes(memoryview(pairs).cast("B")[: 16 * count])
             split = 16 * writable.value
-            table = RegionTable(packed[:split], packed[split:], self._near)
+            table = RegionTable(packed[:split], packed[split:], lambda _: ())
             self._tables[device] = generation.value, table
             return table
 
-    def _near(self, address: int) -> Iterator[Region]:
+    def _near(self, program: CpuProgram, kernel: str, params: int, address: int) -> Iterator[Region]:
+        """Yield the regions before and after an address, named by the argument that points into them."""
         neighbours = (_Allocation * 2)()
         count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
         for each in neighbours[:count]:
-            yield Region(each.start, each.size, each.kind != _CONSTANT, _KINDS[each.kind])
+            addresses = range(each.start, each.start + each.size + 1)
+            name = _argument_within(program, kernel, params, addresses) or _KINDS[each.kind]
+            yield Region(each.start, each.size, each.kind != _CONSTANT, name)
+
+
+def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: range) -> str:
+    """Return the first argument of a kernel that has one of the addresses in it, "" if none has."""
+    declared = program.functions[kernel].params
+    names = images.argument_names(program.module.text).get(kernel, [])
+    layout = zip(param_offsets(declared), byte_sizes(declared), strict=True)
+    for index, (offset, size) in enumerate(layout):
+        words = (ctypes.c_uint64 * (size // _POINTER_BYTES)).from_address(params + offset)
+        if any(word in addresses for word in words):
+            name = names[index] if index < len(names) else "-"
+            return f"parameter {index + 1}" if name == "-" else f"argument {name!r}"
+    return ""
 
 
 def _write(text: str, address: int, size: int) -> None:

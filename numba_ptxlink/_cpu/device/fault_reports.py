@@ -21,11 +21,12 @@ last = threading.local()
 """`last.error` is the DeviceFaultError of the last launch of a thread, None if it succeeded."""
 
 
-def take() -> DeviceFaultError | None:
-    """Return the error of the last launch of this thread, once."""
-    error: DeviceFaultError | None = getattr(last, "error", None)
+def raise_instead_of(error: Exception) -> None:
+    """Raise the fault of the last launch of this thread, once, as an error that handlers of *error* catch."""
+    fault: DeviceFaultError | None = getattr(last, "error", None)
     last.error = None
-    return error
+    if fault is not None:
+        raise _combined(fault, type(error)) from None
 
 
 def reporting(launch: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,10 +37,8 @@ def reporting(launch: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return launch(*args, **kwargs)
         except Exception as error:
-            fault = take()
-            if fault is None:
-                raise
-            raise _combined(fault, type(error)) from None
+            raise_instead_of(error)
+            raise
 
     return launch_and_report
 
@@ -64,6 +63,9 @@ def _combined(fault: DeviceFaultError, other: type[Exception]) -> DeviceFaultErr
     """Return *fault* as an error that handlers of the launch's own error catch, too."""
     if other not in _combined_types:
         # Pickled as what other processes know.
-        members = {"__reduce__": lambda self: (DeviceFaultError, self.args, vars(self))}
+        members = {
+            "__module__": DeviceFaultError.__module__,
+            "__reduce__": lambda self: (DeviceFaultError, self.args, vars(self)),
+        }
         _combined_types[other] = type("DeviceFaultError", (DeviceFaultError, other), members)
     return _combined_types[other](str(fault), **vars(fault))

@@ -1,4 +1,8 @@
-"""PTX of the images that programs load: text, or a fat binary, by the address that cuModuleLoadData gets."""
+"""
+PTX of the images that programs load: text, or a fat binary, by the address that cuModuleLoadData gets.
+
+A comment in PTX tells which argument of a Python function each parameter of a kernel belongs to, for faults.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,12 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import fatbin
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from numba_ptxlink._arch import Arch
 
+_ARGUMENTS = re.compile(r"^// numba_ptxlink: arguments of (\S+): (.*)$", re.MULTILINE)
+_ENTRY = re.compile(rb"\.entry\s+([\w$]+)")
 _ELF_MAGIC = 0x464C457F
 _WRAPPED_CONTENT = 8  # bytes before the address in a wrapper
 _CURE = "build it with PTX, such as nvcc -gencode arch=compute_75,code=compute_75"
@@ -49,6 +57,21 @@ def ptx_at(address: int, arch: Arch) -> str:
     if target and int(target[1]) > arch.number:
         raise NoPtxError(_too_new("The PTX", int(target[1]), arch))
     return text
+
+
+def kernel_names(ptx: bytes) -> list[str]:
+    """Return the names of the kernels in PTX."""
+    return [name.decode() for name in _ENTRY.findall(ptx)]
+
+
+def argument_comment(kernel: str, names: Iterable[str]) -> bytes:
+    """Return a comment of PTX that names the argument which each parameter of a kernel belongs to."""
+    return f"\n// numba_ptxlink: arguments of {kernel}: {' '.join(name or '-' for name in names)}".encode()
+
+
+def argument_names(text: str) -> Mapping[str, list[str]]:
+    """Return the names in such comments, by kernels."""
+    return {kernel: names.split() for kernel, names in _ARGUMENTS.findall(text)}
 
 
 def _too_new(image: str, number: int, arch: Arch) -> str:

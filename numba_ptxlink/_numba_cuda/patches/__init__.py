@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba_ptxlink._numba_cuda import linker
 
-from . import c_abi, disk_cache, driverless, first_kernel, nvvm_cache
+from . import c_abi, cpu_device, disk_cache, driverless, first_kernel, nvvm_cache
 
 TABLE = (
     *linker.PATCHES,
@@ -19,5 +19,6 @@ TABLE = (
     *first_kernel.PATCHES,
     *nvvm_cache.PATCHES,
     *disk_cache.PATCHES,
+    *cpu_device.PATCHES,
 )
 """The rows, by purpose."""

@@ -52,6 +52,8 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
         del self.overloads[args]
         self.targetctx.remove_user_function(known.entry_point)
         return_type = known.signature.return_type
+    if current().lineinfo and not self.targetoptions.get("debug"):
+        self.targetoptions["lineinfo"] = True
     with entered(cc=cc):
         compiled = original(self, args, return_type)
     notes(compiled.library).variant = cc, checked

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from numba_ptxlink._config import config
+from numba_ptxlink._cpu import device
 from numba_ptxlink._formats.kinds import EXTENSIONS, PTX
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, entered, notes
@@ -22,10 +23,17 @@ _SURE = 13
 
 @PATCHES.around("numba.cuda.dispatcher", "_Kernel.__init__")
 def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-    """Let `entry_name` be the kernel's name in the cubin and in the LLVM IR; name its function in errors."""
+    """
+    Let `entry_name` be the kernel's name in the cubin and in the LLVM IR; name its function in errors.
+
+    For the CPU device it has line numbers, which faults name.
+    """
     from numba.cuda.dispatcher import reshape_funcs
 
-    with entered(sought=(*reshape_funcs, *self.NRT_functions)):
+    lineinfo = device.is_active() and not kwargs.get("debug")
+    if lineinfo:
+        kwargs["lineinfo"] = True
+    with entered(sought=(*reshape_funcs, *self.NRT_functions), lineinfo=lineinfo):
         original(self, *args, **kwargs)
     library, code = self._codelibrary, self.py_func.__code__
     # The original read the name before the program was renamed.
@@ -69,8 +77,8 @@ def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: boo
 def _gains_by_lto(library: Any) -> bool:
     """Return whether link-time optimisation makes other code of a kernel than NVVM's PTX of it."""
     options, files = library._nvvm_options, library._linking_files
-    if "g" in options:
-        # Code for the debugger is not optimised.
+    if "g" in options or device.is_active():
+        # Code for the debugger is not optimised; LLVM inlines on the CPU.
         return False
     if options.get("fastmath") or not options.get("opt", 3):
         # The linker keeps denormals in conversions between float types, and optimises code that NVVM was

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from numba_ptxlink._numba_cuda_mlir import linker
 
-from . import c_abi, disk_cache, driverless, first_kernel
+from . import c_abi, cpu_device, disk_cache, driverless, first_kernel
 
 TABLE = (
     *linker.PATCHES,
@@ -17,6 +17,7 @@ TABLE = (
     *first_kernel.OPTIMIZE,
     *first_kernel.PATCHES,
     *disk_cache.PATCHES,
+    *cpu_device.PATCHES,
     *c_abi.C_ABI,
     *c_abi.PATCHES,
 )

@@ -48,8 +48,12 @@ def _resolve_gpu_target(original: Any, targetoptions: Any = None) -> Any:
 @DRIVERLESS.around("numba_cuda_mlir.mlir_compiler", "compile_mlir")
 def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targetoptions: Any) -> Any:
     """Compile what a function calls, such as an `@overload`, for its architecture."""
+    from numba_ptxlink._cpu import device
     from numba_ptxlink._tools import find
 
+    if device.is_active() and not (targetoptions.get("debug") or targetoptions.get("_compile_output")):
+        # Faults on the CPU name the line.
+        targetoptions["lineinfo"] = True
     # What the function calls is compiled meanwhile, without options of its own.
     with find.explaining(), entered(cc=requested_cc(targetoptions), lowering=True):
         return original(pyfunc, return_type, args, targetoptions)

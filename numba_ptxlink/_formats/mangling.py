@@ -1,0 +1,27 @@
+"""Names that authors wrote, out of mangled symbols of C++ and Numba (Itanium C++ ABI, "Name mangling")."""
+
+from __future__ import annotations
+
+import re
+
+_LENGTH = re.compile(r"\d+")
+# Numba writes "<lambda>" as "_3clambda_3e".
+_ESCAPED = re.compile(r"_3c(\w+)_3e")
+
+
+def written_name(symbol: str) -> str:
+    """
+    Return the name of a function as its author wrote it, without namespaces and types; else *symbol*.
+
+    For example: "saxpy" for "_ZN8__main__5saxpyB2v1Ef5ArrayIfLi1E1C7mutable7alignedE" and for "_Z5saxpyfPf".
+    """
+    is_nested = symbol.startswith("_ZN")
+    if not symbol.startswith("_Z"):
+        return symbol
+    position, name = 3 if is_nested else 2, ""
+    while match := _LENGTH.match(symbol, position):
+        position = match.end() + int(match[0])
+        name = symbol[match.end() : position]
+        if not is_nested:
+            break
+    return _ESCAPED.sub(r"<\1>", name) or symbol

@@ -1,0 +1,28 @@
+"""The CPU as the CUDA device of a program with numba-cuda-mlir: what is different there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numba_ptxlink._cpu import device
+from numba_ptxlink._front_end.patch import PatchTable
+
+PATCHES = PatchTable("CPU device")
+
+
+@PATCHES.around("numba_cuda_mlir.descriptor", "_raise_as_cuda_error")
+def _raise_as_cuda_error(original: Any, error: Any) -> None:
+    """Raise the fault of a kernel on the CPU, with its place."""
+    with device.reporting_faults():
+        original(error)
+
+
+@PATCHES.replace("numba_cuda_mlir.descriptor", "MLIRDispatcher._disassemble_cubin")
+def _disassemble_cubin(original: Any) -> Any:
+    """Explain why a kernel of the CPU device has no SASS."""
+
+    def disassemble(cres: Any) -> Any:
+        device.check_machine_code()
+        return original.__func__(cres)
+
+    return staticmethod(disassemble)

@@ -1,0 +1,70 @@
+"""A program with kernels in Python, for the front end that its argument names; prints what came of them."""
+
+# ruff: noqa: ARG001, BLE001, S301, T201 - a program, with its own pickles
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+
+import numpy as np
+
+import numba_ptxlink as pl
+
+cuda = importlib.import_module(sys.argv[1])
+
+
+@cuda.jit
+def saxpy(a, x, y):
+    """Add a multiple of an array to another."""
+    i = cuda.grid(1)
+    if i < y.size:
+        y[i] += a * x[i]
+
+
+@cuda.jit
+def reverse(x):
+    """Reverse each block by shared memory."""
+    tile = cuda.shared.array(64, np.float32)
+    i = cuda.grid(1)
+    tile[cuda.threadIdx.x] = x[i]
+    cuda.syncthreads()
+    x[i] = tile[63 - cuda.threadIdx.x]
+
+
+@cuda.jit(device=True)
+def store(x, i):
+    """Store a number, wherever that is."""
+    x[i] = 1
+
+
+@cuda.jit
+def overrun(unused, x):
+    """Write behind an array."""
+    store(x, cuda.grid(1))
+
+
+stream = cuda.stream()
+x, y = np.arange(128, dtype=np.float32), np.ones(128, np.float32)
+device_y = cuda.to_device(y, stream=stream)
+saxpy[2, 64, stream](np.float32(2), cuda.to_device(x, stream=stream), device_y)
+assert (device_y.copy_to_host(stream=stream) == 2 * x + y).all()
+reverse[2, 64](x)
+assert (x[:64] == np.arange(63, -1, -1)).all()
+try:
+    saxpy.inspect_sass()
+except pl.LinkError as error:
+    print("sass:", str(error).partition(";")[0])
+try:
+    overrun[3, 64](np.float32(1), device_y)
+except pl.DeviceFaultError as error:
+    print("fault:", error.kernel, error.line, error.block, error.thread, error.cuda_error)
+    print(str(error).partition("error: ")[2].partition(" at 0x")[0])
+    print(str(error).partition("bounds, ")[2].partition(";")[0])
+    copy = pickle.loads(pickle.dumps(error))
+    print(type(copy).__mro__[0] is pl.DeviceFaultError, copy.line == error.line)
+try:
+    cuda.synchronize()
+except Exception as error:
+    print("later:", "ILLEGAL_ADDRESS" in str(error))

@@ -1,0 +1,29 @@
+"""Programs with kernels in Python run unmodified on the CPU device, with both front ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import processes
+import pytest
+
+PROGRAM = Path(__file__).with_name("kernels_program.py")
+ENVIRON = processes.environ(NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CACHE="0")
+LINE = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "x[i] = 1" in text)
+
+
+@pytest.mark.parametrize("module", ["numba.cuda", "numba_cuda_mlir.cuda"])
+def test_a_program_runs_and_its_fault_names_the_place(module):
+    """Streams, shared memory and copies work; a fault names kernel, line, block, thread and array."""
+    pytest.importorskip(module.partition(".")[0])
+    lines = processes.run(sys.executable, "-W", "ignore", PROGRAM, module, env=ENVIRON).stdout.splitlines()
+    array = "argument 'x'" if module == "numba.cuda" else "parameter 2"
+    assert lines == [
+        "sass: The CPU device compiles no SASS",
+        f"fault: overrun {LINE} (2, 0, 0) (0, 0, 0) 700",
+        "overrun, block (2, 0, 0), thread (0, 0, 0): 4 bytes",
+        f"0 bytes past the end of {array} (512 bytes)",
+        "True True",
+        "later: True",
+    ]
