@@ -516,7 +516,7 @@ cvt.integer:
     whole = call {ir} @llvm.{rounded}.{suffix}({ir} {value})
     result = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {whole})
     none = fcmp uno {ir} {value}, {value}
-    chosen = select i1 {none}, {raw} {no_number}, {raw} {result}
+    chosen = select i1 {none}, {raw} {nan_result}, {raw} {result}
 cvt.sat:
     above = call i128 @llvm.smax.i128(i128 {value}, i128 {low})
     result = call i128 @llvm.smin.i128(i128 {above}, i128 {high})

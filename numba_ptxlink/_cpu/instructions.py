@@ -1,4 +1,4 @@
-"""Instructions on registers: operands become values, the table computes, and results are written."""
+"""Instructions on registers: arithmetic by the table of operations, moves, comparisons, conversions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 
     from .translator import Translator
 
+# The bits of 1.0.
 _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
+# Modifiers of `setp` and `set` that combine the comparison with a predicate.
 _PREDICATE_OPERATIONS = {"and", "or", "xor"}
-# Whole numbers up to this one are exact in a double.
+# Integers up to this one are exact in a double.
 _MAX_EXACT_INTEGER = 1 << 53
 _FLOAT8 = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
 # Modes of `prmt`, and the selectors for the values 0 to 3 of its control operand ("prmt" in the PTX ISA).
@@ -28,35 +30,39 @@ _PERMUTATION_MODES = {
     "ecr": (0x0000, 0x1110, 0x2210, 0x3210),
     "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
 }
+# LLVM's functions that round to an integer.
 _ROUND_FUNCTIONS = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 def _operand_type(letter: str, mnemonic: Mnemonic) -> PtxType:
-    """Return the type that a letter of the table stands for."""
+    """Return the type for a letter of the table, see instructions.ll."""
     if letter == "w":
         return PtxType(mnemonic.type.letter, mnemonic.type.bits * 2)
     return {"u": U32, "p": PRED}.get(letter, mnemonic.type)
 
 
 def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Execute an instruction of the table."""
+    """Translate an instruction of the table of operations."""
     if "cc" in mnemonic.modifiers:
         add_with_carry(b, mnemonic, operands)
         return
     operation = arithmetic.find_operation(mnemonic)
     sources = operation.sources.ljust(len(operands) - 1, operation.sources[-1])
     widths = [_operand_type(letter, mnemonic).width for letter in sources]
-    values = [b.read_operand(each, width) for each, width in zip(operands[1:], widths, strict=False)]
-    kind = _operand_type(operation.result, mnemonic)
+    values = [b.read_operand(source, width) for source, width in zip(operands[1:], widths, strict=False)]
+    ptx_type = _operand_type(operation.result, mnemonic)
     b.write_register(
-        operands[0], arithmetic.emit_arithmetic(b, mnemonic, values), kind.width, signed=kind.is_signed
+        operands[0],
+        arithmetic.emit_arithmetic(b, mnemonic, values),
+        ptx_type.width,
+        signed=ptx_type.is_signed,
     )
 
 
 def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Execute one that reads the carry, or sets it."""
-    kind, wide = mnemonic.type, 2 * mnemonic.type.bits
-    values = [b.read_operand(each, kind.bits) for each in operands[1:]]
+    """`addc`, `subc` and `madc`, and instructions with `.cc`: they read or write the carry flag."""
+    ptx_type, wide = mnemonic.type, 2 * mnemonic.type.bits
+    values = [b.read_operand(source, ptx_type.bits) for source in operands[1:]]
     if mnemonic.opcode.startswith("mad"):
         values = [
             arithmetic.emit_arithmetic(
@@ -66,18 +72,18 @@ def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
         ]
     subtracts = mnemonic.opcode.startswith("sub")
     if subtracts:
-        # A device adds the complement and one: the flag is set where there is no borrow.
-        values[1] = b.emit_op("xor", f"i{kind.bits}", values[1], -1)
-    result = b.emit_op("add", f"i{wide}", *(b.resize(each, kind.bits, wide) for each in values))
+        # A GPU adds the complement and 1, so the carry flag is set if there is no borrow.
+        values[1] = b.emit_op("xor", f"i{ptx_type.bits}", values[1], -1)
+    result = b.emit_op("add", f"i{wide}", *(b.resize(value, ptx_type.bits, wide) for value in values))
     if mnemonic.opcode.endswith("c"):
         carry = b.resize(b.emit_value(f"load i1, ptr {b.carry_flag}"), 1, wide)
         result = b.emit_op("add", f"i{wide}", result, carry)
     elif subtracts:
         result = b.emit_op("add", f"i{wide}", result, 1)
     if "cc" in mnemonic.modifiers:
-        out = b.resize(b.emit_op("lshr", f"i{wide}", result, kind.bits), wide, 1)
-        b.emit(f"store i1 {out}, ptr {b.carry_flag}")
-    b.write_register(operands[0], b.resize(result, wide, kind.bits), kind.bits)
+        carry_out = b.resize(b.emit_op("lshr", f"i{wide}", result, ptx_type.bits), wide, 1)
+        b.emit(f"store i1 {carry_out}, ptr {b.carry_flag}")
+    b.write_register(operands[0], b.resize(result, wide, ptx_type.bits), ptx_type.bits)
 
 
 def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -96,63 +102,62 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`setp` and `set`: one or two comparisons, combined with a predicate."""
-    kind = mnemonic.type
-    modifiers = [flag for flag in mnemonic.modifiers if flag not in _PREDICATE_OPERATIONS]
-    single = Mnemonic("setp", tuple(modifiers), (kind.element,))
-    columns = [
-        b.split_bits(b.read_operand(each, kind.width), kind.width, kind.elements) for each in operands[1:3]
-    ]
+    ptx_type = mnemonic.type
+    condition = tuple(part for part in mnemonic.modifiers if part not in _PREDICATE_OPERATIONS)
+    single = Mnemonic("setp", condition, (ptx_type.element,))
+    sources = [b.read_operand(source, ptx_type.width) for source in operands[1:3]]
+    columns = [b.split_bits(source, ptx_type.width, ptx_type.elements) for source in sources]
     results = [arithmetic.emit_arithmetic(b, single, pair) for pair in zip(*columns, strict=True)]
-    targets = [each.strip() for each in operands[0].split("|")]
-    if kind.elements == 1 and len(targets) > 1:
+    targets = [target.strip() for target in operands[0].split("|")]
+    if ptx_type.elements == 1 and len(targets) > 1:
         results.append(b.emit_op("xor", "i1", results[0], "true"))
-    for flag in _PREDICATE_OPERATIONS.intersection(mnemonic.modifiers):
-        other = b.read_operand(operands[3], 1)
-        results = [b.emit_op(flag, "i1", each, other) for each in results]
+    for operation in _PREDICATE_OPERATIONS.intersection(mnemonic.modifiers):
+        predicate = b.read_operand(operands[3], 1)
+        results = [b.emit_op(operation, "i1", result, predicate) for result in results]
     if mnemonic.opcode == "setp":
         for target, result in zip(targets, results, strict=False):
             b.write_register(target, result, 1)
         return
-    # Ones or 1.0 for what holds.
-    kind = mnemonic.types[0]
-    bits = kind.width // len(results)
-    ones = str(_ONES[f"{kind.letter}{kind.bits}"]) if kind.is_float else "-1"
-    parts = [b.select(each, f"i{bits}", ones, "0") for each in results]
-    b.write_register(targets[0], b.join_bits(parts, bits), kind.width)
+    # `set` writes all ones, or 1.0, if the comparison is true.
+    ptx_type = mnemonic.types[0]
+    bits = ptx_type.width // len(results)
+    if_true = str(_ONES[f"{ptx_type.letter}{ptx_type.bits}"]) if ptx_type.is_float else "-1"
+    parts = [b.select(result, f"i{bits}", if_true, "0") for result in results]
+    b.write_register(targets[0], b.join_bits(parts, bits), ptx_type.width)
 
 
 def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`selp`."""
     bits = mnemonic.type.width
-    one, two = (b.read_operand(each, bits) for each in operands[1:3])
-    b.write_register(operands[0], b.select(b.read_operand(operands[3], 1), f"i{bits}", one, two), bits)
+    first, second = (b.read_operand(source, bits) for source in operands[1:3])
+    b.write_register(operands[0], b.select(b.read_operand(operands[3], 1), f"i{bits}", first, second), bits)
 
 
 def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`slct`: the first value if the third operand is not negative, otherwise the second."""
-    kind, third = mnemonic.types
-    one, two = (b.read_operand(each, kind.bits) for each in operands[1:3])
+    ptx_type, third = mnemonic.types
+    first, second = (b.read_operand(source, ptx_type.bits) for source in operands[1:3])
     zero = "0.0" if third.is_float else "0"
     value = arithmetic.decode(b, third, b.read_operand(operands[3], third.bits))
     value = arithmetic.apply_modifiers(b, third, value, mnemonic.modifiers, ["ftz"])
     is_first = b.emit_op("fcmp oge" if third.is_float else "icmp sge", third.ir, value, zero)
-    b.write_register(operands[0], b.select(is_first, kind.raw, one, two), kind.bits)
+    b.write_register(operands[0], b.select(is_first, ptx_type.raw, first, second), ptx_type.bits)
 
 
 def permute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`prmt`: four of the eight bytes of two registers, by a selector or by a mode."""
-    one, two, control = (b.read_operand(each, 32) for each in operands[1:])
+    first, second, control = (b.read_operand(source, 32) for source in operands[1:])
     if mnemonic.modifiers:
         (mode,) = mnemonic.modifiers
         modes = sum(selector << (16 * n) for n, selector in enumerate(_PERMUTATION_MODES[mode]))
         # As an i64 of LLVM IR, which has no unsigned numbers.
         signed = modes - (1 << 64) if modes >> 63 else modes
         control = b.expand("prmt.mode", control=control, modes=signed)
-    b.write_register(operands[0], b.expand("prmt", a=one, b=two, c=control), 32)
+    b.write_register(operands[0], b.expand("prmt", a=first, b=second, c=control), 32)
 
 
 def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cvt`; of two operands the first comes above the second."""
+    """`cvt`. With two operands, the first becomes the upper half of the result."""
     if mnemonic.modifiers[:1] == ("pack",):
         _convert_and_pack(b, mnemonic, operands)
         return
@@ -162,7 +167,7 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
-    parts = [_convert_element(b, mnemonic, b.read_operand(each, source.bits)) for each in operands[:0:-1]]
+    parts = [_convert_element(b, mnemonic, b.read_operand(name, source.bits)) for name in operands[:0:-1]]
     b.write_register(operands[0], b.join_bits(parts, target.bits), target.width, signed=target.is_signed)
 
 
@@ -186,44 +191,43 @@ def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
 
 
 def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cvt` to and from pairs of floats of 8 bits; of two operands the first comes above the second."""
-    name = next(_FLOAT8[flag] for flag in mnemonic.modifiers if flag in _FLOAT8)
-    (kind,) = mnemonic.types
-    if not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8} or (kind.letter, kind.width) == (
-        "bf",
-        32,
-    ):
+    """`cvt` to and from pairs of 8-bit floats. With two operands, the first becomes the upper half."""
+    name = next(_FLOAT8[modifier] for modifier in mnemonic.modifiers if modifier in _FLOAT8)
+    (ptx_type,) = mnemonic.types
+    is_bf16x2 = ptx_type == PtxType("bf", 16, 2)
+    if not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8} or is_bf16x2:
         raise UnsupportedInstruction
-    element = kind.element
+    element = ptx_type.element
     if "satfinite" in mnemonic.modifiers:
-        bits = [b.read_operand(each, kind.width) for each in operands[:0:-1]]
-        if kind.elements > 1:
-            bits = b.split_bits(bits[0], kind.width, kind.elements)
-        values = [arithmetic.decode(b, element, each) for each in bits]
+        bits = [b.read_operand(source, ptx_type.width) for source in operands[:0:-1]]
+        if ptx_type.elements > 1:
+            bits = b.split_bits(bits[0], ptx_type.width, ptx_type.elements)
+        decoded = [arithmetic.decode(b, element, part) for part in bits]
         values = [
-            arithmetic.apply_modifiers(b, element, each, mnemonic.modifiers, ["relu"]) for each in values
+            arithmetic.apply_modifiers(b, element, value, mnemonic.modifiers, ["relu"]) for value in decoded
         ]
-        parts = [b.call(f"ptxlink.{name}.encode", "i8", f"float {each}") for each in values]
+        parts = [b.call(f"ptxlink.{name}.encode", "i8", f"float {value}") for value in values]
         b.write_register(operands[0], b.join_bits(parts, 8), 16)
         return
     bits = b.split_bits(b.read_operand(operands[1], 16), 16, 2)
-    values = [b.call(f"ptxlink.{name}.decode", "float", f"i8 {each}") for each in bits]
-    values = [arithmetic.apply_modifiers(b, element, each, mnemonic.modifiers, ["relu"]) for each in values]
-    b.write_register(
-        operands[0], b.join_bits([arithmetic.encode(b, element, each) for each in values], 16), 32
-    )
+    decoded = [b.call(f"ptxlink.{name}.decode", "float", f"i8 {part}") for part in bits]
+    values = [
+        arithmetic.apply_modifiers(b, element, value, mnemonic.modifiers, ["relu"]) for value in decoded
+    ]
+    parts = [arithmetic.encode(b, element, value) for value in values]
+    b.write_register(operands[0], b.join_bits(parts, 16), 32)
 
 
 def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
     """Return the bits of an element in another type."""
     target, source = mnemonic.types[0].element, mnemonic.type
-    rounding = [flag for flag in mnemonic.modifiers if flag not in ("ftz", "sat", "relu")]
+    rounding = [part for part in mnemonic.modifiers if part not in ("ftz", "sat", "relu")]
     if len(rounding) > 1 or not {*rounding} <= {*_ROUND_FUNCTIONS, *arithmetic.ROUNDING_MODES}:
         raise UnsupportedInstruction
     mode = rounding[0] if rounding else ""
     value = arithmetic.decode(b, source, bits)
-    # From a half, and to one, a device keeps numbers that are not normal; with bfloat16 it does not.
-    flush = [] if ("f", 16) in [(each.letter, each.bits) for each in (target, source)] else ["ftz"]
+    # A GPU ignores `.ftz` in conversions from and to f16, but not bf16.
+    flush = [] if PtxType("f", 16) in (target, source.element) else ["ftz"]
     if source.is_float:
         value = arithmetic.apply_modifiers(b, source, value, mnemonic.modifiers, flush)
     if not target.is_float:
@@ -234,7 +238,7 @@ def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
 
 
 def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str) -> str:
-    """Return an integer; of a float, and for ".sat", the nearest that there is."""
+    """Return a value as an integer; floats, and with `.sat` integers, are clamped to its range."""
     target, source = mnemonic.types
     if source.is_float:
         return b.expand(
@@ -245,7 +249,7 @@ def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str
             suffix=source.suffix,
             rounded=_ROUND_FUNCTIONS[mode],
             letter="s" if target.is_signed else "u",
-            no_number=-(1 << (target.bits - 1)) if 64 in (source.bits, target.bits) else 0,
+            nan_result=-(1 << (target.bits - 1)) if 64 in (source.bits, target.bits) else 0,
         )
     if "sat" not in mnemonic.modifiers:
         return b.resize(value, source.bits, target.bits, signed=source.is_signed)
@@ -256,7 +260,7 @@ def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str
 
 
 def _convert_to_float(b: Translator, target: PtxType, source: PtxType, value: str, mode: str) -> str:
-    """Return a float in the type that is computed with for *target*."""
+    """Return a value as a float, in the type of arithmetic for *target*."""
     is_directed = mode in ("rz", "rm", "rp")
     if not source.is_float:
         return _integer_to_float(b, target, source, value, mode if is_directed else "")
@@ -277,14 +281,14 @@ def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: st
     """Return an integer as a float, rounded to nearest if *rounding* is ""."""
     opcode = "sitofp" if source.is_signed else "uitofp"
     if rounding and target.bits == source.bits == 64:
-        # Both parts are exact: the upper 53 bits, and the others.
+        # The upper 53 bits and the others are exact, so that only their sum is rounded.
         upper, lower = (b.emit_op("and", "i64", value, mask) for mask in (-2048, 2047))
         parts = [b.emit_value(f"{opcode} i64 {part} to double") for part in (upper, lower)]
         return arithmetic.emit_directed(b, "add", target, rounding, parts)
     if target.bits == 64 or not (rounding or target.bits == 16):
         return b.emit_value(f"{opcode} {source.raw} {value} to {target.ir}")
     if source.bits == 64:
-        # On its way to a smaller float, the last bit tells whether there is more.
+        # Round to odd, so that rounding to a smaller float afterwards is correct.
         least = _MAX_EXACT_INTEGER if source.is_signed else 0
         value = b.expand("cvt.kept", value=value, least=least, count=_MAX_EXACT_INTEGER + least)
     wide = b.emit_value(f"{opcode} {source.raw} {value} to double")
@@ -302,4 +306,4 @@ REGISTER_HANDLERS = {
     "prmt": permute,
     "cvt": convert,
 }
-"""What is no arithmetic of the table."""
+"""Handlers of instructions that are not in the table of operations."""
