@@ -166,7 +166,7 @@ def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
     module = ptx_format.parse(text)
     calls = {
         function.name: {
-            ptx_format.called(statement).callee
+            ptx_format.parse_call(statement).callee
             for statement in function.body
             if isinstance(statement, ptx_format.Instruction) and statement.opcode == "call"
         }

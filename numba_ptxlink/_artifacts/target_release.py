@@ -25,7 +25,16 @@ from numba_ptxlink._arch import (
     release_of,
 )
 from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
-from numba_ptxlink._formats.ptx import Directive, Instruction, Module, Part, Span, block, parse, read_header
+from numba_ptxlink._formats.ptx import (
+    Directive,
+    Instruction,
+    Module,
+    Span,
+    UnparsedItem,
+    block,
+    parse,
+    read_header,
+)
 from numba_ptxlink._link.backends import CURRENT_ENVIRONMENT
 from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._tools import find, nvvm
@@ -344,7 +353,7 @@ def _relabelled(module: Module, version: PtxVersion) -> str:
         {
             Span(item.start, item.end): f".version {version}"
             for item in module.items
-            if isinstance(item, Part) and item.keyword == "version"
+            if isinstance(item, UnparsedItem) and item.keyword == "version"
         }
     )
 
@@ -359,7 +368,7 @@ def _without_hints(module: Module) -> str:
     edits = {}
     for function in module.functions:
         body = [
-            each._replace(word=each.word.replace(".volatile.local", ".local"))
+            each._replace(mnemonic=each.mnemonic.replace(".volatile.local", ".local"))
             if isinstance(each, Instruction)
             else each
             for each in function.body

@@ -62,7 +62,7 @@ class CallGraph:
         name = function.name
         self.bodies[name] = body = list(ptx.scoped(function.body))
         instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
-        called = {ptx.called(call).callee for call in instructions if call.opcode == "call"}
+        called = {ptx.parse_call(call).callee for call in instructions if call.opcode == "call"}
         if _SUSPENDING_CALL in called or any(each.opcode in _SUSPENDING_OPCODES for each in instructions):
             self.suspending.add(name)
         self.callees[name] = {functions[callee].name for callee in called if callee in functions}

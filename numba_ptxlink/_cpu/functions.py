@@ -206,7 +206,7 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
 
 def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
     """Add an instruction. An unsupported one becomes a fault, which is raised if a thread reaches it."""
-    mnemonic, after = parse_mnemonic(instruction.word), ""
+    mnemonic, after = parse_mnemonic(instruction.mnemonic), ""
     begin = len(b.lines)
     try:
         if instruction.guard:
@@ -215,7 +215,7 @@ def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
             b.begin_block(guarded)
             begin = len(b.lines)
         if mnemonic.opcode == "call":
-            call(b, ptx.called(instruction))
+            call(b, ptx.parse_call(instruction))
         else:
             _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
     except (UnsupportedInstruction, KeyError, ValueError, IndexError):

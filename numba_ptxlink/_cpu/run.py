@@ -85,7 +85,9 @@ class CpuProgram:
 
     def __init__(self, text: str, *, checks: bool) -> None:
         self.module = formats.parse(text)
-        unparsed = [item for item in self.module.items if isinstance(item, formats.Part) and not item.keyword]
+        unparsed = [
+            item for item in self.module.items if isinstance(item, formats.UnparsedItem) and not item.keyword
+        ]
         if unparsed:
             raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
         self._checks = checks

@@ -86,9 +86,12 @@ class Symbols:
                 f"The PTX declares the variable {variable.name} without defining it; link the file that "
                 "defines it as well."
             )
-        bits, count = variable.bits // variable.lanes, math.prod(map(int, filter(None, variable.extents)))
+        bits, count = (
+            variable.bits // variable.vector_length,
+            math.prod(map(int, filter(None, variable.array_dims))),
+        )
         spelled = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
-        if variable.initial.count("{") > 1 and len(spelled) != count * variable.lanes:
+        if variable.initial.count("{") > 1 and len(spelled) != count * variable.vector_length:
             raise LaunchError(
                 f"The initialiser of variable {variable.name} has incomplete rows; write out all {count} "
                 "values."

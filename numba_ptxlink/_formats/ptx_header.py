@@ -42,15 +42,15 @@ def read_header(text: str) -> Header:
 
 def _read(text: str) -> Header:
     # Deferred: its import takes longer than a link of one PTX that has been compiled before.
-    from .ptx.lexer import listed, token_at
+    from .ptx.lexer import comma_separated, token_at
 
     values: dict[str, list[str]] = {}
     token = token_at(text, 0)
     while token.kind == "line" or token.text in HEADER:
         end = token.end
         if token.text in HEADER:
-            found, end = listed(text, end)
-            values.setdefault(token.text, found)
+            texts, end = comma_separated(text, end)
+            values.setdefault(token.text, texts)
         token = token_at(text, end)
     version, target, size = (values.get(directive, []) for directive in HEADER)
     major, _, minor = "".join(version[:1]).partition(".")

@@ -57,32 +57,32 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
     for place, statement, scope in ptx.scoped(body):
         if not isinstance(statement, ptx.Instruction):
             continue
-        first = statement.listed.partition(",")[0].strip()
+        first = statement.operand_text.partition(",")[0].strip()
         if first[1:].isalnum():
             writers[first].append((statement, scope))
         elif first and first[0] != "[":
             for name in ptx.names(statement.operands[0]):
                 writers[name].append((statement, scope))
-        if _is_generic_access(statement.word) and (address := statement.address):
+        if _is_generic_access(statement.mnemonic) and (address := statement.address):
             base = scope.find(address[0])
             if base and ptx.width(base.type) == 64:
                 bases[place] = base
     unknown = _unknown(bases.values(), writers, params)
     proofs = [place for place, base in bases.items() if base not in unknown]
-    return ptx.edited(body, {place: [_as_global_access(body[place])] for place in proofs})
+    return ptx.apply_edits(body, {place: [_as_global_access(body[place])] for place in proofs})
 
 
 @functools.lru_cache(maxsize=1024)
-def _is_generic_access(word: str) -> bool:
-    opcode, *modifiers = word.split(".")
+def _is_generic_access(mnemonic: str) -> bool:
+    opcode, *modifiers = mnemonic.split(".")
     return opcode in _ACCESSING and _SPACES.isdisjoint(each.partition("::")[0] for each in modifiers)
 
 
 def _as_global_access(access: ptx.Statement) -> ptx.Statement:
     assert isinstance(access, ptx.Instruction)  # noqa: S101 - it is an access
-    opcode, *modifiers = access.word.split(".")
-    orders = sum(word in _ORDERS for word in modifiers)
-    return access._replace(word=".".join((opcode, *modifiers[:orders], "global", *modifiers[orders:])))
+    opcode, *modifiers = access.mnemonic.split(".")
+    orders = sum(modifier in _ORDERS for modifier in modifiers)
+    return access._replace(mnemonic=".".join((opcode, *modifiers[:orders], "global", *modifiers[orders:])))
 
 
 def _unknown(bases: Iterable[ptx.Register], writers: Writers, params: Collection[str]) -> set[ptx.Register]:
@@ -119,7 +119,7 @@ def _sources(
     target: ptx.Register, instruction: ptx.Instruction, scope: ptx.Scope, params: Collection[str]
 ) -> list[ptx.Register] | None:
     """Return the registers of which *instruction* computes *target*, None where it is of anything else."""
-    opcode, *modifiers = instruction.word.split(".")
+    opcode, *modifiers = instruction.mnemonic.split(".")
     first, *others = instruction.operands
     if opcode == "ld":
         address = instruction.address

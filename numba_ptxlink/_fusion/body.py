@@ -19,10 +19,10 @@ _STACK = ("alloca", "stacksave", "stackrestore")
 
 
 @functools.lru_cache(maxsize=1024)
-def _matters_without_names(word: str) -> bool:
-    """Return whether an instruction with the opcode *word* matters even if it names no symbol."""
+def _matters_without_names(mnemonic: str) -> bool:
+    """Return whether an instruction with the opcode *mnemonic* matters even if it names no symbol."""
     # A label may begin as registers do.
-    return word.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or word.startswith(".param", 2)
+    return mnemonic.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or mnemonic.startswith(".param", 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +82,8 @@ class Body:
         for place, statement, scope in ptx.scoped(statements):
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
-                names = ptx.symbols(statement.listed)
-                if names or _matters_without_names(statement.word):
+                names = ptx.symbols(statement.operand_text)
+                if names or _matters_without_names(statement.mnemonic):
                     self._instruction(place, statement, names, scope)
             elif isinstance(statement, ptx.Label):
                 self.labels[statement.name] = None
@@ -143,7 +143,7 @@ class Body:
             self.returns.append(place)
         elif opcode in _STACK:
             self.not_inlinable = f"it allocates on the stack by {opcode}"
-        elif instruction.word.startswith(".param", 2) and self._access(place, instruction, scope):
+        elif instruction.mnemonic.startswith(".param", 2) and self._access(place, instruction, scope):
             return
         takes = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
         slot = self._slot(names[0], scope) if takes else None
@@ -164,7 +164,7 @@ class Body:
         return bool(slot and access)
 
     def _call(self, place: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
-        call = ptx.called(instruction)
+        call = ptx.parse_call(instruction)
         passed = [self._slot(name, scope) for name in (*call.results, *call.arguments)]
         own = tuple(slot if slot and slot.declaration >= 0 else None for slot in passed)
         for slot in passed:

@@ -129,7 +129,7 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         item.text
         for module in parts
         for item in module.items
-        if isinstance(item, ptx.Part) and item.keyword == "pragma"
+        if isinstance(item, ptx.UnparsedItem) and item.keyword == "pragma"
     )
     aliases = [alias for module in parts for alias in module.aliases]
     return Combined(
@@ -145,7 +145,9 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
 
 def _file_names(module: ptx.Module) -> dict[str, str]:
     """Return the quoted names of source files, by their numbers."""
-    directives = [item.text for item in module.items if isinstance(item, ptx.Part) and item.keyword == "file"]
+    directives = [
+        item.text for item in module.items if isinstance(item, ptx.UnparsedItem) and item.keyword == "file"
+    ]
     matches = filter(None, map(_FILE.match, directives))
     return {match[1]: match[2] for match in matches}
 
@@ -169,7 +171,7 @@ def _check(module: ptx.Module) -> None:
     text = module.text.rstrip("\0")
     if not text.isascii() or any(letter in text for letter in _NO_LETTERS):
         raise NotCombinedError("an input has letters that PTX does not have")
-    parts = [item for item in module.items if isinstance(item, ptx.Part)]
+    parts = [item for item in module.items if isinstance(item, ptx.UnparsedItem)]
     for part in parts:
         if not part.keyword or (part.keyword == "section" and not ptx.is_dwarf(part.text)):
             raise NotCombinedError(f"PTX that is not understood: {part.cause or 'a section'}")
@@ -251,7 +253,7 @@ def _rename_clashes(
     while any(suffix in module.text for module in modules):
         suffix += "_"
     return [
-        ptx.parse(ptx.with_words(module.text, {name: f"{name}{suffix}{position}" for name in names}))
+        ptx.parse(ptx.rename_symbols(module.text, {name: f"{name}{suffix}{position}" for name in names}))
         if names
         else module
         for position, (module, names) in enumerate(zip(modules, clashes, strict=True))
@@ -330,10 +332,10 @@ def _choose_definition(
     if first.defined != second.defined:
         return one if first.defined else two
     if not first.defined:
-        if (first.type, first.extents) != (second.type, second.extents):
+        if (first.type, first.array_dims) != (second.type, second.array_dims):
             raise NotCombinedError(f"{first.name} is declared differently")
         return max(one, two, key=lambda entry: entry[0].alignment)
-    if (first.type, first.extents, first.alignment) != (second.type, second.extents, second.alignment):
+    if (first.type, first.array_dims, first.alignment) != (second.type, second.array_dims, second.alignment):
         raise NotCombinedError(f"{first.name} is defined with different types")
     if not first.linkage == second.linkage == "weak":
         raise NotCombinedError(f"{first.name} is defined twice")

@@ -178,7 +178,7 @@ class _Inliner:
             self._not_inlined.append(
                 f"{name}: {calls} through a pointer: the function is known at run time alone"
             )
-        body.statements = ptx.edited(body.statements, edits)
+        body.statements = ptx.apply_edits(body.statements, edits)
         if edits and self._callers[name]:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
@@ -223,7 +223,7 @@ class _Inliner:
                     taken = callee.statements[number]
                     assert isinstance(taken, ptx.Instruction)  # noqa: S101 - it is one
                     inside[number] = [
-                        ptx.Instruction.of(taken.word, taken.operands[0], memory, guard=taken.guard)
+                        ptx.Instruction.of(taken.mnemonic, taken.operands[0], memory, guard=taken.guard)
                     ]
                 move: Callable[[Access], list[ptx.Statement]] = functools.partial(_local_access, memory)
             else:
@@ -305,8 +305,10 @@ def _local_access(name: str, access: Access) -> list[ptx.Statement]:
     shape = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
     operands = f"[{name}+{access.offset}]", value
-    word = f"{'st' if access.stores else 'ld'}.local{shape}.{access.type}"
-    return [ptx.Instruction.of(word, *(operands if access.stores else operands[::-1]), guard=access.guard)]
+    mnemonic = f"{'st' if access.stores else 'ld'}.local{shape}.{access.type}"
+    return [
+        ptx.Instruction.of(mnemonic, *(operands if access.stores else operands[::-1]), guard=access.guard)
+    ]
 
 
 def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
@@ -321,7 +323,7 @@ def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
         jumps |= not falls
     for place in callee.labelled:
         edits[place] = [ptx.with_labels(callee.statements[place], labels)]
-    statements = ptx.edited(callee.statements, edits)
+    statements = ptx.apply_edits(callee.statements, edits)
     return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
 
 

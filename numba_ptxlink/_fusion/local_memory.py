@@ -86,14 +86,14 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
                 edits |= _in_registers(slot, f"%{prefix}l{number}_")
             except ValueError:
                 continue
-    return ptx.edited(body, edits)
+    return ptx.apply_edits(body, edits)
 
 
 def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
     first = declaration.variables[0]
     if not 0 < first.alignment < STACK_ALIGNMENT:
         return declaration
-    shape = f".v{first.lanes} " if first.lanes > 1 else ""
+    shape = f".v{first.vector_length} " if first.vector_length > 1 else ""
     declared = declaration.text[first.start - declaration.start :]
     return ptx.declaration(f".local .align {STACK_ALIGNMENT} {shape}.{first.type} {declared}")
 
@@ -132,7 +132,7 @@ def _moved_address(
     use: _Use, addresses: Mapping[ptx.Register, _Address]
 ) -> tuple[ptx.Register | None, _Address | None]:
     """Return the register that *use* moves an address to, and that address; None for another instruction."""
-    word, _, kind = use.instruction.word.rpartition(".")
+    mnemonic, _, kind = use.instruction.mnemonic.rpartition(".")
     operands = use.instruction.operands
     if kind not in ("b64", "u64", "s64") or len(operands) < 2:
         return None, None
@@ -142,14 +142,14 @@ def _moved_address(
     address = addresses.get(source) if source else None
     if not target or not address or ptx.width(target.type) != 64:
         return None, None
-    if word == "add" and not offset and len(others) == 1:
+    if mnemonic == "add" and not offset and len(others) == 1:
         constant = ptx.number(others[0])
         if constant is not None:
             return target, address._replace(offset=address.offset + constant)
-    elif word == "mov" and not others:
+    elif mnemonic == "mov" and not others:
         return target, address._replace(offset=address.offset + offset)
-    elif word in _CONVERTED and not others and not offset and address.space == _CONVERTED[word][0]:
-        return target, address._replace(space=_CONVERTED[word][1])
+    elif mnemonic in _CONVERTED and not others and not offset and address.space == _CONVERTED[mnemonic][0]:
+        return target, address._replace(space=_CONVERTED[mnemonic][1])
     return None, None
 
 
@@ -164,7 +164,7 @@ def _record_use(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Regis
     (register,) = held
     address = addresses[register]
     base = use.instruction.address
-    space = [word for word in use.instruction.modifiers[:-1] if word not in VECTOR_LENGTHS]
+    space = [modifier for modifier in use.instruction.modifiers[:-1] if modifier not in VECTOR_LENGTHS]
     if not base or use.names.get(base[0]) != register or use.instruction.names.count(base[0]) != 1:
         return False
     access = Access.of(use.instruction, use.names.get, address.offset)

@@ -67,13 +67,13 @@ class Access:
             find: What returns the register that a name means.
             offset: What is added to the offset that it has.
         """
-        shape = _access_form(instruction.word)
+        shape = _access_form(instruction.mnemonic)
         operands = instruction.operands if shape else ()
         if shape is None or len(operands) != 2:
             return None
-        stores, kind, lanes = shape
+        stores, kind, vector_length = shape
         address, values = instruction.address, ptx.elements(operands[stores])
-        if address is None or len(values) != lanes:
+        if address is None or len(values) != vector_length:
             return None
         bits: list[int | None] = []
         for each in values:
@@ -86,9 +86,9 @@ class Access:
 
 
 @functools.lru_cache(maxsize=1024)
-def _access_form(word: str) -> tuple[bool, str, int] | None:
-    """Return whether *word* stores, the type of an element and their number; None for another instruction."""
-    opcode, *modifiers = word.split(".")
+def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
+    """Return whether *mnemonic* stores, the type of an element and their number; None if neither."""
+    opcode, *modifiers = mnemonic.split(".")
     shapes = [VECTOR_LENGTHS[each] for each in modifiers if each in VECTOR_LENGTHS]
     kind = modifiers[-1] if modifiers else ""
     if opcode not in ("ld", "st") or len(modifiers) - len(shapes) > 2:
@@ -291,5 +291,5 @@ class _Moves:
         self._temporaries.append(ptx.Declaration.registers(f"b{max(16, bits)}", [name]))
         return name
 
-    def _add(self, word: str, *operands: str) -> None:
-        self._moves.append(ptx.Instruction.of(word, *operands, guard=self._guard))
+    def _add(self, mnemonic: str, *operands: str) -> None:
+        self._moves.append(ptx.Instruction.of(mnemonic, *operands, guard=self._guard))

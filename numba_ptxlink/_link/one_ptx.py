@@ -131,7 +131,9 @@ def _combine(parts: Sequence[Input]) -> bytes:
 def _without_debug_sections(text: str) -> ptx.Module:
     """Return a module without what only a debugger for GPUs reads."""
     module = ptx.parse(_DEBUG_TARGET.sub(r"\1", text))
-    parts = [item for item in module.items if isinstance(item, ptx.Part) and item.keyword == "section"]
+    parts = [
+        item for item in module.items if isinstance(item, ptx.UnparsedItem) and item.keyword == "section"
+    ]
     edits = {Span(item.start, item.end): "" for item in parts}
     return ptx.parse(module.replace(edits)) if edits else module
 

@@ -20,7 +20,9 @@ from numba_ptxlink._fusion.inline import inline
 def printed(text: str) -> str:
     """Return *text* with its bodies printed."""
     module = ptx.parse(text)
-    assert {"", "line"}.isdisjoint(item.keyword for item in module.items if isinstance(item, ptx.Part))
+    assert {"", "line"}.isdisjoint(
+        item.keyword for item in module.items if isinstance(item, ptx.UnparsedItem)
+    )
     return module.replace({each.body_span: ptx.block(each.body) for each in module.functions if each.defined})
 
 

@@ -12,8 +12,8 @@ from numba_ptxlink._formats import ptx_header
 from numba_ptxlink._formats.ptx import (
     Function,
     Param,
-    Part,
     Prototype,
+    UnparsedItem,
     Variable,
     address,
     parse,
@@ -27,25 +27,25 @@ DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
     ),
     "alignment and extents": (
         ".visible .global .align 16 .b8 x[2][0x10U];",
-        [Variable("x", "global", "b8", "visible", 16, extents=(2, 16))],
+        [Variable("x", "global", "b8", "visible", 16, array_dims=(2, 16))],
     ),
     "no extent": (
         ".extern .shared .align 8 .b8 x[];",
-        [Variable("x", "shared", "b8", "extern", 8, extents=(None,))],
+        [Variable("x", "shared", "b8", "extern", 8, array_dims=(None,))],
     ),
-    "a vector": (".const .v4 .f32 x;", [Variable("x", "const", "f32", lanes=4)]),
+    "a vector": (".const .v4 .f32 x;", [Variable("x", "const", "f32", vector_length=4)]),
     "numbered": (".global .u32 x<3>;", [Variable("x", "global", "u32", count=3)]),
     "initializers": (
         ".weak .global .u32 x[2] = {1, 2}, y = 4;",
         [
-            Variable("x", "global", "u32", "weak", extents=(2,), initial="{1, 2}"),
+            Variable("x", "global", "u32", "weak", array_dims=(2,), initial="{1, 2}"),
             Variable("y", "global", "u32", "weak", initial="4"),
         ],
     ),
     "white space and comments in an initializer": (
         ".global .u32 x[2]={1, // ;}\n2} /* , */ , y = 1 // ;\n;",
         [
-            Variable("x", "global", "u32", extents=(2,), initial="{1, // ;}\n2}"),
+            Variable("x", "global", "u32", array_dims=(2,), initial="{1, // ;}\n2}"),
             Variable("y", "global", "u32", initial="1"),
         ],
     ),
@@ -56,7 +56,7 @@ DECLARATIONS: dict[str, tuple[str, list[Variable]]] = {
     ),
     "no white space": (
         ".visible.global.align 4 .b32 x[1]={7};",
-        [Variable("x", "global", "b32", "visible", 4, extents=(1,), initial="{7}")],
+        [Variable("x", "global", "b32", "visible", 4, array_dims=(1,), initial="{7}")],
     ),
 }
 
@@ -147,7 +147,7 @@ def test_functions(case):
         function.kind,
         function.defined,
     )
-    assert all(item.keyword for item in module.items if isinstance(item, Part))
+    assert all(item.keyword for item in module.items if isinstance(item, UnparsedItem))
     assert text == module.text[function.start : function.end]
     printed = f"{function.heading} {{ {' '.join(map(str, function.body))} }}"
     printed = printed if function.defined else f"{function.heading};"

@@ -137,7 +137,7 @@ def test_statements(case):
     body = ptx.parse(kernel(text)).functions[-1].body[skipped:-1]
     assert machine_code(kernel(text)) == machine_code(kernel("\n".join(map(str, body))))
     separate = [
-        each.of(each.word, *each.operands, guard=each.guard) if hasattr(each, "word") else each
+        each.of(each.mnemonic, *each.operands, guard=each.guard) if hasattr(each, "mnemonic") else each
         for each in body
     ]
     assert lines == [*map(str, separate)]
@@ -152,7 +152,7 @@ def test_what_an_instruction_consists_of():
         load.names,
     )
     assert ("%f1", "%f2") == ptx.elements(load.operands[0])
-    assert ("%rd1", ("r",), ("a", "b"), "P") == ptx.called(call)
+    assert ("%rd1", ("r",), ("a", "b"), "P") == ptx.parse_call(call)
 
 
 def test_names_mean_what_is_declared_before():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from numba_ptxlink._formats.ptx_header import Header, read_header
 
-from .lexer import is_dwarf, names, number, symbols, with_words
-from .module import Alias, Function, Module, Part, has_line_numbers, parse
+from .lexer import is_dwarf, names, number, rename_symbols, symbols
+from .module import Alias, Function, Module, UnparsedItem, has_line_numbers, parse
 from .statements import (
     CLOSE,
     OPEN,
@@ -17,10 +17,10 @@ from .statements import (
     Scope,
     Statement,
     address,
+    apply_edits,
     block,
-    called,
-    edited,
     elements,
+    parse_call,
     read,
     scoped,
     with_labels,
@@ -40,29 +40,29 @@ __all__ = [
     "Label",
     "Module",
     "Param",
-    "Part",
     "Prototype",
     "Register",
     "Scope",
     "Span",
     "Statement",
+    "UnparsedItem",
     "Variable",
     "address",
+    "apply_edits",
     "block",
-    "called",
     "declaration",
-    "edited",
     "elements",
     "has_line_numbers",
     "is_dwarf",
     "names",
     "number",
     "parse",
+    "parse_call",
     "read",
     "read_header",
+    "rename_symbols",
     "scoped",
     "symbols",
     "width",
     "with_labels",
-    "with_words",
 ]

@@ -130,7 +130,7 @@ def token_at(text: str, start: int) -> Token:
     return Token(match[2], match.start(2))
 
 
-def listed(text: str, start: int) -> tuple[list[str], int]:
+def comma_separated(text: str, start: int) -> tuple[list[str], int]:
     """Return the values at *start* with commas between them, and their end."""
     texts: list[str] = []
     while (token := token_at(text, start)).kind in _LEAVES:
@@ -163,20 +163,20 @@ def block_end(text: str, start: int) -> int | None:
 
 def delimiter(text: str, start: int) -> tuple[int, str]:
     """Return where the first semicolon, opening brace or equals sign is, and which, "" for none."""
-    return _found(_STOP, text, start)
+    return _first_stop(_STOP, text, start)
 
 
 def initializer_end(text: str, start: int) -> tuple[int, int]:
     """Return the end of the initializer at *start*, and the offset of the comma or semicolon after it."""
     if text[start : start + 1] == "{":
         end = block_end(text, start) or len(text)
-        return end, _found(_COMMA, text, end)[0]
-    stop, _ = _found(_COMMA, text, start)
+        return end, _first_stop(_COMMA, text, end)[0]
+    stop, _ = _first_stop(_COMMA, text, start)
     texts, starts = tokens(text, start, stop)
     return (starts[-1] + len(texts[-1]) if texts else start), stop
 
 
-def _found(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
+def _first_stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
     for match in pattern.finditer(text, start):
         if match[0] in ";,{=":
             return match.start(), match[0]
@@ -201,7 +201,7 @@ def is_dwarf(section: str) -> bool:
     return _compiled(_DWARF).fullmatch(without_comments(section)) is not None
 
 
-def with_words(text: str, new: Mapping[str, str]) -> str:
+def rename_symbols(text: str, new: Mapping[str, str]) -> str:
     """
     Return *text* with other words; local names that hide a symbol are renamed like it.
 
@@ -225,20 +225,20 @@ def symbols(operand: str) -> list[str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def operands(listed: str) -> tuple[str, ...]:
-    """Return what is between the commas of *listed*, but for those in brackets."""
-    if "[" in listed or "{" in listed or "(" in listed:
-        return tuple(map(str.strip, _OPERAND.findall(listed)))
+def operands(operand_text: str) -> tuple[str, ...]:
+    """Return what is between the commas of *operand_text*, but for those in brackets."""
+    if "[" in operand_text or "{" in operand_text or "(" in operand_text:
+        return tuple(map(str.strip, _OPERAND.findall(operand_text)))
     # Blanks have no meaning in any of them, and to strip each takes four times as long.
-    text = "".join(listed.split())
+    text = "".join(operand_text.split())
     return tuple(text.split(",")) if text else ()
 
 
-def modifiers(listed: str) -> tuple[str, str]:
-    """Return the modifiers that *listed* begins with, apart from their opcode, and the operands."""
-    found = _compiled(r"(?: \.[\w.:]+ \s* )*").match(listed)
-    assert found  # noqa: S101 - there may be none
-    return "".join(found[0].split()), listed[found.end() :]
+def modifiers(text: str) -> tuple[str, str]:
+    """Return the modifiers that *text* begins with, apart from their opcode, and the operands."""
+    match = _compiled(r"(?: \.[\w.:]+ \s* )*").match(text)
+    assert match  # noqa: S101 - there may be none
+    return "".join(match[0].split()), text[match.end() :]
 
 
 @functools.lru_cache(maxsize=4096)

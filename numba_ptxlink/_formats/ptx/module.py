@@ -9,7 +9,7 @@ from numba_ptxlink._formats.ptx_header import HEADER, Header, read_header
 from numba_ptxlink.errors import LinkError
 
 from . import lexer
-from .lexer import MalformedError, listed, token_at
+from .lexer import MalformedError, comma_separated, token_at
 from .statements import Statement, read
 from .variables import LINKAGES, NOWHERE, SPACES, Cursor, Declaration, Prototype, Span, Variable
 
@@ -26,7 +26,7 @@ _STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".
 
 
 @dataclass(slots=True)
-class Part:
+class UnparsedItem:
     """
     A part of a module that is no function and declares no variable.
 
@@ -144,7 +144,7 @@ class Function:
         return self._body
 
 
-Item = Function | Declaration | Alias | Part
+Item = Function | Declaration | Alias | UnparsedItem
 
 
 class Module:
@@ -231,7 +231,7 @@ def parse(text: str) -> Module:
     """
     Return the PTX module *text*, of which the bodies of functions are read when they are asked for.
 
-    Never raises: text that is not understood becomes a `Part` without a keyword.
+    Never raises: text that is not understood becomes a `UnparsedItem` without a keyword.
     """
     return Module(text, _Reader(text).items(), read_header(text))
 
@@ -259,7 +259,7 @@ class _Reader:
                 item = self._item(token)
             except MalformedError as error:
                 end = self._unknown_end(token)
-                item = Part("", self._text[token.start : end], token.start, end, str(error))
+                item = UnparsedItem("", self._text[token.start : end], token.start, end, str(error))
             items.append(item)
             end = item.end
         return items
@@ -267,17 +267,17 @@ class _Reader:
     def _item(self, token: Token) -> Item:
         if token.text in _DECLARATIONS:
             return self._declaration(token.start)
-        return self._part(token)
+        return self._other_item(token)
 
-    def _part(self, token: Token) -> Part | Alias:
+    def _other_item(self, token: Token) -> UnparsedItem | Alias:
         text, start = self._text, token.start
         word = token.text
         if token.kind == "line":
-            return Part("line", word, start, token.end)
+            return UnparsedItem("line", word, start, token.end)
         if word in HEADER or word == ".file":
-            values, end = listed(text, token.end)
+            values, end = comma_separated(text, token.end)
             if word == ".file":
-                path, end = listed(text, end)
+                path, end = comma_separated(text, end)
                 if [lexer.number(value) is None for value in (*values, *path)][:2] != [False, True]:
                     raise MalformedError("a number and a string are expected after '.file'")
         elif word == ".section":
@@ -294,7 +294,7 @@ class _Reader:
             name = cursor.take("word")
             cursor.expect(",")
             return Alias(name, cursor.take("word"), start, end)
-        return Part(word[1:], text[start:end], start, end)
+        return UnparsedItem(word[1:], text[start:end], start, end)
 
     def _declaration(self, start: int) -> Function | Declaration:
         """Read a function or a declaration of variables, each initializer as one token."""

@@ -25,18 +25,18 @@ class Instruction(NamedTuple):
 
     Args:
         guard: Its predicate as it is spelled before it, such as "@!%p1 ", "" without one.
-        word: Its opcode with the modifiers, such as "ld.global.v4.f32".
-        listed: Its operands as they are spelled.
+        mnemonic: Its opcode with the modifiers, such as "ld.global.v4.f32".
+        operand_text: Its operands as they are spelled.
     """
 
     guard: str
-    word: str
-    listed: str
+    mnemonic: str
+    operand_text: str
 
     @classmethod
-    def of(cls, word: str, *operands: str, guard: str = "") -> Instruction:
+    def of(cls, mnemonic: str, *operands: str, guard: str = "") -> Instruction:
         """Return the instruction that has *operands*."""
-        return cls(guard, word, ", ".join(operands))
+        return cls(guard, mnemonic, ", ".join(operands))
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -46,17 +46,17 @@ class Instruction(NamedTuple):
         Those of a call are the results in parentheses, if any, the function, the arguments in parentheses, if
         any, and for an indirect call its prototype.
         """
-        return lexer.operands(self.listed)
+        return lexer.operands(self.operand_text)
 
     @property
     def opcode(self) -> str:
         """Its name alone, such as "ld"."""
-        return self.word.partition(".")[0]
+        return self.mnemonic.partition(".")[0]
 
     @property
     def modifiers(self) -> list[str]:
         """What follows the name, without dots: ["global", "v4", "f32"]."""
-        return self.word.split(".")[1:]
+        return self.mnemonic.split(".")[1:]
 
     @property
     def address(self) -> tuple[str, int] | None:
@@ -67,10 +67,14 @@ class Instruction(NamedTuple):
     @property
     def names(self) -> list[str]:
         """The registers, variables, functions and labels in its operands."""
-        return lexer.names(self.listed)
+        return lexer.names(self.operand_text)
 
     def __str__(self) -> str:
-        return f"{self.guard}{self.word} {self.listed};" if self.listed else f"{self.guard}{self.word};"
+        return (
+            f"{self.guard}{self.mnemonic} {self.operand_text};"
+            if self.operand_text
+            else f"{self.guard}{self.mnemonic};"
+        )
 
 
 class Label(NamedTuple):
@@ -127,14 +131,14 @@ def read(text: str) -> Iterator[Statement]:
         MalformedError: There is something else.
     """
     pieces = lexer.statements(lexer.without_comments(text))
-    for guard, word, listed, label, directive, keyword, brace, other in pieces:
-        if word:
+    for guard, mnemonic, operand_text, label, directive, keyword, brace, other in pieces:
+        if mnemonic:
             if guard:
                 guard = f"{''.join(guard.split())} "  # noqa: PLW2901
-            if listed[:1] == ".":
-                apart, listed = lexer.modifiers(listed)  # noqa: PLW2901
-                word += apart  # noqa: PLW2901
-            yield Instruction(guard, word, listed)
+            if operand_text[:1] == ".":
+                apart, operand_text = lexer.modifiers(operand_text)  # noqa: PLW2901
+                mnemonic += apart  # noqa: PLW2901
+            yield Instruction(guard, mnemonic, operand_text)
         elif label:
             yield Label(label)
         elif directive:
@@ -235,14 +239,14 @@ class Scope:
     def own(self, name: str) -> Register | None:
         """Return the same of its block alone."""
         declared = self._declared
-        kind, _, place = declared.get(name, _NOTHING)
-        if place <= self._place:
+        kind, _, index = declared.get(name, _NOTHING)
+        if index <= self._place:
             return Register(self.block, name, kind)
         if declared and name[-1:] in _DIGITS:
             # Of `r1<5>` is r12, as of `r<13>`.
             for end in range(len(name.rstrip(_DIGITS)), len(name)):
-                kind, count, place = declared.get(f"{name[:end]}<", _NOTHING)
-                if place <= self._place and int(name[end:][:9]) < count:
+                kind, count, index = declared.get(f"{name[:end]}<", _NOTHING)
+                if index <= self._place and int(name[end:][:9]) < count:
                     return Register(self.block, name, kind)
         return None
 
@@ -273,7 +277,7 @@ class Call(NamedTuple):
     prototype: str
 
 
-def called(call: Instruction) -> Call:
+def parse_call(call: Instruction) -> Call:
     """Return what the instruction *call* consists of."""
     rest = list(call.operands)
     results = lexer.operands(rest.pop(0)[1:-1]) if rest and rest[0][:1] == "(" else ()
@@ -282,13 +286,13 @@ def called(call: Instruction) -> Call:
     return Call(callee, results, arguments, ", ".join(rest))
 
 
-def edited(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
+def apply_edits(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
     """Return *body* with other statements in the places of those whose numbers *edits* has."""
     parts, end = list[Statement](), 0
-    for place in sorted(edits):
-        parts += body[end:place]
-        parts += edits[place]
-        end = place + 1
+    for index in sorted(edits):
+        parts += body[end:index]
+        parts += edits[index]
+        end = index + 1
     return (*parts, *body[end:])
 
 
@@ -296,11 +300,11 @@ def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
     """Return a label, a directive, or an instruction that names labels with other labels."""
     if isinstance(statement, Instruction):
         named = (new.get(each, each) for each in statement.operands)
-        return Instruction.of(statement.word, *named, guard=statement.guard)
+        return Instruction.of(statement.mnemonic, *named, guard=statement.guard)
     if isinstance(statement, Label):
         return Label(new.get(statement.name, statement.name))
     if isinstance(statement, Directive) and not new.keys().isdisjoint(statement.names):
-        return Directive(lexer.with_words(statement.text, new))
+        return Directive(lexer.rename_symbols(statement.text, new))
     return statement
 
 

@@ -89,8 +89,8 @@ class Variable:
         type: The type of an element without its dot, such as "u32".
         linkage: "visible", "extern", "weak", "common" or "" for local to the module or the function.
         alignment: Bytes, 0 where none is declared.
-        lanes: How many elements a vector has, 1 for a scalar.
-        extents: Elements along each dimension, None for one that is not declared.
+        vector_length: How many elements a vector has, 1 for a scalar.
+        array_dims: Elements along each dimension, None for one that is not declared.
         count: How many of the name with a number behind it are meant, None for one without.
         initial: The initializer as it is spelled, or "".
         attributes: Such as "managed".
@@ -104,8 +104,8 @@ class Variable:
     type: str
     linkage: str = ""
     alignment: int = 0
-    lanes: int = 1
-    extents: tuple[int | None, ...] = ()
+    vector_length: int = 1
+    array_dims: tuple[int | None, ...] = ()
     count: int | None = None
     initial: str = ""
     attributes: tuple[str, ...] = ()
@@ -128,17 +128,17 @@ class Variable:
     @property
     def bits(self) -> int:
         """The width of one of its elements, or vectors of them."""
-        return width(self.type) * self.lanes
+        return width(self.type) * self.vector_length
 
     @property
     def size(self) -> int:
         """Its size in bytes, 0 where its type or an extent does not tell."""
-        extents = self.extents
-        if extents == (None,) and self.lanes == 1 and self.initial:
+        array_dims = self.array_dims
+        if array_dims == (None,) and self.vector_length == 1 and self.initial:
             # The initializer tells the length; behind the last comma nothing may follow.
             values = lexer.without_comments(self.initial).strip().removeprefix("{").removesuffix("}")
-            extents = (len([*filter(None, lexer.operands(values))]),)
-        return math.prod((self.bits // 8, *(extent or 0 for extent in extents)))
+            array_dims = (len([*filter(None, lexer.operands(values))]),)
+        return math.prod((self.bits // 8, *(extent or 0 for extent in array_dims)))
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -152,11 +152,11 @@ class Variable:
     def param(self) -> Param:
         """The part on which caller and callee must agree."""
         size = max(1, width(self.type) // 8)
-        if not self.extents:
+        if not self.array_dims:
             return Param(bits=width(self.type), type=self.type)
         return Param(
             align=self.alignment or size,
-            size=math.prod(extent or 0 for extent in self.extents) * size,
+            size=math.prod(extent or 0 for extent in self.array_dims) * size,
             type=self.type,
         )
 
@@ -213,9 +213,9 @@ def width(spelled: str) -> int:
     """Return the size of the type *spelled* in bits, 0 for an opaque type."""
     if spelled == "pred":
         return 1
-    digits, _, lanes = spelled.lstrip("bsuft").partition("x")
-    known = spelled[:1] in ("b", "s", "u", "f", "t") and digits.isdecimal() and (lanes or "1").isdecimal()
-    return int(digits) * int(lanes or 1) if known else 0
+    digits, _, multiple = spelled.lstrip("bsuft").partition("x")
+    known = spelled[:1] in ("b", "s", "u", "f", "t") and digits.isdecimal() and (multiple or "1").isdecimal()
+    return int(digits) * int(multiple or 1) if known else 0
 
 
 class Cursor:
@@ -361,7 +361,7 @@ class Cursor:
             elif token == "attribute":
                 variable.attributes += self.attributes()
             elif token in ("v2", "v4", "v8"):
-                variable.lanes = int(token[1:])
+                variable.vector_length = int(token[1:])
             elif not variable.type:
                 variable.type = token
             elif token != "ptr" and f".{token}" not in SPACES:
@@ -377,12 +377,20 @@ class Cursor:
         if self.accept("<"):
             count = self.number()
             self.expect(">")
-        extents: list[int | None] = []
+        array_dims: list[int | None] = []
         while self.accept("["):
-            extents.append(None if self.token == "]" else self.number())
+            array_dims.append(None if self.token == "]" else self.number())
             self.expect("]")
         initial = self.take() if self.accept("=") else ""
-        form = like.space, like.type, like.linkage, like.alignment, like.lanes
+        form = like.space, like.type, like.linkage, like.alignment, like.vector_length
         return Variable(
-            name, *form, tuple(extents), count, initial, like.attributes, self.line_of(start), start, self.end
+            name,
+            *form,
+            tuple(array_dims),
+            count,
+            initial,
+            like.attributes,
+            self.line_of(start),
+            start,
+            self.end,
         )
