@@ -144,6 +144,7 @@ def export(
         # Compilers run in folders of their own.
         tuple(Path(folder).absolute() for folder in includes.folders(include_dirs)),
         front_end,
+        writes_files=out_dir is not None,
     )
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')

@@ -42,13 +42,15 @@ def prove(
     externs: Sequence[Signature],
     archs: Sequence[Arch],
     include_dirs: Sequence[Path] = (),
+    *,
+    may_call_nvcc: bool = True,
 ) -> None:
     """
     Check that C++ accepts the header *text*, and that it declares what was exported.
 
     NVRTC compiles the header for one of *archs*, with a call of each function with arguments of the declared
-    types, or nvcc where a header of structs includes what NVRTC lacks. The former's result is cached. Without
-    a compiler, or the toolkit's headers, a warning is logged instead.
+    types, or nvcc if a header of structs includes what NVRTC lacks. Results are cached. Without a compiler,
+    or the toolkit's headers, a warning is logged instead.
 
     Args:
         text: The header.
@@ -56,6 +58,7 @@ def prove(
         externs: Those that it declares for C++ to define.
         archs: The architectures of the export.
         include_dirs: Where the headers are that define structs.
+        may_call_nvcc: Whether nvcc, which takes seconds, may prove what NVRTC cannot.
 
     Raises:
         AbiError: C++ refuses the header, or a call of a function; it has a struct with another layout, or
@@ -74,6 +77,8 @@ def prove(
     for compiler in (_by_nvrtc, _by_nvcc):
         if refusal and _MISSING not in refusal.log:
             break
+        if compiler is _by_nvcc and not may_call_nvcc:
+            return
         try:
             arch, ptx = compiler(source, archs, folders)
         except LinkError as error:

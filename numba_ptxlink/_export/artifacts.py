@@ -55,6 +55,7 @@ class Request:
         include_dirs: The folders of headers that define structs of the functions.
         front_end: The front end of functions whose decorator names none.
         threads: The number of GPUs that code is compiled for at a time.
+        writes_files: Whether files are written, rather than used in this process.
     """
 
     stem: str
@@ -65,6 +66,7 @@ class Request:
     include_dirs: tuple[Path, ...] = ()
     front_end: str | None = None
     threads: int = 1
+    writes_files: bool = False
 
     @property
     def requested_kinds(self) -> tuple[str, ...]:

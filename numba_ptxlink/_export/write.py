@@ -108,7 +108,7 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
     externs = [by_name[name] for name in sorted(by_name)]
     declared = [signature for _, signature in externs if signature]
     text = header.render(stem, declarations, declared)
-    proof.prove(text, declarations, declared, request.archs, searched)
+    proof.prove(text, declarations, declared, request.archs, searched, may_call_nvcc=request.writes_files)
     artifacts = pack(codes, left_out, request, text, declarations)
     manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs)
     names = {key: file_name(stem, key) for key in artifacts.files}

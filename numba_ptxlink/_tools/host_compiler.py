@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import logging
+import os
 import re
 import shlex
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from numba_ptxlink import cache
 from numba_ptxlink._arch import dotted
 from numba_ptxlink.errors import ExportError, LinkError
 
 from . import find, programs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
 
@@ -24,6 +29,10 @@ log = logging.getLogger(__name__)
 _CXX = ("c++", "g++", "clang++")
 # For code that any program or library can hold, and that exports no symbol.
 _FLAGS = ("-fPIC", "-fvisibility=hidden")
+# Environment variables that add flags to nvcc, or folders to the host compiler (the manuals of nvcc and GCC).
+_NVCC_READS = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH")
+# Seconds within which two changes of a file can have the same time.
+_CLOCK_TICK = 0.1
 # As GCC and Clang say it.
 _MISSING = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
 
@@ -76,6 +85,8 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
     """
     Return the PTX of CUDA C++ that includes what NVRTC lacks, by nvcc.
 
+    The result is cached with the digests of all files that nvcc has read.
+
     Args:
         source: CUDA C++17.
         name: Its file name, by which the log of an error calls it.
@@ -88,16 +99,47 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
     nvcc = next((compiler for compiler, is_nvcc in _compilers() if is_nvcc), None)
     if nvcc is None:
         raise LinkError(f"{name} needs nvcc, and there is none; install it, or name it by CUDACXX.")
+    searched = [f"-I{path}" for path in include_dirs]
+    flags = ["-std=c++17", "-rdc=true", "-w", f"-arch={arch.sm}"]
+    key = cache.Key.of(
+        "nvcc",
+        {
+            "package": cache.package_version(),
+            "tool": (*nvcc, programs.version_text(*nvcc)),
+            "environment": [f"{variable}={os.environ.get(variable, '')}" for variable in _NVCC_READS],
+            "flags": (*flags, *searched),
+            "source": source.encode(errors="surrogateescape"),
+            "name": name,
+        },
+    )
+    stored = cache.default().found(key)
+    if stored and stored.meta["files"] == _digests(stored.meta["files"]):
+        return stored.code.decode()
+    log.info("nvcc compiles %s, since it includes headers that NVRTC lacks", name)
+    begun = time.time()
     with programs.folder(LinkError) as folder:
         (folder / name).write_text(source, errors="surrogateescape")
-        searched = [f"-I{path}" for path in include_dirs]
-        flags = ["-std=c++17", "-rdc=true", "-w", f"-arch={arch.sm}"]
-        succeeded, _, failure = programs.run(
-            [*nvcc, "-ptx", *flags, *searched, name, "-o", "code.ptx"], folder
-        )
+        outputs = ("-MD", "-MF", "code.d", "-o", "code.ptx")
+        succeeded, _, failure = programs.run([*nvcc, "-ptx", *flags, *searched, name, *outputs], folder)
         if not succeeded:
             raise LinkError(f"{nvcc[0]} could not compile {name}: {failure}", flags=tuple(flags), log=failure)
-        return (folder / "code.ptx").read_text()
+        ptx = (folder / "code.ptx").read_text()
+        # A rule for make: the target, a colon, and files with blanks escaped. The first one is the source.
+        rule = (folder / "code.d").read_text(errors="surrogateescape").replace("\\\n", " ").partition(":")[2]
+    _, *files = (path.replace("\\ ", " ") for path in re.findall(r"(?:\\ |\S)+", rule))
+    digests = _digests(files)
+    if all(digests.values()) and max(Path(path).stat().st_ctime for path in files) < begun - _CLOCK_TICK:
+        cache.default().put(key, cache.Entry({"files": digests}, ptx.encode()))
+    return ptx
+
+
+def _digests(paths: Iterable[str]) -> dict[str, str]:
+    """Return the SHA-256 digest of each file, "" for one that cannot be read."""
+    digests = dict.fromkeys(paths, "")
+    for path in digests:
+        with contextlib.suppress(OSError, ValueError):
+            digests[path] = hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return digests
 
 
 def _cure(log: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import shutil
+import time
 from typing import NamedTuple
 
 import front_ends
@@ -12,7 +13,10 @@ import numpy as np
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink import cache
+from numba_ptxlink._config import Config
 from numba_ptxlink._tools import find
+from numba_ptxlink.cache import Cache
 
 HEADER = """
 #pragma once
@@ -122,11 +126,13 @@ def test_the_manifest_knows_the_layout(folder):
     assert "fill" in pl.load(exported)
 
 
-def export_of(dtype, name, folder, text):
+def export_of(dtype, name, folder, text, out_dir=None):
     """Export a function of a pointer to *dtype*, which C++ has as *name* in a header."""
-    (folder / "p.h").write_text(f"#include <stdint.h>\n#include <vector_types.h>\n{text}\n")
+    header, text = folder / "p.h", f"#include <stdint.h>\n#include <vector_types.h>\n{text}\n"
+    if not header.exists() or header.read_text() != text:
+        header.write_text(text)
     function = pl.udf((of_pointer(dtype),), structs={dtype: name}, include="p.h")(nothing)
-    return pl.export(function, emit=["ptx"], include_dirs=[folder])
+    return pl.export(function, out_dir, emit=["ptx"], include_dirs=[folder])
 
 
 def of_pointer(dtype):
@@ -225,22 +231,54 @@ def test_what_agrees_is_exported(case, tmp_path):
     assert export_of(dtype_of(fields), "P", tmp_path, definition).signatures
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
-def test_a_header_of_the_standard_library_is_compiled_by_nvcc(tmp_path, caplog, monkeypatch):
+@pytest.fixture
+def nvcc_runs(tmp_path, monkeypatch):
+    """Let CUDACXX name nvcc, and the default cache be a new one; return the compilations so far."""
+    if not (nvcc := find.program("nvcc")) or shutil.which("g++") is None:
+        pytest.skip("there is no nvcc, or no g++")
+    found = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
+    for home in (cache, cache.tiered):
+        monkeypatch.setattr(home, "default", lambda: found)
+    log, script = tmp_path / "nvcc.log", tmp_path / "nvcc"
+    log.touch()
+    script.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {nvcc} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CUDACXX", str(script))
+    return lambda: [line for line in log.read_text().splitlines() if line.startswith("-ptx ")]
+
+
+STREAMED = "#include <ostream>\nstruct P { float v; int w; std::ostream* out() const; };"
+AGREEING = np.dtype([("v", "f4"), ("w", "i4")])
+
+
+def test_a_header_of_the_standard_library_is_compiled_by_nvcc(tmp_path, caplog, monkeypatch, nvcc_runs):
     """What NVRTC lacks is compiled by nvcc, and compared; without nvcc, one line says that it is not."""
-    if not find.program("nvcc"):
-        pytest.skip("there is no nvcc")
-    streamed = "#include <ostream>\nstruct P { float v; int w; std::ostream* out() const; };"
-    agreeing = np.dtype([("v", "f4"), ("w", "i4")])
+    out = tmp_path / "out"
     with pytest.raises(pl.AbiError, match="the offset of P::w is not 0"):
-        export_of(np.dtype([("w", "i4"), ("v", "f4")]), "P", tmp_path, streamed)
-    assert export_of(agreeing, "P", tmp_path, streamed).signatures
+        export_of(np.dtype([("w", "i4"), ("v", "f4")]), "P", tmp_path, STREAMED, out)
+    assert 1 == len(nvcc_runs())
     assert caplog.text == ""
     monkeypatch.setattr(find, "programs", lambda *_args, **_options: iter(()))
     monkeypatch.delenv("CUDACXX", raising=False)
-    assert export_of(agreeing, "P", tmp_path, streamed).signatures
+    assert export_of(AGREEING, "P", tmp_path, STREAMED, out).signatures
     (line,) = caplog.messages
     assert 'p.h(3): cannot open source file "ostream"; nvcc on PATH compiles it' in line
+
+
+def test_nvcc_compiles_a_header_once(tmp_path, nvcc_runs):
+    """What nvcc made of a header is kept while all files that it read stay; in memory it is not called."""
+    (tmp_path / "inner.h").write_text("#define NUMBER int\n")
+    text = '#include "inner.h"\n' + STREAMED.replace("int w", "NUMBER w")
+    assert export_of(AGREEING, "P", tmp_path, text).signatures
+    assert [] == nvcc_runs()
+    time.sleep(0.2)  # Headers that changed just now are not kept.
+    for _ in range(2):
+        assert export_of(AGREEING, "P", tmp_path, text, tmp_path / "out").signatures
+        assert 1 == len(nvcc_runs())
+    (tmp_path / "inner.h").write_text("#define NUMBER double\n")
+    with pytest.raises(pl.AbiError, match="the offset of P::w is not 4"):
+        export_of(AGREEING, "P", tmp_path, text, tmp_path / "out")
+    assert 2 == len(nvcc_runs())
 
 
 def test_a_header_that_is_missing_is_named(tmp_path):
