@@ -8,6 +8,7 @@ IR, `$context.params` is the offset of a field in bytes, and `$fault.trap` the v
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 from enum import IntEnum
 from pathlib import Path
@@ -136,133 +137,7 @@ def thread_field_offset(name: str) -> int:
 _STRUCTURES = {"context": BlockContext, "thread": ThreadRecord, "fault_record": FaultRecord}
 _ENUMERATIONS = {"state": ThreadState, "fault": Fault, "status": BlockStatus, "resume": Resume}
 _PLACEHOLDER = re.compile(r"\$(\w+)\.(\w+)")
-# For kernels that never suspend: run the threads of a block one after the other.
-_PLAIN_BLOCK = """
-define i32 @"block.$name"(ptr %ctx, i32 %resume_mode) {
-entry:
-  %region_cache.at = getelementptr i8, ptr %ctx, i64 $context.region_cache
-  %region_cache = load ptr, ptr %region_cache.at, !tbaa !1
-  %params.at = getelementptr i8, ptr %ctx, i64 $context.params
-  %params = load ptr, ptr %params.at, !tbaa !1
-  %local.at = getelementptr i8, ptr %ctx, i64 $context.local_base
-  %local = load ptr, ptr %local.at, !tbaa !1
-  %size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
-  %size = load i64, ptr %size.at, !tbaa !1
-  %limit = getelementptr i8, ptr %local, i64 %size
-  %current.at = getelementptr i8, ptr %ctx, i64 $context.current_thread
-  %fault_record.at = getelementptr i8, ptr %ctx, i64 $context.fault_record
-  %fault_record = load ptr, ptr %fault_record.at, !tbaa !1
-  %nx.at = getelementptr i8, ptr %ctx, i64 $context.ntid
-  %nx = load i32, ptr %nx.at, !tbaa !1
-  %ny.at = getelementptr i32, ptr %nx.at, i64 1
-  %ny = load i32, ptr %ny.at, !tbaa !1
-  %nz.at = getelementptr i32, ptr %nx.at, i64 2
-  %nz = load i32, ptr %nz.at, !tbaa !1
-  br label %planes
-planes:
-  %z = phi i32 [0, %entry], [%z.next, %plane]
-  %thread.z = phi i32 [0, %entry], [%thread.y, %plane]
-  %z.more = icmp ult i32 %z, %nz
-  br i1 %z.more, label %rows, label %done
-rows:
-  %y = phi i32 [0, %planes], [%y.next, %row]
-  %thread.y = phi i32 [%thread.z, %planes], [%thread.x, %row]
-  %y.more = icmp ult i32 %y, %ny
-  br i1 %y.more, label %columns, label %plane
-columns:
-  %x = phi i32 [0, %rows], [%x.next, %next]
-  %thread.x = phi i32 [%thread.y, %rows], [%thread.next, %next]
-  %x.more = icmp ult i32 %x, %nx
-  br i1 %x.more, label %run, label %row
-run:
-  store i32 %thread.x, ptr %current.at, !tbaa !1
-  %outcome = call i8 @"f.$name"($arguments, ptr %params, ptr null)
-  %exited = icmp ne i8 %outcome, 0
-  br i1 %exited, label %check, label %next
-check:
-  %kind = load i64, ptr %fault_record, !tbaa !1
-  %faulted = icmp ne i64 %kind, 0
-  br i1 %faulted, label %fault, label %next
-next:
-  %x.next = add i32 %x, 1
-  %thread.next = add i32 %thread.x, 1
-  br label %columns
-row:
-  %y.next = add i32 %y, 1
-  br label %rows
-plane:
-  %z.next = add i32 %z, 1
-  br label %planes
-fault:
-  ret i32 $status.faulted
-done:
-  ret i32 $status.finished
-}
-"""
-# For kernels that suspend: each thread is a coroutine, and the scheduler of runtime.ll resumes it.
-_COROUTINE_BLOCK = """
-define i32 @"block.$name"(ptr %ctx, i32 %resume_mode) {
-  switch i32 %resume_mode, label %schedule [
-    i32 $resume.start, label %start
-    i32 $resume.grid_barrier, label %release
-  ]
-start:
-  %started = call i32 @ptxlink.start_threads(ptr %ctx, ptr @"ramp.$name")
-  br label %check
-release:
-  %released = call i32 @ptxlink.resume_in_state(ptr %ctx, i32 $state.grid_barrier)
-  br label %check
-check:
-  %status = phi i32 [%started, %start], [%released, %release]
-  %faulted = icmp eq i32 %status, $status.faulted
-  br i1 %faulted, label %fault, label %schedule
-fault:
-  ret i32 $status.faulted
-schedule:
-  %result = call i32 @ptxlink.schedule(ptr %ctx)
-  ret i32 %result
-}
-"""
-# Calls a function for each element of arrays.
-_ELEMENTWISE_ENTRY = """
-define i32 @"elementwise.$name"(ptr %ctx, ptr %arrays, i64 %first, i64 %end) {
-entry:
-  %region_cache.at = getelementptr i8, ptr %ctx, i64 $context.region_cache
-  %region_cache = load ptr, ptr %region_cache.at
-  %local.at = getelementptr i8, ptr %ctx, i64 $context.local_base
-  %local = load ptr, ptr %local.at
-  %size.at = getelementptr i8, ptr %ctx, i64 $context.local_size
-  %size = load i64, ptr %size.at
-  %limit = getelementptr i8, ptr %local, i64 %size
-  %current.at = getelementptr i8, ptr %ctx, i64 $context.current_thread
-  %fault_record.at = getelementptr i8, ptr %ctx, i64 $context.fault_record
-  %fault_record = load ptr, ptr %fault_record.at
-$arrays
-  br label %test
-test:
-  %number = phi i64 [%first, %entry], [%next, %store]
-  %more = icmp ult i64 %number, %end
-  br i1 %more, label %run, label %done
-run:
-  %current = trunc i64 %number to i32
-  store i32 %current, ptr %current.at
-$elements
-  %outcome = call i8 @"f.$name"($arguments, ptr null, ptr null$pointers)
-  %exited = icmp ne i8 %outcome, 0
-  br i1 %exited, label %check, label %store
-check:
-  %kind = load i64, ptr %fault_record
-  %faulted = icmp ne i64 %kind, 0
-  br i1 %faulted, label %fault, label %store
-store:
-  %next = add i64 %number, 1
-  br label %test
-fault:
-  ret i32 $status.faulted
-done:
-  ret i32 $status.finished
-}
-"""
+# For each array of `elementwise.ll`: its address and stride, and the address of an element.
 _ARRAY_ARGUMENT = """\
   %a{0}.at = getelementptr [2 x i64], ptr %arrays, i64 {0}
   %a{0} = load ptr, ptr %a{0}.at
@@ -273,35 +148,26 @@ _ELEMENT_POINTER = """\
   %e{0} = getelementptr i8, ptr %a{0}, i64 %o{0}"""
 
 
-def _fill_placeholders(text: str) -> str:
-    """Return LLVM IR with the offsets and values that its placeholders name."""
-
-    def number(match: re.Match[str]) -> str:
-        group, name = match.groups()
-        if group in _ENUMERATIONS:
-            return str(int(_ENUMERATIONS[group][name.upper()]))
-        return str(
-            THREAD_RECORD_SIZE
-            if name == "size" and group == "thread"
-            else getattr(_STRUCTURES[group], name).offset
-        )
-
-    return _PLACEHOLDER.sub(number, text)
-
-
+@functools.cache
 def read_ir(name: str) -> str:
-    """Return a file of LLVM IR: "runtime.ll" for every process, or "program.ll" for each program."""
-    return _fill_placeholders(Path(__file__).with_name(name).read_text())
+    """Return a file of LLVM IR, with the offsets and values that its placeholders name."""
+
+    def fill(match: re.Match[str]) -> str:
+        group, member = match.groups()
+        if group in _ENUMERATIONS:
+            return str(int(_ENUMERATIONS[group][member.upper()]))
+        if (group, member) == ("thread", "size"):
+            return str(THREAD_RECORD_SIZE)
+        return str(getattr(_STRUCTURES[group], member).offset)
+
+    return _PLACEHOLDER.sub(fill, Path(__file__).with_name(name).read_text())
 
 
 def block_entry(name: str, *, suspends: bool) -> str:
     """Return the LLVM function that executes a block of a kernel."""
+    template = read_ir("coroutine_block.ll" if suspends else "plain_block.ll")
     arguments = "ptr %ctx, ptr %region_cache, ptr %local, ptr %limit, i32 %x, i32 %y, i32 %z"
-    return _fill_placeholders(
-        (_COROUTINE_BLOCK if suspends else _PLAIN_BLOCK)
-        .replace("$name", name)
-        .replace("$arguments", arguments)
-    )
+    return template.replace("$arguments", arguments).replace("$name", name)
 
 
 def elementwise_entry(name: str, count: int) -> str:
@@ -315,11 +181,11 @@ def elementwise_entry(name: str, count: int) -> str:
     parts = {
         "$arrays": "\n".join(map(_ARRAY_ARGUMENT.format, range(count))),
         "$elements": "\n".join(map(_ELEMENT_POINTER.format, range(count))),
-        "$pointers": "".join(f", ptr %e{number}" for number in range(count)),
+        "$pointers": "".join(f", ptr %e{index}" for index in range(count)),
         "$arguments": "ptr %ctx, ptr %region_cache, ptr %local, ptr %limit, i32 0, i32 0, i32 0",
         "$name": name,
     }
-    ir_text = _ELEMENTWISE_ENTRY
+    text = read_ir("elementwise.ll")
     for placeholder, part in parts.items():
-        ir_text = ir_text.replace(placeholder, part)
-    return _fill_placeholders(ir_text)
+        text = text.replace(placeholder, part)
+    return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -252,6 +253,17 @@ def test_kernels_of_a_program_share_variables_and_are_compiled_apart(monkeypatch
     run(program, "put", np.array([9], np.int32))
     run(program, "get", value)
     assert [value[0], len(compiled)] == [9, 2]
+
+
+def test_threads_compile_and_launch_at_a_time():
+    """Threads launch kernels of one program, some of them the same one, whose code is loaded meanwhile."""
+    body = ".reg .b64 %o; .reg .b32 %v; ld.param.u64 %o, [o]; atom.global.add.u32 %v, [%o],"
+    kernels = "".join(f".visible .entry k{n}(.param .u64 o) {{ {body} {n}; ret; }}\n" for n in range(4))
+    program, sums = CpuProgram.of(HEAD + kernels), np.zeros((8, 4), np.int32)
+    jobs = [(f"k{n}", sums[row, n : n + 1]) for row in range(8) for n in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda job: run(program, *job), jobs))
+    assert (sums == LANES * np.arange(4)).all()
 
 
 def test_functions_that_call_each_other_twice_are_read_once():

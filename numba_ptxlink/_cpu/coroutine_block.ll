@@ -1,0 +1,23 @@
+; The executor of a kernel that suspends: each thread is a coroutine, and the scheduler of runtime.ll resumes it.
+
+define i32 @"block.$name"(ptr %ctx, i32 %resume_mode) {
+  switch i32 %resume_mode, label %schedule [
+    i32 $resume.start, label %start
+    i32 $resume.grid_barrier, label %release
+  ]
+start:
+  %started = call i32 @ptxlink.start_threads(ptr %ctx, ptr @"ramp.$name")
+  br label %check
+release:
+  %released = call i32 @ptxlink.resume_in_state(ptr %ctx, i32 $state.grid_barrier)
+  br label %check
+check:
+  %status = phi i32 [%started, %start], [%released, %release]
+  %faulted = icmp eq i32 %status, $status.faulted
+  br i1 %faulted, label %fault, label %schedule
+fault:
+  ret i32 $status.faulted
+schedule:
+  %result = call i32 @ptxlink.schedule(ptr %ctx)
+  ret i32 %result
+}
