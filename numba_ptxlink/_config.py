@@ -44,6 +44,8 @@ VARIABLES = (
     *("NUMBA_PTXLINK_CACHE", "NUMBA_PTXLINK_CACHE_SECRET", "NUMBA_PTXLINK_CACHE_SIZE"),
     *("NUMBA_PTXLINK_DEVICE", "NUMBA_PTXLINK_CPU_ARCH", "NUMBA_PTXLINK_CPU_DEVICES"),
     "NUMBA_PTXLINK_CPU_CHECKS",
+    # Set by `numba-ptxlink cpu`, for programs without Python.
+    *("NUMBA_PTXLINK_CPU_PYTHON", "NUMBA_PTXLINK_CPU_LIBPYTHON"),
 )
 """The environment variables of this package."""
 

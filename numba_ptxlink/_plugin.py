@@ -68,6 +68,7 @@ class Status(NamedTuple):
         cache_bytes_written: Code written to the cache, in bytes.
         versions: The versions of the packages involved that have been imported.
         front_ends: The state in each front end, whether or not it is installed.
+        device: The CUDA device of this process if that is the CPU, such as "CPU, sm_75, memcheck"; else "".
     """
 
     active: bool
@@ -84,6 +85,7 @@ class Status(NamedTuple):
     cache_bytes_written: int
     versions: dict[str, str]
     front_ends: tuple[FrontEndStatus, ...]
+    device: str
 
 
 def _free_compiler_locks() -> None:
@@ -178,6 +180,7 @@ def status() -> Status:
             backend=_backend(),
             versions=_versions(("numba", *FRONT_ENDS, "cuda.core", "cuda.bindings")),
             front_ends=tuple(_front_end_status(activation) for activation in _activations.values()),
+            device=_device(),
             **counts,
         )
 
@@ -213,6 +216,12 @@ def _counts() -> dict[str, Any]:
         "last_link": links.last,
         **{f"cache_{name}": getattr(counters, name, 0) for name in cached},
     }
+
+
+def _device() -> str:
+    from ._cpu import device
+
+    return device.description() if device.is_active() else ""
 
 
 def _backend() -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ._cli import arguments as args
 from ._cli import cache as cache_commands
+from ._cli import cpu as cpu_command
 from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
@@ -104,6 +105,7 @@ def make_parser() -> args.Parser:
     export_command.add(commands)
     link_commands.add(commands)
     run_commands.add(commands)
+    cpu_command.add(commands)
 
     inspect = args.add_command(
         commands,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from . import _native, _plugin
 from ._arch import dotted, newest_isa
 from ._config import VARIABLES, config
+from ._cpu import device
 from ._formats.ptx import read_header
 from ._front_end import registry
 from ._front_end.activation import switch
@@ -173,7 +174,8 @@ def _components(tools: Toolchain) -> Iterator[Component]:
     # Without a libNVVM of the environment, none is asked for.
     for each in nvvm.toolkits() if tools.nvvm else ():
         yield Component("libNVVM of a toolkit", dotted(each.release), each.path)
-    yield Component("driver", dotted(tools.driver), "libcuda.so.1" if tools.driver else "")
+    where = device.description() if device.is_active() else "libcuda.so.1"
+    yield Component("driver", dotted(tools.driver), where if tools.driver else "")
     for package, number in tools.packages.items():
         yield Component(package, number, "installed package")
 

@@ -129,7 +129,7 @@ def test_an_inactive_plugin_has_a_cure():
 )
 def test_the_variable_has_its_cure(monkeypatch, mode, cure):
     """What helps follows from what was said, not from the words of the reason."""
-    monkeypatch.setattr(doctor.switch, "wanted", None)
+    monkeypatch.setattr(doctor.switch, "enabled", None)
     monkeypatch.setattr(doctor, "config", lambda: Config(mode=mode))
     assert cure == doctor._activation_cure("any reason")
 

@@ -142,8 +142,9 @@ class CpuProgram:
         }
         stored = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
         self._loaded.add(stored.code)
-        metadata = {**stored.meta}
-        if not metadata.pop("suspends"):
+        # The cache adds metadata of its own.
+        metadata = {field: stored.meta[field] for field in CompiledEntry._fields if field in stored.meta}
+        if not stored.meta["suspends"]:
             prefix = "block" if self.functions[name].kind == "entry" else "elementwise"
             return CompiledEntry(name, self._loaded.address(f"{prefix}.{name}"), None, **metadata)
         if self.functions[name].kind != "entry":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from typing import Any
 
@@ -69,8 +70,6 @@ def test_unknown_values_end_the_program(variables, message):
 
 def test_another_driver_is_loaded(tmp_path):
     """A driver that the process has loaded already cannot be replaced."""
-    import subprocess
-
     (tmp_path / "cuda.c").write_text("int cuInit(unsigned flags) { return 0; }")
     driver = tmp_path / "libcuda.so.1"
     command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", driver, tmp_path / "cuda.c"]
@@ -81,3 +80,45 @@ def test_another_driver_is_loaded(tmp_path):
         "except pl.ActivationError as error: print(error)"
     )
     assert "NVIDIA's libcuda.so.1 is loaded in this process already" in python(program).stdout
+
+
+def test_a_kernel_comes_from_the_cache(tmp_path):
+    """The second process of a program compiles nothing, and computes the same."""
+    program = (
+        "import driver_api as api, numba_ptxlink as pl; api.start(); address = api.allocate(16)\n"
+        "print(api.launch(api.kernel(), api.POINTER(address), api.ctypes.c_uint32(5), block=4))\n"
+        "print(api.read(address, 4), pl.status().cache_misses == 0)"
+    )
+    variables = {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CACHE": str(tmp_path)}
+    runs = [python(program, **variables).stdout.splitlines() for _ in range(2)]
+    assert runs == [["0", "[5, 6, 7, 8] False"], ["0", "[5, 6, 7, 8] True"]]
+
+
+def test_the_command_runs_a_program_on_the_cpu():
+    """`numba-ptxlink cpu` passes its options, and the exit status, also to what the program starts."""
+    program = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"
+    inner = (
+        "import numba_ptxlink as pl, ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+        "print(pl.status().device); raise SystemExit(3)"
+    )
+    command = [
+        "-m",
+        "numba_ptxlink",
+        "cpu",
+        "--arch",
+        "9.0",
+        "--devices",
+        "2",
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    done = subprocess.run(
+        [sys.executable, *command, inner],
+        env=processes.environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (3, "CPU, sm_90, 2 devices, memcheck\n")

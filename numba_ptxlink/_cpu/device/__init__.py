@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import ctypes.util
 import os
 import sys
+import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +22,7 @@ from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
 from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from numba_ptxlink._arch import ArchLike
 
@@ -69,8 +71,8 @@ def use_cpu(
         ConfigError: A value is not among its choices.
     """
     global _settings  # noqa: PLW0603 - one driver for each process
-    settings = _checked_settings(arch, devices, checks)
-    if _settings == settings:
+    chosen = checked_settings(arch, devices, checks)
+    if _settings == chosen:
         return
     if _attached:
         raise ActivationError(
@@ -88,7 +90,7 @@ def use_cpu(
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ActivationError(_native.load_failure(error)) from error
-    _settings = settings
+    _settings = chosen
 
 
 def is_active() -> bool:
@@ -98,7 +100,45 @@ def is_active() -> bool:
 
 def settings() -> Settings:
     """Return the settings of the CPU device of this process, those of the environment before `use_cpu`."""
-    return _settings or _checked_settings(None, None, None)
+    return _settings or checked_settings()
+
+
+def description() -> str:
+    """Return the devices of this process in words, such as "CPU, sm_75, 2 devices, memcheck"."""
+    arch, devices, checks = settings()
+    count = f"{devices} device{'s' * (devices != 1)}"
+    return ", ".join(("CPU", arch.sm, count, *(checks or ("no checks",))))
+
+
+def child_environment(chosen: Settings, inherited: Mapping[str, str]) -> dict[str, str]:
+    """
+    Return the environment of a command whose CUDA device is the CPU, Python or not, and of its children.
+
+    Args:
+        chosen: The devices.
+        inherited: The environment that is extended.
+    """
+    folders = filter(None, (str(LIBRARY_FOLDER), inherited.get("LD_LIBRARY_PATH")))
+    return {
+        **inherited,
+        "LD_LIBRARY_PATH": os.pathsep.join(folders),
+        "NUMBA_PTXLINK_DEVICE": "cpu",
+        "NUMBA_PTXLINK_CPU_ARCH": str(chosen.arch),
+        "NUMBA_PTXLINK_CPU_DEVICES": str(chosen.devices),
+        "NUMBA_PTXLINK_CPU_CHECKS": ",".join(chosen.checks) or "none",
+        # For programs without Python: the driver starts this one.
+        "NUMBA_PTXLINK_CPU_PYTHON": sys.executable,
+        "NUMBA_PTXLINK_CPU_LIBPYTHON": _libpython(),
+    }
+
+
+def _libpython() -> str:
+    """Return the shared library of this Python; "" if it has none."""
+    names = (sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
+    own = Path(*filter(None, names))
+    if own.is_file() and ".so" in own.name:
+        return str(own)
+    return ctypes.util.find_library(f"python{sys.version_info[0]}.{sys.version_info[1]}") or ""
 
 
 def check_machine_code() -> None:
@@ -158,7 +198,15 @@ def _loaded_driver() -> ctypes.CDLL | None:
         return None
 
 
-def _checked_settings(arch: ArchLike | None, devices: int | None, checks: Iterable[str] | None) -> Settings:
+def checked_settings(
+    arch: ArchLike | None = None, devices: int | None = None, checks: Iterable[str] | None = None
+) -> Settings:
+    """
+    Return the arguments of `use_cpu`, completed by the environment.
+
+    Raises:
+        ConfigError: A value is not among its choices.
+    """
     configured = config()
     try:
         found = Arch.of(configured.cpu_arch if arch is None else arch)

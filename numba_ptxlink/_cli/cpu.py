@@ -1,0 +1,50 @@
+"""Implement the command `cpu`, which runs a program whose CUDA device is the CPU."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._config import CPU_CHECKS
+from numba_ptxlink.errors import ConfigError
+
+from . import arguments as args
+
+if TYPE_CHECKING:
+    import argparse
+
+    from .output import Report
+
+_EXAMPLES = ("cpu -- pytest", "cpu --arch 9.0 --devices 2 -- python train.py", "cpu -- ./app")
+
+
+def add(commands: Any) -> None:
+    """Add the command to *commands*."""
+    cpu = args.add_command(
+        commands, "cpu", _cpu, "run a program, and what it starts, with the CPU as its CUDA device", _EXAMPLES
+    )
+    cpu.add_argument("--arch", type=args.text, help="the compute capability of the device (default: 7.5)")
+    cpu.add_argument("--devices", type=int, metavar="N", help="the number of devices (default: 1)")
+    cpu.add_argument(
+        "--check",
+        dest="checks",
+        action="append",
+        choices=(*CPU_CHECKS, "none"),
+        help="a check of kernels, named as in compute-sanitizer; repeat for more (default: memcheck)",
+    )
+    cpu.add_argument("command", nargs="+", type=args.text, metavar="COMMAND", help="the program, after --")
+
+
+def _cpu(arguments: argparse.Namespace) -> Report:
+    """Become the program: its exit status and its signals are those of this command."""
+    from numba_ptxlink._cpu import device
+
+    names = arguments.checks
+    checks = None if names is None else [name for name in names if name != "none"]
+    chosen = device.checked_settings(arguments.arch, arguments.devices, checks)
+    environ = device.child_environment(chosen, os.environ)
+    program, *_ = arguments.command
+    try:
+        os.execvpe(program, arguments.command, environ)  # noqa: S606 - the user's program
+    except FileNotFoundError as error:
+        raise ConfigError(f"There is no program {program!r}; give its path after --.") from error
