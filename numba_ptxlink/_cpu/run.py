@@ -44,6 +44,9 @@ def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
     return [max(variable.size, 1) for variable in variables]
 
 
+_STORED_METADATA = ("local_size", "shared_size", "access_count", "fault_sites")
+
+
 class CompiledEntry(NamedTuple):
     """
     A kernel or function in machine code.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -194,6 +196,28 @@ def test_blocks_wait_for_each_other(program):
     array = np.zeros(4 * LANES, np.int32)
     run(program, "grid", array, grid=4, cooperative=True)
     assert np.roll(np.arange(256), -100).tolist() == array.tolist()
+
+
+def test_machine_code_comes_from_the_cache(tmp_path, monkeypatch):
+    """A second process finds the kernels of the first in the cache, with barriers and without."""
+    source = """
+    extern "C" __global__ void one(int* o) { *o = 3; }
+    extern "C" __global__ void two(int* o) { __shared__ int s; s = *o; __syncthreads(); *o = s + 1; }
+    """
+    monkeypatch.setenv("NUMBA_PTXLINK_CACHE", str(tmp_path))
+    program = (
+        "import sys, numpy as np\n"
+        "from numba_ptxlink._cpu.host import PtxKernel\n"
+        "from numba_ptxlink._cpu.run import CpuProgram\n"
+        "program, value = CpuProgram.of(sys.stdin.read()), np.zeros(1, np.int32)\n"
+        "PtxKernel(program, 'one')[1, 1](value)\n"
+        "PtxKernel(program, 'two')[1, 1](value)\n"
+        "print(value[0])"
+    )
+    for _ in range(2):
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, input=ptx(source), text=True, capture_output=True, check=True)
+        assert "4\n" == done.stdout
 
 
 def test_a_shuffle_reads_zero_from_a_lane_that_the_block_lacks():
