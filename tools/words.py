@@ -25,7 +25,6 @@ UNFINISHED = (
     "_cabi",
     "_cli",
     "_cpu",
-    "_formats",
     "_fusion",
     "_launch",
     "_numba_cuda",

@@ -321,7 +321,7 @@ def merge_ptx(
     module = parse(module.replace({Span(keeper.start, keeper.end): ""}))
     linkages = {function.name: "visible" for function in module.functions if function.name in names}
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
-    return module.relinked(linkages).encode()
+    return module.with_linkages(linkages).encode()
 
 
 def _link(

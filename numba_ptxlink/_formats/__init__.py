@@ -1,1 +1,1 @@
-"""Bytes and text as values: what can be read out of the files that compilers make. Knows no tool."""
+"""Readers of the files that compilers write: bytes and text -> values. No tool is called."""

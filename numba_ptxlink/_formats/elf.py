@@ -19,22 +19,22 @@ from numba_ptxlink.errors import LinkError
 
 from .kinds import EM_CUDA
 
-_HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
+_FILE_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
 _ABI_SINCE_13 = 0x41
-_ACCELERATORS_BEFORE, _ACCELERATORS = 0x800, 0x8
-# A record of .nv.compat, each of which has a multiple of four bytes: what has the number 9 is 1.
-_ACCELERATED = b"\x02\x09\x01"
+_ACCELERATORS_FLAG_12, _ACCELERATORS_FLAG = 0x800, 0x8
+# The record 9 of .nv.compat, with the value 1. Records begin at multiples of four bytes.
+_ACCELERATED_RECORD = b"\x02\x09\x01"
 # STO_CUDA_ENTRY in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
-_OTHER_AT, _ENTRY = 5, 0x10
-# pyelftools calls STT_CUDA_OBJECT so.
+_OTHER_OFFSET, _ENTRY_BIT = 5, 0x10
+# STT_LOPROC is pyelftools' name for STT_CUDA_OBJECT.
 _KINDS = {"STT_FUNC": "func", "STT_OBJECT": "variable", "STT_LOPROC": "variable"}
-_PUBLIC = ("STB_GLOBAL", "STB_WEAK")
+_PUBLIC_BINDINGS = ("STB_GLOBAL", "STB_WEAK")
 # Section types of NVIDIA's without bytes in the file: SHT_CUDA_GLOBAL, SHT_CUDA_SHARED and
 # SHT_CUDA_RESERVED_SHARED.
-_EMPTY = (0x70000007, 0x7000000A, 0x70000015)
+_SECTION_TYPES_WITHOUT_BYTES = (0x70000007, 0x7000000A, 0x70000015)
 # Symbols that the tools add to every relocatable image.
-_OWN = re.compile(r"__U[DF]T\w*|\.nv\..*|\$.*")
+_TOOL_SYMBOL = re.compile(r"__U[DF]T\w*|\.nv\..*|\$.*")
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Section:
 
     Args:
         name: Its name.
-        size: Its size in memory in bytes, even if it has no bytes in the file.
+        size: Its size in memory in bytes, also if it has no bytes in the file.
         content: Its bytes in the file.
     """
 
@@ -60,7 +60,7 @@ class ElfSymbol:
 
     Args:
         name: The symbol.
-        kind: "entry" for a kernel, "func" for a device function, "variable" for data, "" for others.
+        kind: "entry" for a kernel, "func" for a device function, "variable" for data, otherwise "".
         defined: Whether the image defines it, rather than references it.
         public: Whether other code can see it.
         size: Its size in bytes.
@@ -93,19 +93,19 @@ class Image:
     @property
     def symbols(self) -> tuple[ElfSymbol, ...]:
         """Its functions and variables that other code can see, in order."""
-        visible = (each for each in self.all_symbols if each.public and each.kind)
-        return tuple(each for each in visible if not _OWN.fullmatch(each.name))
+        visible = (symbol for symbol in self.all_symbols if symbol.public and symbol.kind)
+        return tuple(symbol for symbol in visible if not _TOOL_SYMBOL.fullmatch(symbol.name))
 
     def section(self, name: str) -> Section | None:
-        """Return the section *name*, None if there is none."""
+        """Return the section *name*; None if there is none."""
         return next((section for section in self.sections if section.name == name), None)
 
 
 def machine(code: bytes) -> int | None:
-    """Return the compute capability of a GPU's ELF image, such as 90; None for what is not known here."""
-    if len(code) < _HEAD.size:
+    """Return the compute capability of a cubin, such as 90; None for another file."""
+    if len(code) < _FILE_HEADER.size:
         return None
-    identity, _, number, _, _, _, _, flags, *_ = _HEAD.unpack_from(code)
+    identity, _, number, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
     if identity[:4] != b"\x7fELF" or number != EM_CUDA:
         return None
     return int(flags >> 8 if identity[7] == _ABI_SINCE_13 else flags) & 0xFF
@@ -113,29 +113,29 @@ def machine(code: bytes) -> int | None:
 
 def is_accelerated(code: bytes) -> bool:
     """
-    Return whether a GPU's ELF image is for one architecture with its own features, such as sm_90a.
+    Return whether a cubin uses the features of one architecture, such as sm_90a.
 
-    CUDA 12 has a flag for it, CUDA 13 a record in .nv.compat; both were read beside images of sm_90, sm_100
-    and their variants. The flags are EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS in LLVM's
+    CUDA 12 marks it by a flag, CUDA 13 by a record in .nv.compat; both were found by comparing cubins of
+    sm_90, sm_100 and their variants. The flags are EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS in LLVM's
     llvm/BinaryFormat/ELF.h.
     """
-    identity, _, _, _, _, _, _, flags, *_ = _HEAD.unpack_from(code)
-    if flags & (_ACCELERATORS if identity[7] == _ABI_SINCE_13 else _ACCELERATORS_BEFORE):
+    identity, _, _, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
+    if flags & (_ACCELERATORS_FLAG if identity[7] == _ABI_SINCE_13 else _ACCELERATORS_FLAG_12):
         return True
     records = _content(code, b".nv.compat")
-    return any(records.startswith(_ACCELERATED, start) for start in range(0, len(records), 4))
+    return any(records.startswith(_ACCELERATED_RECORD, start) for start in range(0, len(records), 4))
 
 
 def _content(code: bytes, name: bytes) -> bytes:
-    """Return the content of the section *name*, b"" without one or where the image is damaged."""
-    _, _, _, _, _, _, start, _, _, _, _, size, count, names = _HEAD.unpack_from(code)
+    """Return the content of the section *name*; b"" if there is none or the image is damaged."""
+    _, _, _, _, _, _, start, _, _, _, _, size, count, names = _FILE_HEADER.unpack_from(code)
     try:
-        sections = [_SECTION.unpack_from(code, start + size * number) for number in range(count)]
+        sections = [_SECTION_HEADER.unpack_from(code, start + size * number) for number in range(count)]
         texts = sections[names][4]
     except (struct.error, IndexError):
         return b""
-    for named, _, _, _, offset, length, *_ in sections:
-        if code.startswith(name + b"\0", texts + named):
+    for name_offset, _, _, _, offset, length, *_ in sections:
+        if code.startswith(name + b"\0", texts + name_offset):
             return code[offset:][:length]
     return b""
 
@@ -149,14 +149,14 @@ def read(code: bytes, name: str = "cubin") -> Image:
         name: Its name in messages.
 
     Raises:
-        LinkError: It is damaged, or of no GPU.
+        LinkError: The image is damaged, or not for a GPU.
     """
-    # Deferred: a link reads no image.
+    # Deferred: most links read no image.
     from elftools.common.exceptions import ELFError
 
     try:
         return _read(code)
-    # What damaged bytes lead to in the library.
+    # pyelftools raises any of these for damaged bytes.
     except (
         ELFError,
         struct.error,
@@ -177,30 +177,30 @@ def _read(code: bytes) -> Image:
 
     sm = machine(code)
     if sm is None:
-        raise ValueError("its header is of something else")
+        raise ValueError("the header is not of a cubin")
     file = ELFFile(io.BytesIO(code))
     sections = []
     symbols: list[ElfSymbol] = []
-    for each in file.iter_sections():
-        held = each["sh_type"] not in (*_EMPTY, "SHT_NOBITS", "SHT_NULL")
-        content = code[each["sh_offset"] :][: each["sh_size"]] if held else b""
-        sections.append(Section(each.name, each["sh_size"], content))
-        if isinstance(each, SymbolTableSection):
+    for section in file.iter_sections():
+        has_bytes = section["sh_type"] not in (*_SECTION_TYPES_WITHOUT_BYTES, "SHT_NOBITS", "SHT_NULL")
+        content = code[section["sh_offset"] :][: section["sh_size"]] if has_bytes else b""
+        sections.append(Section(section.name, section["sh_size"], content))
+        if isinstance(section, SymbolTableSection):
             symbols += (
-                _symbol(symbol, content[number * each["sh_entsize"] + _OTHER_AT])
-                for number, symbol in enumerate(each.iter_symbols())
+                _symbol(symbol, content[number * section["sh_entsize"] + _OTHER_OFFSET])
+                for number, symbol in enumerate(section.iter_symbols())
             )
     return Image(sm, file["e_type"] == "ET_REL", tuple(sections), tuple(symbols))
 
 
 def _symbol(symbol: Any, other: int) -> ElfSymbol:
     kind = _KINDS.get(symbol["st_info"]["type"], "")
-    size, place = symbol["st_size"], symbol["st_shndx"]
+    size, index = symbol["st_size"], symbol["st_shndx"]
     return ElfSymbol(
         name=symbol.name,
-        kind="entry" if kind == "func" and other & _ENTRY else kind,
-        # Dynamic shared memory has a section in some images, but a size in none.
-        defined=place != "SHN_UNDEF" and (kind != "variable" or size > 0),
-        public=symbol["st_info"]["bind"] in _PUBLIC,
+        kind="entry" if kind == "func" and other & _ENTRY_BIT else kind,
+        # Dynamic shared memory has a section in some images, but never a size.
+        defined=index != "SHN_UNDEF" and (kind != "variable" or size > 0),
+        public=symbol["st_info"]["bind"] in _PUBLIC_BINDINGS,
         size=size,
     )

@@ -1,4 +1,4 @@
-"""The kinds of code that can be linked: a row for each, and how content is recognised."""
+"""The kinds of code that can be linked, as rows of a table, and how content is recognised."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
 FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
 
 KERNELS, LAUNCHER = "kernels", "launcher"
-"""What an export writes beside code that is linked: a fat binary that a driver loads, and C++ around it."""
+"""Artifacts that are loaded and not linked: a fat binary for a driver, and C++ that contains it."""
 
 EM_CUDA = 190
 _ELF = b"\x7fELF"
@@ -20,7 +20,7 @@ _LLVM_IR = (
     r"(?:define|declare)\b[^\n]*@|!llvm\.)"
 )
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
-# No sentence of prose has these.
+# Signs of CUDA C++ that no prose has.
 _SIGN = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*[dip]\w+|[;}]\s*\Z'
 
 
@@ -29,11 +29,11 @@ class Kind(NamedTuple):
     A kind of code.
 
     Args:
-        name: What options and messages call it.
+        name: Its name in options and messages.
         extensions: The extensions of its files, the usual one first.
-        magic: What its content begins with, b"" where that does not tell.
-        nvjitlink: nvJitLink's name for it as an `nvJitLinkInputType`, "" for what it does not link.
-        artifact: Whether an export writes it.
+        magic: The first bytes of its content; b"" if they vary.
+        nvjitlink: nvJitLink's name for it as an `nvJitLinkInputType`; "" if nvJitLink does not link it.
+        artifact: Whether exports write it.
     """
 
     name: str
@@ -60,7 +60,7 @@ ARTIFACTS = tuple(kind.name for kind in KINDS.values() if kind.artifact)
 
 
 def recognise(code: bytes) -> str | None:
-    """Return the kind of *code* by its content, None for one that is none of `KINDS`."""
+    """Return the kind of *code* by its content; None if it is none of `KINDS`."""
     if code.startswith(_ELF):
         machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
         return CUBIN if machine == EM_CUDA else OBJECT
@@ -69,12 +69,12 @@ def recognise(code: bytes) -> str | None:
             return kind.name
     from .ptx_header import read_header
 
-    # Compilers of PTX take any bytes in comments and strings.
+    # Compilers of PTX accept any bytes in comments and strings.
     stripped = b"" if code.startswith(b"\0") else code.rstrip(b"\0")
     if not stripped.strip() or b"\0" in stripped:
         return None
     text = stripped.decode(errors="surrogateescape")
-    # Most text that is none has not the word: the lexer is not started for it.
+    # The lexer is imported only for text that may be PTX.
     if ".version" in text and read_header(text).version:
         return PTX
     return CU if is_text(code, ascii_based=False) and _is_cxx(text) else None
@@ -82,11 +82,11 @@ def recognise(code: bytes) -> str | None:
 
 def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
     """
-    Return the version of the NVVM IR and the compute capability, such as 90; None without LTO-IR.
+    Return the version of the NVVM IR and the compute capability, such as 90; None if *code* is no LTO-IR.
 
-    NVIDIA does not document them. They were found by comparing the output of NVRTC 12.4, 12.9 and 13.5 for
-    the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7 change with the release
-    only, and the halfword at byte 26 is ten times the compute capability in every one.
+    NVIDIA does not document the fields. They were found by comparing the output of NVRTC 12.4, 12.9 and 13.5
+    for the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7 change with the
+    release only, and the halfword at byte 26 is ten times the compute capability in every one.
     """
     if not code.startswith(KINDS[LTOIR].magic) or len(code) < _LTOIR_HEADER.size:
         return None
@@ -95,7 +95,7 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
 
 
 def describe(code: bytes) -> str:
-    """Return in words what *code* is, which is of none of the kinds that can be linked."""
+    """Return a description of *code*, which is of none of the kinds that can be linked."""
     if b"\0" in code or not is_text(code):
         return "of no known kind"
     text = code.decode(errors="surrogateescape")
@@ -117,10 +117,10 @@ def is_text(code: bytes, *, ascii_based: bool = True) -> bool:
 
 def _is_cxx(text: str) -> bool:
     """
-    Return whether *text* has the form of a C++ source: keywords of CUDA, directives, or an end as C++ has it.
+    Return whether *text* has the form of a C++ source: keywords of CUDA, directives, or a final brace.
 
-    Prose, LLVM IR, JSON and Python do not pass; other languages with C's punctuation do, for the compiler to
-    refuse.
+    Prose, LLVM IR, JSON and Python do not; other languages with C's punctuation do, and the compiler rejects
+    them.
     """
     code = re.sub(_COMMENT, " ", text).strip()
     if re.search(_LLVM_IR, text) or code.startswith("{"):
@@ -129,12 +129,12 @@ def _is_cxx(text: str) -> bool:
 
 
 def _is_python(text: str) -> bool:
-    # Deferred: few inputs are text of which nothing else is known.
+    # Deferred: few inputs are text of an unknown kind.
     import ast
 
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    # Preprocessor directives are comments of Python, and a call or a name is a statement of both languages.
+    # Preprocessor directives are comments in Python, and a call or a name is a statement in both languages.
     return any(not isinstance(statement, ast.Expr) for statement in body)

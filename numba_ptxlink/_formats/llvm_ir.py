@@ -1,4 +1,4 @@
-"""Read LLVM IR as text, in the subset of the LLVM Language Reference Manual that Numba writes."""
+"""Read LLVM IR as text: the subset of the LLVM Language Reference Manual that Numba writes."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ _OPENING, _CLOSING = "{[<(", "}]>)"
 
 
 class NvvmDialect(enum.Enum):
-    """What NVVM reads: it has an older LLVM for architectures before sm_100 than from there on."""
+    """The LLVM IR that NVVM reads: its LLVM is older for architectures before sm_100."""
 
     TYPED_POINTERS = "LLVM 7"
     OPAQUE_POINTERS = "from sm_100 on"
 
     @classmethod
     def of(cls, arch: Arch) -> NvvmDialect:
-        """Return what NVVM reads for *arch*."""
+        """Return the dialect that NVVM reads for *arch*."""
         return cls.OPAQUE_POINTERS if arch.cc >= (10, 0) else cls.TYPED_POINTERS
 
     @property
     def is_opaque(self) -> bool:
-        """Whether pointers have no target: "ptr"."""
+        """Whether pointers are opaque: "ptr"."""
         return self is NvvmDialect.OPAQUE_POINTERS
 
     def pointer(self, target: str) -> str:
-        """Return the type of addresses of what has the type *target*."""
+        """Return the type of pointers to the type *target*."""
         return "ptr" if self.is_opaque else f"{target}*"
 
     def written(self, modules: Iterable[str]) -> list[str]:
-        """Return *modules*, which may give `byval` a type, as the dialect has them."""
+        """Return *modules*, whose `byval` may have a type, in the dialect."""
         return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
 def declared(text: str) -> dict[str, tuple[str, ...]]:
-    """Return the types of the result and the parameters of functions that *text* declares, "ptr" for any."""
+    """Return the types of result and parameters of the functions that *text* declares; "ptr" for pointers."""
     # Deferred: most users of this module read no types.
     from .llvm_types import split
 
@@ -56,12 +56,12 @@ def declared(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def parameter_names(text: str, function: str) -> list[str]:
-    """Return the names of the parameters of a function that *text* defines, "" for those without one."""
+    """Return the names of the parameters of a function that *text* defines; "" for unnamed ones."""
     from .llvm_types import split
 
     match = re.search(rf'^define [^\n@]*@"?{re.escape(function)}"?\((.*)$', text, re.MULTILINE)
     params = split(match[1])[0] if match else []
-    names = [re.search(r'%"?([A-Za-z_][\w.]*)"?$', each.strip()) for each in params]
+    names = [re.search(r'%"?([A-Za-z_][\w.]*)"?$', param.strip()) for param in params]
     return [name[1] if name else "" for name in names]
 
 

@@ -1,7 +1,7 @@
 """
 Read and write types of LLVM IR, in both dialects that NVVM reads.
 
-Pointers have a target before sm_100 and none from there on, where the IR spells them `ptr`.
+Pointers have a target type before sm_100. From sm_100 on they are opaque: `ptr`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Type:
 
 @dataclass(frozen=True)
 class ScalarType(Type):
-    """A number, or no value: "i32", "half", "bfloat", "float", "double" or "void"."""
+    """A number or void: "i32", "half", "bfloat", "float", "double" or "void"."""
 
     name: str
 
@@ -36,13 +36,13 @@ class ScalarType(Type):
 
     @property
     def bits(self) -> int:
-        """The bits of an integer; 0 of others."""
+        """The width of an integer in bits; 0 for other types."""
         return int(self.name[1:]) if self.name[0] == "i" else 0
 
 
 @dataclass(frozen=True)
 class PointerType(Type):
-    """An address, with a *target* only in the dialect that has typed pointers."""
+    """A pointer; *target* is None in the dialect with opaque pointers."""
 
     target: Type | None = None
     space: int = 0
@@ -54,7 +54,7 @@ class PointerType(Type):
 
 @dataclass(frozen=True)
 class StructType(Type):
-    """Members one after the other."""
+    """A literal struct."""
 
     members: tuple[Type, ...]
     packed: bool = False
@@ -66,7 +66,7 @@ class StructType(Type):
 
 @dataclass(frozen=True)
 class SequentialType(Type):
-    """*count* elements: an array, or a vector."""
+    """An array or a vector of *count* elements."""
 
     count: int
     element: Type
@@ -79,7 +79,7 @@ class SequentialType(Type):
 
 @dataclass(frozen=True)
 class IdentifiedStruct(Type):
-    """An identified struct: *name* is how the IR spells it, with its `%`."""
+    """An identified struct; *name* includes the `%`."""
 
     name: str
     body: StructType
@@ -89,7 +89,7 @@ class IdentifiedStruct(Type):
 
 
 def members(ty: Type) -> tuple[Type, ...]:
-    """Return the types of the members of an aggregate; nothing of a scalar or a vector."""
+    """Return the types of the members of an aggregate; none for a scalar or a vector."""
     if isinstance(ty, IdentifiedStruct):
         return ty.body.members
     if isinstance(ty, StructType):
@@ -99,10 +99,10 @@ def members(ty: Type) -> tuple[Type, ...]:
 
 def pointee(ty: Type) -> Type:
     """
-    Return what is at addresses of the type *ty*.
+    Return the target of the pointer type *ty*.
 
     Raises:
-        ValueError: It does not tell.
+        ValueError: *ty* is not a typed pointer.
     """
     if isinstance(ty, PointerType) and ty.target is not None:
         return ty.target
@@ -111,10 +111,10 @@ def pointee(ty: Type) -> Type:
 
 def read(text: str) -> Type:
     """
-    Return the type at the start of *text*; attributes may stand before and behind it, and a name may follow.
+    Return the type at the start of *text*; attributes may precede and follow it, and a name may follow.
 
     Raises:
-        ValueError: There is none, or an identified one.
+        ValueError: There is no type, or an identified struct.
     """
     return _read(list(itertools.dropwhile(_ATTRIBUTES.__contains__, _TOKEN.findall(text))))[0]
 
@@ -152,16 +152,16 @@ def _word(word: str) -> Type:
 
 
 def _members(tokens: list[str]) -> tuple[StructType, list[str]]:
-    found: list[Type] = []
+    types: list[Type] = []
     while tokens[0] != "}":
         member, tokens = _read(tokens)
-        found.append(member)
+        types.append(member)
         tokens = tokens[1:] if tokens[0] == "," else tokens
-    return StructType(tuple(found)), tokens[1:]
+    return StructType(tuple(types)), tokens[1:]
 
 
 def split(text: str) -> tuple[list[str], str]:
-    """Split *text*, what follows an opening bracket, at its commas; return the parts and what is behind."""
+    """Split *text*, which follows an opening bracket, at its commas; return the parts and the rest."""
     parts, start, closings = [], 0, [")"]
     for at, char in _outside_quotes(text):
         if char in _CLOSING:

@@ -1,4 +1,4 @@
-"""Read the directives at the head of a PTX module, by the lexer only where no compiler writes them so."""
+"""Read the directives at the head of a PTX module; the lexer is needed for unusual forms only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from numba_ptxlink._arch import PtxVersion
 
 HEADER = (".version", ".target", ".address_size")
-# What compilers begin PTX with: comments of one line, and the three directives in this order.
+# The usual beginning of compiled PTX: comments of one line, and the three directives in this order.
 _TARGET = r"[A-Za-z_]\w*"
 _USUAL = (
     r"\s*(?://[^\n]*\n\s*)*\.version\s+(\d{1,3})\.(\d{1,3})\s+"
@@ -18,12 +18,12 @@ _USUAL = (
 
 class Header(NamedTuple):
     """
-    What a module says about itself before anything else.
+    The directives at the head of a module.
 
     Args:
-        version: The PTX ISA version, None where none is declared.
-        target: What `.target` lists, such as ("sm_90", "debug").
-        address_size: Bits of an address, 0 where it is not declared.
+        version: The PTX ISA version; None if it is not declared.
+        target: The words of `.target`, such as ("sm_90", "debug").
+        address_size: The size of an address in bits; 0 if it is not declared.
     """
 
     version: PtxVersion | None = None
@@ -41,7 +41,7 @@ def read_header(text: str) -> Header:
 
 
 def _read(text: str) -> Header:
-    # Deferred: its import takes longer than a link of one PTX that has been compiled before.
+    # Deferred: the import takes longer than a link of one PTX whose cubin is in the cache.
     from .ptx.lexer import comma_separated, token_at
 
     values: dict[str, list[str]] = {}

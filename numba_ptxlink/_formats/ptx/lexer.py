@@ -1,4 +1,4 @@
-"""Split PTX into tokens, into statements, and these into operands; the only module that searches its text."""
+"""Split PTX into tokens, statements and operands; the only module that searches PTX text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "malformed", "end"]
 
-# NUL ends a C string, and PTX out of a fat binary keeps it. A comment of one line ends at LF, never at CR.
+# PTX out of a fat binary keeps the final NUL of a C string. A comment of one line ends at LF, never at CR.
 _BLANKS = r"[ \t\r\n\f\v\0]*"
 # An unclosed comment or string runs to the end of the text, so that each character is read once.
 _COMMENT_FORM = r"/(?:/[^\n]*|\*(?:.*?\*/|.*))"
 _ASIDE = rf'"[^"]*"?|{_COMMENT_FORM}|\#[^\n]*'
 _DIGITS = "0[xX][0-9a-fA-F]+ | 0[bB][01]+ | 0[0-7]* | [1-9][0-9]*"
 _INTEGER = rf"(?: {_DIGITS} ) U?"
-# The tokens by their kinds; the first form that fits is taken.
+# The forms of tokens by kind; the first one that matches is taken.
 _FORMS: dict[Kind, str] = {
     # Names, and opcodes with their modifiers.
     "word": r"(?:[A-Za-z_]|[%$][\w$]) [\w$]* (?: (?:\.|::) [\w$]+ )*",
@@ -50,14 +50,14 @@ _STATEMENT = rf"""
     |   (?P<brace> [{{}}] )
     |   (?P<other> \S )
     )"""
-# What describes a program for debuggers, without comments. Each text fits in one way alone.
+# A section for debuggers, without comments. Each text matches in one way only, so that no search backtracks.
 _VALUE = r"-? [.%\w$]+ (?: \s* [+-] \s* [.%\w$]+ )?"
 _DWARF = rf"""
     \.section \s+ \.[\w$]+ \s* \{{
     (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_VALUE} (?: \s*,\s* {_VALUE} )* )*
     \s* \}}"""
-# A name: neither a modifier nor what a parenthesis follows. A search is fast if its pattern begins with a set
-# of characters, so what must not stand before comes after.
+# A name that is no modifier and is not followed by a parenthesis. A search is fast if its pattern begins with
+# a set of characters, so the characters before the name are tested after its first one.
 _REST = r"(?<![\w$%.:].) [\w$]* (?![\w$]*\()"
 
 
@@ -66,7 +66,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII | re.DOTALL | re.VERBOSE)
 
 
-# The others are compiled where they are used, since a link of one PTX needs none of them.
+# Other patterns are compiled where they are used, since a link of one PTX needs none of them.
 _PIECE = _compiled(rf"({_BLANKS}(?:(?://[^\n]*|/\*.*?\*/){_BLANKS})*) ({' | '.join(_FORMS.values())})")
 _KIND = _compiled(" | ".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items()))
 _NAME, _SYMBOL = _compiled(f"[A-Za-z_%$]{_REST}"), _compiled(f"[A-Za-z_$]{_REST}")
@@ -75,12 +75,11 @@ _OPERAND = _compiled(r"(?: [^,\[({] | \[[^\]]*\] | \{[^}]*\} | \([^)]*\) )+")
 _COMMENT, _SKIPPED = _compiled(_COMMENT_FORM), _compiled(_ASIDE)
 _BRACE, _STOP, _COMMA = (_compiled(rf"{stop}|{_ASIDE}") for stop in (r"\{|\}", r";|\{|=", ";|,"))
 _LEAVES = ("word", "number", "string")
-# The digits of 64 bits after "0b".
-_LONGEST = 66
+_MAX_INTEGER_CHARS = 66  # 64 binary digits after "0b"
 
 
 class MalformedError(ValueError):
-    """Text that is no PTX. It stays in this package, whose callers get a `LinkError` or an unknown part."""
+    """Text that is no PTX. Callers of this package get a `LinkError` or an `UnparsedItem` instead."""
 
 
 class Token(NamedTuple):
@@ -88,7 +87,7 @@ class Token(NamedTuple):
     A piece of PTX text that is neither white space nor a comment.
 
     Args:
-        text: The piece as it is spelled. Modifiers belong to their opcode, quotes to their string.
+        text: The token, with the modifiers of an opcode and the quotes of a string.
         start: Its offset into the text.
     """
 
@@ -102,7 +101,7 @@ class Token(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind; "line" is a line of a preprocessor, "end" the end of the text."""
+        """Its kind; "line" for a line of a preprocessor, "end" for the end of the text."""
         return kind(self.text)
 
 
@@ -114,9 +113,9 @@ def kind(token: str) -> Kind:
 
 
 def tokens(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
-    """Return the tokens of *text* from *start* to *end*, and where each begins."""
+    """Return the tokens of *text* from *start* to *end*, and their offsets."""
     pieces = _PIECE.findall(text, start, end)
-    # The end is a token without a text, and so is white space before it.
+    # The end matches as a token without a text, and so does white space before it.
     while pieces and not pieces[-1][1]:
         pieces.pop()
     places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
@@ -131,7 +130,7 @@ def token_at(text: str, start: int) -> Token:
 
 
 def comma_separated(text: str, start: int) -> tuple[list[str], int]:
-    """Return the values at *start* with commas between them, and their end."""
+    """Return the comma-separated values at *start*, and the offset after them."""
     texts: list[str] = []
     while (token := token_at(text, start)).kind in _LEAVES:
         texts.append(token.text)
@@ -144,9 +143,9 @@ def comma_separated(text: str, start: int) -> tuple[list[str], int]:
 
 
 def block_end(text: str, start: int) -> int | None:
-    """Return the offset after the block whose opening brace is at *start*, None if it is not closed."""
+    """Return the offset after the block whose opening brace is at *start*; None if it is not closed."""
     end = text.find("}", start)
-    # Most bodies hold no other block, comment or string, and need no search by a pattern.
+    # Most bodies contain no other block, comment or string, and need no search by a pattern.
     if all(text.find(other, start + 1, end) < 0 for other in '{/"#'):
         return None if end < 0 else end + 1
     depth = 0
@@ -162,7 +161,7 @@ def block_end(text: str, start: int) -> int | None:
 
 
 def delimiter(text: str, start: int) -> tuple[int, str]:
-    """Return where the first semicolon, opening brace or equals sign is, and which, "" for none."""
+    """Return the offset of the first semicolon, opening brace or equals sign, and the character or ""."""
     return _first_stop(_STOP, text, start)
 
 
@@ -184,30 +183,30 @@ def _first_stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, s
 
 
 def has_directive(text: str, word: str) -> bool:
-    """Return whether the directive *word* is in *text*, but for comments and strings."""
+    """Return whether *text* contains the directive *word* outside of comments and strings."""
     pattern = re.compile(rf"{_ASIDE}|(?<![\w.]){re.escape(word)}(?![\w.])", re.DOTALL)
     return any(match[0] == word for match in pattern.finditer(text))
 
 
 def without_comments(text: str) -> str:
-    """Return *text* with a blank for each comment."""
+    """Return *text* with a blank in place of each comment."""
     if '"' not in text and "#" not in text:
         return _COMMENT.sub(" ", text)
     return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
 
 
 def is_dwarf(section: str) -> bool:
-    """Return whether *section* is a `.section` with nothing but labels and values."""
+    """Return whether *section* is a `.section` that contains only labels and values."""
     return _compiled(_DWARF).fullmatch(without_comments(section)) is not None
 
 
 def rename_symbols(text: str, new: Mapping[str, str]) -> str:
     """
-    Return *text* with other words; local names that hide a symbol are renamed like it.
+    Return *text* with other names for symbols; local names that hide a symbol are renamed with it.
 
-    Registers `a<3>` are a0, a1 and a2, so they do not have the name a; nor has the opcode of `a.u32`.
+    The registers `a<3>` are a0, a1 and a2, so none of them is named a; neither is the opcode of `a.u32`.
     """
-    # Others than these are no words, such as what is in a comment.
+    # The pattern matches comments as well, so that their words are left alone.
     words = rf"({_ASIDE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
     pieces = _compiled(words).split(text)
     pieces[1::2] = [new.get(word, word) for word in pieces[1::2]]
@@ -220,22 +219,22 @@ def names(operand: str) -> list[str]:
 
 
 def symbols(operand: str) -> list[str]:
-    """Return the same, but for those that begin like registers."""
+    """Return the names in *operand* that do not begin like registers."""
     return _SYMBOL.findall(operand)
 
 
 @functools.lru_cache(maxsize=4096)
 def operands(operand_text: str) -> tuple[str, ...]:
-    """Return what is between the commas of *operand_text*, but for those in brackets."""
+    """Return the parts of *operand_text* between its commas outside of brackets."""
     if "[" in operand_text or "{" in operand_text or "(" in operand_text:
         return tuple(map(str.strip, _OPERAND.findall(operand_text)))
-    # Blanks have no meaning in any of them, and to strip each takes four times as long.
+    # Blanks have no meaning here, and stripping each operand takes four times as long.
     text = "".join(operand_text.split())
     return tuple(text.split(",")) if text else ()
 
 
 def modifiers(text: str) -> tuple[str, str]:
-    """Return the modifiers that *text* begins with, apart from their opcode, and the operands."""
+    """Return the modifiers at the start of *text*, which follow an opcode, and the operands."""
     match = _compiled(r"(?: \.[\w.:]+ \s* )*").match(text)
     assert match  # noqa: S101 - there may be none
     return "".join(match[0].split()), text[match.end() :]
@@ -243,9 +242,9 @@ def modifiers(text: str) -> tuple[str, str]:
 
 @functools.lru_cache(maxsize=4096)
 def number(spelled: str) -> int | None:
-    """Return the integer *spelled*, which may have a minus before it; None for what is no literal of one."""
+    """Return the value of an integer literal, which may have a minus sign; None for other text."""
     match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(spelled)
-    if match is None or len(match[2]) > _LONGEST:
+    if match is None or len(match[2]) > _MAX_INTEGER_CHARS:
         return None
     value = int(match[2], 8 if match[2].isdecimal() and match[2][0] == "0" else 0)
     return -value if match[1] else value
@@ -255,7 +254,8 @@ def statements(text: str) -> list[tuple[str, str, str, str, str, str, str, str]]
     """
     Return the statements of *text*, which has no comments.
 
-    Each is the predicate, opcode, modifiers apart from it, and operands of an instruction, or a label, or a
-    directive and its first word, which is "" for `.loc`, or a brace, or a letter that is none of these.
+    Each statement is a tuple with "" for the parts that it does not have: the predicate, mnemonic and
+    operands of an instruction; a label; a directive and its first word, which is "" for `.loc`; a brace; and
+    the first character of anything else.
     """
     return _compiled(_STATEMENT).findall(text)

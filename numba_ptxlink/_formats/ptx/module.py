@@ -1,4 +1,4 @@
-"""PTX modules as values. The body of a function is read when it is asked for."""
+"""PTX modules as values. The body of a function is parsed when it is first used."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".
 @dataclass(slots=True)
 class UnparsedItem:
     """
-    A part of a module that is no function and declares no variable.
+    A directive of a module that is kept as text.
 
     Args:
-        keyword: Its directive without the dot, such as "pragma", "line" for one of a preprocessor, "" for
-            text that is not understood. The tool that compiles that reports the error.
-        text: All of it.
-        start: Where it begins in the text of the module.
-        end: Where it ends.
-        cause: Why it is not understood.
+        keyword: Its directive without the dot, such as "pragma"; "line" for a line of a preprocessor; "" for
+            malformed text, whose error the compiler reports.
+        text: The text.
+        start: Its offset into the text of the module.
+        end: The offset after it.
+        cause: The reason why the text is malformed; "" if it is not.
     """
 
     keyword: str
@@ -52,10 +52,10 @@ class Alias:
     An `.alias`.
 
     Args:
-        name: The function that is declared.
-        target: The function that is meant.
-        start: Where it begins.
-        end: Where it ends.
+        name: The symbol of the alias.
+        target: The function that it stands for.
+        start: Its offset into the text of the module.
+        end: The offset after it.
     """
 
     name: str
@@ -70,22 +70,22 @@ class Alias:
 @dataclass(slots=True, eq=False)
 class Function:
     """
-    One occurrence of a function. It begins at its linkage, and ends after its body or its semicolon.
+    A declaration or definition of a function, from its linkage to the end of its body or its semicolon.
 
     Args:
         name: The symbol.
         kind: "func" or "entry".
         linkage: "visible", "extern", "weak", "common" or "" for local to the module.
-        results: What it returns: one, or several where they are registers.
+        results: Its results: one, or several if they are registers.
         params: Its parameters, in order.
         attributes: Such as "unified(1, 2)".
-        directives: What stands between the parameters and the body, such as ".maxntid", "32".
-        line: 1-based line of the text that its kind stands on.
+        directives: The tokens between the parameters and the body, such as ".maxntid", "32".
+        line: 1-based line of `.func` or `.entry`.
         text: The text of the module.
-        linkage_span: Where the linkage is; an empty range where it would be if there is none.
-        body_span: Where the braces of its body are, (-1, -1) for a declaration.
-        start: Where it begins.
-        end: Where it ends.
+        linkage_span: The range of the linkage; an empty range at its position if there is none.
+        body_span: The range of the body with its braces; (-1, -1) for a declaration.
+        start: Its offset into the text of the module.
+        end: The offset after it.
     """
 
     name: str
@@ -110,7 +110,7 @@ class Function:
 
     @property
     def prototype(self) -> Prototype:
-        """The part on which callers must agree."""
+        """The interface that callers have to agree with."""
         return Prototype(
             name=self.name,
             result=self.results[0].param if self.results else None,
@@ -120,14 +120,14 @@ class Function:
 
     @property
     def heading(self) -> str:
-        """Its declaration as spelled, without the semicolon or body."""
+        """Its declaration as written, without the semicolon or body."""
         end = self.body_span.start if self.defined else self.end - 1
         return lexer.without_comments(self.text[self.start : end]).strip()
 
     @property
     def body(self) -> tuple[Statement, ...]:
         """
-        The statements of the body, read once; none for a declaration.
+        The statements of the body, parsed once; none for a declaration.
 
         Raises:
             LinkError: The body is malformed.
@@ -149,15 +149,15 @@ Item = Function | Declaration | Alias | UnparsedItem
 
 class Module:
     """
-    A PTX module. Its parts lie in its text.
+    A PTX module. The offsets of its items refer to its text.
 
     Args:
-        text: The text it was read from.
-        items: What the text consists of, in order.
+        text: The text.
+        items: The items of the text, in order.
         header: Version, target and size of addresses.
 
     Attributes:
-        functions: Every function that it declares or defines, in the order of the text.
+        functions: Every declaration and definition of a function, in the order of the text.
         variables: Every variable outside of functions, in the order of the text.
     """
 
@@ -177,27 +177,27 @@ class Module:
 
     @property
     def undefined_variables(self) -> tuple[str, ...]:
-        """The variables that it declares and a linker looks for in other code, used or not."""
+        """The variables that it declares and that a linker searches in other inputs, used or not."""
         defined = {variable.name for variable in self.variables if variable.defined}
         declared = (
             variable.name
             for variable in self.variables
             if not variable.defined
             and variable.memory in _SOUGHT
-            # A launch sizes it.
+            # Dynamic shared memory is defined by the launch.
             and (variable.memory != "shared" or variable.size)
         )
         return tuple(dict.fromkeys(name for name in declared if name not in defined))
 
     def replace(self, edits: Mapping[Span, str]) -> str:
         """
-        Return the text with other text in some places.
+        Return the text with some ranges replaced.
 
         Args:
-            edits: New text for ranges of the text, which may be empty.
+            edits: New text for each range, which may be empty.
 
         Raises:
-            ValueError: Ranges overlap, or lie outside of the text.
+            ValueError: Ranges overlap, or are outside of the text.
         """
         pieces: list[str] = []
         end = 0
@@ -208,19 +208,19 @@ class Module:
             end = stop
         return "".join((*pieces, self.text[end:]))
 
-    def relinked(self, names: Mapping[str, str]) -> str:
+    def with_linkages(self, names: Mapping[str, str]) -> str:
         """
-        Return the text with other linkage.
+        Return the text with other linkages.
 
         Args:
             names: The linkage of functions and variables by name, such as {"f": "weak"}, or "" for none.
-                A declaration of several variables changes where one of them is named.
+                A declaration of several variables changes if one of them is named.
         """
         edits = {}
         for item in self.items:
             if isinstance(item, (Function, Declaration)):
-                own = [item] if isinstance(item, Function) else item.variables
-                for linkage in [names[each.name] for each in own if each.name in names][:1]:
+                declared = [item] if isinstance(item, Function) else item.variables
+                for linkage in [names[symbol.name] for symbol in declared if symbol.name in names][:1]:
                     start, end = item.linkage_span
                     blank = " " if linkage and start == end else ""
                     edits[Span(start, end)] = f".{linkage}{blank}" if linkage else ""
@@ -229,21 +229,21 @@ class Module:
 
 def parse(text: str) -> Module:
     """
-    Return the PTX module *text*, of which the bodies of functions are read when they are asked for.
+    Return the PTX module *text*, whose function bodies are parsed when they are first used.
 
-    Never raises: text that is not understood becomes a `UnparsedItem` without a keyword.
+    Never raises: malformed text becomes an `UnparsedItem` without a keyword.
     """
     return Module(text, _Reader(text).items(), read_header(text))
 
 
 def has_line_numbers(text: str) -> bool:
     """Return whether the PTX *text* maps its instructions to source lines."""
-    # Most text need not be searched to tell.
+    # Most text needs no search by a pattern.
     return text.count(".loc") > text.count(".local") and lexer.has_directive(text, ".loc")
 
 
 class _Reader:
-    """Read the items of *text*, skipping the bodies of functions."""
+    """Read the items of *text*, without the bodies of functions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -297,7 +297,7 @@ class _Reader:
         return UnparsedItem(word[1:], text[start:end], start, end)
 
     def _declaration(self, start: int) -> Function | Declaration:
-        """Read a function or a declaration of variables, each initializer as one token."""
+        """Read a function or a declaration of variables; an initializer is one token."""
         text = self._text
         stop, delimiter = lexer.delimiter(text, start)
         texts, starts = lexer.tokens(text, start, stop)
@@ -331,7 +331,7 @@ class _Reader:
         while cursor.accept(".attribute"):
             attributes += cursor.attributes()
         results = cursor.parameters()
-        # No name has a dot: what follows one is refused by compilers, as an unknown directive is.
+        # A name has no dot: the rest of the word is a directive, which compilers reject if it is unknown.
         name, *directives = cursor.take("word").split(".")
         params = cursor.parameters()
         while token := cursor.token:
@@ -364,7 +364,7 @@ class _Reader:
         )
 
     def _unknown_end(self, token: Token) -> int:
-        """Return the end of the unknown text that begins with *token*."""
+        """Return the offset after the malformed text that begins with *token*."""
         end = token.end
         while token.text != ";":
             if token.text == "{":
@@ -376,7 +376,7 @@ class _Reader:
         return end
 
     def _line_of(self, start: int) -> int:
-        """Return the line of *start*, counted from that of the last call."""
+        """Return the line of the offset *start*, counted from the offset of the last call."""
         self._line += self._text.count("\n", self._counted, start)
         self._line -= self._text.count("\n", start, self._counted)
         self._counted = start

@@ -1,7 +1,7 @@
 """
-The statements of PTX functions: one form for each, in the order of the text, blocks as braces.
+The statements of PTX functions as values, in the order of the text; a block is a pair of braces.
 
-They are values without places. A pass makes other statements of them, and `str` prints each.
+A statement does not know its position. A pass replaces statements by others, and `str` prints a statement.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Instruction(NamedTuple):
     An instruction.
 
     Args:
-        guard: Its predicate as it is spelled before it, such as "@!%p1 ", "" without one.
+        guard: Its predicate with the blank after it, such as "@!%p1 "; "" if there is none.
         mnemonic: Its opcode with the modifiers, such as "ld.global.v4.f32".
-        operand_text: Its operands as they are spelled.
+        operand_text: Its operands as written.
     """
 
     guard: str
@@ -41,26 +41,26 @@ class Instruction(NamedTuple):
     @property
     def operands(self) -> tuple[str, ...]:
         """
-        What is between its commas.
+        The operands, which commas separate.
 
-        Those of a call are the results in parentheses, if any, the function, the arguments in parentheses, if
-        any, and for an indirect call its prototype.
+        A call has the results in parentheses, if any, the function, the arguments in parentheses, if any, and
+        for an indirect call the prototype.
         """
         return lexer.operands(self.operand_text)
 
     @property
     def opcode(self) -> str:
-        """Its name alone, such as "ld"."""
+        """The mnemonic without modifiers, such as "ld"."""
         return self.mnemonic.partition(".")[0]
 
     @property
     def modifiers(self) -> list[str]:
-        """What follows the name, without dots: ["global", "v4", "f32"]."""
+        """The modifiers without dots, such as ["global", "v4", "f32"]."""
         return self.mnemonic.split(".")[1:]
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """The base and the offset of what a load, a store or an atomic accesses; None for another form."""
+        """The base and the offset of the address of a load, store or atomic; None for another form."""
         operands = self.operands[self.opcode in ("ld", "atom") :]
         return address(operands[0]) if operands else None
 
@@ -87,7 +87,7 @@ class Label(NamedTuple):
 
 
 class Directive(NamedTuple):
-    """A directive that declares nothing, such as `.loc` or `.branchtargets`, with its semicolon."""
+    """A directive that is no declaration, such as `.loc` or `.branchtargets`, with its semicolon."""
 
     text: str
 
@@ -98,7 +98,7 @@ class Directive(NamedTuple):
 
     @property
     def is_hint(self) -> bool:
-        """Whether it tells which bytes of the next load are used ("Pragma Strings" in the PTX ISA)."""
+        """Whether it names the bytes of the next load that are used ("Pragma Strings" in the PTX ISA)."""
         return self.keyword == "pragma" and '"used_bytes_mask' in self.text
 
     @property
@@ -111,7 +111,7 @@ class Directive(NamedTuple):
 
 
 class Brace(NamedTuple):
-    """The begin or the end of a block, which has a scope of names of its own."""
+    """The beginning or the end of a block, which is a scope of names."""
 
     text: str
 
@@ -125,10 +125,10 @@ Statement = Instruction | Label | Directive | Brace | Declaration
 
 def read(text: str) -> Iterator[Statement]:
     """
-    Yield the statements in *text*, the inside of a function's body.
+    Yield the statements in *text*, a function's body without its braces.
 
     Raises:
-        MalformedError: There is something else.
+        MalformedError: The text contains something else.
     """
     pieces = lexer.statements(lexer.without_comments(text))
     for guard, mnemonic, operand_text, label, directive, keyword, brace, other in pieces:
@@ -150,7 +150,7 @@ def read(text: str) -> Iterator[Statement]:
 
 
 def address(operand: str) -> tuple[str, int] | None:
-    """Return the base and the offset of an address such as "[%rd1+4]", None for another operand."""
+    """Return the base and the offset of an address such as "[%rd1+4]"; None for another operand."""
     if operand[:1] != "[" or operand[-1:] != "]":
         return None
     base, plus, spelled = operand[1:-1].partition("+")
@@ -171,9 +171,9 @@ class Register(NamedTuple):
     A register, or another name that a block declares.
 
     Args:
-        block: The number of the statement that opens the block, -1 for that of the function.
+        block: The index of the statement that opens the block, -1 for the function's own block.
         name: The name.
-        type: The type of the register without its dot, "" for another name.
+        type: The type of the register without its dot; "" for another name.
     """
 
     block: int
@@ -186,35 +186,35 @@ _NOTHING = "", 0, math.inf
 
 class Scope:
     """
-    The names that are declared at a place: those of its block up to there, and those around the block.
+    The names that are declared at a statement: in its block before it, and around the block.
 
     Args:
-        block: The number of the statement that opens the block.
-        outer: The names where the block begins.
+        block: The index of the statement that opens the block.
+        outer: The scope around the block.
 
     Attributes:
-        asked: What each name means that was asked for.
+        resolved: The names that were looked up, and the registers that they mean.
     """
 
-    __slots__ = "_declared", "_place", "asked", "block", "outer"
+    __slots__ = "_declared", "_position", "block", "outer", "resolved"
 
     def __init__(self, block: int = -1, outer: Scope | None = None) -> None:
         self.block = block
         self.outer = outer
-        # The names of the whole block with their types, counts, and the statements that declare them; those
-        # after this statement do not count.
+        # The names of the whole block with their types, counts, and the index of the declaration.
+        # Declarations behind the position do not count.
         self._declared: dict[str, tuple[str, int, float]] = {}
-        self._place = block
-        self.asked: dict[str, Register | None] = {}
+        self._position = block
+        self.resolved: dict[str, Register | None] = {}
 
     def after(self, number: int, statement: Statement) -> Scope:
-        """Return the names that are declared after *statement*, which has that *number* in the function."""
+        """Return the scope after *statement*, which has the index *number* in the function."""
         if isinstance(statement, Brace):
             return Scope(number, self) if statement == OPEN else self.outer or self
         if not isinstance(statement, Declaration):
             return self
         after = Scope(self.block, self.outer)
-        after._declared, after._place = self._declared, number
+        after._declared, after._position = self._declared, number
         for variable in statement.variables:
             kind = variable.type if variable.space == "reg" else ""
             name = variable.name if variable.count is None else f"{variable.name}<"
@@ -222,37 +222,37 @@ class Scope:
         return after
 
     def find(self, name: str) -> Register | None:
-        """Return what *name* means here, None if no block declares it."""
-        if name in self.asked:
-            return self.asked[name]
-        found, passed = self.own(name), [self]
-        while not found and (scope := passed[-1].outer):
-            if name in scope.asked:
-                found = scope.asked[name]
+        """Return the register or other name that *name* means here; None if no block declares it."""
+        if name in self.resolved:
+            return self.resolved[name]
+        register, scopes = self.find_in_block(name), [self]
+        while not register and (scope := scopes[-1].outer):
+            if name in scope.resolved:
+                register = scope.resolved[name]
                 break
-            found = scope.own(name)
-            passed.append(scope)
-        for each in passed:
-            each.asked[name] = found
-        return found
+            register = scope.find_in_block(name)
+            scopes.append(scope)
+        for scope in scopes:
+            scope.resolved[name] = register
+        return register
 
-    def own(self, name: str) -> Register | None:
-        """Return the same of its block alone."""
+    def find_in_block(self, name: str) -> Register | None:
+        """Return the register or other name that *name* means in this block alone."""
         declared = self._declared
         kind, _, index = declared.get(name, _NOTHING)
-        if index <= self._place:
+        if index <= self._position:
             return Register(self.block, name, kind)
         if declared and name[-1:] in _DIGITS:
-            # Of `r1<5>` is r12, as of `r<13>`.
+            # Both `r1<5>` and `r<13>` declare r12.
             for end in range(len(name.rstrip(_DIGITS)), len(name)):
                 kind, count, index = declared.get(f"{name[:end]}<", _NOTHING)
-                if index <= self._place and int(name[end:][:9]) < count:
+                if index <= self._position and int(name[end:][:9]) < count:
                     return Register(self.block, name, kind)
         return None
 
 
 def scoped(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
-    """Yield the statements of *body* with their numbers, and the names that are declared there."""
+    """Yield the statements of *body* with their indices and scopes."""
     scope = Scope()
     for number, statement in enumerate(body):
         if not isinstance(statement, Instruction):
@@ -262,11 +262,11 @@ def scoped(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
 
 class Call(NamedTuple):
     """
-    What a call consists of.
+    The operands of a call.
 
     Args:
-        callee: The function, or the register or table that holds it.
-        results: The variables for what it returns.
+        callee: The function, or the register or table that holds its address.
+        results: The variables for the results.
         arguments: The variables that are passed.
         prototype: For an indirect call, the label of its prototype or of its targets, or their table.
     """
@@ -278,7 +278,7 @@ class Call(NamedTuple):
 
 
 def parse_call(call: Instruction) -> Call:
-    """Return what the instruction *call* consists of."""
+    """Return the operands of the instruction *call*."""
     rest = list(call.operands)
     results = lexer.operands(rest.pop(0)[1:-1]) if rest and rest[0][:1] == "(" else ()
     callee = rest.pop(0) if rest else ""
@@ -287,7 +287,7 @@ def parse_call(call: Instruction) -> Call:
 
 
 def apply_edits(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
-    """Return *body* with other statements in the places of those whose numbers *edits* has."""
+    """Return *body* with the statements at the indices of *edits* replaced."""
     parts, end = list[Statement](), 0
     for index in sorted(edits):
         parts += body[end:index]
@@ -297,10 +297,10 @@ def apply_edits(body: Sequence[Statement], edits: Mapping[int, Iterable[Statemen
 
 
 def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
-    """Return a label, a directive, or an instruction that names labels with other labels."""
+    """Return a label, or a directive or instruction that names labels, with other labels."""
     if isinstance(statement, Instruction):
-        named = (new.get(each, each) for each in statement.operands)
-        return Instruction.of(statement.mnemonic, *named, guard=statement.guard)
+        operands = (new.get(operand, operand) for operand in statement.operands)
+        return Instruction.of(statement.mnemonic, *operands, guard=statement.guard)
     if isinstance(statement, Label):
         return Label(new.get(statement.name, statement.name))
     if isinstance(statement, Directive) and not new.keys().isdisjoint(statement.names):
@@ -309,5 +309,5 @@ def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
 
 
 def block(body: Iterable[Statement]) -> str:
-    """Return the text of *body* in braces, a line for each statement."""
+    """Return the text of *body* in braces, with a line for each statement."""
     return "\n".join(("{", *map(str, body), "}"))

@@ -28,19 +28,19 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(-1, -1)
-"""Where a function that is declared has its body."""
+"""The body of a function that is only declared."""
 
 
 @dataclass(frozen=True)
 class Param:
     """
-    One parameter or return value of a PTX function.
+    A parameter or return value of a PTX function.
 
     Args:
-        bits: Width of a scalar, 0 for a byte array.
-        align: Alignment of a byte array in bytes, 0 for a scalar.
-        size: Size of a byte array in bytes, 0 for a scalar.
-        type: The type as it is spelled, such as "f32"; two spellings of one width are equal.
+        bits: Width of a scalar; 0 for a byte array.
+        align: Alignment of a byte array in bytes; 0 for a scalar.
+        size: Size of a byte array in bytes; 0 for a scalar.
+        type: The type as written, such as "f32"; it does not count in comparisons, which are by width.
     """
 
     bits: int = 0
@@ -51,7 +51,7 @@ class Param:
     def __str__(self) -> str:
         if not self.bits:
             return f".align {self.align} .b8[{self.size}]" if self.align else f".b8[{self.size}]"
-        # A linker distinguishes them from integers.
+        # Linkers distinguish floats from integers.
         return f".{self.type}" if self.type in ("f32", "f64") else f".b{self.bits}"
 
 
@@ -62,7 +62,7 @@ class Prototype:
 
     Args:
         name: The symbol.
-        result: The return value, None for void.
+        result: The return value; None for void.
         params: The parameters, in order.
         entry: Whether it is a kernel.
     """
@@ -81,22 +81,22 @@ class Prototype:
 @dataclass(slots=True)
 class Variable:
     """
-    One name that is declared: a variable, registers, or a parameter or result of a function.
+    A name that is declared: a variable, registers, or a parameter or result of a function.
 
     Args:
         name: The symbol.
         space: "global", "const", "shared", "local", "param" or "reg", with a bank as in "const[2]".
         type: The type of an element without its dot, such as "u32".
         linkage: "visible", "extern", "weak", "common" or "" for local to the module or the function.
-        alignment: Bytes, 0 where none is declared.
-        vector_length: How many elements a vector has, 1 for a scalar.
-        array_dims: Elements along each dimension, None for one that is not declared.
-        count: How many of the name with a number behind it are meant, None for one without.
-        initial: The initializer as it is spelled, or "".
-        attributes: Such as "managed".
-        line: 1-based line of the module that its name stands on, 0 in a function.
-        start: Where the name begins, in the text of the module.
-        end: Where the declarator ends.
+        alignment: Alignment in bytes; 0 if none is declared.
+        vector_length: Elements of a vector; 1 for a scalar.
+        array_dims: Elements along each dimension; None for a dimension without a size.
+        count: Number of registers of `%r<count>`; None for a single name.
+        initial: The initializer as written, or "".
+        attributes: Attributes such as "managed".
+        line: 1-based line of the module with the name; 0 in a function.
+        start: The offset of the name into the text of the module.
+        end: The offset after the declarator.
     """
 
     name: str
@@ -120,22 +120,22 @@ class Variable:
 
     @property
     def memory(self) -> str:
-        """Its space without a bank, "managed" for such a variable, or the type of a texture and the like."""
+        """Its space without a bank; "managed" if it has that attribute; the type of a texture or surface."""
         if self.type in _OPAQUE:
             return self.type
         return "managed" if "managed" in self.attributes else self.space.partition("[")[0]
 
     @property
     def bits(self) -> int:
-        """The width of one of its elements, or vectors of them."""
+        """The width in bits of an element, or of a vector of elements."""
         return width(self.type) * self.vector_length
 
     @property
     def size(self) -> int:
-        """Its size in bytes, 0 where its type or an extent does not tell."""
+        """Its size in bytes; 0 if its type or a dimension has no size."""
         array_dims = self.array_dims
         if array_dims == (None,) and self.vector_length == 1 and self.initial:
-            # The initializer tells the length; behind the last comma nothing may follow.
+            # The initializer gives the length; it may end in a comma.
             values = lexer.without_comments(self.initial).strip().removeprefix("{").removesuffix("}")
             array_dims = (len([*filter(None, lexer.operands(values))]),)
         return math.prod((self.bits // 8, *(extent or 0 for extent in array_dims)))
@@ -143,14 +143,14 @@ class Variable:
     @property
     def symbols(self) -> tuple[str, ...]:
         """The variables and functions that the initializer names, in order."""
-        # Most tables hold only numbers, many of them.
+        # Most initializers are long tables of numbers.
         if self.type in _OPAQUE or not self.initial.strip("{}0123456789 ,\n\t-"):
             return ()
         return tuple(dict.fromkeys(lexer.names(lexer.without_comments(self.initial))))
 
     @property
     def param(self) -> Param:
-        """The part on which caller and callee must agree."""
+        """Its type as a parameter, which caller and callee have to agree on."""
         size = max(1, width(self.type) // 8)
         if not self.array_dims:
             return Param(bits=width(self.type), type=self.type)
@@ -168,10 +168,10 @@ class Declaration:
 
     Args:
         text: The statement.
-        variables: One for each name.
-        linkage_span: Where the linkage is; an empty range where it would be if there is none.
-        start: Where it begins.
-        end: Where it ends, after its semicolon.
+        variables: The variables.
+        linkage_span: The range of the linkage; an empty range at its position if there is none.
+        start: Its offset into the text of the module.
+        end: The offset after its semicolon.
     """
 
     text: str
@@ -184,33 +184,33 @@ class Declaration:
         return self.text
 
     def alone(self, variable: Variable) -> str:
-        """Return what declares *variable* alone."""
+        """Return a statement that declares *variable* alone."""
         head = self.text[: self.variables[0].start - self.start]
         return f"{head}{self.text[variable.start - self.start : variable.end - self.start]};"
 
     @classmethod
     def registers(cls, kind: str, names: Sequence[str]) -> Declaration:
-        """Return the statement that declares the registers *names* of the type *kind*."""
+        """Return a statement that declares the registers *names* of the type *kind*."""
         return cls(f".reg .{kind} {', '.join(names)};", tuple(Variable(name, "reg", kind) for name in names))
 
 
 @functools.lru_cache(maxsize=4096)
 def declaration(text: str) -> Declaration:
     """
-    Return the statement *text*, in a function.
+    Return the declaration *text* of a function's body.
 
     Raises:
-        MalformedError: It is none, or has an initial value.
+        MalformedError: The text is no declaration, or has an initial value.
     """
-    stop, what = lexer.delimiter(text, 0)
-    if what != ";":
+    stop, delimiter = lexer.delimiter(text, 0)
+    if delimiter != ";":
         raise lexer.MalformedError("a variable of a function has no initial value")
     return Cursor(text, *lexer.tokens(text, 0, stop), stop).declaration(stop + 1)
 
 
 @functools.lru_cache(maxsize=256)
 def width(spelled: str) -> int:
-    """Return the size of the type *spelled* in bits, 0 for an opaque type."""
+    """Return the size of the type *spelled* in bits; 0 for an opaque type."""
     if spelled == "pred":
         return 1
     digits, _, multiple = spelled.lstrip("bsuft").partition("x")
@@ -220,13 +220,13 @@ def width(spelled: str) -> int:
 
 class Cursor:
     """
-    A place among the tokens of a declaration.
+    A position among the tokens of a declaration.
 
     Args:
         text: The text of the module.
-        texts: The tokens. The end becomes one more, which is empty.
-        starts: Where each begins.
-        end: Where the declaration ends.
+        texts: The tokens. An empty token is appended for the end.
+        starts: The offsets of the tokens.
+        end: The offset of the end of the declaration.
         line_of: Returns the line of an offset.
     """
 
@@ -251,12 +251,12 @@ class Cursor:
 
     @property
     def start(self) -> int:
-        """Where the next token begins."""
+        """The offset of the next token."""
         return self.starts[self.at]
 
     @property
     def end(self) -> int:
-        """The end of the last token taken."""
+        """The offset after the last token taken."""
         return self.starts[self.at - 1] + len(self.texts[self.at - 1])
 
     def take(self, expected: Kind | None = None) -> str:
@@ -264,7 +264,7 @@ class Cursor:
         Return the next token and advance.
 
         Raises:
-            MalformedError: There is none of the kind *expected*.
+            MalformedError: The next token is not of the kind *expected*.
         """
         token = self.texts[self.at]
         if not token or (expected and lexer.kind(token) != expected):
@@ -294,7 +294,7 @@ class Cursor:
         raise MalformedError(f"{cause}, not {repr(token[:40]) if token else 'the end'}")
 
     def number(self) -> int:
-        """Take a whole number of 64 bits at most."""
+        """Take an integer of 64 bits at most."""
         value = lexer.number(self.take("number"))
         if value is None:
             self.at -= 1
@@ -302,7 +302,7 @@ class Cursor:
         return value
 
     def linkage(self) -> tuple[str, Span]:
-        """Take the linkage, if any; return it and where it is."""
+        """Take the linkage, if any; return it and its range."""
         start = self.start
         if self.token not in LINKAGES:
             return "", Span(start, start)
@@ -331,7 +331,7 @@ class Cursor:
         return Declaration(self.text[start:end], tuple(variables), span, start, end)
 
     def parameters(self) -> tuple[Variable, ...]:
-        """Take parameters in parentheses; none without parentheses."""
+        """Take parameters in parentheses; return none if there are no parentheses."""
         if not self.accept("(") or self.accept(")"):
             return ()
         params = []
@@ -355,7 +355,7 @@ class Cursor:
         while lexer.kind(self.token) == "directive":
             token = self.take()[1:]
             if token == "align":
-                # After the type it is that of what a pointer points to.
+                # After the type, the alignment belongs to the target of a pointer.
                 alignment = self.number()
                 variable.alignment = variable.alignment if variable.type else alignment
             elif token == "attribute":
