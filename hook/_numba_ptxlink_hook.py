@@ -13,6 +13,9 @@ PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
 
+OFF = ("0", "off", "false", "no")
+"""The values of NUMBA_PTXLINK that switch the plugin off, as the package knows them, too."""
+
 REDIRECTOR = "_numba_cuda_redirector"
 """Redirects `numba.cuda` to numba-cuda. A .pth file imports it, which Python does not read in PYTHONPATH."""
 
@@ -122,7 +125,7 @@ class Loader:
 
 def redirect():
     """Redirect `numba.cuda` to numba-cuda if that is installed, unless the plugin is switched off."""
-    if os.environ.get("NUMBA_PTXLINK", "").strip().lower() in {"0", "off", "false", "no"}:
+    if os.environ.get("NUMBA_PTXLINK", "").strip().lower() in OFF:
         return
     try:  # noqa: SIM105 - contextlib is not imported yet
         __import__(REDIRECTOR)

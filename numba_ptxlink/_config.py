@@ -15,7 +15,11 @@ from .errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MODES = ("1", "0", "auto")
+log = logging.getLogger(__name__)
+
+# The import hook has the same values.
+_OFF = ("0", "off", "false", "no")
+_MODES = ("1", *_OFF, "auto")
 Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
 Checks = Literal["all", "none"]
 Inline = Literal["auto", "all", "none"]
@@ -105,9 +109,10 @@ class Config(NamedTuple):
             ConfigError: A variable has a value that is not among its choices.
         """
         level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, "")
+        mode = _choice(environ, "NUMBA_PTXLINK", _MODES, "1")
         cache, dirs, url = _cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
         return cls(
-            mode=_choice(environ, "NUMBA_PTXLINK", _MODES, "1"),
+            mode="0" if mode in _OFF else mode,
             backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto"),
             checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all"),
             inline=_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto"),
@@ -187,7 +192,33 @@ def config() -> Config:
     settings = Config.from_environ(os.environ)
     if settings.log_level is not None:
         _set_up_logging(settings.log_level)
+    for name, cure in unknown_variables(os.environ):
+        log.warning("the environment variable %s has no effect; %s", name, cure)
     return settings
+
+
+def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables in *environ* that begin like those of this package, each with what to do."""
+    names = sorted(name for name in environ if name.startswith(VARIABLES[0]) and name not in VARIABLES)
+    if not names:
+        return []
+    from difflib import get_close_matches
+
+    similar = {name: get_close_matches(name, VARIABLES, cutoff=0) for name in names}
+    return [(name, f"correct its name to {' or '.join(similar[name])}, or unset it") for name in names]
+
+
+def working_directory() -> str:
+    """
+    Return the path of the working directory.
+
+    Raises:
+        ConfigError: It was removed.
+    """
+    try:
+        return os.getcwd()  # noqa: PTH109 - a path is text for its callers
+    except FileNotFoundError as error:
+        raise ConfigError("The working directory was removed; change to a folder that exists.") from error
 
 
 LOG_FORMAT = "%(name)s %(levelname)s: %(message)s"

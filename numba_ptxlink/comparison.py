@@ -115,6 +115,10 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
     """
     if not isinstance(function, Udf) or function.is_kernel:
         raise ExportError(f"compare() takes a function with @udf, not {shown(function)}.")
+    if seed is not None and not (type(seed) is int and seed >= 0):
+        raise ExportError(
+            f"seed is {shown(seed)}; pass a whole number from 0 on, or None for another one each time."
+        )
     found = compared([function], seed, [arguments] if arguments else None)
     for name, reason in found.left_out.items():
         raise ExportError(f"{name} was not compared: {reason}; give other arguments.")

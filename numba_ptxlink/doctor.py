@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _native, _plugin
 from ._arch import dotted, newest_isa
-from ._config import VARIABLES, config
+from ._config import config, unknown_variables
 from ._cpu import device
 from ._formats.ptx import read_header
 from ._front_end import registry
@@ -159,10 +159,8 @@ def diagnose() -> Diagnosis:
 
 
 def _unknown_variables() -> Iterator[Problem]:
-    for name in sorted(os.environ.keys() - {*VARIABLES}):
-        if name.startswith(VARIABLES[0]):
-            cure = f"unset it, or correct its name to one of {', '.join(VARIABLES)}"
-            yield Problem("unknown-variable", f"the environment variable {name} has no effect", cure)
+    for name, cure in unknown_variables(os.environ):
+        yield Problem("unknown-variable", f"the environment variable {name} has no effect", cure)
 
 
 def _components(tools: Toolchain) -> Iterator[Component]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ._artifacts import outputs
 from ._artifacts.target_release import TargetRelease
 from ._config import config
 from ._export import externs, jobs
@@ -21,7 +22,7 @@ from ._link.compile import PythonCode
 from ._link.declarations import from_prototype, from_signature
 from ._link.read import Input
 from ._tools import includes
-from ._tools.options import DEFAULT_LEVEL, Options, given_choices
+from ._tools.options import DEFAULT_LEVEL, Options, as_texts, given_choices
 from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
@@ -142,13 +143,18 @@ def export(
         ),
         target_release,
         # Compilers run in folders of their own.
-        tuple(Path(folder).absolute() for folder in includes.folders(include_dirs)),
+        tuple(
+            outputs.checked_path("include_dirs", folder).absolute()
+            for folder in includes.folders(include_dirs)
+        ),
         front_end,
         writes_files=out_dir is not None,
     )
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    if out_dir is not None and os.path.lexists(out_dir) and not Path(out_dir).is_dir():
+    out_dir = None if out_dir is None else outputs.checked_path("out_dir", out_dir)
+    depfile = None if depfile is None else outputs.checked_path("depfile", depfile)
+    if out_dir is not None and os.path.lexists(out_dir) and not out_dir.is_dir():
         raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
     if depfile is not None and out_dir is None:
         raise ExportError("An export in memory writes no depfile; give out_dir, or no depfile.")
@@ -236,7 +242,7 @@ def _python_code(  # noqa: PLR0917 - children pass positional arguments
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
-    kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else tuple(emit)
+    kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else as_texts("emit", emit)
     unknown = [kind for kind in kinds if kind not in EMIT]
     if unknown or not kinds:
         names = ", ".join(filter(None, unknown)) or "nothing"

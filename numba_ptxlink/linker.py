@@ -11,10 +11,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from ._arch import Arch, ArchLike
-from ._config import CHECKS, INLINE, config
+from ._config import CHECKS, FRONT_ENDS, INLINE, config
 from ._formats.kinds import CU, LTOIR
 from ._link import run
 from ._link.backends import Target
@@ -22,7 +23,7 @@ from ._link.option_effects import check_compile_options
 from ._link.read import read
 from ._link.run import Linked
 from ._tools.options import ARITHMETIC, NVRTC, Options, as_texts, given_choices, link_flags, source_flags
-from .errors import ConfigError, LinkError
+from .errors import ConfigError, LinkError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from ._tools.nvrtc import INCLUDE_DIR
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
+
+_CHOICES = {"checks": CHECKS, "inline": INLINE, "front_end": FRONT_ENDS}
 
 
 def __getattr__(name: str) -> Any:
@@ -146,7 +149,11 @@ def link(
 
         target_release = TargetRelease.of(cuda, ptx_isa)
     target = Arch.of(arch)
-    _check_options(checks, inline, {"defines": defines, "headers": headers})
+    _check_choices({"checks": checks, "inline": inline, "front_end": front_end})
+    _check_texts("headers", headers, (str,))
+    _check_texts("defines", defines, (str, NoneType))
+    if cxx_standard is not None and not (isinstance(cxx_standard, str) and cxx_standard):
+        raise ConfigError(f'cxx_standard is {shown(cxx_standard)}; pass text such as "c++20".')
     given_choices({"lto": lto})
     flags, arithmetic = source_flags(nvrtc_flags, dict(zip(ARITHMETIC, requested, strict=True)))
     options = Options(
@@ -215,20 +222,23 @@ def _compiled(
     return compile_sources(files, python, arch, how, lto=options.lto, compares=options.compares)
 
 
-def _check_options(checks: str | None, inline: str | None, mappings: Mapping[str, Any]) -> None:
-    for option, chosen, choices in (("checks", checks, CHECKS), ("inline", inline, INLINE)):
-        if chosen is not None and chosen not in choices:
-            raise ConfigError(f"{option}={chosen!r} is unknown; choose {', '.join(choices)}.")
-    for option, given in mappings.items():
-        if given is not None and not isinstance(given, Mapping):
-            raise ConfigError(
-                f"{option}={given!r} is a {type(given).__name__}; give a dict, from each name to its text."
-            )
-    for name, text in (mappings["headers"] or {}).items():
-        if not isinstance(name, str) or not isinstance(text, str):
-            raise ConfigError(
-                f"headers[{name!r}] is a {type(text).__name__}; give a str for each name: the text."
-            )
+def _check_choices(options: Mapping[str, Any]) -> None:
+    """Check that each of *options* is None or one of its choices."""
+    for option, chosen in options.items():
+        if chosen is not None and chosen not in _CHOICES[option]:
+            raise ConfigError(f"{option}={shown(chosen)} is unknown; choose {', '.join(_CHOICES[option])}.")
+
+
+def _check_texts(option: str, mapping: Any, types: tuple[type, ...]) -> None:
+    """Check that *mapping* is None, or a mapping from names to values of *types*."""
+    if mapping is None:
+        return
+    if not isinstance(mapping, Mapping):
+        raise ConfigError(f"{option} is {shown(mapping)}; pass a dict, from each name to its text.")
+    for name, text in mapping.items():
+        if not isinstance(name, str) or not isinstance(text, types):
+            cure = "pass a str for each name" + (", or None" if NoneType in types else "")
+            raise ConfigError(f"{option}[{shown(name)}] is {shown(text)}; {cure}.")
 
 
 def _python(

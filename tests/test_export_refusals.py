@@ -39,6 +39,12 @@ def test_no_export_writes_over_another(name):
         {"fastmath": {"nnan"}},
         {"opt": 3},
         {"lineinfo": "no"},
+        {"name": 5},
+        {"emit": 5},
+        {"emit": [5]},
+        {"out_dir": 5},
+        {"out_dir": "a\0b"},
+        {"out_dir": "out", "depfile": "\ud800"},
     ],
     ids=str,
 )

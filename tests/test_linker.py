@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 from ptx_kernels import make_kernel
@@ -69,6 +70,17 @@ def test_no_input_is_an_error():
     """A link needs something to link."""
     with pytest.raises(pl.LinkError, match="needs at least one input"):
         pl.link(arch="sm_90")
+
+
+@pytest.mark.parametrize("options", [{}, {"lineinfo": True}, {"debug": True}], ids=str)
+def test_a_removed_working_directory_is_not_needed(tmp_path, monkeypatch, options):
+    """CUDA C++ is compiled there, with line numbers, too; a file of Python is not, and the error says why."""
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    source = 'extern "C" __global__ void k(int* p) { *p = 1; }\n'
+    assert pl.link(source, arch="sm_90", **options).cubin
+    with pytest.raises(pl.ConfigError, match="The working directory was removed; change to a folder"):
+        pl.link(source, Path(__file__), arch="sm_90", **options)
 
 
 def test_declining_lto_for_ltoir_is_an_error():
@@ -159,7 +171,12 @@ def test_a_link_is_for_an_older_driver():
         ({"max_registers": 0}, "max_registers is 0; pass 1 to 255, or None"),
         ({"max_registers": "16"}, "max_registers is '16'; pass 1 to 255, or None"),
         ({"debug": 1}, "debug is 1; pass True or False"),
-        ({"headers": {"a.h": b"x"}}, r"headers\['a.h'\] is a bytes; give a str"),
+        ({"headers": {"a.h": b"x"}}, r"headers\['a.h'\] is b'x'; pass a str"),
+        ({"headers": ["a.h"]}, r"headers is \['a.h'\]; pass a dict"),
+        ({"defines": {"FLAG": True}}, r"defines\['FLAG'\] is True; pass a str for each name, or None"),
+        ({"defines": {"N": 4}}, r"defines\['N'\] is 4; pass a str for each name, or None"),
+        ({"cxx_standard": 20}, r'cxx_standard is 20; pass text such as "c\+\+20"'),
+        ({"front_end": "off"}, "front_end='off' is unknown; choose numba-cuda, numba-cuda-mlir"),
         ({"name_expressions": "k"}, "name_expressions='k' is not a list of str; give a list"),
         ({"nvrtc_flags": "-G"}, "nvrtc_flags='-G' is not a list of str; give a list"),
         ({"extra_flags": None}, "extra_flags=None is not a list of str; give a list"),

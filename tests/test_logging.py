@@ -54,6 +54,19 @@ def test_a_message_is_shown_once(show, program):
     assert 2 == show("-c", program).count(MESSAGE)
 
 
+def test_a_misspelt_variable_is_a_warning(tmp_path):
+    """It is named once by the process that was started, with the names that it may be meant for."""
+    (tmp_path / "udfs.py").write_text(
+        "from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n"
+    )
+    program = "import numba_ptxlink as pl; pl.export('udfs.py', arch='sm_90', emit='ptx')"
+    environ = processes.environ(NUMBA_PTXLINK_CHECK="none", NUMBA_PTXLINK_CACHE="0")
+    done = processes.run(sys.executable, "-c", program, env=environ, cwd=tmp_path)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("the environment variable NUMBA_PTXLINK_CHECK has no effect; correct its name to ")
+    assert "NUMBA_PTXLINK_CHECKS or " in line
+
+
 def test_a_wrong_level_is_an_error_of_the_command(monkeypatch, capsys):
     """The command names the variable and the choices, without a traceback."""
     from numba_ptxlink import _config, cli

@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
 import secrets
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._config import working_directory
+from numba_ptxlink.errors import ConfigError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
-    from pathlib import Path
+
+
+def checked_path(option: str, given: Any) -> Path:
+    """
+    Return the path that is the value of an option.
+
+    Raises:
+        ConfigError: It is no path, or is relative to a working directory that was removed.
+    """
+    if isinstance(given, (str, os.PathLike)):
+        # Half of a character has no bytes.
+        with contextlib.suppress(UnicodeEncodeError):
+            if 0 not in os.fsencode(given):
+                path = Path(os.fsdecode(given))
+                if not path.is_absolute():
+                    working_directory()
+                return path
+    raise ConfigError(f"{option} is {shown(given)}; pass a path.")
 
 
 def _delete(path: Path) -> bool:

@@ -121,15 +121,17 @@ def run(
         prepare: A function and its arguments, which the server calls before it forks children.
 
     Raises:
+        ConfigError: The working directory was removed.
         ExportError: The child has died.
         Exception: The exception that *function* raised.
     """
     _open_standard_streams()
+    folder = _config.working_directory()
     connection = _fork_child(prepare)
     level = logging.getLogger(_LOGGER).getEffectiveLevel()
     try:
         with connection:
-            connection.send((dict(os.environ), os.getcwd(), sys.path, level, function, args))  # noqa: PTH109
+            connection.send((dict(os.environ), folder, sys.path, level, function, args))
             while True:
                 event, value = connection.recv()
                 if event == "logged":
@@ -182,6 +184,8 @@ def end() -> None:
 def _serve(descriptor: int) -> None:
     """Fork a child for each message on the socket *descriptor*; end when the other side closes it."""
     _open_standard_streams()
+    # The caller has warned of the environment.
+    logging.getLogger(_config.__name__).setLevel(logging.ERROR)
     control = socket.socket(fileno=descriptor)
     with Connection(os.dup(descriptor)) as connection:
         function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - of the process that has started this

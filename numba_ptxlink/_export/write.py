@@ -293,7 +293,7 @@ def _check_sources_kept(out: Path, files: Mapping[str, bytes], made_of: Iterable
 
 def check_stem(stem: str) -> str:
     """Return *stem* if file names and comments in C can contain it."""
-    if not _STEM.fullmatch(stem) or len(stem.encode()) > _MAX_STEM_BYTES:
+    if not isinstance(stem, str) or not _STEM.fullmatch(stem) or len(stem.encode()) > _MAX_STEM_BYTES:
         raise ExportError(
             f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
             f"between them, in at most {_MAX_STEM_BYTES} bytes, and neither .launch nor .kernels at the end."

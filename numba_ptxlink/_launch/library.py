@@ -95,7 +95,9 @@ def load(
     """
     if device not in (None, "cpu"):
         raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
-    if steps is not None and steps not in range(1, 1 << 63):
+    if not isinstance(checks, bool):
+        raise LaunchError(f"checks is {shown(checks)}; pass True or False.")
+    if steps is not None and not (type(steps) is int and 0 < steps < 1 << 63):
         raise LaunchError(f"steps is {shown(steps)}; pass a whole number from 1 on, or None for no limit.")
     try:
         return _library(source, device, checks=checks, steps=steps)

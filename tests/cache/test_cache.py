@@ -20,7 +20,7 @@ from numba_ptxlink.cache import Entry
 from numba_ptxlink.cache.key import unseal
 from numba_ptxlink.errors import ConfigError
 
-KILLS = int(os.environ.get("NUMBA_PTXLINK_TEST_KILLS", "300"))
+KILLS = int(os.environ.get("PTXLINK_TEST_KILLS", "300"))
 
 
 @pytest.fixture
@@ -64,13 +64,15 @@ def test_parts_of_a_result_are_not_kept(directory):
         ("CACHE", "perhaps", None),
         ("CACHE_SIZE", "2GiB", {"cache_size": 2 << 30}),
         ("CACHE_SIZE", "lots", None),
+        ("", "auto", {"mode": "auto"}),
+        ("", "perhaps", None),
     ],
 )
 def test_variables_are_read(variable, value, expected):
     """Directories that may end in a URL, and sizes with units; the error of another names the variable."""
-    environ = {f"NUMBA_PTXLINK_{variable}": value}
+    environ = {f"NUMBA_PTXLINK_{variable}".rstrip("_"): value}
     if expected is None:
-        with pytest.raises(ConfigError, match=variable):
+        with pytest.raises(ConfigError, match=f"NUMBA_PTXLINK_{variable}".rstrip("_")):
             Config.from_environ(environ)
     else:
         assert expected.items() <= Config.from_environ(environ)._asdict().items()

@@ -12,7 +12,7 @@ import processes
 import pytest
 from numba import cuda, float32, njit, types
 
-from numba_ptxlink._config import FRONT_ENDS
+from numba_ptxlink._config import FRONT_ENDS, Config
 from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.base import Releases
 from numba_ptxlink._front_end.patch import Patch, applied, apply, undo
@@ -57,6 +57,12 @@ def test_the_hook_knows_each_front_end():
     """The hook, which imports nothing, has the packages that the front ends have."""
     assert hook.PACKAGES == {each.package: each.name for each in registry.front_ends()}
     assert tuple(hook.PACKAGES.values()) == FRONT_ENDS
+
+
+def test_the_hook_and_the_package_are_switched_off_by_the_same_values():
+    """NUMBA_PTXLINK=off is an error of neither, nor a word that one of them takes for on."""
+    modes = [Config.from_environ({"NUMBA_PTXLINK": value}).mode for value in (*hook.OFF, "Off", "1")]
+    assert [*["0"] * (len(hook.OFF) + 1), "1"] == modes
     assert registry.loaded() == registry.front_ends()
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIABLE = "NUMBA_PTXLINK_THIRDPARTY_DIR"
+VARIABLE = "PTXLINK_THIRDPARTY_DIR"
 # What every environment holds, whichever toolkit it has.
 BASE = """
 cffi==2.1.1 cuda-core==1.2.2 cuda-pathfinder==1.9.0 numba-cuda==0.30.4 packaging==26.3 pycparser==3.12

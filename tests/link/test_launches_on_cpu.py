@@ -331,6 +331,11 @@ REFUSED = {
     "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
     "no_grid": (lambda udfs: udfs.scale(1), r"Kernel scale is launched by scale\[grid, block, "),
     "no_steps": (lambda _: pl.load("udfs.json", device="cpu", steps=0), "steps is 0; pass .* from 1 on"),
+    "half_a_step": (
+        lambda _: pl.load("x.json", device="cpu", steps=2.5),
+        "steps is 2.5; pass a whole number",
+    ),
+    "named_checks": (lambda _: pl.load("x.json", checks="none"), "checks is 'none'; pass True or False"),
 }
 
 

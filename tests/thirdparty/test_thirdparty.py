@@ -3,7 +3,7 @@ Programs of others, compiled and linked for a stand-in device: once by stock Num
 
 Each run is a process of its own in an environment that the test makes of pinned packages and this checkout.
 The environments take about 3 GB and are kept in ~/.cache/numba-ptxlink-thirdparty, or in the folder that
-NUMBA_PTXLINK_THIRDPARTY_DIR names.
+PTXLINK_THIRDPARTY_DIR names.
 """
 
 from __future__ import annotations
