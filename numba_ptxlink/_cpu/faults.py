@@ -100,7 +100,7 @@ def fault_error(
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {written_name(function)}"
     message = _fault_message(
-        worker.fault_record, [*worker.regions.near(worker.fault_record.address)], instruction
+        worker.fault_record, worker.regions_near(worker.fault_record.address), instruction
     )
     if not file:
         message += f" {_NO_LINE}"

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-_pack_pair = struct.Struct("<2Q").pack
+_PAIR = struct.Struct("<2Q")
+PAIR_SIZE = _PAIR.size
 
 
 class Region(NamedTuple):
@@ -56,15 +57,7 @@ class RegionTable(NamedTuple):
     def of(cls, regions: Sequence[Region]) -> RegionTable:
         """Return the table of listed regions."""
         writable, read_only = (
-            b"".join(_pack_pair(each.address, each.end) for each in regions if each.writable is kind)
+            b"".join(_PAIR.pack(each.address, each.end) for each in regions if each.writable is kind)
             for kind in (True, False)
         )
         return cls(writable, read_only, lambda _: regions)
-
-    def __add__(self, other: RegionTable) -> RegionTable:  # type: ignore[override]
-        """Return the table of both."""
-        return RegionTable(
-            self.writable + other.writable,
-            self.read_only + other.read_only,
-            lambda address: [*self.near(address), *other.near(address)],
-        )

@@ -7,6 +7,7 @@ module are compiled when the program is made; all its kernels share them.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import math
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CpuProgram", "Region", "byte_sizes"]
 
+_GRID_WORKSPACE_BYTES = 64
+_MAX_IDLE_KEYS = 64
 _UNLIMITED_STEPS = 1 << 62
 # Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
 _MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
@@ -100,6 +103,8 @@ class CpuProgram:
         self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
         self._entries: dict[str, CompiledEntry] = {}
         self._lock = Lock()
+        # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
+        self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
         self._heap = Buffer(_HEAP_BYTES)
         self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP_BYTES, self._heap.address)
         self.functions: Mapping[str, formats.Function] = {
@@ -228,25 +233,37 @@ class CpuProgram:
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
         """
-        entry, workspace = self.entry(name), Buffer(64)
+        entry, cooperative, blocks = (
+            self.entry(name),
+            launch_config.cooperative,
+            math.prod(launch_config.grid),
+        )
+        idle = self._idle_workers_of(name, launch_config.block, launch_config.shared, steps)
         # A cooperative launch needs all blocks resident: one worker for each. Otherwise one worker runs the
         # blocks in turn.
-        cooperative, blocks = launch_config.cooperative, math.prod(launch_config.grid)
-        workers = [
-            self._create_worker(
-                entry,
-                regions,
-                steps,
-                [workspace.region("the grid's barrier")],
-                grid=launch_config.grid,
-                block=launch_config.block,
-                dynamic=launch_config.shared,
-                params=params,
-                workspace=workspace.address if cooperative else 0,
-                cooperative=cooperative,
-            )
-            for _ in range(blocks if cooperative else 1)
-        ]
+        workspace = Buffer(_GRID_WORKSPACE_BYTES if cooperative else 0)
+        workers = []
+        if not cooperative:
+            # Another thread may take the last one.
+            with contextlib.suppress(IndexError):
+                workers.append(idle.pop())
+                workers[0].reset(regions, launch_config.grid, params)
+        if not workers:
+            workers = [
+                self._create_worker(
+                    entry,
+                    regions,
+                    steps,
+                    [workspace.region("the grid's barrier")],
+                    grid=launch_config.grid,
+                    block=launch_config.block,
+                    dynamic=launch_config.shared,
+                    params=params,
+                    workspace=workspace.address if cooperative else 0,
+                    cooperative=cooperative,
+                )
+                for _ in range(blocks if cooperative else 1)
+            ]
         count = blocks // len(workers)
         ready, at_grid_barrier = dict.fromkeys(range(len(workers)), Resume.START), list[int]()
         while ready:
@@ -260,6 +277,14 @@ class CpuProgram:
                 ready = dict.fromkeys(yielded, Resume.YIELD)
             else:
                 ready, at_grid_barrier = dict.fromkeys(at_grid_barrier, Resume.GRID_BARRIER), []
+        if workers[0].is_small and not cooperative:
+            idle.append(workers[0])
+
+    def _idle_workers_of(self, *key: Any) -> list[Worker]:
+        """Return the workers of finished launches of a kernel with the same block and shared memory."""
+        if len(self._idle_workers) > _MAX_IDLE_KEYS:
+            self._idle_workers.clear()
+        return self._idle_workers.setdefault(key, [])
 
     def call_elementwise(
         self,

@@ -9,13 +9,15 @@ import mmap
 from typing import TYPE_CHECKING
 
 from . import printf
-from .regions import Region, RegionTable
+from .regions import PAIR_SIZE, Region, RegionTable
 from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, FaultRecord, Resume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
+# A worker with so much memory is kept for later launches.
+_MAX_SMALL_BYTES = 256 << 10
 # PYFUNCTYPE keeps the GIL. Generated code releases it, and takes it again to check for Ctrl-C and to print.
 _EXECUTOR_TYPE = ctypes.PYFUNCTYPE(
     ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int32
@@ -60,6 +62,10 @@ class Worker:
         block: The number of threads of a block along x, y and z.
         dynamic: Bytes of dynamic shared memory.
         context: Other fields of BlockContext.
+
+    Attributes:
+        fault_record: The first fault of its blocks.
+        is_small: Whether its memory is worth to be kept for another launch.
     """
 
     def __init__(
@@ -82,12 +88,13 @@ class Worker:
         # A shuffle may name any lane of its warp, also one that the block does not have.
         records = Buffer(THREAD_RECORD_SIZE * (-(-suspended_count // WARP_SIZE) * WARP_SIZE))
         shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
-        region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         own_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
-        self.regions = RegionTable.of([*own_regions, *program_regions]) + regions
-        table = ctypes.create_string_buffer(self.regions.writable + self.regions.read_only)
+        self._own_regions = RegionTable.of([*own_regions, *program_regions])
+        self._region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.fault_record = FaultRecord()
-        self._keep_alive = shared_memory, local_memory, frames, records, region_cache, table
+        self._zeroed = [buffer for buffer in (shared_memory, local_memory, records) if buffer.size]
+        self._frames = frames
+        self.is_small = sum(buffer.size for buffer in (frames, *self._zeroed)) <= _MAX_SMALL_BYTES
         self.context = BlockContext(
             ntid=tuple(block),
             nctaid=tuple(grid),
@@ -95,10 +102,7 @@ class Worker:
             thread_count=thread_count,
             shared_base=shared_memory.address - SHARED_START,
             shared_size=shared_memory.size,
-            regions=ctypes.addressof(table),
-            region_count=len(table) // 16,
-            writable_count=len(self.regions.writable) // 16,
-            region_cache=ctypes.addressof(region_cache),
+            region_cache=ctypes.addressof(self._region_cache),
             fault_record=ctypes.addressof(self.fault_record),
             print_function=id(printf.print_formatted),
             local_base=local_memory.address,
@@ -110,6 +114,37 @@ class Worker:
             **context,
             **_python_functions(),
         )
+        self._caller_regions = regions
+        self._join_regions()
+        self._initial_context = bytes(self.context)
+
+    def _join_regions(self) -> None:
+        """Set the table of regions that generated code searches."""
+        own, caller = self._own_regions, self._caller_regions
+        parts = (own.writable, caller.writable, own.read_only, caller.read_only)
+        self._table = ctypes.create_string_buffer(b"".join(parts))
+        self.context.regions = ctypes.addressof(self._table)
+        self.context.region_count = sum(map(len, parts)) // PAIR_SIZE
+        self.context.writable_count = (len(own.writable) + len(caller.writable)) // PAIR_SIZE
+
+    def reset(self, regions: RegionTable, grid: Sequence[int], params: int) -> None:
+        """Prepare another launch of the kernel, with blocks of the same size."""
+        ctypes.memmove(ctypes.addressof(self.context), self._initial_context, len(self._initial_context))
+        for buffer in self._zeroed:
+            ctypes.memset(buffer.address, 0, buffer.size)
+        self.fault_record.kind = 0
+        previous, self._caller_regions = self._caller_regions, regions
+        if previous.writable is not regions.writable or previous.read_only is not regions.read_only:
+            self._join_regions()
+            # The region of the last access may be gone.
+            ctypes.memset(self.context.region_cache, 0, ctypes.sizeof(self._region_cache))
+            self._initial_context = bytes(self.context)
+        self.context.nctaid = tuple(grid)
+        self.context.params = params
+
+    def regions_near(self, address: int) -> list[Region]:
+        """Return at least the regions before, at and after an address."""
+        return [*self._own_regions.near(address), *self._caller_regions.near(address)]
 
     def run(self, executor: int, code: int, first: int, count: int, resume_mode: int = Resume.START) -> int:
         """

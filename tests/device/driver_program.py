@@ -56,6 +56,7 @@ def an_overrun() -> list[Any]:
 
 def use_after_free() -> list[int]:
     function, address = kernel(), allocate(16)
+    assert launch(function, POINTER(address), NUMBER(5), block=4) == 0
     call("cuMemFree_v2", POINTER(address))
     later = allocate(16)
     code = launch(function, POINTER(address), NUMBER(5), block=4)
