@@ -310,7 +310,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/stable_names.py",
-            "names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}",
+            "names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stable}",
             "names = _new_names(symbols, digest)",
             "numba_cuda/test_stable_names.py",
         ),
@@ -414,7 +414,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/patches/first_kernel.py",
-            "or _is_shown(options) or",
+            "or _prints(options) or",
             "or",
             "numba_cuda_mlir/test_mlir_back_end.py",
         ),

@@ -27,8 +27,6 @@ UNFINISHED = (
     "_cpu",
     "_fusion",
     "_launch",
-    "_numba_cuda",
-    "_numba_cuda_mlir",
     "_tools",
     "abi.py",
     "cache",

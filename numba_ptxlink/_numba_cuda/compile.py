@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with numba-cuda, and add their C functions. Needs no driver."""
+"""Compile Python functions to LLVM IR with numba-cuda, and add wrappers with the C ABI. Needs no driver."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._tools.options import Options
 
 
-# What numba-cuda has no code for, by what its errors have in them, with the cure.
+# Features that numba-cuda lacks, with the cure, by text that its exceptions contain.
 _NO_TRY = "numba-cuda has neither `try` nor `with`; test the condition before it arises"
-_LACKS = {
+_MISSING_FEATURES = {
     **dict.fromkeys(("set_try_status", "terminator_types", "exception_match", "'exc_class'"), _NO_TRY),
     "Exception object cannot be": _NO_TRY,
     "return_dynamic_user_exc": (
@@ -59,10 +59,10 @@ def lower(
     launch_bounds: Any = None,
 ) -> LoweredFunction:
     """
-    Compile *function* to LLVM IR with Numba's ABI, and add its C function; see `FrontEnd.lower`.
+    Compile *function* to LLVM IR with Numba's ABI, and add its wrapper; see `FrontEnd.lower`.
 
     Raises:
-        ExportError: The function has what numba-cuda lacks.
+        ExportError: The function uses a feature that numba-cuda lacks.
     """
     from numba.cuda import dispatcher
     from numba.cuda.compiler import compile_cuda
@@ -83,14 +83,14 @@ def lower(
                 cc=arch.cc,
             )
     except Exception as error:
-        for trace, advice in _LACKS.items():
-            if trace in str(error):
+        for symptom, advice in _MISSING_FEATURES.items():
+            if symptom in str(error):
                 raise ExportError(advice) from error
         raise
     library, typed = compiled.library, compiled.signature
     raises = _raise_sites(library)
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
-    symbol, own = compiled.fndesc.llvm_func_name, declaration.signature.name
+    symbol, wrapper_name = compiled.fndesc.llvm_func_name, declaration.signature.name
     inner = library.get_function(symbol)
     inner.linkage = "internal"
     inner.attributes.discard("noinline")
@@ -105,9 +105,9 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = ordered_modules(library, [own], repr((arch, {options})), root)
+    modules = ordered_modules(library, [wrapper_name], repr((arch, {options})), root)
     linked = library._linking_files - {NRT_LIBRARY}
-    # numba-cuda adds it to kernels alone.
+    # numba-cuda adds this file only to kernels.
     if any(name in text for text in modules for name in dispatcher.reshape_funcs):
         linked.add(Path(dispatcher.__file__).with_name("reshape_funcs.cu"))
     return LoweredFunction(
@@ -115,20 +115,20 @@ def lower(
         abi,
         tuple(map(llvm_replace, NvvmDialect.of(arch).written(modules))),
         tuple(map(link_files.read, linked)),
-        externs.calls(_declared(compiled), modules, own),
+        externs.calls(_declared(compiled), modules, wrapper_name),
         raises,
     )
 
 
 def _raise_sites(library: Any) -> tuple[str, ...]:
     """Return the lines where the code of *library* or of its callees may raise, its own first."""
-    own, *others = (notes(each).sites for each in all_libraries(library))
-    places = [*sorted(own), *sorted(place for sites in others for place in sites)]
-    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in places))
+    caller_sites, *callee_sites = (notes(member).sites for member in all_libraries(library))
+    ordered = [*sorted(caller_sites), *sorted(site for sites in callee_sites for site in sites)]
+    return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
 
 
 def _declared(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield symbol, parameters and result of what `cuda.declare_device` declared, the latest first."""
+    """Yield symbol, parameters and result of the functions of `cuda.declare_device`, the latest first."""
     for key in reversed([*compiled.target_context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type

@@ -1,8 +1,8 @@
 """
-State shared by the replaced functions: the context of a compilation, and notes on numba-cuda's objects.
+State shared by the patched functions: the context of a compilation, and notes on numba-cuda's objects.
 
-Every import of numba.cuda imports this module, so what it defines are named tuples and plain classes: a
-dataclass takes several times as long to define.
+Every import of numba.cuda imports this module, so it defines named tuples and plain classes, since defining a
+dataclass takes several times as long.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.patch import Context
 
-# NVRTC says 1 where numba-cuda says 2, and LTO refuses to link modules that differ in it.
+# numba-cuda writes version 2 and NVRTC version 1; LTO refuses to link modules with different versions.
 DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
 
 
 class CompileContext(NamedTuple):
     """
-    The values that outer replaced functions pass to inner ones.
+    The values that outer patched functions pass to inner ones.
 
     Args:
-        cc: The requested compute capability, in place of the device's.
-        sought: Names that numba-cuda searches a new kernel's code for.
-        checked: Whether functions check divisions and indices; None for numba-cuda's own ways.
-        lineinfo: Whether device functions have line numbers, whatever their decorators say.
+        cc: The requested compute capability, instead of the device's.
+        searched_names: Names that numba-cuda looks for in a new kernel's code.
+        checked: Whether functions check divisions and indices; None for numba-cuda's default.
+        lineinfo: Whether device functions have line numbers, regardless of their decorators.
     """
 
     cc: tuple[Any, ...] | None = None
-    sought: tuple[str, ...] = ()
+    searched_names: tuple[str, ...] = ()
     checked: bool | None = None
     lineinfo: bool = False
 
@@ -44,8 +44,8 @@ class Notes:
     Args:
         variant: The compute capability that a device function was compiled for, None for the device's; and
             `checked` of its `CompileContext`.
-        origin: The Python function it was compiled from, with file and line.
-        link: The decorator's link files; of a library, those that are not paths.
+        origin: The Python function that it was compiled from, with file and line.
+        link: The decorator's link files; for a library, those that are not paths.
         sites: The file and line of each raise.
         options: The decorator's options, None if it was created without the plugin.
     """

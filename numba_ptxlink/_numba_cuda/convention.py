@@ -1,8 +1,9 @@
 """
 The calling convention of numba-cuda: `MinimalCallConv` of `numba.cuda.core.callconv`.
 
-A function returns a status and writes its result through its first parameter: as in memory, but tuples of
-equal types and records as they are in a function. Arguments are spread: a struct is its members.
+A function returns a status and writes its result through its first parameter. The result has Numba's memory
+layout, except that tuples of equal types and records have the type of values. Structs are spread over
+parameters.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi import types as c
     from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
 
-# RETCODE_NONE, which is no error.
+# The status RETCODE_NONE means that the result is None, and is not an error.
 _NONE = -2
 
 
@@ -59,7 +60,7 @@ class StatusConvention(Convention):
         items = "1"
         for extent in shape:
             items = self.builder.emit_value(f"mul i64 {items}, {extent}")
-        # Nothing that Numba knows of owns its memory.
+        # No memory manager and no Python object own the array's memory.
         owner = self.builder.pointer(I8), "null"
         return [owner, owner, (I64, items), (I64, str(itemsize)), data]
 

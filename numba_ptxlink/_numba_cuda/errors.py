@@ -1,4 +1,4 @@
-"""Link errors that callers of numba-cuda catch as its own. Importing this module imports numba-cuda."""
+"""Link errors that derive from numba-cuda's, so that callers catch them. Imports numba-cuda."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
-`PtxLinker`, the replacement of numba-cuda's linker class: the same interface on this package's engine.
+`PtxLinker`, the replacement of numba-cuda's linker class, with the same interface and this package's linker.
 
-Importing this module imports nothing of numba-cuda: it may run during numba-cuda's own import.
+Importing this module imports nothing of numba-cuda, since numba-cuda itself may be being imported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 
 def _adds(kind: str, short: str) -> Any:
-    """Return the method that adds code of a *kind*, as text or bytes; CUDA C++ is compiled with NVRTC."""
+    """Return a method that adds code of *kind*, as text or bytes; CUDA C++ is compiled with NVRTC."""
 
     def add(self: PtxLinker, code: Any, name: str = f"<cudapy-{short}>") -> None:
         self._add(kind, code, name)
@@ -43,7 +43,7 @@ class PtxLinker:
     Collect the inputs of one link, then link them to a cubin. Needs no driver; not thread-safe.
 
     Args:
-        max_registers: Cap on registers per thread; None and 0 mean none.
+        max_registers: The maximum number of registers per thread; None and 0 for no limit.
         lineinfo: Whether to keep line numbers.
         cc: Compute capability, as (major, minor) or (major, minor, variant).
         lto: Whether to optimise at link time.
@@ -62,7 +62,7 @@ class PtxLinker:
 
         if not isinstance(cc, (tuple, list)):
             detail = "" if cc is None else f", not {cc!r}"
-            raise _refused(f"A linker needs cc, such as (9, 0){detail}.")
+            raise _rejection(f"A linker needs cc, such as (9, 0){detail}.")
         self._arch = Arch.of(tuple(cc))
         self.max_registers = max_registers or None
         self.lineinfo = lineinfo
@@ -84,15 +84,15 @@ class PtxLinker:
         Set the origin and the LLVM IR of the code that Numba adds next.
 
         Args:
-            origin: The Python function it was compiled from, with file and line, for messages.
-            modules: Its LLVM IR, which tells the shims that it calls, and what LTO-IR keeps for debuggers.
+            origin: The Python function that it was compiled from, with file and line, for messages.
+            modules: The LLVM IR, in which the calls of shims and the kind of debug information are found.
         """
         self._origin = origin
         self._modules = tuple(modules)
 
-    def order_files(self, own: int) -> None:
-        """Sort the inputs after the first *own* by content: numba-cuda keeps files in unordered sets."""
-        self._inputs[own:] = sorted(self._inputs[own:], key=lambda item: (item.kind, item.code))
+    def order_files(self, count: int) -> None:
+        """Sort the inputs behind the first *count* by content, since numba-cuda keeps files in sets."""
+        self._inputs[count:] = sorted(self._inputs[count:], key=lambda item: (item.kind, item.code))
 
     @property
     def info_log(self) -> str:
@@ -112,10 +112,10 @@ class PtxLinker:
         raise ValueError("Not Initialized")
 
     def _numba_errors(self, *, source: bool = False) -> AbstractContextManager[None]:
-        """Raise errors of a `with` block as numba-cuda's, and keep the last for `error_log`."""
+        """Convert errors of a `with` block to numba-cuda's, and keep the last for `error_log`."""
 
         def convert(error: PtxlinkError) -> PtxlinkError:
-            self._failure = _of_numba(error, source=source)
+            self._failure = _numba_error(error, source=source)
             return self._failure
 
         return kernels.errors_as(convert)
@@ -149,28 +149,28 @@ class PtxLinker:
 
         folder = None
         if isinstance(path_or_code, (str, os.PathLike)):
-            shown = os.fspath(path_or_code)
+            input_name = os.fspath(path_or_code)
             path = Path(path_or_code)
             kind, content, name, folder = _kind_of_file(path), self._read(path), path.name, path.parent
         elif isinstance(path_or_code, LinkableCode):
-            shown = name = path_or_code.name
+            input_name = name = path_or_code.name
             kind, content = _kind_of(path_or_code.kind), path_or_code.data
         else:
             raise TypeError("Expected path to file or a LinkableCode object")
-        if ignore_nonlto and kind not in (CU, LTOIR) and (why := self._lacks_ltoir(kind, content, name)):
-            warnings.warn(f"Not adding {shown} as {why}.", stacklevel=2)
+        if ignore_nonlto and kind not in (CU, LTOIR) and (reason := self._lacks_ltoir(kind, content, name)):
+            warnings.warn(f"Not adding {input_name} as {reason}.", stacklevel=2)
             return
         self._add(kind, content, name, folder)
 
     def _lacks_ltoir(self, kind: str, content: Any, name: str) -> str:
-        """Return why link-time optimisation has no use for an input, "" where it has LTO-IR."""
+        """Return why an input cannot be optimised at link time, "" if it contains LTO-IR."""
         from numba_ptxlink._link.read import as_bytes
         from numba_ptxlink._tools import programs
 
         with self._numba_errors():
             pieces = programs.pieces(as_bytes(content), name) if kind in (FATBIN, OBJECT) else []
         if pieces is None:
-            return f"LTO-IR in it is not known. {programs.NO_CUOBJDUMP.removesuffix('.')}"
+            return f"its kinds of code are unknown. {programs.NO_CUOBJDUMP.removesuffix('.')}"
         if any(piece.kind == LTOIR for piece in pieces):
             return ""
         return "it is not optimizable at link time, and `ignore_nonlto == True`"
@@ -195,10 +195,10 @@ class PtxLinker:
             The cubin, on the CPU device the PTX, as the `cuda.core.ObjectCode` that numba-cuda loads.
 
         Raises:
-            NumbaLinkError: The link failed. Carries inputs, flags and log.
+            NumbaLinkError: The link failed. Has inputs, flags and log.
         """
         if not self._inputs:
-            raise _refused("There is nothing to link; add an input first.")
+            raise _rejection("There is nothing to link; add an input first.")
         with self._numba_errors():
             if self._exported:
                 from numba_ptxlink._formats import llvm_ir
@@ -228,19 +228,19 @@ class PtxLinker:
     def _add(self, kind: str, code: Any, name: Any, folder: Path | None = None) -> None:
         from numba_ptxlink._link.read import Input, as_bytes
 
-        shown = str(name)
+        input_name = str(name)
         if kind == CU:
             kind = LTOIR if self.lto else PTX
-            code = self._compiled(code, shown, folder, kind)
-        if shown in _UNNAMED and self._origin:
-            # With debug information, numba-cuda adds one PTX per function of a kernel.
+            code = self._compile_source(code, input_name, folder, kind)
+        if input_name in _UNNAMED and self._origin:
+            # With debug information, numba-cuda adds a PTX module for each function of a kernel.
             number = sum(item.name.startswith(self._origin) for item in self._inputs)
-            shown = f"{self._origin} #{number + 1}" if number else self._origin
+            input_name = f"{self._origin} #{number + 1}" if number else self._origin
             if kind == LTOIR:
                 self._llvm.append("\n".join(self._modules))
-        self._inputs.append(Input(kind, shown, as_bytes(code)))
+        self._inputs.append(Input(kind, input_name, as_bytes(code)))
 
-    def _compiled(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
+    def _compile_source(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
         from numba.cuda.core import config
         from numba.cuda.cudadrv.nvrtc import _verify_cc_tuple
 
@@ -255,7 +255,7 @@ class PtxLinker:
             source = shims.keep_called(text, self._modules).encode(errors="surrogateescape")
         with self._numba_errors(source=True):
             options = source_options(self._options().to_flags(NVRTC), folder)
-            # Of one source under two names, nvJitLink would find each function twice.
+            # If two inputs have one source, compile and link it once: nvJitLink rejects duplicate functions.
             content = options.content_of(source, Path(name).parent)
             if content and content in self._sources:
                 return self._sources[content]
@@ -268,7 +268,7 @@ class PtxLinker:
         return compiled.code
 
     def _read(self, path: Path) -> bytes:
-        """Return the content of a file; remember what it exports, by the manifest beside it."""
+        """Return the content of a file; remember the functions that it exports, by the manifest beside it."""
         with self._numba_errors():
             try:
                 code: bytes = path.read_bytes()
@@ -280,9 +280,9 @@ class PtxLinker:
     def _options(self) -> Options:
         from numba_ptxlink._tools.options import Options, register_limit
 
-        # numba-cuda records "debug" and "lineinfo" only in the code, not in the linker's arguments.
+        # numba-cuda passes "debug" and "lineinfo" only within the code, not as arguments of the linker.
         texts = [item for item in self._inputs if item.kind == PTX]
-        # Most have neither, and parsers take longer than all else here.
+        # Look for the words first: most PTX has neither option, and parsing takes long.
         debug = any("debug" in item.text and "debug" in item.header.target for item in texts)
         lines = any(map(_has_lines, texts))
         if self._llvm:
@@ -310,11 +310,11 @@ source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.
 """Returns the options for CUDA C++, with numba-cuda's search path."""
 
 
-def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    """Return *error* as one that is numba-cuda's too; *source* means that it is about CUDA C++."""
+def _numba_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
+    """Convert *error* to one that is also numba-cuda's; *source* means that it concerns CUDA C++."""
     from numba_ptxlink._link.explain import for_kernel
 
-    # Deferred: it imports numba-cuda, whose own import may be importing this module.
+    # Deferred, since it imports numba-cuda, whose own import may be importing this module.
     from .errors import NumbaFileError, NumbaLinkError, NumbaSourceError
 
     missing = isinstance(error.__cause__, FileNotFoundError)
@@ -322,25 +322,25 @@ def _of_numba(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
     return converted(error, kind, for_kernel(str(error)))
 
 
-def _refused(message: str) -> PtxlinkError:
-    return _of_numba(LinkError(message))
+def _rejection(message: str) -> PtxlinkError:
+    return _numba_error(LinkError(message))
 
 
 def _kind_of(constant: Any) -> str:
-    """Return the kind that a constant of numba-cuda's driver stands for."""
+    """Return the kind of code for a constant of numba-cuda's driver module."""
     from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
     for extension, known in {**FILE_EXTENSION_MAP, CU: CU}.items():
         if constant == known:
             return EXTENSIONS[f".{extension}"]
-    raise _refused(f"Don't know how to link {constant}")
+    raise _rejection(f"Don't know how to link {constant}")
 
 
 def _kind_of_file(path: Path) -> str:
-    """Return the kind that the extension of *path* stands for."""
+    """Return the kind of code for the extension of *path*."""
     if path.suffix not in EXTENSIONS:
-        what = f"extension {path.suffix}" if path.suffix else "no extension"
-        raise _refused(f"Don't know how to link file with {what}")
+        description = f"extension {path.suffix}" if path.suffix else "no extension"
+        raise _rejection(f"Don't know how to link file with {description}")
     return EXTENSIONS[path.suffix]
 
 
@@ -349,5 +349,5 @@ PATCHES = PatchTable("linker")
 
 @PATCHES.replace("numba.cuda.cudadrv.driver", "_Linker", bound="numba.cuda")
 def _linker(_original: Any) -> Any:
-    """Assemble and link kernels in process, check and cache them; name the cure in errors."""
+    """Assemble and link kernels in process, with checks and a cache; errors name the cure."""
     return PtxLinker

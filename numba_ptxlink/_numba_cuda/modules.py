@@ -1,4 +1,4 @@
-"""The LLVM IR of a program, in an order and under names that depend on it alone."""
+"""The LLVM IR of a program, with an order and names that do not depend on the process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .stable_names import QuotedModule, Renamed, in_order, rename, rename_apart
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Definitions that Numba leaves visible: environments, which only CPU code looks up, and shared arrays.
+# Definitions that Numba leaves visible: environments, which only CPU code uses, and shared arrays.
 _VARIABLE = re.compile(
     r'^(@"(?:_ZN08NumbaEnv[^"]*|_cudapy_smem_\d+)" = )(?:common (?=global )|(?=addrspace\(3\) global ))',
     re.MULTILINE,
 )
 
 
-def ordered_modules(library: Any, kept: Iterable[str], salt: str, root: str) -> list[str]:
+def ordered_modules(library: Any, stable_symbols: Iterable[str], salt: str, root: str) -> list[str]:
     """
     Return the LLVM IR of *library* and its transitive callees, each once, callers first.
 
@@ -27,17 +27,17 @@ def ordered_modules(library: Any, kept: Iterable[str], salt: str, root: str) -> 
 
     Args:
         library: Numba's code library.
-        kept: Symbols that keep their names, which a caller may have chosen to look like Numba's.
-        salt: What else the code depends on: NVVM's options.
+        stable_symbols: Symbols that keep their names, even if they look like Numba's.
+        salt: Other inputs of the code: NVVM's options.
         root: The LLVM IR of *library* itself.
     """
-    texts = rename_apart(_ordered(library, root), kept, salt).texts
+    texts = rename_apart(_ordered(library, root), stable_symbols, salt).texts
     return [_VARIABLE.sub(r"\1internal ", text) for text in texts]
 
 
 def renamed(library: Any, *, keep_visible: bool) -> Renamed:
     """
-    Return the program whose root is *library*, under names that depend on the program alone.
+    Return the program whose root is *library*, with names that do not depend on the process.
 
     Args:
         library: Numba's code library.
@@ -48,8 +48,10 @@ def renamed(library: Any, *, keep_visible: bool) -> Renamed:
 
 
 def _ordered(library: Any, root: str = "") -> list[QuotedModule]:
-    own, *modules = filter(None, (next(iter(each.modules), None) for each in all_libraries(library)))
-    texts = [text.replace(*DEBUG_VERSION) for text in (root or str(own), *map(str, modules))]
+    own_module, *modules = filter(
+        None, (next(iter(member.modules), None) for member in all_libraries(library))
+    )
+    texts = [text.replace(*DEBUG_VERSION) for text in (root or str(own_module), *map(str, modules))]
     return in_order(list(map(QuotedModule, texts)))
 
 
@@ -58,9 +60,9 @@ def all_libraries(library: Any) -> list[Any]:
     reached: dict[int, Any] = {}
     pending = [library]
     while pending:
-        each = pending.pop()
-        if id(each) not in reached:
-            reached[id(each)] = each
-            # Code that is linked as a file has no callees that Numba compiled.
-            pending.extend(getattr(each, "_linking_libraries", ()))
+        member = pending.pop()
+        if id(member) not in reached:
+            reached[id(member)] = member
+            # Libraries of link files have no callees.
+            pending.extend(getattr(member, "_linking_libraries", ()))
     return list(reached.values())

@@ -1,5 +1,5 @@
 """
-Rename symbols in LLVM IR to names that depend on the program alone, not on the process.
+Rename symbols in LLVM IR to names that depend only on the program, not on the process.
 
 Numba makes names unique by counters, hashes and addresses of the process, such as the v23 in
 `_ZN4udfs6helperB3v23B54cw51…Ef`, so the text of a kernel differs between processes. Each such name is
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 _DIGITS = 16
 _NUMBER = re.compile(r"\d+")
 _COUNTER = re.compile(r"v\d+")
-# Numba numbers types that have no name, by a template argument list with one integer; and addresses.
+# Types without a name have a number of the process, as a template argument list with one integer, or an
+# address.
 _OF_PROCESS = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
-# It ends in a hash, which depends on the process's hash seed.
+# The name of a bytes constant ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
 _MODULE_ID = "; ModuleID = "
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
@@ -37,7 +38,7 @@ class Renamed(NamedTuple):
     The modules of one program under their new names.
 
     Args:
-        texts: Their LLVM IR, in the order of the arguments.
+        texts: The LLVM IR of the modules, in the order of the arguments.
         names: The new name of each renamed symbol by its old one. The new names are unique.
     """
 
@@ -60,7 +61,7 @@ class QuotedModule:
         self._pieces = text.split('"')
         if self._pieces[0].endswith(_MODULE_ID):
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
-        # Text of other writers may spell a symbol with or without quotes.
+        # Other writers than llvmlite may spell a symbol with or without quotes.
         self._quoted = not any(_UNQUOTED.search(piece) for piece in self._pieces[::2])
         self._symbols: list[tuple[int, str]] = []
         self.defined: dict[str, None] = {}
@@ -80,7 +81,7 @@ class QuotedModule:
         self.temporary = [name for name in self.used if name in temporary] if self._quoted else []
 
     def _defines(self, name: str, line: str, after: str) -> bool:
-        """Record what a line defines; return whether the name depends on the process."""
+        """Record the definition in a line; return whether its name depends on the process."""
         if line.startswith("define ") and line.index("@") == len(line) - 1:
             self.defined[name] = None
             if _HIDDEN.isdisjoint(line.split()):
@@ -130,7 +131,7 @@ class QuotedModule:
 def _number(pieces: list[str]) -> None:
     """Replace the names of values, labels and types in a text that is split at its quotes by numbers."""
     numbers: dict[str, str] = {}
-    # Text of other writers has these without quotes where it uses them, and so they keep their names.
+    # Other writers than llvmlite use names without quotes, which stay as they are.
     plain = {*_PLAIN.findall(" ".join(pieces[::2]))}
 
     def number(name: str) -> str:
@@ -181,13 +182,13 @@ def in_order(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     return list(dict.fromkeys([*reversed(finished), *called]))
 
 
-def rename(modules: Sequence[QuotedModule], kept: Iterable[str] = ()) -> Renamed:
+def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) -> Renamed:
     """
     Rename every symbol whose name depends on the process.
 
     Args:
-        modules: All modules of the program, in an order that depends on the program alone.
-        kept: Symbols that keep their names. The new names of the others do not depend on this.
+        modules: All modules of the program, in an order that does not depend on the process.
+        stable_symbols: Symbols that keep their names. The other new names do not depend on these.
     """
     symbols = dict.fromkeys(name for module in modules for name in module.temporary)
     blank = _new_names(symbols, "")
@@ -195,67 +196,69 @@ def rename(modules: Sequence[QuotedModule], kept: Iterable[str] = ()) -> Renamed
     for module in modules if symbols else ():
         whole.update(module.meaning(blank).encode() + b"\0")
     digest = whole.hexdigest()[:_DIGITS]
-    stay = set(kept)
-    names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stay}
+    stable = set(stable_symbols)
+    names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stable}
     return Renamed(tuple(module.renamed(names) for module in modules), names)
 
 
-def rename_apart(modules: Sequence[QuotedModule], kept: Iterable[str] = (), salt: str = "") -> Renamed:
+def rename_apart(
+    modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = (), salt: str = ""
+) -> Renamed:
     """
-    Rename every symbol whose name depends on the process, to one that depends on its own module alone.
+    Rename every symbol whose name depends on the process, to one that depends only on its own module.
 
-    A module gets the same text in every program that it occurs in: its names have its own digest, over its
-    text and the new names of what it calls. Where that does not tell modules apart, as with two functions
-    that call each other or closures of equal code, the names are those of `rename`.
+    A module gets the same text in every program that contains it: its names have a digest of its text and of
+    the new names of its callees. If these digests are not unique, as for two functions that call each other
+    or closures with equal code, the names are those of `rename`.
 
     Args:
         modules: All modules of the program, callers before callees.
-        kept: Symbols that keep their names.
-        salt: What else code that has the same name is made by, such as the compiler's options.
+        stable_symbols: Symbols that keep their names.
+        salt: Other inputs of the code, such as the compiler's options, for which names have to differ.
     """
-    stay = set(kept)
+    stable = set(stable_symbols)
     names: dict[str, str] = {}
     digests: set[str] = set()
     temporary = {name for module in modules for name in module.temporary}
     for module in reversed(modules):
-        own = module.temporary
-        unknown = temporary.difference(names, own).intersection(module.used)
-        if unknown or not names.keys().isdisjoint(own):
-            return rename(modules, stay)
-        text = module.meaning({**names, **_new_names(own, "")})
+        own_symbols = module.temporary
+        unknown = temporary.difference(names, own_symbols).intersection(module.used)
+        if unknown or not names.keys().isdisjoint(own_symbols):
+            return rename(modules, stable)
+        text = module.meaning({**names, **_new_names(own_symbols, "")})
         digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGITS]
-        if own and digest in digests:
-            return rename(modules, stay)
+        if own_symbols and digest in digests:
+            return rename(modules, stable)
         digests.add(digest)
-        names |= _new_names(own, digest)
-    names = {old: new for old, new in names.items() if old not in stay}
+        names |= _new_names(own_symbols, digest)
+    names = {old: new for old, new in names.items() if old not in stable}
     return Renamed(tuple(module.renamed(names) for module in modules), names)
 
 
 def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:
-    """Return the new name of each symbol by its old one; a name that is a prefix of another remains one."""
-    new_names = {name: _new_name(name, digest, place) for place, name in enumerate(symbols)}
+    """Return the new name of each symbol; if a name is a prefix of another, so are the new names."""
+    new_names = {name: _new_name(name, digest, position) for position, name in enumerate(symbols)}
     stems: list[str] = []
     for name in sorted(filter(_tag, new_names)):
         while stems and not name.startswith(stems[-1]):
             stems.pop()
         if stems:
-            # numba-cuda finds a kernel's error code by the kernel's name with a suffix.
+            # numba-cuda looks up a kernel's error code by the kernel's name with a suffix.
             new_names[name] = new_names[stems[-1]] + name[len(stems[-1]) :]
         stems.append(name)
     return new_names
 
 
-def _new_name(name: str, digest: str, place: int) -> str:
+def _new_name(name: str, digest: str, position: int) -> str:
     shared = _SHARED.fullmatch(name)
     if shared is not None:
-        # Shared arrays are recognised in the IR by a decimal number at the end.
-        return f"{shared[1]}{int(digest or '0', 16)}{place:04}"
+        # The names of shared arrays have to end with a decimal number.
+        return f"{shared[1]}{int(digest or '0', 16)}{position:04}"
     constant = _BYTES.fullmatch(name)
     if constant is not None:
-        return f"{constant[1]}{digest}n{place}"
+        return f"{constant[1]}{digest}n{position}"
     start, end = _tag(name) or (0, 0)
-    counter = f"v{digest}n{place}"
+    counter = f"v{digest}n{position}"
     return f"{name[:start]}B{len(counter)}{counter}{_signature(name[end:])}"
 
 
@@ -278,9 +281,9 @@ def _tag(name: str) -> tuple[int, int] | None:
 
 
 def _signature(rest: str) -> str:
-    """Return the types in the rest of a mangled name, none where these depend on the process."""
+    """Return the types in the rest of a mangled name; none if they depend on the process."""
     at = 0
     while rest.startswith("B", at) and (number := _NUMBER.match(rest, at + 1)):
         at = number.end() + int(number[0])
-    # What follows tells the types, of which some have a number or an address of the process.
+    # The rest describes the parameter types, some of which contain a number or an address of the process.
     return "Ev" if _OF_PROCESS.search(rest) else rest[at:]

@@ -1,4 +1,4 @@
-"""Compile Python functions to LLVM IR with numba-cuda-mlir, and add their C functions. Needs no driver."""
+"""Compile Python functions to LLVM IR with numba-cuda-mlir, and add wrappers with the C ABI."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 # The symbol of a function with the ABI of numba-cuda-mlir.
 _INNER = "numba_ptxlink_inner"
-# What numba-cuda-mlir says where it lacks something, and what that is.
+# Features that numba-cuda-mlir lacks, with the cure, by text that its exceptions contain.
 _NO_OPTIONAL = (
     "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
 )
 _NO_TRANSPOSE = (
     'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
 )
-_LACKS = {
+_MISSING_FEATURES = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
     "'llvm.insertvalue' op operand #1 must be primitive LLVM type": _NO_OPTIONAL,
@@ -78,10 +78,10 @@ def lower(
     launch_bounds: Any = None,
 ) -> LoweredFunction:
     """
-    Compile *function* to LLVM IR in which its errors end it, and add its C function; see `FrontEnd.lower`.
+    Compile *function* to LLVM IR that ends at errors, and add its wrapper; see `FrontEnd.lower`.
 
     Raises:
-        ExportError: numba-cuda-mlir lacks what it uses, or what *abi* asks for.
+        ExportError: numba-cuda-mlir lacks a feature that the function uses, or that *abi* requires.
     """
     from numba_cuda_mlir import cuda, mlir_compiler
     from numba_cuda_mlir.descriptor import mlir_target
@@ -98,7 +98,7 @@ def lower(
         fastmath=bool(options.fast_math),
         lineinfo=options.lineinfo,
         opt_level=options.opt_level,
-        # The signature is the mark's; annotations may be for readers.
+        # The mark has the signature; annotations may be documentation.
         annotations_as_signatures=False,
     )
     target = jit(function).targetoptions
@@ -109,20 +109,22 @@ def lower(
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
         except Exception as error:
-            lack = _lack(function, error)
-            if lack is not None:
-                raise ExportError(lack) from error
+            reason = _missing_feature(function, error)
+            if reason is not None:
+                raise ExportError(reason) from error
             raise
         with context.get_context():
             text = _llvm_ir(compiled.metadata["mlir_module"], target, nvvm_dialect)
     module = functions.read(text)
-    ends = errors.end(module, _INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8"))
+    has_errors = errors.end_at_errors(
+        module, _INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8")
+    )
     code = function.__code__
-    entered = (code.co_filename, code.co_firstlineno)
-    raises = _raises(function, export.raises or [entered]) if ends else ()
+    definition = (code.co_filename, code.co_firstlineno)
+    raises = _raises(function, export.raises or [definition]) if has_errors else ()
     typed = compiled.signature
     declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
-    own = declaration.signature.name
+    wrapper_name = declaration.signature.name
     check(declaration.signature, typed.args, typed.return_type)
     text = wrap(
         module.text(),
@@ -135,32 +137,35 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = tuple(nvvm_dialect.written([dialect.stable(text, own)]))
+    modules = tuple(nvvm_dialect.written([dialect.with_stable_names(text, wrapper_name)]))
     return LoweredFunction(
         declaration,
         abi,
         modules,
         tuple(map(link_files.read, dict.fromkeys(export.links))),
         externs.calls(
-            ((each.name, tuple(each.sig.args), each.sig.return_type) for each in export.declared),
+            (
+                (function_type.name, tuple(function_type.sig.args), function_type.sig.return_type)
+                for function_type in export.declared
+            ),
             modules,
-            own,
+            wrapper_name,
         ),
         raises,
     )
 
 
-def _lack(function: Callable[..., Any], error: Exception) -> str | None:
-    """Return what numba-cuda-mlir lacks, with the cure, where that is why it raised *error*; else None."""
+def _missing_feature(function: Callable[..., Any], error: Exception) -> str | None:
+    """Return the missing feature that caused *error*, with the cure; None if the cause is another one."""
     if isinstance(error, RecursionError):
         return (
             "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make "
             "one function of them"
         )
-    # From Python 3.11 on, a function with `try` or `with` has such a table.
+    # From Python 3.11 on, functions with `try` or `with` have this table.
     if getattr(function.__code__, "co_exceptiontable", b""):
         return "numba-cuda-mlir has neither `try` nor `with`; test the condition before it arises"
-    return next((lack for sign, lack in _LACKS.items() if sign in str(error)), None)
+    return next((reason for symptom, reason in _MISSING_FEATURES.items() if symptom in str(error)), None)
 
 
 def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> str:
@@ -174,16 +179,16 @@ def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> 
         text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
     else:
         text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
-    return dialect.mended(text.decode())
+    return dialect.repair(text.decode())
 
 
 def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """Return *lines* as text: first those of *function*, in order, then those of what it calls."""
+    """Return *lines* as text: first those of *function*, in order, then those of its callees."""
     code = function.__code__
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
 
-    def is_callees(place: tuple[str, int]) -> bool:
-        return place[0] != code.co_filename or not code.co_firstlineno <= place[1] <= last
+    def is_callees(site: tuple[str, int]) -> bool:
+        return site[0] != code.co_filename or not code.co_firstlineno <= site[1] <= last
 
-    ordered = sorted(lines, key=lambda place: (is_callees(place), place))
+    ordered = sorted(lines, key=lambda site: (is_callees(site), site))
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))

@@ -1,7 +1,7 @@
 """
-What travels between the replaced functions of numba-cuda-mlir: the compilation that a thread is in.
+State shared by the patched functions of numba-cuda-mlir: the current compilation of a thread.
 
-Importing this module imports nothing of numba-cuda-mlir: it may run during its own import.
+Importing this module imports nothing of numba-cuda-mlir, which itself may be being imported.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _DISPATCHER_STATE = ("overloads", "targetoptions", "_device_dispatcher")
 @dataclass(eq=False, repr=False)
 class ExportedFunction:
     """
-    One exported function with all that it calls, filled in as its compilation proceeds.
+    An exported function with its callees, filled in as its compilation proceeds.
 
     Args:
         chip: The architecture, such as "sm_90a".
-        cc: Its compute capability.
-        links: The link files that it asks for, in order.
-        declared: The functions of `cuda.declare_device` that it calls.
+        cc: The compute capability.
+        links: The link files of the functions, in order.
+        declared: The functions of `cuda.declare_device` that they call.
         raises: The file and line of each `raise` and `assert`.
     """
 
@@ -40,17 +40,17 @@ class ExportedFunction:
 
     def borrow(self, dispatcher: Any) -> None:
         """
-        Let *dispatcher* forget what it compiled for others, until the end of this export.
+        Hide the compiled code of *dispatcher* until the end of this export.
 
-        It keeps one result for all architectures, and for kernels that numba-cuda-mlir launches, which have
-        another way with errors.
+        A dispatcher has one result for all architectures, also for kernels that numba-cuda-mlir launches,
+        which handle errors differently.
         """
         if id(dispatcher) in self._borrowed:
             return
-        there = vars(dispatcher)
-        kept = {name: there[name] for name in _DISPATCHER_STATE if name in there}
+        state = vars(dispatcher)
+        kept = {name: state[name] for name in _DISPATCHER_STATE if name in state}
         self._borrowed[id(dispatcher)] = (dispatcher, kept)
-        there.pop("_device_dispatcher", None)
+        state.pop("_device_dispatcher", None)
         dispatcher.overloads = type(dispatcher.overloads)()
         dispatcher.targetoptions = {**dispatcher.targetoptions, "chip": self.chip}
 
@@ -64,16 +64,16 @@ class ExportedFunction:
 
 class Compilation(NamedTuple):
     """
-    The values that outer replaced functions pass to inner ones.
+    The values that outer patched functions pass to inner ones.
 
     Args:
-        cc: The requested compute capability, which counts where there is no device.
+        cc: The requested compute capability, which is used if there is no device.
         origin: The Python function that is being compiled, with file and line, for messages.
         called: The declared functions that it calls, each with its signature and whether it has the C ABI.
-        links: Whether anybody has use for a cubin.
-        lowering: Whether a function is being lowered; what it calls is compiled meanwhile.
+        links: Whether a cubin is needed.
+        lowering: Whether a function is being lowered; its callees are compiled meanwhile.
         export: The exported function that is being compiled, None for any other compilation.
-        unoptimised: Whether NVVM does not optimise, which changes what it compiles later.
+        unoptimised: Whether NVVM does not optimise, which alters the code that it compiles later.
     """
 
     cc: tuple[int, int] | None = None
@@ -100,7 +100,7 @@ def exporting(export: ExportedFunction) -> Iterator[None]:
 
 
 def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
-    """Return the compute capability in a dispatcher's options, None where none was asked for."""
+    """Return the compute capability in a dispatcher's options, or the current one; None if there is none."""
     from numba_ptxlink._arch import Arch
 
     requested = options.get("chip") or options.get("cc")

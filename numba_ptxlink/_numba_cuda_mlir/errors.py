@@ -1,4 +1,4 @@
-"""Link errors that callers of numba-cuda-mlir catch as its own. Importing this module imports it."""
+"""Link errors that derive from numba-cuda-mlir's, so that callers catch them. Imports numba-cuda-mlir."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ class MlirSourceError(MlirLinkError, NVRTCError):  # type: ignore[misc]
 
 
 class MlirArchError(ConfigError, CudaSupportError):  # type: ignore[misc]
-    """There is neither a device nor an architecture that was asked for; its `CudaSupportError`, too."""
+    """Neither a device nor a requested architecture exists; also a `CudaSupportError` of numba-cuda-mlir."""

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
-_NEVER = (1000, 0)
-_of_parents: list[Any] = []
+_ANY_RELEASE = (1000, 0)
+_parents_contexts: list[Any] = []
 
 
 class NumbaCudaMlir(FrontEnd):
@@ -33,7 +33,7 @@ class NumbaCudaMlir(FrontEnd):
         return f"mlir,{find.toolkit()}"
 
     def unsupported_reason(self) -> str | None:
-        # It is not imported, which takes long.
+        # Read the version without importing the compiler, which takes long.
         try:
             version = metadata.version(self.name)
         except metadata.PackageNotFoundError:
@@ -41,25 +41,27 @@ class NumbaCudaMlir(FrontEnd):
                 f"{self.name} is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
             )
         digests = Path(__file__).with_name("sources.json").read_text()
-        # Each start of a program asks for this.
+        # Search the text first, since parsing it would delay each start of a program.
         if f'"{version}": ' in digests:
             return None
-        if version not in Releases(self.supported.first, _NEVER):
+        if version not in Releases(self.supported.first, _ANY_RELEASE):
             return f"{self.name} {version} is not supported; install {self.name}{self.supported}"
         import json
 
         from numba_ptxlink._front_end import sources
 
         known, site = json.loads(digests), sources.site(self)
-        for place in self.contract():
-            if sources.digest(place, site) not in {release.get(place) or None for release in known.values()}:
-                what = f"{self.name} {version} is not supported: {place} has changed"
-                return f"{what}; install {self.name}=={max(known)}"
+        for target in self.contract():
+            if sources.digest(target, site) not in {
+                release.get(target) or None for release in known.values()
+            }:
+                message = f"{self.name} {version} is not supported: {target} has changed"
+                return f"{message}; install {self.name}=={max(known)}"
         self.remark = f"{version} was not tested, and has all that is replaced or called unchanged"
         return None
 
     def contract(self) -> tuple[str, ...]:
-        """Return the places of what is replaced and of what is called, as `sources` has them."""
+        """Return the functions that are patched or called, as "module:path"."""
         from .patches import CALLED, TABLE
 
         return (*(row.target for row in TABLE), *CALLED)
@@ -68,8 +70,9 @@ class NumbaCudaMlir(FrontEnd):
         super().free_compiler_lock()
         home: Any = sys.modules.get(_MLIR_CONTEXT)
         if getattr(home, "_context", None) is not None:
-            # Its threads are the parent's, and each use waits for them; so might its end, and it is kept.
-            _of_parents.append(home._context)
+            # The context's threads exist only in the parent, and each use of it would wait for them.
+            # Destroying it might wait, too, so keep it alive.
+            _parents_contexts.append(home._context)
             home._context = None
 
     def vectors(self) -> Mapping[str, Any]:
@@ -85,12 +88,12 @@ class NumbaCudaMlir(FrontEnd):
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         from numba_cuda_mlir import cuda
 
-        # The signature is the mark's; annotations may be for readers.
+        # The mark has the signature; annotations may be documentation.
         jit = cuda.jit(device=device, launch_bounds=launch_bounds, annotations_as_signatures=False)
         return jit(function)
 
     def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:
-        # A call of an object that has these two is compiled as one of the dispatcher.
+        # Calls of an object with these two attributes are compiled as calls of the dispatcher.
         return {"__numba_cuda_mlir_jitable__": True, "_numba_cuda_mlir_device_dispatcher": dispatcher}
 
 

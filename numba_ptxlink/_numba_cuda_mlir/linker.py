@@ -1,7 +1,7 @@
 """
-The links of numba-cuda-mlir's linkers on this package's engine. Needs no driver.
+`CoreLinker`, the linker class for numba-cuda-mlir, with the interface of cuda.core and this package's linker.
 
-Importing this module imports nothing of numba-cuda-mlir: it may run during its own import.
+Importing this module imports nothing of numba-cuda-mlir, which itself may be being imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._link.run import Linked
     from numba_ptxlink._tools.options import Options
 
-# What `cuda.core` calls the kinds of code.
+# The kinds of code, by their names in cuda.core.
 _KINDS = {
     "ptx": PTX,
     "cubin": CUBIN,
@@ -42,51 +42,53 @@ _KINDS = {
     "library": ARCHIVE,
 }
 _DRIVER = "numba_cuda_mlir.numba_cuda.cudadrv.driver"
-_REMEMBERED = 256
+_MAX_REMEMBERED_FILES = 256
 
 
-class _Known(NamedTuple):
-    """What is known of a link file's content: its name and folder, and the functions of an export in it."""
+class _FileFacts(NamedTuple):
+    """Facts about a link file's content: its name and folder, and the exported functions in it."""
 
     name: str = ""
     folder: Path | None = None
     exported: tuple[DeclaredFunction, ...] = ()
 
 
-_known: dict[bytes, _Known] = {}
-_known_lock = Lock()
+_facts: dict[bytes, _FileFacts] = {}
+_facts_lock = Lock()
 
 
-def _remember(code: bytes, **news: Any) -> None:
-    with _known_lock.held:
-        # What was noted last is last in the table.
-        _known[code] = _known.pop(code, _Known())._replace(**news)
-        if len(_known) > _REMEMBERED:
-            del _known[next(iter(_known))]
+def _remember(code: bytes, **changes: Any) -> None:
+    with _facts_lock.held:
+        # Move the entry to the end, so that the first entry is the oldest.
+        _facts[code] = _facts.pop(code, _FileFacts())._replace(**changes)
+        if len(_facts) > _MAX_REMEMBERED_FILES:
+            del _facts[next(iter(_facts))]
 
 
-def _known_of(code: bytes) -> _Known:
-    with _known_lock.held:
-        return _known.get(code, _Known())
+def _facts_of(code: bytes) -> _FileFacts:
+    with _facts_lock.held:
+        return _facts.get(code, _FileFacts())
 
 
 def _is_named(name: str) -> bool:
-    """Return whether *name* is more than what stands for one that was not given."""
+    """Return whether *name* is not a placeholder for a missing name."""
     return bool(name) and not name.startswith("<cudapy-")
 
 
 class CoreLinker:
     """
-    One link, with the interface of `cuda.core.Linker`. Needs no driver; not thread-safe.
+    A link, with the interface of `cuda.core.Linker`. Needs no driver; not thread-safe.
 
     Args:
-        object_codes: What to link, each a `cuda.core.ObjectCode`.
+        object_codes: The inputs, each a `cuda.core.ObjectCode`.
         options: A `cuda.core.LinkerOptions`.
     """
 
     def __init__(self, *object_codes: Any, options: Any) -> None:
         self._codes = object_codes
-        self._given = {each.name: getattr(options, each.name) for each in dataclasses.fields(options)}
+        self._options_given = {
+            field.name: getattr(options, field.name) for field in dataclasses.fields(options)
+        }
         self._log = ""
 
     def link(self, target_type: str) -> Any:
@@ -94,10 +96,10 @@ class CoreLinker:
         Link the inputs to a "cubin" or, after link-time optimisation, to "ptx".
 
         Returns:
-            A `cuda.core.ObjectCode`; without code if nobody has use for a cubin.
+            A `cuda.core.ObjectCode`; without code if no cubin is needed.
 
         Raises:
-            MlirLinkError: The link failed. Carries inputs, flags and log.
+            MlirLinkError: The link failed. Has inputs, flags and log.
         """
         from cuda.core import ObjectCode
 
@@ -115,16 +117,16 @@ class CoreLinker:
         return self._log
 
     def get_error_log(self) -> str:
-        """Return nothing: errors are raised."""
+        """Return "": errors are raised."""
         return ""
 
     def close(self) -> None:
         """Do nothing: no native handle outlives the call that created it."""
 
     def _linked(self) -> Linked | LinkedPtx:
-        inputs, arch, options = self._prepared()
-        with kernels.errors_as(_of_mlir):
-            exported = [function for source in inputs for function in _known_of(source.code).exported]
+        inputs, arch, options = self._prepare()
+        with kernels.errors_as(_mlir_error):
+            exported = [function for source in inputs for function in _facts_of(source.code).exported]
             if exported and config().checks != "none":
                 from numba_ptxlink._link import declarations
 
@@ -136,21 +138,21 @@ class CoreLinker:
     def _ptx(self) -> bytes:
         from numba_ptxlink._link import run
 
-        inputs, arch, options = self._prepared()
-        with kernels.errors_as(_of_mlir):
+        inputs, arch, options = self._prepare()
+        with kernels.errors_as(_mlir_error):
             entry = run.link_to_ptx(inputs, arch, options)
         self._log = entry.log
         return entry.code
 
-    def _prepared(self) -> tuple[list[Input], Arch, Options]:
+    def _prepare(self) -> tuple[list[Input], Arch, Options]:
         from numba_ptxlink._arch import Arch
 
         inputs = _inputs(self._codes)
         if not inputs:
-            raise _of_mlir(LinkError("There is nothing to link; add an input first."))
-        with kernels.errors_as(_of_mlir):
-            options = link_options(self._given)
-        return inputs, Arch.of(self._given["arch"]), options
+            raise _mlir_error(LinkError("There is nothing to link; add an input first."))
+        with kernels.errors_as(_mlir_error):
+            options = link_options(self._options_given)
+        return inputs, Arch.of(self._options_given["arch"]), options
 
 
 def _declared() -> dict[str, tuple[str, ...]]:
@@ -162,18 +164,18 @@ def _declared() -> dict[str, tuple[str, ...]]:
     for name, (sig, by_c) in current().called:
         parameters = [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
         try:
-            found = from_signature(abi.c_signature(name, sig.return_type, parameters), "")
+            declared_type = from_signature(abi.c_signature(name, sig.return_type, parameters), "")
         except AbiError:
-            # What has no C type is not compared.
+            # Functions with other types than C's are not compared.
             continue
-        result, *names = found.types
-        # What C passes as one is passed by its members, of which a half has one.
+        result, *names = declared_type.types
+        # Structs are passed by their members, which have no C type names; a half has one member.
         parts = (
             [name] if kind <= CLASS + 2 else ["", ""]
-            for name, kind in zip(names, found.kinds[1:], strict=True)
+            for name, kind in zip(names, declared_type.kinds[1:], strict=True)
         )
         passed = itertools.chain.from_iterable(parts)
-        # Numba's calling convention returns a status, and the result through an address.
+        # Numba's calling convention returns a status, and stores the result through a pointer.
         declared[name] = (result, *passed) if by_c else ("int32_t", "void *", *passed)
     return declared
 
@@ -188,7 +190,7 @@ def compile_source(
         The code, as a `cuda.core.ObjectCode`, and NVRTC's log.
 
     Raises:
-        MlirSourceError: NVRTC refused it. Carries its log.
+        MlirSourceError: NVRTC refused the source. Has its log.
     """
     from cuda.core import ObjectCode
     from numba_cuda_mlir.numba_cuda.cudadrv.nvrtc import _verify_cc_tuple
@@ -199,13 +201,13 @@ def compile_source(
     make = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
     flags = Options(debug=bool(debug), lineinfo=bool(lineinfo)).to_flags(NVRTC)
     content = src.encode() if isinstance(src, str) else bytes(src)
-    with kernels.errors_as(functools.partial(_of_mlir, source=True)):
+    with kernels.errors_as(functools.partial(_mlir_error, source=True)):
         compiled = kernels.compile_source(
             content,
             str(name),
             Arch.of(tuple(_verify_cc_tuple(tuple(cc)))),
             LTOIR if ltoir else PTX,
-            source_options(flags, _known_of(content).folder),
+            source_options(flags, _facts_of(content).folder),
         )
     _remember(compiled.code, name=str(name))
     return make(compiled.code, name=str(name)), compiled.log
@@ -213,15 +215,15 @@ def compile_source(
 
 def content_of(path: Any) -> bytes:
     """
-    Return the content of a link file; remember its name and folder, and what the manifest beside it exports.
+    Return the content of a link file; remember its name and folder, and the manifest's functions.
 
     Raises:
-        FileNotFoundError: It does not exist.
-        MlirLinkError: It is not the artifact that the manifest beside it lists.
+        FileNotFoundError: The file does not exist.
+        MlirLinkError: The file does not match the manifest beside it.
     """
     path = Path(path)
     content: bytes = path.read_bytes()
-    with kernels.errors_as(_of_mlir):
+    with kernels.errors_as(_mlir_error):
         exported = tuple(kernels.exported_beside(path, content))
     _remember(content, name=path.name, folder=path.parent, exported=exported)
     return content
@@ -234,27 +236,27 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
     origin = current().origin
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
-        name = code.name if _is_named(code.name) else _known_of(content).name
+        name = code.name if _is_named(code.name) else _facts_of(content).name
         inputs.append(Input(_KINDS[code.code_type], name or origin or code.name, content))
     return inputs
 
 
-def link_options(given: Mapping[str, Any]) -> Options:
+def link_options(attributes: Mapping[str, Any]) -> Options:
     """
-    Return the options of a link for which `cuda.core.LinkerOptions` has the attributes *given*.
+    Return the options of a link for which `cuda.core.LinkerOptions` has the attributes *attributes*.
 
-    Those of arithmetic are left out without link-time optimisation, as cuda.core's linker ignores them:
-    with `fastmath`, with which the kernel's PTX is compiled already, all are given.
+    Without link-time optimisation, arithmetic options are ignored, as by cuda.core's linker: `fastmath`
+    passes all of them, and the kernel's PTX is already compiled with them.
 
     Raises:
-        LinkError: There is no such option of numba-cuda-mlir's.
+        LinkError: An option is unknown.
     """
     from numba_ptxlink._tools.options import LTO, Options, register_limit, tool_of_flag
 
-    options: dict[str, Any] = {"lto": bool(given.get("link_time_optimization"))}
+    options: dict[str, Any] = {"lto": bool(attributes.get("link_time_optimization"))}
     flags: list[str] = []
-    for name, value in given.items():
-        if value is None or name in _ELSEWHERE:
+    for name, value in attributes.items():
+        if value is None or name in _HANDLED_ELSEWHERE:
             continue
         if name == "max_register_count":
             options["max_registers"] = register_limit(value)
@@ -263,17 +265,17 @@ def link_options(given: Mapping[str, Any]) -> Options:
         elif name in ("debug", "lineinfo"):
             options[name] = bool(value)
         elif name in _ARITHMETIC:
-            # The one that ptxas obeys as well.
+            # ptxas obeys fma=False, too.
             if options["lto"] or (name == "fma" and not value):
                 options[name] = bool(value)
         elif name in _FLAGS:
-            several = [value] if isinstance(value, (str, bool)) else value
-            flags += (_FLAGS[name].format(each) for each in several if each)
+            values = [value] if isinstance(value, (str, bool)) else value
+            flags += (_FLAGS[name].format(item) for item in values if item)
         else:
             raise LinkError(f"There is no option {name!r} for links of numba-cuda-mlir here; leave it out.")
-    # nvJitLink ignores what is of link-time optimisation alone in another link.
-    kept = (flag for flag in flags if options["lto"] or tool_of_flag(flag) != LTO)
-    return Options(**options, extra_flags=tuple(kept))
+    # Drop flags for link-time optimisation from other links, as nvJitLink ignores them.
+    applicable = (flag for flag in flags if options["lto"] or tool_of_flag(flag) != LTO)
+    return Options(**options, extra_flags=tuple(applicable))
 
 
 _ARITHMETIC = ("ftz", "prec_div", "prec_sqrt", "fma")
@@ -283,7 +285,7 @@ _FLAGS = {
     "optimize_unused_variables": "-optimize-unused-variables",
     "ptxas_options": "-Xptxas={}",
 }
-_ELSEWHERE = ("name", "arch", "link_time_optimization", "ptx")
+_HANDLED_ELSEWHERE = ("name", "arch", "link_time_optimization", "ptx")
 
 
 source_options = functools.partial(
@@ -292,11 +294,11 @@ source_options = functools.partial(
 """Returns the options for CUDA C++, with numba-cuda-mlir's search path."""
 
 
-def _of_mlir(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    """Return *error* as one that is numba-cuda-mlir's too; *source* means that it is about CUDA C++."""
+def _mlir_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
+    """Convert *error* to one that is also numba-cuda-mlir's; *source* means that it concerns CUDA C++."""
     from numba_ptxlink._link.explain import for_kernel
 
-    # Deferred: it imports numba-cuda-mlir, whose own import may be importing this module.
+    # Deferred, since it imports numba-cuda-mlir, whose own import may be importing this module.
     from .errors import MlirLinkError, MlirSourceError
 
     kind = MlirSourceError if source else MlirLinkError
@@ -308,28 +310,29 @@ PATCHES = PatchTable("linker")
 
 @PATCHES.replace(_DRIVER, "Linker")
 def _linker(_original: Any) -> Any:
-    """Assemble and link kernels in process, check and cache them; name the cure in errors."""
+    """Assemble and link kernels in process, with checks and a cache; errors name the cure."""
     return CoreLinker
 
 
 @PATCHES.replace(_DRIVER, "LinkerOptions")
 def _linker_options(original: Any) -> Any:
-    """Have the options of a link without loading nvJitLink, which one PTX does not need."""
-    # The original spells them for the library there; `CoreLinker` reads the attributes.
+    """Create the options of a link without loading nvJitLink, which a single PTX does not need."""
+    # The original converts the options to flags of the library there; `CoreLinker` reads the attributes.
     return type(original.__name__, (original,), {"__post_init__": lambda _: None})
 
 
 @PATCHES.replace("numba_cuda_mlir.numba_cuda.cudadrv.nvrtc", "compile")
 def _compile(_original: Any) -> Any:
-    """Compile CUDA C++ once in a process, without a driver; quote it in errors."""
+    """Compile CUDA C++ once in a process, without a driver; errors quote its lines."""
     return compile_source
 
 
 @PATCHES.around(_DRIVER, "cached_file_read")
-def _cached_file_read(original: Any, filepath: Any, how: str = "r") -> Any:
+def _cached_file_read(original: Any, filepath: Any, *args: Any, **kwargs: Any) -> Any:
     """
-    Read a link file whenever it is linked, and compare it with the manifest of an export beside it.
+    Read a link file at each link, and compare it with the manifest of an export beside it.
 
     numba-cuda-mlir keeps the first content of a path.
     """
-    return content_of(filepath) if how == "rb" else original(filepath, how)
+    is_binary = "rb" in (*args, *kwargs.values())
+    return content_of(filepath) if is_binary else original(filepath, *args, **kwargs)

@@ -90,7 +90,7 @@ def test_narrow_arguments_of_what_cxx_defines_are_refused(tmp_path):
     """numba-cuda-mlir leaves the upper bits of a register as they are, which C++ relies on."""
     narrow = cuda.declare_device("narrow", "int32(int8)", abi="c")
     udf = pl.udf("int32(int8)", name="f")(lambda x: narrow(x))  # noqa: PLW0108
-    with pytest.raises(pl.ExportError, match=r"arguments of narrow .* int32 in their place"):
+    with pytest.raises(pl.ExportError, match=r"arguments of narrow .* declare the parameters as int32"):
         pl.export([udf], tmp_path, arch="sm_90", emit=["ptx"], name="narrow", front_end=NAME)
 
 

@@ -1,8 +1,8 @@
 """
-The table of everything that is replaced in numba-cuda; each module of wrappers has its own.
+The table of all patches of numba-cuda, joined from those of each module.
 
 The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
-the source of each replaced function with the one that its wrapper was written for.
+the source of each patched function with the one that the patch was written for.
 """
 
 from __future__ import annotations
@@ -21,4 +21,4 @@ TABLE = (
     *disk_cache.PATCHES,
     *cpu_device.PATCHES,
 )
-"""The rows, by purpose."""
+"""The patches, by purpose."""

@@ -1,7 +1,7 @@
 """
-`cuda.compile` with the C ABI of this package, where `abi_info` asks for it, and what such functions need.
+`cuda.compile` with the C ABI of this package, if `abi_info` requires it, and what such functions need.
 
-That is one error model, prototypes of C, and records behind pointers.
+They need a common error model, prototypes of C, and records behind pointers.
 """
 
 from __future__ import annotations
@@ -16,40 +16,40 @@ from numba_ptxlink._numba_cuda.context import current, notes
 from .driverless import current_cc
 
 C_ABI = PatchTable("C ABI")
-"""The rows that an export applies, too."""
+"""The patches that an export applies, too."""
 PATCHES = PatchTable("C ABI")
 
-# The bits that a narrow integer is extended to.
-_REGISTER = 32
-# Numba keeps one compiled subroutine for the process, as the first use made it; here each set of options that
-# functions are compiled with has its own.
+# Narrow integers are extended to this size.
+_REGISTER_BITS = 32
+# Numba compiles a subroutine once for the process, with the options of its first caller. Here there is one
+# for each set of options.
 _subroutines: dict[tuple[bool, str], dict[Any, Any]] = {}
 
 
 @PATCHES.around("numba.cuda.compiler", "compile", bound="numba.cuda")
 def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
-    """Need no driver; with `abi_info`, give functions and kernels the prototype that C++ declares."""
+    """Compile without a driver; with `abi_info`, give functions and kernels the prototype of C++."""
     from numba_ptxlink._export import choice
 
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
-    given = bound.arguments
-    given["pyfunc"] = choice.unmarked(given["pyfunc"])
-    given["cc"] = given["cc"] or current_cc()
-    if given["abi_info"] is not None:
+    arguments = bound.arguments
+    arguments["pyfunc"] = choice.unmarked(arguments["pyfunc"])
+    arguments["cc"] = arguments["cc"] or current_cc()
+    if arguments["abi_info"] is not None:
         from numba_ptxlink._arch import Arch
         from numba_ptxlink._export import cuda_compile
 
-        arch = Arch.of(given["cc"])
-        code = cuda_compile.compile_c_abi("numba-cuda", given, lambda _: arch, always=False)
+        arch = Arch.of(arguments["cc"])
+        code = cuda_compile.compile_c_abi("numba-cuda", arguments, lambda _: arch, always=False)
         if code is not None:
             return code
-    return original(**given)
+    return original(**arguments)
 
 
 @C_ABI.around("numba.cuda.core.inline_closurecall", "_get_callee_args")
 def _get_callee_args(original: Any, call: Any, callee: Any, loc: Any, func_ir: Any) -> Any:
-    """Refuse a closure that an exported function calls by a keyword: its default would be taken."""
+    """Refuse a closure that an exported function calls with keyword arguments, which would be ignored."""
     args = original(call, callee, loc, func_ir)
     if current().checked is not None:
         from numba_ptxlink._front_end.closures import check_closure
@@ -60,7 +60,7 @@ def _get_callee_args(original: Any, call: Any, callee: Any, loc: Any, func_ir: A
 
 @C_ABI.around("numba.cuda.core.compiler", "_make_subtarget")
 def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
-    """Give a function with the C ABI, and all that it calls, the error model that its caller chooses."""
+    """Give a function with the C ABI, and its callees, the error model that its caller chooses."""
     from numba.cuda.core.callconv import PythonErrorModel
 
     checked = current().checked
@@ -69,11 +69,11 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
     if checked:
         flags.error_model = "python"
     elif not flags.is_set("error_model"):
-        # The flags of a subroutine are new ones, with Python's error model in them.
+        # A subroutine has new flags, with Python's error model: inherit the error model of its caller.
         inherited = isinstance(targetctx.error_model, PythonErrorModel)
         flags.error_model = "python" if inherited else "numpy"
     context = original(targetctx, flags)
-    # The flags of a subroutine say nothing of its function's, whose table its context has.
+    # Subroutines keep the table of their function's context, since their own flags lack its options.
     if hasattr(flags, "nvvm_options"):
         context.cached_internal_func = _subroutines.setdefault((checked, flags.summary()), {})
     if checked:
@@ -84,14 +84,14 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
 
 @C_ABI.replace("numba.cuda.target", "CUDATargetContext.enable_boundscheck")
 def _enable_boundscheck(_original: Any) -> Any:
-    """Check indices where a function with the C ABI asks for it."""
+    """Check indices if a function with the C ABI requires it."""
     return property(lambda _self: bool(current().checked))
 
 
 @C_ABI.around("numba.cuda.lowering", "Lower.lower_inst")
 def _lower_inst(original: Any, self: Any, inst: Any) -> None:
-    """Note the lines that raise, for headers and manifests."""
-    # numba-cuda's own convention for C has no exceptions.
+    """Record the lines that raise, for headers and manifests."""
+    # numba-cuda's own C calling convention has no exceptions.
     exceptions = getattr(self.call_helper, "exceptions", ())
     before = len(exceptions)
     original(self, inst)
@@ -102,9 +102,9 @@ def _lower_inst(original: Any, self: Any, inst: Any) -> None:
 @C_ABI.replace("numba.cuda.core.callconv", "CUDACABICallConv", bound="numba.cuda")
 def _c_convention(original: Any) -> Any:
     """
-    With `abi="c"`, let a function without a result be `void`, and extend narrow results, as C++ expects it.
+    With `abi="c"`, let a function without a result return `void`, and extend narrow results, as C++ expects.
 
-    numba-cuda has a pointer for the one, and leaves the upper bits of the other.
+    numba-cuda returns a pointer instead of `void`, and leaves the upper bits of narrow results undefined.
     """
 
     class CUDACABICallConv(original):  # type: ignore[misc]
@@ -116,7 +116,7 @@ def _c_convention(original: Any) -> Any:
             kind = super().get_function_type(restype, argtypes)
             if _is_none(restype):
                 kind = ir.FunctionType(ir.VoidType(), kind.args)
-            elif isinstance(kind.return_type, ir.IntType) and kind.return_type.width < _REGISTER:
+            elif isinstance(kind.return_type, ir.IntType) and kind.return_type.width < _REGISTER_BITS:
                 kind.extension = "signext" if getattr(restype, "signed", False) else "zeroext"
             return kind
 
@@ -152,18 +152,18 @@ def _is_none(restype: Any) -> bool:
 @C_ABI.around("numba.cuda.core.base", "BaseContext.get_function")
 def _get_function(original: Any, self: Any, fn: Any, sig: Any, *args: Any, **kwargs: Any) -> Any:
     """
-    Let pointers to records, to booleans, and to tuples of booleans be read and written.
+    Read and write through pointers to records, to booleans, and to tuples of booleans.
 
-    numba-cuda takes what lies in memory for a value, and fails.
+    numba-cuda fails for types whose representations in memory and in registers differ.
     """
     from numba.cuda import types
     from numba.cuda.core.base import _wrap_impl
 
     if sig.args and isinstance(sig.args[0], types.CPointer):
-        access = _ACCESSES.get(fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn)
+        implementation = _ACCESSES.get(fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn)
         model = self.data_model_manager[sig.args[0].dtype]
-        if access is not None and model.get_data_type() != model.get_value_type():
-            return _wrap_impl(access, self, sig)
+        if implementation is not None and model.get_data_type() != model.get_value_type():
+            return _wrap_impl(implementation, self, sig)
     return original(self, fn, sig, *args, **kwargs)
 
 

@@ -1,4 +1,4 @@
-"""The CPU as the CUDA device of a program with numba-cuda: what is different there."""
+"""The CPU as the CUDA device of a program with numba-cuda: patches for the differences."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda's per-function index of compiled kernels is kept; its keys gain the inputs that they lack.
+numba-cuda's index of the compiled kernels of a function is kept. Its keys are extended by missing inputs.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ PATCHES = PatchTable("cache")
 
 @PATCHES.around("numba.cuda.dispatcher", "CUDADispatcher.enable_caching")
 def _enable_caching(original: Any, self: Any) -> None:
-    """Let `cache=True` know the decorator's options and link files."""
+    """Record the decorator's options and link files for `cache=True`."""
     original(self)
     options = dict(self.targetoptions)
-    noted = notes(self._cache)
-    # Compiling adds files of numba-cuda's own to the list.
-    noted.link = tuple(options.pop("link", None) or ())
-    noted.options = {name: value for name, value in options.items() if name != "extensions"}
+    cache_notes = notes(self._cache)
+    # A copy, since compiling adds files of numba-cuda to the list.
+    cache_notes.link = tuple(options.pop("link", None) or ())
+    cache_notes.options = {name: value for name, value in options.items() if name != "extensions"}
 
 
 @PATCHES.around("numba.cuda.dispatcher", "CUDACache.load_overload")
 def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> Any:
-    """Read the link files of a kernel before it is compiled; give a kernel on disk its link files back."""
+    """Read the link files of a kernel before it is compiled; restore those of a kernel from the disk."""
     from numba_ptxlink._front_end import disk_keys
 
-    noted = notes(self)
-    disk_keys.look_up(self, noted.options, noted.link, source_options)
+    cache_notes = notes(self)
+    disk_keys.look_up(self, cache_notes.options, cache_notes.link, source_options)
     kernel = original(self, sig, target_context)
     if kernel is not None:
-        # A device of another architecture links them again.
+        # The kernel is linked again for a device of another architecture.
         library = kernel._codelibrary
-        library._linking_files = {*library._linking_files, *noted.link}
+        library._linking_files = {*library._linking_files, *cache_notes.link}
     return kernel
 
 
 @PATCHES.around("numba.cuda.dispatcher", "CUDACache._index_key")
 def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
-    """Have all options, the contents of the link files and the tools in the key of a kernel on disk."""
+    """Add all options, the contents of the link files and the tools to the key of a kernel on disk."""
     from numba_ptxlink._front_end import disk_keys
 
     return disk_keys.extended(original(self, sig, codegen), self)
@@ -52,7 +52,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
 @PATCHES.around("numba.cuda.dispatcher", "Cache.save_overload")
 def _save_overload(original: Any, self: Any, sig: Any, kernel: Any) -> None:
     """
-    Keep a kernel whose key describes all that it has linked, and no other one.
+    Store a kernel only if its key describes all files that it has linked.
 
     numba-cuda refuses `cache=True` for all kernels with link files.
     """

@@ -9,11 +9,11 @@ from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, entered, notes
 
 DRIVERLESS = PatchTable("driverless")
-"""The rows that let device functions call each other without a driver; an export applies them too."""
+"""The patches that compile device functions without a driver; an export applies them, too."""
 
 
 def current_cc() -> tuple[Any, ...]:
-    """Return the compute capability of the device, or numba-cuda's default where there is no device."""
+    """Return the compute capability of the device, or numba-cuda's default if there is no device."""
     from numba.cuda import api, compiler
     from numba.cuda.cudadrv.error import CudaDriverError, CudaSupportError
 
@@ -25,17 +25,17 @@ def current_cc() -> tuple[Any, ...]:
 
 
 def requested_cc() -> tuple[Any, ...]:
-    """Return the compute capability of the function that is being compiled, else that of `current_cc`."""
+    """Return the compute capability of the function that is being compiled, or that of `current_cc`."""
     from numba.cuda.core.targetconfig import ConfigStack
 
-    # The flags of a subroutine have none.
+    # The flags of a subroutine have no compute capability.
     ccs = (getattr(flags, "compute_capability", None) for flags in reversed(ConfigStack()._stk._stack))
     return next((tuple(cc) for cc in ccs if cc), current_cc()[:2])
 
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "get_current_device")
 def _get_current_device(original: Any) -> Any:
-    """Compile a device function that calls another for the requested architecture, without a device."""
+    """Compile a device function that calls others for the requested architecture, without a device."""
     cc = current().cc
     return original() if cc is None else SimpleNamespace(compute_capability=cc)
 
@@ -48,7 +48,7 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
     cc, checked = requested_cc(), current().checked
     known = self.overloads.get(args)
     if isinstance(known, CUDACompileResult) and notes(known.library).variant != (cc, checked):
-        # It is code for another architecture, or with other errors.
+        # The known code is for another architecture, or has another error model.
         del self.overloads[args]
         self.targetctx.remove_user_function(known.entry_point)
         return_type = known.signature.return_type
@@ -62,12 +62,12 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
 
 @DRIVERLESS.around("numba.cuda.dispatcher", "_DispatcherBase.get_overload")
 def _get_overload(original: Any, self: Any, sig: Any) -> Any:
-    """Lower a call to code for the architecture of its caller."""
+    """Lower a call of a device function to its code for the architecture of the caller."""
     from numba.cuda.compiler import CUDACompileResult
     from numba.cuda.core import sigutils
 
     args = tuple(sigutils.normalize_signature(sig)[0])
-    # What was compiled when the call was typed may have been replaced meanwhile.
+    # The code that was compiled when the call was typed may have been replaced meanwhile.
     if isinstance(self.overloads.get(args), CUDACompileResult):
         self.compile_device(args)
     return original(self, sig)

@@ -1,4 +1,4 @@
-"""What a kernel of numba-cuda need not wait for: PTX that is searched alone, LTO, libraries, imports."""
+"""Start the first kernel sooner: skip PTX that is only searched, needless LTO, libraries and imports."""
 
 from __future__ import annotations
 
@@ -17,44 +17,44 @@ from numba_ptxlink.errors import LinkError
 
 PATCHES = PatchTable("first kernel")
 
-# numba-cuda wants nvJitLink 12.3. A file's name has the major version alone.
-_SURE = 13
+# numba-cuda requires nvJitLink 12.3, and the file name shows only the major version: 13 is sufficient.
+_NVJITLINK_MAJOR = 13
 
 
 @PATCHES.around("numba.cuda.dispatcher", "_Kernel.__init__")
 def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     """
-    Let `entry_name` be the kernel's name in the cubin and in the LLVM IR; name its function in errors.
+    Set `entry_name` to the kernel's name in the cubin and in the LLVM IR; name its function in errors.
 
-    For the CPU device it has line numbers, which faults name.
+    Kernels for the CPU device are compiled with line numbers, for errors.
     """
     from numba.cuda.dispatcher import reshape_funcs
 
     lineinfo = device.is_active() and not kwargs.get("debug")
     if lineinfo:
         kwargs["lineinfo"] = True
-    with entered(sought=(*reshape_funcs, *self.NRT_functions), lineinfo=lineinfo):
+    with entered(searched_names=(*reshape_funcs, *self.NRT_functions), lineinfo=lineinfo):
         original(self, *args, **kwargs)
     library, code = self._codelibrary, self.py_func.__code__
-    # The original read the name before the program was renamed.
+    # The original has read the name before the symbols of the program were renamed.
     self.entry_name = library._entry_name
-    place = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-    noted = notes(library)
-    noted.origin = f"{self.py_func.__qualname__} ({place})"
-    noted.link = tuple(kwargs.get("link") or ())
+    location = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
+    library_notes = notes(library)
+    library_notes.origin = f"{self.py_func.__qualname__} ({location})"
+    library_notes.link = tuple(kwargs.get("link") or ())
 
 
 @PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str")
 def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
     """
-    With link-time optimisation, search a new kernel's LLVM IR for a few names, in place of its PTX.
+    With link-time optimisation, look for a few names in a new kernel's LLVM IR instead of its PTX.
 
-    numba-cuda compiles it to PTX only for that, which takes a fifth of the time of such a kernel.
+    numba-cuda compiles the kernel to PTX only for this search, which takes a fifth of the compile time.
     """
     from numba.cuda.core import config
 
-    # The PTX has only names that the LLVM IR has.
-    names = current().sought
+    # All names in the PTX are in the LLVM IR.
+    names = current().searched_names
     if (
         names
         and not config.DUMP_ASSEMBLY
@@ -66,7 +66,7 @@ def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
 
 @PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary._link_all")
 def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
-    """Give the linker the function's name for its errors, and link files an order that does not vary."""
+    """Pass the function's name to the linker, for errors, and sort its link files."""
     if linker.lto and not linker.additional_flags:
         linker.lto = _gains_by_lto(self)
     linker.describe(notes(self).origin or self.name, self.llvm_strs)
@@ -75,19 +75,18 @@ def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: boo
 
 
 def _gains_by_lto(library: Any) -> bool:
-    """Return whether link-time optimisation makes other code of a kernel than NVVM's PTX of it."""
+    """Return whether link-time optimisation gives a kernel other code than NVVM's PTX of it."""
     options, files = library._nvvm_options, library._linking_files
     if "g" in options or device.is_active():
-        # Code for the debugger is not optimised; LLVM inlines on the CPU.
+        # Code for a debugger is not optimised, and on the CPU, LLVM inlines functions.
         return False
     if options.get("fastmath") or not options.get("opt", 3):
-        # The linker keeps denormals in conversions between float types, and optimises code that NVVM was
-        # told not to.
+        # Unlike NVVM, the linker keeps denormals in conversions of floats, and optimises unoptimised code.
         return True
     if library.needs_cudadevrt or not all(map(_is_ptx, files)):
         return True
-    # Without link files there is nothing to inline. Functions in PTX are inlined in the kernel's PTX, but not
-    # in its LTO-IR.
+    # Without link files there is nothing to inline. Functions in PTX can be inlined into the kernel's PTX,
+    # but not into its LTO-IR.
     inlined = config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
     return bool(files) and not inlined
 
@@ -103,15 +102,15 @@ def _is_ptx(path_or_code: Any) -> bool:
 
 @PATCHES.around("numba.cuda.dispatcher", "Cache.load_overload")
 def _load_overload(_original: Any, self: Any, sig: Any, target_context: Any) -> Any:
-    """Load a kernel on disk without importing what only compiling needs."""
+    """Load a kernel from the disk without importing modules that only compiling needs."""
     with self._guard_against_spurious_io_errors():
         return self._load_overload(sig, target_context)
-    return None  # where the guard has swallowed an exception
+    return None  # The guard has suppressed an exception.
 
 
 @PATCHES.replace("numba.cuda.cudadrv.driver", "_have_nvjitlink", bound="numba.cuda")
-def _knowing_nvjitlink(original: Any) -> Any:
-    """Let `@cuda.jit` see nvJitLink 13 and later by its file, without loading it."""
+def _have_nvjitlink_by_name(original: Any) -> Any:
+    """Recognise nvJitLink 13 and later by its file name, without loading it, in `@cuda.jit`."""
 
     @functools.wraps(original)
     def _have_nvjitlink() -> bool:
@@ -119,17 +118,19 @@ def _knowing_nvjitlink(original: Any) -> Any:
 
         try:
             major = int(find.library("nvJitLink").rpartition(".so.")[2].partition(".")[0])
-            there = major >= _SURE and importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
-        except (LinkError, ImportError, ValueError):  # such as for a module that is being imported
+            is_available = (
+                major >= _NVJITLINK_MAJOR and importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
+            )
+        except (LinkError, ImportError, ValueError):  # A ValueError: the module is being imported.
             return bool(original())
-        return there or bool(original())
+        return is_available or bool(original())
 
     return functools.cache(_have_nvjitlink)
 
 
 @PATCHES.around("numba.cuda.codegen", "JITCUDACodegen.magic_tuple")
 def _magic_tuple(original: Any, self: Any) -> Any:
-    """Find a kernel on disk by the build of NVRTC, without loading it."""
+    """Identify NVRTC by its build in the keys of kernels on disk, without loading it."""
     from numba.cuda.cudadrv import devices
 
     from numba_ptxlink._tools import find

@@ -1,4 +1,4 @@
-"""NVVM's output out of the cache, found by LLVM IR whose names depend on the program alone."""
+"""Read NVVM's output from the cache, by LLVM IR whose names do not depend on the process."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 PATCHES = PatchTable("cache")
 
 
-# Patched by way of the module that uses it: NVVM's own is imported before the plugin.
+# Patched in the module that uses it, since the module nvvm is imported before the plugin.
 @PATCHES.replace("numba.cuda.codegen", "nvvm.CompilationUnit")
 def _compilation_unit(original: Any) -> Any:
     """
-    Read NVVM's output from the cache where it was kept, and show its warnings again.
+    Read NVVM's output from the cache, and show its warnings again.
 
-    The error of code that it refuses has its log. A child process makes unoptimised code, after which NVVM
-    compiles other code.
+    If NVVM refuses the code, the error contains its log. Unoptimised code is compiled in a child process,
+    since it alters the code that NVVM compiles later.
     """
-    return compilation_unit(original, _fail, _meaning)
+    return compilation_unit(original, _fail, _normalized)
 
 
 def _fail(unit: Any, _step: str, status: int) -> None:
@@ -36,7 +36,7 @@ def _fail(unit: Any, _step: str, status: int) -> None:
     raise error
 
 
-def _meaning(text: str) -> str:
+def _normalized(text: str) -> str:
     from numba_ptxlink._numba_cuda.stable_names import QuotedModule
 
     return QuotedModule(text).meaning({})
@@ -44,10 +44,10 @@ def _meaning(text: str) -> str:
 
 @PATCHES.around("numba.cuda.codegen", "nvvm.NVVM.check_options")
 def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
-    """Ask NVVM for options of unoptimised code in a child process."""
+    """Check options for unoptimised code in a child process, since they alter NVVM's later code."""
     from numba_ptxlink._tools import nvvm
 
-    texts = tuple(each.decode() if isinstance(each, bytes) else each for each in options)
+    texts = tuple(option.decode() if isinstance(option, bytes) else option for option in options)
     if nvvm.alters_later_calls(texts):
         return nvvm.accepts(texts)
     accepted: bool = original(self, options)
@@ -57,7 +57,7 @@ def _check_options(original: Any, self: Any, options: Sequence[Any]) -> bool:
 @PATCHES.replace("numba.cuda.codegen", "CUDACodeLibrary.llvm_strs")
 def _llvm_strs(original: Any) -> Any:
     """
-    Give a program's functions an order and names that depend on the program alone.
+    Give a program's functions an order and names that do not depend on the process.
 
     So another process finds the code in the cache.
     """
@@ -67,13 +67,14 @@ def _llvm_strs(original: Any) -> Any:
         if self._llvm_strs is None and config().cache:
             from numba_ptxlink._numba_cuda.modules import renamed
 
-            # The driver finds a kernel by this name; callers of a device function use the function's own.
-            # A kernel created outside the wrappers of this package has read its name already: keep it.
-            program = renamed(self, keep_visible=self._entry_name is None or not current().sought)
+            # The driver looks up a kernel by its new name, and callers of a device function use its own name.
+            # A kernel that was created outside the patches of this package has read its name already: keep
+            # it.
+            program = renamed(self, keep_visible=self._entry_name is None or not current().searched_names)
             self._llvm_strs = list(program.texts)
             self._entry_name = program.names.get(self._entry_name, self._entry_name)
         if self._llvm_strs is None:
-            # LTO refuses to link modules that differ in it.
+            # LTO refuses to link modules with different debug versions.
             self._llvm_strs = [text.replace(*DEBUG_VERSION) for text in original.fget(self)]
         return self._llvm_strs
 

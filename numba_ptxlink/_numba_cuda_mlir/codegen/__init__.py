@@ -1,1 +1,1 @@
-"""The LLVM IR of numba-cuda-mlir: read and mended as text, and how its functions take and return values."""
+"""The LLVM IR of numba-cuda-mlir: parsed and repaired as text; and the calling convention."""

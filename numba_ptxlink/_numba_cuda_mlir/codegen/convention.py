@@ -1,5 +1,5 @@
 """
-The calling convention of numba-cuda-mlir, and the types that it would misread.
+The calling convention of numba-cuda-mlir, and checks for types that it misreads.
 
 Tuples are spread over parameters and results, records are passed and returned by address, and arrays are
 memrefs: two addresses, an offset, and shape and strides in elements.
@@ -37,7 +37,7 @@ class MemrefConvention(Convention):
         builder, failed = self.builder, ""
         fails = len(callee.params) > len(arguments)
         if fails:
-            # `errors` gave it the address of a byte, to which it writes where it meets an error.
+            # A parameter added by `errors`: the address of a byte, which the function sets after an error.
             arguments = [*arguments, builder.slot(I8, 1, "0")]
         value = builder.call(callee, arguments)
         if fails:
@@ -53,7 +53,7 @@ class MemrefConvention(Convention):
             yield part, self.builder.extract(source_type, value, at)
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
-        # Those of an array of records count in bytes.
+        # Arrays of records have strides in bytes.
         return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
     def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
@@ -61,14 +61,14 @@ class MemrefConvention(Convention):
 
     def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
         builder, byte = self.builder, self.builder.pointer(I8)
-        # The dialects have pointers to bytes, to elements and to nothing.
+        # The type of the pointer depends on the dialect: to bytes, to elements, or opaque.
         data = builder.convert(members(source_type)[1], builder.extract(source_type, value, 1), byte)
         offset = builder.emit_value(f"mul i64 {builder.extract(source_type, value, 2)}, {unit}")
         return (byte, builder.emit_value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
 
 
 def _count(ty: Any) -> int:
-    """Return how many results a function of the Numba type *ty* has."""
+    """Return the number of LLVM results of a function whose result has the Numba type *ty*."""
     return sum(map(_count, ty.types)) if isinstance(ty, types.BaseTuple) else 1
 
 
@@ -77,14 +77,15 @@ def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
     Check the Numba types *args* and *result* of the function of *signature*.
 
     Raises:
-        AbiError: Values of one would be misread. Names the function, the parameter and the type.
+        AbiError: numba-cuda-mlir would misread values of a type. Names the function, the parameter and the
+            type.
     """
     labeled = [(f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)]
-    for where, ty in (*labeled, ("the return value", result)):
+    for title, ty in (*labeled, ("the return value", result)):
         reason = _misread(ty)
         if reason is not None:
             raise AbiError(
-                f"Function {signature.name}: {where}, of Numba type {ty}, {reason}, or choose "
+                f"Function {signature.name}: {title}, of Numba type {ty}, {reason}, or choose "
                 'front_end="numba-cuda".'
             )
 
@@ -118,11 +119,11 @@ def _misread(ty: Any) -> str | None:
 
 def _misread_array(array: Any) -> str | None:
     element = array.dtype
-    # In one dimension both contiguous orders are one.
+    # In one dimension, C order and Fortran order are the same.
     if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
         return _misread(element) if isinstance(element, types.Record) else None
     ctype = abi.c_type(element)
-    # Only where an element is aligned as a whole, each stride is a multiple of its size.
+    # Each stride is a multiple of the size only if the size of an element equals its alignment.
     if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
         return None
     return (

@@ -1,8 +1,8 @@
 """
-What an error does: return zero from the exported function, or trap.
+End functions at errors: return zero from the exported function, or trap.
 
-Where numba-cuda-mlir meets an error, it writes to a variable and goes on. Here such a write becomes the end
-of the function, and of all that called it.
+Code of numba-cuda-mlir writes to a variable when an error occurs, and continues. Here each such write is
+replaced by a return, and callers return, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .functions import Definition, ParsedModule
 
 ERROR = "%numba_ptxlink_error"
-"""The parameter by which a function tells its callers that it met an error: the address of a byte."""
+"""The parameter through which a function reports an error to its callers: the address of a byte."""
 
 _LEAVE = "numba_ptxlink_leave"
 _CODE = "__numba_cuda_mlir_error_code"
@@ -24,58 +24,58 @@ _WRITE = re.compile(rf"\bcmpxchg\b.*@{_CODE}\b")
 _VARIABLE = re.compile(rf"^@{_CODE} = ")
 _TARGET = re.compile(r"label (%[\w.$-]+)")
 _PHI = re.compile(r"^\s*%\S+ = phi ")
-# Types and constants have brackets without spaces.
+# The brackets of a phi have spaces; those of types and constants have none.
 _INCOMING = re.compile(r"\[ .+?, (%[\w.$-]+) \]")
 _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
 _TRAP = '  call void asm sideeffect "trap;", ""()'
 
 
-def end(module: ParsedModule, root: str, *, trap: bool, byte: str) -> bool:
+def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte: str) -> bool:
     """
-    Let each error end the function *root* of *module*, and drop what that function does not reach.
+    Let each error end the function *root* of *module*, and remove functions that *root* does not reach.
 
     Args:
         module: The module, which is changed.
-        root: The function.
-        trap: Whether an error stops the kernel, rather than returns.
+        root: The exported function.
+        trap: Whether an error stops the kernel instead of returning.
         byte: The type of the address of a byte in the module's dialect.
 
     Returns:
-        Whether there are errors in it.
+        Whether an error can occur.
     """
     module.keep_reached(root)
     module.rest = [line for line in module.rest if not _VARIABLE.match(line)]
-    does = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
-    ending = {name for name, function in module.functions.items() if _end_blocks(function, does)}
+    action = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
+    ending = {name for name, function in module.functions.items() if _end_blocks(function, action)}
     failing = set() if trap else set(ending)
     while (
-        callers := {name for name, each in module.functions.items() if failing & each.symbols.keys()}
+        callers := {name for name, function in module.functions.items() if failing & function.symbols.keys()}
         - failing
     ):
         failing |= callers
     for name in failing:
         function = module.functions[name]
-        function.more = (f"{byte} {ERROR}",)
-        _leave_after_calls(function, failing, byte)
+        function.extra_params = (f"{byte} {ERROR}",)
+        _return_after_failed_calls(function, failing, byte)
     return bool(ending)
 
 
-def _end_blocks(function: Definition, does: str) -> bool:
-    """End each block that meets an error by the instruction *does*; return whether there is one."""
+def _end_blocks(function: Definition, action: str) -> bool:
+    """End each block in which an error occurs by the instruction *action*; return whether there are any."""
     ended = False
-    for block in _live(function):
+    for block in _reachable_blocks(function):
         at = next((at for at, line in enumerate(block.lines) if _WRITE.search(line)), None)
         if at is not None:
-            block.lines[at:] = [does, _return(function)]
+            block.lines[at:] = [action, _return(function)]
             ended = True
     if ended:
-        function.blocks = _live(function)
-        _forget_edges(function)
+        function.blocks = _reachable_blocks(function)
+        _drop_phi_edges(function)
     return ended
 
 
-def _live(function: Definition) -> list[Block]:
-    """Return the blocks that can be reached from the first one, in their order."""
+def _reachable_blocks(function: Definition) -> list[Block]:
+    """Return the blocks that are reachable from the first one, in their order."""
     blocks = {block.label: block for block in function.blocks}
     reached, pending = {function.blocks[0].label}, [function.blocks[0].label]
     while pending:
@@ -86,28 +86,28 @@ def _live(function: Definition) -> list[Block]:
 
 
 def _successors(block: Block) -> set[str]:
-    # A switch has a line for each case.
+    # A switch has several lines, one for each case.
     last = next((at for at, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line)), None)
     lines = [] if last is None else block.lines[last:]
     return {label[1:] for line in lines for label in _TARGET.findall(line)}
 
 
-def _forget_edges(function: Definition) -> None:
-    """Take the edges that are gone out of the phis of *function*."""
+def _drop_phi_edges(function: Definition) -> None:
+    """Remove edges that no longer exist from the phis of *function*."""
     predecessors: dict[str, set[str]] = {}
     for block in function.blocks:
         for label in _successors(block):
             predecessors.setdefault(label, set()).add(block.label)
     for block in function.blocks:
-        there = predecessors.get(block.label, set())
+        existing = predecessors.get(block.label, set())
         for at, line in enumerate(block.lines):
             if _PHI.match(line):
-                kept = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in there]
-                block.lines[at] = line[: line.index("[ ")] + ", ".join(kept)
+                incoming = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in existing]
+                block.lines[at] = line[: line.index("[ ")] + ", ".join(incoming)
 
 
-def _leave_after_calls(function: Definition, failing: set[str], byte: str) -> None:
-    """Pass `ERROR` on in the calls of *failing* functions, and return from *function* where one failed."""
+def _return_after_failed_calls(function: Definition, failing: set[str], byte: str) -> None:
+    """Pass `ERROR` to calls of *failing* functions, and return from *function* if one has failed."""
     blocks: list[Block] = []
     last: dict[str, str] = {}
     for block in function.blocks:

@@ -1,7 +1,7 @@
 """
 The functions of a module of LLVM IR, as numba-cuda-mlir writes it in both dialects.
 
-A function is its first line and its blocks; what stands between functions is kept as it is.
+A function consists of its first line and its blocks; lines between functions are kept unchanged.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ _HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
 _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
 _LOCAL = re.compile(r"%(\d+)\b")
 _SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
-# Lists of what nothing drops, and of notes about functions; numba-cuda-mlir has none of what it compiles.
-_LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
+# Lists of symbols that are kept, and of annotations, which numba-cuda-mlir writes only for its own functions.
+_DROPPED_LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
 _LINKAGES = frozenset({"dso_local", "internal", "private", "linkonce_odr", "weak", "weak_odr", "linkonce"})
 
 
 @dataclass
 class Block:
-    """A basic block: its *label*, with the instructions behind it, one a line."""
+    """A basic block: its *label* and its instructions, one in each line."""
 
     label: str
     lines: list[str] = field(default_factory=list)
@@ -31,15 +31,15 @@ class Block:
 @dataclass
 class Definition:
     """
-    One definition.
+    The definition of a function.
 
     Args:
         name: The symbol.
-        result: Attributes and type of its result, as text.
-        params: The types and attributes of its parameters, as text, without names.
-        attributes: What follows the parameters, such as attributes and debug information.
-        blocks: Its blocks. Values and labels that have numbers are named v0, v1, and so on.
-        more: More parameters, with their names.
+        result: Attributes and type of the result, as text.
+        params: The types and attributes of the parameters, as text, without names.
+        attributes: The text behind the parameters, such as attributes and debug information.
+        blocks: The basic blocks. Numbered values and labels are named v0, v1, and so on.
+        extra_params: Additional parameters, with their names.
     """
 
     name: str
@@ -47,23 +47,23 @@ class Definition:
     params: list[str]
     attributes: str
     blocks: list[Block]
-    more: tuple[str, ...] = ()
+    extra_params: tuple[str, ...] = ()
 
     @property
     def result_type(self) -> llvm_types.Type:
-        """The type of its result."""
+        """The type of the result."""
         return llvm_types.read(self.result)
 
     @property
     def symbols(self) -> dict[str, None]:
-        """The symbols that its instructions name, in their order."""
+        """The symbols in the instructions, in their order."""
         lines = (line for block in self.blocks for line in block.lines)
         return dict.fromkeys(name for line in lines for name in _SYMBOL.findall(line))
 
     def text(self) -> str:
         """Return the definition, which is internal."""
         numbered = [f"{param} %v{number}" for number, param in enumerate(self.params)]
-        params = ", ".join([*numbered, *self.more])
+        params = ", ".join([*numbered, *self.extra_params])
         head = f"define internal {self.result} @{self.name}({params}) {self.attributes}".rstrip()
         body = "\n\n".join("\n".join([f"{block.label}:", *block.lines]) for block in self.blocks)
         return f"{head} {{\n{body}\n}}\n"
@@ -75,29 +75,29 @@ class ParsedModule:
     A module of LLVM IR.
 
     Args:
-        functions: Its definitions, by name.
-        rest: All its other lines, in their order.
+        functions: The definitions, by name.
+        rest: All other lines, in their order.
     """
 
     functions: dict[str, Definition]
     rest: list[str]
 
     def text(self) -> str:
-        """Return its text."""
-        return "\n".join([*self.rest, *(each.text() for each in self.functions.values())])
+        """Return the module's text."""
+        return "\n".join([*self.rest, *(function.text() for function in self.functions.values())])
 
     def keep_reached(self, root: str) -> None:
-        """Drop what *root* does not reach, and what would say more of that; callers come first."""
+        """Remove functions that *root* does not reach, with their metadata; order callers first."""
         kept, pending = {root: self.functions[root]}, [root]
         while pending:
             for name in kept[pending.pop(0)].symbols:
                 if name in self.functions and name not in kept:
                     kept[name] = self.functions[name]
                     pending.append(name)
-        gone = self.functions.keys() - kept.keys()
+        removed = self.functions.keys() - kept.keys()
         self.functions = kept
-        about = (line for line in self.rest if line.startswith("!") and gone & {*_SYMBOL.findall(line)})
-        dropped = {*about, *(line for line in self.rest if line.startswith(_LISTS))}
+        metadata = (line for line in self.rest if line.startswith("!") and removed & {*_SYMBOL.findall(line)})
+        dropped = {*metadata, *(line for line in self.rest if line.startswith(_DROPPED_LISTS))}
         self.rest = [line for line in self.rest if line not in dropped]
 
 
@@ -119,9 +119,9 @@ def read(text: str) -> ParsedModule:
 
 def _function(match: re.Match[str], line: str, body: list[str]) -> Definition:
     params, after = llvm_types.split(line[match.end() :])
-    # Names are left out in one dialect, and are numbers in the other.
+    # Parameters have no names in one dialect, and numbers in the other.
     params = [re.sub(r"\s*%\w+$", "", param) for param in params]
-    # The first block has no label, and the number that follows those of the parameters.
+    # The first block has no label; its number follows those of the parameters.
     blocks = [Block(f"v{len(params)}")]
     for instruction in body:
         label = _LABEL.match(instruction)
@@ -135,7 +135,7 @@ def _function(match: re.Match[str], line: str, body: list[str]) -> Definition:
 
 
 def _named(instruction: str) -> str:
-    """Return *instruction* with names for the values that have numbers; strings stay as they are."""
+    """Return *instruction* with names for numbered values; strings are unchanged."""
     pieces = instruction.split('"')
     pieces[::2] = [_LOCAL.sub(r"%v\1", piece) for piece in pieces[::2]]
     return '"'.join(pieces)

@@ -1,8 +1,8 @@
 """
-The table of what is replaced in numba-cuda-mlir; each module of wrappers has its own.
+The table of all patches of numba-cuda-mlir, joined from those of each module.
 
 The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
-the source of each replaced function with the one that its wrapper was written for.
+the source of each patched function with the one that the patch was written for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TABLE = (
     *c_abi.C_ABI,
     *c_abi.PATCHES,
 )
-"""The rows, by purpose."""
+"""The patches, by purpose."""
 
 _LOWERING, _OPTIMIZATION = "numba_cuda_mlir.mlir_lowering", "numba_cuda_mlir.mlir_optimization"
 _CUDA = "numba_cuda_mlir.numba_cuda"
@@ -44,4 +44,4 @@ CALLED = (
     f"{_CUDA}.cudadrv.nvvm:LibDevice",
     f"{_CUDA}.np.numpy_support:from_dtype",
 )
-"""What is private to it, and called or read as it is."""
+"""Private functions of numba-cuda-mlir that this package calls."""

@@ -1,7 +1,7 @@
 """
-What exported functions need, and `cuda.compile` with their C ABI, where `abi_info` asks for it.
+Features that exported functions need, and `cuda.compile` with their C ABI, if `abi_info` requires it.
 
-They are compiled for their architecture, with an end where they raise, and unlinked.
+Exported functions are compiled for their architecture, end at errors, and are not linked.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ if TYPE_CHECKING:
     from numba_ptxlink._numba_cuda_mlir.context import ExportedFunction
 
 C_ABI = PatchTable("C ABI")
-"""The rows that an export applies, too."""
+"""The patches that an export applies, too."""
 PATCHES = PatchTable("C ABI")
 
 CALLED = "numba_ptxlink_called"
-"""The key in a function's metadata of the functions that it declares and calls, as the context has them."""
+"""The metadata key of the declared functions that a function calls, in the form of `Compilation.called`."""
 
-# The bits of the registers that nvcc passes narrow integers in.
-_REGISTER = 32
+# nvcc passes narrow integers in registers of this size.
+_REGISTER_BITS = 32
 _LOWERING = "numba_cuda_mlir.mlir_lowering"
 
 
 def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Call *function* with the export and the original in an export; elsewhere call the original alone."""
+    """In an export, call *function* with the export and the original; otherwise, call the original."""
 
     @functools.wraps(function)
-    def called(original: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(original: Any, *args: Any, **kwargs: Any) -> Any:
         export = current().export
         if export is None:
             return original(*args, **kwargs)
         return function(export, original, *args, **kwargs)
 
-    return called
+    return wrapper
 
 
 @C_ABI.around("numba_cuda_mlir.numba_cuda.core.inline_closurecall", "_get_callee_args")
@@ -51,7 +51,7 @@ def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
 def _get_callee_args(
     _: ExportedFunction, original: Any, call: Any, callee: Any, loc: Any, func_ir: Any
 ) -> Any:
-    """Refuse a closure that an exported function calls by a keyword: its default would be taken."""
+    """Refuse a closure that an exported function calls with keyword arguments, which would be ignored."""
     from numba_ptxlink._front_end.closures import check_closure
 
     args = original(call, callee, loc, func_ir)
@@ -64,15 +64,15 @@ def _get_callee_args(
 def _compile_as_device_callee(
     export: ExportedFunction, original: Any, self: Any, *args: Any, **kwargs: Any
 ) -> Any:
-    """Compile callees of an exported function with it; numba-cuda-mlir reuses the first result."""
+    """Compile the callees of an exported function for it; numba-cuda-mlir reuses the first result."""
     from numba_cuda_mlir.numba_cuda import types
 
     export.borrow(self)
     compiled = original(self, *args, **kwargs)
     if isinstance(compiled.signature.return_type, types.Array):
-        # numba-cuda-mlir finds no end of the results of its call.
+        # numba-cuda-mlir cannot lower the results of such a call.
         raise ExportError(
-            f"{self.py_func.__qualname__} returns an array, and numba-cuda-mlir compiles no call of such "
+            f"{self.py_func.__qualname__} returns an array, and numba-cuda-mlir cannot compile calls of such "
             "a function; pass it an array to write to"
         )
     return compiled
@@ -81,11 +81,11 @@ def _compile_as_device_callee(
 @C_ABI.around(_LOWERING, "MLIRLower.lower_to_mlir")
 @_in_exports
 def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
-    """Name the line and the cause in the error of an export, instead of a file that contains them."""
+    """Name the line and the cause in the error of an export, instead of the file of a report."""
     _check_records(self)
     try:
         original(self)
-        # numba-cuda-mlir prints what it finds invalid.
+        # Verify here, since numba-cuda-mlir prints errors of invalid MLIR instead of raising them.
         self.mlir_module.operation.verify()
     except ExportError:
         raise
@@ -100,52 +100,52 @@ def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
 
 def _check_records(lower: Any) -> None:
     """
-    Refuse accesses to arrays of records that numba-cuda-mlir makes to other records, and copies into records.
+    Refuse accesses that numba-cuda-mlir compiles wrongly: to arrays of records, and copies into records.
 
-    It finds a record by the address of the first one, the index, and the size, whatever the strides are. Into
-    another record it writes the address instead.
+    numba-cuda-mlir computes the address of a record from the first record, the index and the size, and
+    ignores the strides. A copy into another record writes the address instead of the record.
 
     Raises:
-        ExportError: There is one. Names its line.
+        ExportError: The function has such an access. Names its line.
     """
     from numba_cuda_mlir.numba_cuda import types
     from numba_cuda_mlir.numba_cuda.core import ir
 
     def is_misread(array: Any, index: Any) -> bool:
         ty = lower.get_numba_type(array)
-        # The address of what is in a nested array is right; pointers to records are refused by their type.
+        # Nested arrays are addressed correctly; pointers to records are refused by their type.
         if type(ty) is not types.Array or not isinstance(ty.dtype, types.Record):
             return False
         if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
             return True
         kind = lower.get_numba_type(index) if isinstance(index, ir.Var) else index
         if isinstance(kind, str):
-            # The name of a field, without brackets.
+            # Access to a field by its name.
             return isinstance(getattr(ty.dtype.fields.get(kind), "type", None), types.NestedArray)
         if isinstance(kind, (slice, types.SliceType)):
             return kind.step is not None if isinstance(kind, slice) else kind.has_step
-        before = isinstance(kind, int) and kind < 0
-        return before or ty.ndim > 1 or not isinstance(kind, (int, types.Integer))
+        from_end = isinstance(kind, int) and kind < 0
+        return from_end or ty.ndim > 1 or not isinstance(kind, (int, types.Integer))
 
     for block in lower.func_ir.blocks.values():
         for inst in block.body:
-            place = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
+            location = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
             if _is_address(inst, lower):
                 raise ExportError(
-                    f"{place}: numba-cuda-mlir writes the address of a record to a part of another; assign "
-                    "its fields"
+                    f"{location}: numba-cuda-mlir copies the address of a record instead of its content into "
+                    "another record; assign the fields one by one"
                 )
             accessed = _accessed(inst, ir)
             if accessed is not None and is_misread(*accessed):
                 raise ExportError(
-                    f"{place}: numba-cuda-mlir finds records by an index from 0 on into a contiguous array "
-                    "of one dimension alone; write the field first, as in a.x[i, j] and a.x[1::2], but "
-                    'a[i].x.y and a[i].x[0] where it has parts itself, or choose front_end="numba-cuda"'
+                    f"{location}: numba-cuda-mlir indexes arrays of records only in one contiguous dimension "
+                    "and from 0 on; write a.x[i, j] for a[i, j].x, and a.x[1::2] for a[1::2].x, or use "
+                    'front_end="numba-cuda"'
                 )
 
 
 def _is_address(inst: Any, lower: Any) -> bool:
-    """Return whether *inst* writes a record into another one, where numba-cuda-mlir writes the address."""
+    """Return whether *inst* copies a record into another one, which numba-cuda-mlir compiles wrongly."""
     from numba_cuda_mlir.numba_cuda.core import ir
     from numba_cuda_mlir.numba_cuda.types import Array, Record
 
@@ -156,7 +156,7 @@ def _is_address(inst: Any, lower: Any) -> bool:
 
 
 def _accessed(inst: Any, ir: Any) -> tuple[Any, Any] | None:
-    """Return the variable that *inst* reads or writes a part of, and the index; None if it does neither."""
+    """Return the variable that *inst* indexes, and the index; None for other instructions."""
     if isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
         return inst.target, inst.index
     expr = getattr(inst, "value", None)
@@ -174,14 +174,15 @@ def _accessed(inst: Any, ir: Any) -> tuple[Any, Any] | None:
 def _lower_field_view(
     _: ExportedFunction, original: Any, self: Any, target: Any, value: Any, attr: str
 ) -> None:
-    """Give a field of an array of records, in an exported function, the strides of a contiguous array."""
+    """Compute the strides of a field of an array of records, in an exported function, from the shape."""
     from numba_cuda_mlir._mlir import ir
     from numba_cuda_mlir._mlir.dialects import arith, memref
     from numba_cuda_mlir._mlir.extras import types as mlir_types
     from numba_cuda_mlir.numba_cuda.core import ir as numba_ir
 
-    # It multiplies strides by the size of a record in fields. Those of parameters are bytes, by which
-    # their slices are right.
+    # numba-cuda-mlir multiplies strides by the size of a record in units of the field, as if they counted
+    # records. But strides of parameters are in bytes, which slices need. So pass an array with strides that
+    # count records.
     ty = self.get_numba_type(value.name)
     width = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
     if not width or ty.dtype.size % width:
@@ -219,14 +220,14 @@ def _lower_field_view(
 @C_ABI.around(_LOWERING, "MLIRLower.lower_static_raise")
 @_in_exports
 def _lower_static_raise(export: ExportedFunction, _original: Any, self: Any, inst: Any) -> None:
-    """End an exported function by a `raise`, where numba-cuda-mlir goes on."""
+    """End an exported function at a `raise`, after which numba-cuda-mlir continues."""
     from numba_cuda_mlir._mlir import ir
     from numba_cuda_mlir._mlir.dialects import cf
 
     export.raises[inst.loc.filename, inst.loc.line] = None
     self.set_error_code(1)
-    # numba-cuda-mlir goes on at the last return, whose value need not be known here. LLVM's word for no
-    # end has no counterpart in NVVM's older dialect.
+    # numba-cuda-mlir would continue at the last return, whose value may be undefined here. LLVM's
+    # `unreachable` has no counterpart in NVVM's older dialect, so branch to an endless loop.
     never = self.mlir_funcOp.body.blocks.append()
     cf.br([], never)
     with ir.InsertionPoint(never):
@@ -236,57 +237,57 @@ def _lower_static_raise(export: ExportedFunction, _original: Any, self: Any, ins
 @C_ABI.around(_LOWERING, "MLIRLower.link_external_item")
 @_in_exports
 def _link_external_item(export: ExportedFunction, _original: Any, _self: Any, link_item: Any) -> None:
-    """Leave the files of an export's functions to the export."""
+    """Collect the link files of an export's functions for the export."""
     export.links[link_item] = None
 
 
 @C_ABI.around(_LOWERING, "MLIRLower.lower_call_external_function")
 def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any, *args: Any) -> None:
     """
-    Note what an export and a kernel declare, and refuse narrow arguments.
+    Record the declared functions that an export or a kernel calls, and refuse narrow arguments.
 
-    The link compares the types with those of the exports in it.
+    The link compares the types with those of exported functions.
     """
     from numba_cuda_mlir.numba_cuda import types
 
-    export, by_c = current().export, fn_value.abi == "c"
+    export, has_c_abi = current().export, fn_value.abi == "c"
     if export is not None:
         export.declared[fn_value] = None
-        if by_c and any(
-            isinstance(ty, (types.Boolean, types.Integer)) and getattr(ty, "bitwidth", 1) < _REGISTER
+        if has_c_abi and any(
+            isinstance(ty, (types.Boolean, types.Integer)) and getattr(ty, "bitwidth", 1) < _REGISTER_BITS
             for ty in fn_value.sig.args
         ):
             raise ExportError(
                 f"numba-cuda-mlir does not extend the narrow arguments of {fn_value.name} as C++ does; "
-                "declare it with int32 in their place"
+                "declare the parameters as int32"
             )
     else:
-        self.metadata.setdefault(CALLED, {})[fn_value.name] = fn_value.sig, by_c
+        self.metadata.setdefault(CALLED, {})[fn_value.name] = fn_value.sig, has_c_abi
     original(self, target, fn_value, *args)
 
 
 @PATCHES.around("numba_cuda_mlir.compiler", "compile", bound="numba_cuda_mlir")
 def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
-    """With `abi_info`, give functions the prototype that C++ declares, and make kernels, too."""
+    """With `abi_info`, give functions and kernels the prototype that C++ declares."""
     from numba_ptxlink._export import choice, cuda_compile
 
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
-    given = bound.arguments
-    given["pyfunc"] = choice.unmarked(given["pyfunc"])
-    if given["abi_info"] is not None:
+    arguments = bound.arguments
+    arguments["pyfunc"] = choice.unmarked(arguments["pyfunc"])
+    if arguments["abi_info"] is not None:
         code = cuda_compile.compile_c_abi(
-            "numba-cuda-mlir", given, functools.partial(_arch, given), always=True
+            "numba-cuda-mlir", arguments, functools.partial(_arch, arguments), always=True
         )
         if code is not None:
             return code
     return original(*bound.args, **bound.kwargs)
 
 
-def _arch(given: Mapping[str, Any], options: Mapping[str, Any]) -> Arch:
+def _arch(arguments: Mapping[str, Any], options: Mapping[str, Any]) -> Arch:
     from numba_cuda_mlir import tools
 
     from numba_ptxlink._arch import Arch
 
-    requested = given["cc"] or options.get("chip") or options.get("cc")
+    requested = arguments["cc"] or options.get("chip") or options.get("cc")
     return Arch.of(requested or requested_cc({}) or tools.get_gpu_compute_capability(tuple))

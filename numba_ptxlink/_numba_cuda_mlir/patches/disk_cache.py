@@ -1,7 +1,8 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda-mlir's per-function index of compiled kernels is kept; its keys gain the inputs that they lack.
+numba-cuda-mlir's index of the compiled kernels of a function is kept. Its keys are extended by missing
+inputs.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> A
     from numba_ptxlink._front_end import disk_keys
 
     if isinstance(self, MLIRCache):
-        # Extensions convert arguments at launch, and are pickled with the kernel. numba-cuda-mlir's own
-        # functions are of its release, which is in the index.
+        # Extensions convert arguments at launch, and are pickled with the kernel. Functions of
+        # numba-cuda-mlir are identified by its release, which the index contains.
         options = {
             name: value.__qualname__ if inspect.isfunction(value) else value
             for name, value in self._targetoptions.items()
@@ -38,7 +39,7 @@ def _load_overload(original: Any, self: Any, sig: Any, target_context: Any) -> A
 
 @PATCHES.around("numba_cuda_mlir.caching", "MLIRCache._index_key")
 def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
-    """Have all options, the contents of the decorator's link files and the tools in the key on disk."""
+    """Add all options, the contents of the decorator's link files and the tools to the key on disk."""
     from numba_ptxlink._front_end import disk_keys
 
     with entered(cc=requested_cc(self._targetoptions)):
@@ -47,7 +48,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
 
 @PATCHES.around(_CACHE, "Cache.save_overload")
 def _save_overload(original: Any, self: Any, sig: Any, cres: Any) -> None:
-    """Keep a kernel whose key describes all that it has linked, and no other one."""
+    """Store a kernel only if its key describes all files that it has linked."""
     from numba_cuda_mlir.caching import MLIRCache
 
     if not isinstance(self, MLIRCache) or _is_described(self, cres.metadata):
@@ -60,11 +61,11 @@ def _is_described(cache: Any, metadata: Any) -> bool:
     linked, linker = metadata["linked_external_link_items"], metadata["linker"]
     # LTO-IR that an overload links is in the linker only.
     is_complete = len(linked) == len(linker._object_codes) + len(linker._pending_cu)
-    # What is kept says nothing of a cooperative launch.
+    # The entry on disk does not record a cooperative launch.
     return is_complete and not metadata.get("use_cooperative") and disk_keys.describes(cache, linked)
 
 
 @PATCHES.around("numba_cuda_mlir.caching", "MLIRCacheImpl.check_cachable")
 def _check_cachable(_original: Any, _self: Any, _cres: Any) -> bool:
-    """Keep kernels with link files, which `cache=True` of numba-cuda-mlir refuses."""
+    """Store kernels with link files, which `cache=True` of numba-cuda-mlir refuses."""
     return True

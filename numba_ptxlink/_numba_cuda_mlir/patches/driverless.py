@@ -9,7 +9,7 @@ from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
 
 DRIVERLESS = PatchTable("driverless")
-"""The rows; an export applies them, too."""
+"""The patches, which an export applies, too."""
 
 _TOOLS = "numba_cuda_mlir.tools"
 _PACKAGE = "numba_cuda_mlir"
@@ -18,12 +18,12 @@ _OPTIMIZATION = "numba_cuda_mlir.mlir_optimization"
 
 @DRIVERLESS.around(_TOOLS, "get_gpu_compute_capability", bound=_PACKAGE)
 def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
-    """Take the requested architecture where there is no device."""
+    """Return the requested architecture if there is no device."""
     from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaDriverError, CudaSupportError
 
     cc = current().cc
     try:
-        # An export asks no device, not even where there is one.
+        # An export does not query a device, even if there is one.
         if cc is None or current().export is None:
             return original(as_type)
     except (CudaSupportError, CudaDriverError) as error:
@@ -31,48 +31,48 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
             from numba_ptxlink._numba_cuda_mlir.errors import MlirArchError
 
             raise MlirArchError(
-                "There is no CUDA device to compile for, and no architecture was given; pass one, "
+                "There is no CUDA device to compile for, and no architecture was passed; pass one, "
                 'such as cc=(9, 0) to cuda.compile, or chip="sm_90" to cuda.jit.'
             ) from error
-    # Not kept for later calls, as the device's is: it is this compilation's.
+    # Not cached for later calls, unlike the device's, since it is that of this compilation.
     return cc if as_type is tuple else f"sm_{cc[0]}{cc[1]}"
 
 
 @DRIVERLESS.around(_TOOLS, "resolve_gpu_target", bound=_PACKAGE)
 def _resolve_gpu_target(original: Any, targetoptions: Any = None) -> Any:
-    """Need no device for a compilation for a given architecture."""
+    """Compile for a requested architecture without a device."""
     with entered(cc=requested_cc(targetoptions or {})):
         return original(targetoptions)
 
 
 @DRIVERLESS.around("numba_cuda_mlir.mlir_compiler", "compile_mlir")
 def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targetoptions: Any) -> Any:
-    """Compile what a function calls, such as an `@overload`, for its architecture."""
+    """Compile the callees of a function, such as an `@overload`, for its architecture."""
     from numba_ptxlink._cpu import device
     from numba_ptxlink._tools import find
 
     if device.is_active() and not (targetoptions.get("debug") or targetoptions.get("_compile_output")):
-        # Faults on the CPU name the line.
+        # Errors on the CPU name the line.
         targetoptions["lineinfo"] = True
-    # What the function calls is compiled meanwhile, without options of its own.
+    # Callees are compiled meanwhile, without options of their own.
     with find.explaining(), entered(cc=requested_cc(targetoptions), lowering=True):
         return original(pyfunc, return_type, args, targetoptions)
 
 
 @DRIVERLESS.around(_OPTIMIZATION, "_call_llvm70_capi")
 def _call_llvm70_capi(original: Any, module: Any, target_options: Any, *args: Any, **kwargs: Any) -> Any:
-    """Compile by NVVM for a given architecture without a device."""
-    # Unless LTO-IR or LLVM IR is asked for.
+    """Compile by NVVM for a requested architecture without a device."""
+    # Other arguments request LTO-IR or LLVM IR.
     is_ptx = not any((*args, *kwargs.values()))
     unoptimised = is_ptx and not int(target_options.get("opt_level", 2))
-    # It asks for the device's architecture even where another is given.
+    # The original queries the device's architecture even if another one is requested.
     with entered(cc=requested_cc(target_options), unoptimised=unoptimised):
         return original(module, target_options, *args, **kwargs)
 
 
 @DRIVERLESS.around(_OPTIMIZATION, "_get_libnvvm_path")
 def _get_libnvvm_path(original: Any) -> Any:
-    """Make unoptimised code by a private copy of NVVM, after which NVVM compiles other code."""
+    """Compile unoptimised code with a private copy of NVVM, since it alters NVVM's later code."""
     path = original()
     if not current().unoptimised:
         return path

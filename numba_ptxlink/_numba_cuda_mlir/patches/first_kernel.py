@@ -1,4 +1,4 @@
-"""Compile less: MLIR passes and NVVM run once for equal MLIR, and no unused cubin is linked."""
+"""Start the first kernel sooner: run MLIR passes and NVVM once for equal MLIR, and link no unused cubin."""
 
 from __future__ import annotations
 
@@ -16,22 +16,30 @@ from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_c
 from . import c_abi
 
 OPTIMIZE = PatchTable("first kernel")
-"""The rows that an export applies."""
+"""The patches that an export applies."""
 PATCHES = PatchTable("first kernel")
 
-# The options that choose the passes and NVVM's options; what the others change is in the MLIR.
+# The options that determine the passes and NVVM's options; the effect of all others is visible in the MLIR.
 _OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
-# What a module defines: the declaration of a function says that it is private.
+# The definitions of a module. Declarations of functions are marked private.
 _DEFINED = re.compile(
     r"^\s*(?:(?:func|gpu|llvm)\.func (?!private)|llvm\.mlir\.global |memref\.global )[^@\n]*@([\w.$]+)",
     re.ASCII | re.MULTILINE,
 )
 _VARYING = re.compile(r"\d{12}|^(?:constant_array|static_shared_memory|__numba_cuda_mlir_str)_\d+$", re.ASCII)
 _NAME = re.compile(r"[\w.$]+", re.ASCII)
-# What its pointers lead to is in no text.
+# The text of a named struct does not contain the types that its pointers refer to.
 _NAMED_STRUCT = 'struct<"'
-# Options that print what happens: nothing is to be skipped then.
-_SHOWN = ("dump", "dump_mlir", "dump_llvmir", "dump_ptx", "dump_cubin", "print_before_all", "print_after_all")
+# Options that print intermediate results, so that no step may be skipped.
+_PRINTING_OPTIONS = (
+    "dump",
+    "dump_mlir",
+    "dump_llvmir",
+    "dump_ptx",
+    "dump_cubin",
+    "print_before_all",
+    "print_after_all",
+)
 
 
 @OPTIMIZE.around("numba_cuda_mlir.mlir_optimization", "optimize")
@@ -41,13 +49,13 @@ def _optimize(original: Any, cres: Any) -> None:
 
     options = cres.metadata["targetoptions"]
     if current().lowering and options.get("device"):
-        # The caller takes the MLIR of what it calls.
+        # The caller uses the MLIR of its callees.
         return
     called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
     request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
     with find.explaining(), entered(**request):
-        # What needs the memory manager gets callbacks, which are no text.
-        if not config().cache or _is_shown(options) or cres.metadata.get("needs_nrt"):
+        # Functions that need the memory manager have callbacks, which have no text.
+        if not config().cache or _prints(options) or cres.metadata.get("needs_nrt"):
             original(cres)
         else:
             _optimize_once(original, cres)
@@ -65,7 +73,7 @@ def _optimize_once(original: Any, cres: Any) -> None:
     def make() -> cache.Entry:
         nonlocal missed
         missed = True
-        # The link has entries of its own, which it would not get in here.
+        # Without the link, which has its own cache entries.
         with entered(links=False):
             original(cres)
         return _entry(cres)
@@ -85,7 +93,7 @@ def _entry(cres: Any) -> cache.Entry:
 
 
 def _restore(cres: Any, entry: cache.Entry) -> None:
-    """Note what the original notes, the cubin apart."""
+    """Set the metadata that the original sets, except for the cubin."""
     from numba_cuda_mlir import mlir_optimization
 
     metadata = cres.metadata
@@ -103,7 +111,7 @@ def _restore(cres: Any, entry: cache.Entry) -> None:
 
 
 def _linker(cres: Any) -> Any:
-    """Return the linker that the original makes of the function's code and its link files."""
+    """Return the linker with the function's code and its link files, as the original creates it."""
     base = cres.metadata["linker"]
     if _is_lto(cres):
         return base.recreate_with_lto(kernel_ltoir=cres.metadata["ltoir"])
@@ -113,17 +121,17 @@ def _linker(cres: Any) -> Any:
 
 
 def _is_lto(cres: Any) -> bool:
-    """Return what the original makes of the options."""
+    """Return whether the original compiles to LTO-IR with these options."""
     plan, options = cres.metadata.get("link_plan"), cres.metadata["targetoptions"]
     if plan is not None:
         return bool(plan.compile_new_inputs_as_ltoir)
     return bool(options.get("lto") or options.get("_compile_output") == "ltoir")
 
 
-def _is_shown(options: dict[str, Any]) -> bool:
+def _prints(options: dict[str, Any]) -> bool:
     from numba_cuda_mlir.numba_cuda import config as settings
 
-    dumps = any(options.get(name) for name in _SHOWN)
+    dumps = any(options.get(name) for name in _PRINTING_OPTIONS)
     return dumps or bool(getattr(settings, "CUDA_DUMP_NVVM", "")) or bool(settings.DUMP_ASSEMBLY)
 
 
@@ -147,7 +155,7 @@ def _key(cres: Any, module: str) -> cache.Key:
             "package": cache.package_version(),
             "numba-cuda-mlir": _release(),
             "tool": ("NVVM", find.build_of("nvvm")),
-            # Its release, which stands for the toolkit's, chooses the version of PTX.
+            # NVRTC's release, as that of the toolkit, determines the version of PTX.
             "nvrtc": find.build_of("nvrtc"),
             "libdevice": LibDevice().get(),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
@@ -163,28 +171,28 @@ def _release() -> str:
 
 
 def _symbol(cres: Any) -> str:
-    """Return the symbol that others know the function by."""
+    """Return the symbol by which other code refers to the function."""
     from numba_cuda_mlir import mlir_lowering
 
     fndesc, abi_info = cres.fndesc, cres.metadata["targetoptions"].get("abi_info") or {}
-    args = [each for each in fndesc.argtypes if not mlir_lowering._is_omitted_arg(each)]
+    args = [ty for ty in fndesc.argtypes if not mlir_lowering._is_omitted_arg(ty)]
     name: str = abi_info.get("abi_name") or mlir_lowering.generate_mangled_name(fndesc.qualname, args)
     return name
 
 
-def _numbered(module: str, kept: str) -> str:
+def _numbered(module: str, stable_symbol: str) -> str:
     """
-    Return the text of a *module* with numbers for the names that addresses or counters of the process are in.
+    Return the text of *module* with numbers instead of names of the process (addresses or counters).
 
-    Those are names that it defines, other than *kept*: no code that is made of it depends on them.
+    These are names of its definitions, except for *stable_symbol*, so that they do not affect its code.
     """
-    names = {name for name in _DEFINED.findall(module) if name != kept and _VARYING.search(name)}
+    names = {name for name in _DEFINED.findall(module) if name != stable_symbol and _VARYING.search(name)}
     numbers: dict[str, str] = {}
 
     def numbered(match: re.Match[str]) -> str:
         return numbers.setdefault(match[0], f"#{len(numbers)}") if match[0] in names else match[0]
 
-    # What a string holds is no name.
+    # Strings contain no names.
     pieces = module.split('"')
     pieces[::2] = [_NAME.sub(numbered, piece) for piece in pieces[::2]]
     return '"'.join(pieces)
@@ -200,22 +208,22 @@ def _compile(
 
 
 def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
-    """Return whether PTX or LTO-IR is asked for, and nobody can ask for a cubin later."""
+    """Return whether PTX or LTO-IR is requested, and no cubin can be requested later."""
     if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
         return False
-    if _is_shown(options):
+    if _prints(options):
         return False
-    dispatched = getattr(pyfunc, "targetoptions", None)
-    # A dispatcher keeps what was compiled, and may be launched if it is a kernel.
-    return dispatched is None or bool(dispatched.get("device"))
+    dispatcher_options = getattr(pyfunc, "targetoptions", None)
+    # A dispatcher keeps the compiled code, and may be launched if it is a kernel.
+    return dispatcher_options is None or bool(dispatcher_options.get("device"))
 
 
 @PATCHES.replace("numba_cuda_mlir.mlir_optimization", "CompilationUnit")
 def _compilation_unit(original: Any) -> Any:
     """
-    Read NVVM's output from the cache where it was kept, and show its warnings again.
+    Read NVVM's output from the cache, and show its warnings again.
 
-    A child process makes unoptimised code, after which NVVM compiles other code.
+    Unoptimised code is compiled in a child process, since it alters the code that NVVM compiles later.
     """
     return compilation_unit(original, _fail)
 
