@@ -102,6 +102,7 @@ class CpuProgram:
         objects = [_compile_shared("cpu variables", variables)] if variables else []
         self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
         self._entries: dict[str, CompiledEntry] = {}
+        self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
         self._lock = Lock()
         # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
         self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
@@ -192,21 +193,24 @@ class CpuProgram:
             LaunchError: The parameters have other sizes, or no GPU or not the CPU supports the configuration.
         """
         _check_config(name, launch_config)
-        declared = self.functions[name].params
-        expected_sizes, actual_sizes = byte_sizes(declared), [len(content) for content in params]
+        expected_sizes, offsets = self._param_layout(name)
+        actual_sizes = [len(content) for content in params]
         if expected_sizes != actual_sizes:
             raise LaunchError(
-                f"{name} takes parameters of {expected_sizes} bytes, and was given {actual_sizes}."
+                f"Kernel {name} takes parameters of {expected_sizes} bytes, and was given {actual_sizes}; "
+                "pass the bytes of each parameter."
             )
-        param_buffer = Buffer(self.param_size(name))
-        for content, offset in zip(params, functions.param_offsets(declared), strict=True):
+        param_buffer = Buffer(offsets[-1] + expected_sizes[-1] if offsets else 0)
+        for content, offset in zip(params, offsets, strict=True):
             ctypes.memmove(param_buffer.address + offset, content, len(content))
         self.launch_packed(name, launch_config, param_buffer.address, RegionTable.of(regions), steps)
 
-    def param_size(self, name: str) -> int:
-        """Return the size of a kernel's parameter buffer in bytes."""
-        params = self.functions[name].params
-        return functions.param_offsets(params)[-1] + byte_sizes(params)[-1] if params else 0
+    def _param_layout(self, name: str) -> tuple[list[int], list[int]]:
+        """Return the size and the offset of each parameter of a kernel in its parameter buffer."""
+        if name not in self._param_layouts:
+            params = self.functions[name].params
+            self._param_layouts[name] = byte_sizes(params), functions.param_offsets(params)
+        return self._param_layouts[name]
 
     def local_size(self, name: str) -> int:
         """Return the bytes of local memory that a kernel and its callees declare for a thread."""
