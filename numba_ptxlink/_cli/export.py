@@ -120,7 +120,8 @@ def _export(arguments: argparse.Namespace) -> Report:
             exported = _export_each(arguments, options, threads)
         else:
             executor = threads if arguments.jobs > 1 else None
-            source = paths[0] if module is None else Source(module, is_module=True)
+            name, is_module = (str(paths[0]), False) if module is None else (module, True)
+            source = Source(name, is_module=is_module, is_quiet=arguments.quiet)
             depfile = arguments.depfile
             exported = [export(source, arguments.out_dir, **options, depfile=depfile, executor=executor)]
     return _report(exported)
@@ -137,6 +138,7 @@ def _export_each(
     With a depfile, whose target is the manifest of the first one, that one is written last, and only if none
     has failed: a build tool takes its target for up to date once it is there.
     """
+    from numba_ptxlink._export.load import Source
     from numba_ptxlink._export.write import write
     from numba_ptxlink.errors import ExportError, PtxlinkError, raise_all
     from numba_ptxlink.exporter import export
@@ -149,7 +151,15 @@ def _export_each(
         )
     done, errors = [], []
     last = paths[0] if arguments.depfile else None
-    futures = [threads.submit(export, path, None if path is last else out, **options) for path in paths]
+    futures = [
+        threads.submit(
+            export,
+            Source(str(path), is_written=True, is_quiet=arguments.quiet),
+            None if path is last else out,
+            **options,
+        )
+        for path in paths
+    ]
     for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
         try:
             done.append(future.result())

@@ -27,7 +27,7 @@ from numba_ptxlink._link.run import compile_ptx
 from numba_ptxlink._tools import nvrtc, nvvm
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
-from . import externs, link_files
+from . import externs, link_files, progress
 from .lower import lower
 from .signatures import map_collecting_errors
 
@@ -142,7 +142,13 @@ def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Op
     Raises:
         PtxlinkError: A compiler refused functions. Names all of them.
     """
-    lowered = tuple(map_collecting_errors(lambda function: lower(function, arch, options), functions))
+
+    def lower_for(function: ResolvedFunction) -> LoweredFunction:
+        progress.step(f"compile {function.symbol} for {arch.sm}", counted=True)
+        return lower(function, arch, options)
+
+    lowered = tuple(map_collecting_errors(lower_for, functions))
+    progress.step(f"optimise {', '.join(function.symbol for function in functions)} for {arch.sm}")
     return compile_functions(functions[0].front_end, arch, lowered, options)
 
 
@@ -197,6 +203,7 @@ def build(
         AssembleError: The PTX could not be assembled.
     """
     arch, functions, signatures, ptx = group.arch, group.functions, group.signatures, group.ptx
+    progress.step(f"make {', '.join(sorted(kinds))} for {arch.sm}")
     read = parse(ptx.decode())
     missing = externs.undefined(read)
     ltoir, made_by = b"", {}

@@ -28,7 +28,7 @@ from numba_ptxlink._tools import find
 from numba_ptxlink._tools.options import Options
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
-from . import children, choice, link_files
+from . import children, choice, link_files, progress
 from .compile import Group, compile_group, compile_in_groups, split, symbols
 from .load import Source, load
 from .signatures import resolve
@@ -64,7 +64,8 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     if executor is not None:
         # Python's own pools know how many workers they have.
         workers = getattr(executor, "_max_workers", None)
-        compiled_elsewhere = _compile_on_executor(executor, workers, source, request)
+        with progress.shown(is_quiet=source.is_quiet):
+            compiled_elsewhere = _compile_on_executor(executor, workers, source, request)
         request = replace(request, threads=workers or 1)
     exported: Export = in_child(_export, source, request.front_end, request, compiled_elsewhere)
     return exported
@@ -86,8 +87,11 @@ def _compile_on_executor(
     arguments = source, request.front_end, environment, request.options
     futures = {executor.submit(in_child, _compile, *arguments, share): share for share in shares}
     compiled_elsewhere: dict[GroupKey, Group] = {}
+    progress.expect(len(keys))
     try:
         for future in as_completed(futures):
+            for arch, names in futures[future]:
+                progress.step(f"compiled {', '.join(names)} for {arch.sm}", counted=True)
             try:
                 compiled_elsewhere |= _check_link_files(future.result())
             except Exception as error:  # noqa: BLE001 - the pool is broken, or has lost a worker
@@ -115,17 +119,21 @@ def _export(
     request: Request,
     compiled_elsewhere: Mapping[GroupKey, Group],
 ) -> Export:
-    loaded, functions = functions_of(source, front_end)
-    request = replace(
-        request,
-        stem=request.stem or check_stem(loaded.stem),
-        include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
-    )
-    return in_memory(
-        compile_in_groups(functions, request.archs, request.options, compiled_elsewhere),
-        request,
-        loaded.files,
-    )
+    is_file = isinstance(source, Source)
+    with progress.shown(is_quiet=is_file and source.is_quiet):
+        progress.step(f"import {source.name}" if is_file else "resolve types")
+        loaded, functions = functions_of(source, front_end)
+        progress.expect(len(functions) * len(request.archs))
+        request = replace(
+            request,
+            stem=request.stem or check_stem(loaded.stem),
+            include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
+        )
+        return in_memory(
+            compile_in_groups(functions, request.archs, request.options, compiled_elsewhere),
+            request,
+            loaded.files,
+        )
 
 
 def in_child(

@@ -18,7 +18,7 @@ from numba_ptxlink._link import manifests
 from numba_ptxlink._tools import find, includes, toolchain
 from numba_ptxlink.errors import ExportError
 
-from . import link_files
+from . import link_files, progress
 from .artifacts import compile_code, file_name, pack
 
 if TYPE_CHECKING:
@@ -108,7 +108,9 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
     externs = [by_name[name] for name in sorted(by_name)]
     declared = [signature for _, signature in externs if signature]
     text = header.render(stem, declarations, declared)
+    progress.step("compare the header with C++")
     proof.prove(text, declarations, declared, request.archs, searched, may_call_nvcc=request.writes_files)
+    progress.step("pack the artifacts")
     artifacts = pack(codes, left_out, request, text, declarations)
     manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs)
     names = {key: file_name(stem, key) for key in artifacts.files}
