@@ -162,9 +162,8 @@ def _doctor(arguments: argparse.Namespace) -> Report:
     from .doctor import diagnose
 
     found = diagnose()
-    curable = [problem for problem in found.problems if problem.cure]
-    status = 1 if arguments.strict and curable else 0
-    return Report(found.as_dict(), report.diagnosis(found), report.problems(curable), status=status)
+    status = 1 if arguments.strict and found.problems else 0
+    return Report(found.as_dict(), report.diagnosis(found), report.problems(found.problems), status=status)
 
 
 if __name__ == "__main__":

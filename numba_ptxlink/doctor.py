@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import platform
+import shlex
 import sys
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from .errors import PtxlinkError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from ._tools.toolchain import Toolchain
 
@@ -71,7 +73,7 @@ class Problem:
     Args:
         code: What kind of problem it is, such as "tool-missing".
         what: The failure, and what it affects.
-        cure: The action that resolves it, "" where none is needed.
+        cure: The action that resolves it.
     """
 
     code: str
@@ -212,9 +214,8 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
     for each in status.front_ends:
         if each.name in broken:
             yield broken[each.name]
-        elif each.name in there and not each.active:
-            what = f"the plugin is not active in {each.name}: {each.reason}"
-            yield Problem("not-active", what, _activation_cure(each.reason))
+        elif each.name in there and not each.active and (cure := _activation_cure(each.reason)):
+            yield Problem("not-active", f"the plugin is not active in {each.name}: {each.reason}", cure)
     if status.active and status.trigger == "entry point":
         yield Problem(
             "no-hook",
@@ -224,7 +225,7 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
 
 
 def _activation_cure(reason: str) -> str:
-    """Return what helps where the plugin is not active for *reason*."""
+    """Return what helps if the plugin is not active for *reason*, "" if that is as configured."""
     if switch.enabled is False:
         return "call numba_ptxlink.enable()"
     if switch.enabled is None and config().mode == "0":
@@ -266,12 +267,29 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
             "python -m pip install --upgrade nvidia-nvjitlink",
         )
     nvcc = host_compiler.nvcc_release()
+    if nvcc and (missing := host_compiler.missing_libnvvm()):
+        yield Problem(
+            "nvcc-lto", f"nvcc -dlto fails, since {missing} is missing", _libnvvm_cure(missing, nvcc)
+        )
     if any(_is_newer(maker, nvcc) for maker in (tools.nvvm, linker or maker)):
         yield Problem(
             "nvcc-older",
             f"the nvcc that is found is of CUDA {dotted(nvcc)}, and does not read the newer code of exports",
             f"export for it, by cuda={dotted(nvcc)!r} or --cuda {dotted(nvcc)}",
         )
+
+
+def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
+    """Return the command that puts libNVVM where an nvcc of release *nvcc* loads it: *missing*."""
+    toolkit, release = missing.parents[2], dotted(nvcc)
+    libraries = (path for folder in ("lib", "lib64") for path in toolkit.glob(f"{folder}/libnvvm.so*"))
+    library = next(libraries, None)
+    if library is None:
+        return (
+            f"install {find.package('nvidia-nvvm', nvcc[0])} {release} in {toolkit}, or all of CUDA {release}"
+        )
+    commands = ("mkdir", "-p", str(missing.parent)), ("ln", "-s", str(library), str(missing))
+    return f"run `{' && '.join(map(shlex.join, commands))}`"
 
 
 def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> bool:
@@ -282,7 +300,6 @@ def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> 
 
 def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
     if tools.driver is None:
-        yield Problem("no-driver", "there is no driver: code runs on the CPU alone", "")
         return
     # Under a toolkit of an older major version, all links are nvJitLink's.
     maker = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,11 @@ def test_cures_stay_within_the_major_version(monkeypatch):
 def test_a_machine_without_a_driver_can_build(monkeypatch):
     """Without a driver there is nothing to cure on a build machine."""
     with_driver(monkeypatch, None)
-    assert {"no-driver": ""} == codes(pl.diagnose())
+    diagnosis = pl.diagnose()
+    assert () == diagnosis.problems
+    assert {"driver": ""} == {
+        each.name: each.version for each in diagnosis.components if each.name == "driver"
+    }
 
 
 def test_an_inactive_plugin_has_a_cure():
@@ -140,6 +145,28 @@ def test_an_older_nvcc_is_a_problem(monkeypatch):
     assert "--cuda 12.4" in codes(pl.diagnose())["nvcc-older"]
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)
     assert "nvcc-older" not in codes(pl.diagnose())
+
+
+@pytest.mark.parametrize("folder", ["lib", ""])
+def test_an_nvcc_without_libnvvm_is_a_problem(tmp_path, monkeypatch, folder):
+    """One whose -dlto fails for want of libNVVM is named, with the command for its folder."""
+    toolkit, library = tmp_path / "my cuda", tmp_path / "my cuda" / "nvvm" / "lib64" / "libnvvm.so"
+    (toolkit / "bin").mkdir(parents=True)
+    nvcc = toolkit / "bin" / "nvcc"
+    nvcc.write_text(f"#!/bin/sh\necho '#$ TOP={toolkit}/bin/..' >&2\n")
+    nvcc.chmod(0o755)
+    if folder:
+        (toolkit / folder).mkdir()
+        (toolkit / folder / "libnvvm.so.4").touch()
+    monkeypatch.setenv("CUDACXX", str(nvcc))
+    monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)
+    cure = codes(pl.diagnose())["nvcc-lto"]
+    if not folder:
+        assert f"in {toolkit}, or all of CUDA" in cure
+        return
+    subprocess.run(["/bin/sh", "-c", cure.removeprefix("run `").removesuffix("`")], check=True)
+    assert library.resolve() == toolkit / "lib" / "libnvvm.so.4"
+    assert "nvcc-lto" not in codes(pl.diagnose())
 
 
 def test_a_misspelt_variable_is_a_problem(monkeypatch):

@@ -87,6 +87,4 @@ def diagnosis(report: Diagnosis) -> str:
 
 def problems(found: Iterable[Problem]) -> str:
     """Format problems with their cures."""
-    return "\n".join(
-        f"problem: {problem.what}\n   cure: {problem.cure or 'none needed'}" for problem in found
-    )
+    return "\n".join(f"problem: {problem.what}\n   cure: {problem.cure}" for problem in found)

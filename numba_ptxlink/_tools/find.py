@@ -174,7 +174,8 @@ def toolkits() -> Iterator[Path]:
     """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in wheels, in CUDA_HOME and CUDA_PATH."""
     named = command("CUDACXX")[:1]
     for path in filter(None, map(shutil.which, (*named, "nvcc"))):
-        yield from _told_by(path)
+        if _is_script(path) and (toolkit := toolkit_of(path)):
+            yield toolkit
         # It may be a link in a folder of programs, or within a toolkit of links.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
     yield from _homes()
@@ -193,26 +194,31 @@ def command(variable: str) -> list[str]:
 
 
 @functools.cache
-def _told_by(nvcc: str) -> tuple[Path, ...]:
-    """Return the toolkit of the nvcc that the script *nvcc* starts, nothing where it is no script."""
+def toolkit_of(nvcc: str) -> Path | None:
+    """Return the folder of the toolkit that *nvcc* belongs to, None if it does not report one."""
     import subprocess
 
-    # Among the commands that it would run, nvcc tells the variables of its profile.
+    # Among the commands that it would run, nvcc reports the variables of its profile.
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired), Path(nvcc).open("rb") as file:
-        if file.read(2) == b"#!":
-            done = subprocess.run(  # noqa: S603 - the user's nvcc
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                errors="replace",
-                timeout=_SECONDS,
-                check=False,
-            )
-            tops = re.findall(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE)
-            return tuple(Path(top).resolve() for top in tops)
-    return ()
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(  # noqa: S603 - the user's nvcc
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_SECONDS,
+            check=False,
+        )
+        if top := re.search(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE):
+            return Path(top[1]).resolve()
+    return None
+
+
+def _is_script(path: str) -> bool:
+    with contextlib.suppress(OSError), Path(path).open("rb") as file:
+        return file.read(2) == b"#!"
+    return False
 
 
 @functools.cache

@@ -162,6 +162,14 @@ def nvcc_release() -> tuple[int, int] | None:
     return next(found, None)
 
 
+def missing_libnvvm() -> Path | None:
+    """Return the library that nvcc loads for -dlto if it is missing; None if it exists, or without nvcc."""
+    nvcc = next((compiler[0] for compiler, is_nvcc in _compilers() if is_nvcc), "")
+    toolkit = find.toolkit_of(nvcc) if nvcc else None
+    library = toolkit and toolkit / "nvvm" / "lib64" / "libnvvm.so"
+    return None if library is None or library.exists() else library
+
+
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
     """Yield the commands of compilers, and whether each is nvcc, which calls a C++ compiler of its choice."""
     if named := _named("CUDACXX"):
