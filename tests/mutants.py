@@ -118,8 +118,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/local_memory.py", "len(pieces) > MAX_PIECES or", "len(pieces) > MAX_PIECES and", FUSION),
         (
             "_fusion/local_memory.py",
-            "if not others and declared.count",
-            "if others and declared.count",
+            "if not other_variables and declared.count",
+            "if other_variables and declared.count",
             FUSION,
         ),
         ("_fusion/local_memory.py", "offset=address.offset + offset)", "offset=address.offset)", FUSION),

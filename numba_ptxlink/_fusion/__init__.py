@@ -1,5 +1,5 @@
-"""Several PTX modules as one, with the calls between them inlined: text -> text, without a tool."""
+"""Merge PTX modules into one and inline the calls between them: text -> text, without a tool."""
 
 
 class NotCombinedError(Exception):
-    """PTX modules cannot be combined; the message says why."""
+    """PTX modules cannot be combined; the message is the reason."""

@@ -1,7 +1,7 @@
 """
-Combine PTX modules to one, as a linker would: keep private names apart, bind declarations to definitions.
+Merge PTX modules into one, as a linker would: rename private symbols, bind declarations to definitions.
 
-What cannot be combined faithfully raises `NotCombinedError` with the reason; a linker has to do it then.
+Modules that cannot be merged without a change of meaning raise `NotCombinedError` with the reason.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _INDEPENDENT_THREADS = 70
 _HEAD = ["version", "target", "address_size"]
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+("[^"]*")')
 _SPACES = ("global", "const", "shared", "tex")
-# ptxas takes none of these between tokens.
-_NO_LETTERS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
+# ptxas rejects these between tokens.
+_INVALID_CHARS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Combined:
     Several PTX modules as one.
 
     Args:
-        head: What is before declarations and definitions.
-        functions: The definition of each function, or a declaration.
+        head: The lines before declarations and definitions.
+        functions: The definition of each function, or a declaration if there is none.
         variables: The definition of each variable, or a declaration, after those that its initializer names.
         aliases: Every alias.
-        origins: The position of the module that defines each function, by the function's name.
-        declared: Where each module declares a name first, in its text.
+        origins: The index of the module that defines each function, by the function's name.
+        declared: The offset of the first declaration of each name in the text of each module.
         files: The names of the source files of each module, quoted, by their numbers in `.loc`.
     """
 
@@ -80,15 +80,15 @@ class Combined:
         Return the module with other definitions.
 
         Args:
-            bodies: The definitions, by name. A function that this module defines and that has none here is
-                left out, with its declaration.
+            bodies: The definitions, by name. Functions of this module without a definition here are left out,
+                with their declarations.
         """
         declared = [
             f"{function.heading};"
             for function in self.functions
             if function.kind == "func" and (function.name in bodies or not function.defined)
         ]
-        # A kernel that another function launches may be defined after it. Its directives come with that.
+        # A function may launch a kernel that is defined after it. The definition has the directives.
         declared += [
             f"{function.heading.partition(')')[0]});"
             for function in self.functions
@@ -106,11 +106,11 @@ def with_body(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
 
 def combine(modules: Sequence[ptx.Module]) -> Combined:
     """
-    Return *modules* as one. Line numbers, and sections for debuggers, are left out.
+    Return *modules* as one, without sections for debuggers.
 
     Raises:
-        NotCombinedError: They have debug information, text that is not understood, or definitions that
-            contradict each other.
+        NotCombinedError: A module has debug information or malformed text, or definitions contradict each
+            other.
         LinkError: A function is malformed.
     """
     symbols = [tuple(_symbols(module)) for module in modules]
@@ -164,17 +164,17 @@ def _renumber_line(
 
 
 def _check(module: ptx.Module) -> None:
-    """Refuse what a linker would refuse, or read, and what is left out of the text would not tell."""
-    # Sections alone describe lines, which are left out; such code is optimised all the same.
+    """Refuse text whose meaning would be lost: it is left to a linker, which reads or rejects it."""
+    # Code with sections but without this word is optimised; its sections only describe lines.
     if "debug" in module.header.target:
         raise NotCombinedError("an input has debug information")
     text = module.text.rstrip("\0")
-    if not text.isascii() or any(letter in text for letter in _NO_LETTERS):
+    if not text.isascii() or any(letter in text for letter in _INVALID_CHARS):
         raise NotCombinedError("an input has letters that PTX does not have")
     parts = [item for item in module.items if isinstance(item, ptx.UnparsedItem)]
     for part in parts:
         if not part.keyword or (part.keyword == "section" and not ptx.is_dwarf(part.text)):
-            raise NotCombinedError(f"PTX that is not understood: {part.cause or 'a section'}")
+            raise NotCombinedError(f"malformed PTX: {part.cause or 'a section'}")
         if part.keyword == "line":
             raise NotCombinedError("an input has lines for a preprocessor")
     if [part.keyword for part in parts if part.keyword in _HEAD] != _HEAD:
@@ -201,7 +201,7 @@ def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> No
 def _header(modules: Sequence[ptx.Module]) -> str:
     versions = [module.header.version for module in modules if module.header.version]
     archs: list[Arch] = []
-    others: set[tuple[str, ...]] = set()
+    other_words: set[tuple[str, ...]] = set()
     for module in modules:
         named = [word for word in module.header.target if word.startswith("sm_")]
         if len(named) != 1 or module.header.version is None:
@@ -210,8 +210,8 @@ def _header(modules: Sequence[ptx.Module]) -> str:
             archs.append(Arch.of(named[0]))
         except ConfigError as error:
             raise NotCombinedError(str(error)) from error
-        others.add(tuple(sorted(set(module.header.target) - set(named))))
-    if len(others) > 1:
+        other_words.add(tuple(sorted(set(module.header.target) - set(named))))
+    if len(other_words) > 1:
         raise NotCombinedError("the inputs have different texture modes")
     specific = {arch.sm for arch in archs if arch.variant}
     if len(specific) > 1:
@@ -219,14 +219,14 @@ def _header(modules: Sequence[ptx.Module]) -> str:
     if {module.header.address_size for module in modules} != {64}:
         raise NotCombinedError("an input has no 64-bit addresses")
     numbers = [arch.number for arch in archs]
-    # Code for older devices counts on all threads of a warp running in step.
+    # Code for older devices relies on the threads of a warp running in lockstep.
     if min(numbers) < _INDEPENDENT_THREADS <= max(numbers):
         oldest, newest = min(numbers), max(numbers)
         raise NotCombinedError(f"threads of sm_{oldest} and of sm_{newest} are scheduled in different ways")
     target = max(archs).sm
     if specific and target not in specific:
         raise NotCombinedError(f"the inputs are for {min(specific)} and {target}")
-    words = ", ".join((target, *others.pop()))
+    words = ", ".join((target, *other_words.pop()))
     return f".version {max(versions)}\n.target {words}\n.address_size 64"
 
 
@@ -234,17 +234,17 @@ def _rename_clashes(
     modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str, str]]]
 ) -> list[ptx.Module]:
     """
-    Return *modules* with other names for what is private and has the name of something else.
+    Return *modules* with other names for private symbols whose name another module uses.
 
     Args:
         modules: The modules.
-        symbols: Name and linkage of all that each of them declares or defines.
+        symbols: Name and linkage of all symbols that each module declares or defines.
     """
     counts = Counter(name for listed in symbols for name in {name for name, _ in listed})
     clashes = []
     for listed in symbols:
         private = {name for name, linkage in listed if not linkage}
-        # A forward declaration of a kernel or an alias has the linkage, too.
+        # The linkage of a kernel or an alias may be on its forward declaration only.
         shared = {name for name, linkage in listed if linkage}
         clashes.append({name for name in private - shared if counts[name] > 1})
     if not any(clashes):
@@ -261,20 +261,20 @@ def _rename_clashes(
 
 
 def _first_declarations(module: ptx.Module) -> dict[str, int]:
-    """Return where *module* declares each name first; no initializer names one before."""
+    """Return the offset of the first declaration of each name, which initializers have to follow."""
     declared: dict[str, int] = {}
     items: list[ptx.Function | ptx.Variable] = [*module.functions, *module.variables]
-    for each in sorted(items, key=lambda each: each.start):
-        declared.setdefault(each.name, each.start)
-        for name in each.symbols if isinstance(each, ptx.Variable) else ():
+    for item in sorted(items, key=lambda item: item.start):
+        declared.setdefault(item.name, item.start)
+        for name in item.symbols if isinstance(item, ptx.Variable) else ():
             if name not in declared:
-                raise NotCombinedError(f"{each.name} names {name} before it is declared")
+                raise NotCombinedError(f"{item.name} names {name} before it is declared")
     return declared
 
 
 def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
     for function in module.functions:
-        # A program finds a kernel by its name, so that it is never renamed, whether it is visible or not.
+        # A program finds a kernel by its name, so a kernel is never renamed, visible or not.
         yield function.name, "visible" if function.kind == "entry" else function.linkage
     for variable in module.variables:
         yield variable.name, variable.linkage
@@ -283,7 +283,7 @@ def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
 
 
 def _choose_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
-    """Return the definition of each function, or one of its declarations, with the position of its module."""
+    """Return the definition of each function, or a declaration, with the index of its module."""
     chosen: dict[str, tuple[int, ptx.Function]] = {}
     for position, module in enumerate(parts):
         for function in module.functions:
@@ -304,13 +304,13 @@ _STRONG = 3
 
 def _strength(function: ptx.Function) -> int:
     if not function.defined:
-        # A declaration that is not extern belongs to a definition, or to an alias.
+        # A declaration without extern belongs to a definition or an alias.
         return 0 if function.linkage == "extern" else 1
     return 2 if function.linkage == "weak" else _STRONG
 
 
 def _choose_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
-    """Return the definition of each variable, or one of its declarations, and its text."""
+    """Return the definition of each variable, or a declaration, and its text."""
     chosen: dict[str, tuple[ptx.Variable, str]] = {}
     for module in parts:
         for item in module.items:
@@ -343,7 +343,7 @@ def _choose_definition(
 
 
 def strip_debug_lines(function: ptx.Function) -> tuple[ptx.Statement, ...]:
-    """Return the body without line numbers, and without hints for a load, which another may follow here."""
+    """Return the body without line numbers, and without hints for the next load, which may be another."""
     return tuple(
         statement
         for statement in function.body

@@ -1,4 +1,4 @@
-"""Walk what things reach: names that name others, registers that are computed of others."""
+"""Walks through graphs: of names that refer to names, and registers that are computed of registers."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def reachable(roots: Iterable[T], reached_from: Callable[[T], Iterable[T] | None]) -> set[T]:
-    """Return what *roots* reach, and these themselves, but for what *reached_from* returns None for."""
-    entered: set[T] = set()
-    known: set[T] = set()
+def reachable(roots: Iterable[T], neighbours_of: Callable[[T], Iterable[T] | None]) -> set[T]:
+    """Return *roots* and all nodes that they reach, except those whose *neighbours_of* is None."""
+    visited: set[T] = set()
+    reached: set[T] = set()
     pending = list(roots)
     while pending:
-        each = pending.pop()
-        if each in entered:
+        node = pending.pop()
+        if node in visited:
             continue
-        entered.add(each)
-        reached = reached_from(each)
-        if reached is not None:
-            known.add(each)
-            pending += reached
-    return known
+        visited.add(node)
+        neighbours = neighbours_of(node)
+        if neighbours is not None:
+            reached.add(node)
+            pending += neighbours
+    return reached
 
 
-def bottom_up(named: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return the names that *named* has, each after those that it names, but for cycles."""
+def bottom_up(callees: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the keys of *callees*, each after its callees; the order within cycles is arbitrary."""
     order: dict[str, None] = {}
-    entered: set[str] = set()
-    stack = [*named][::-1]
+    visited: set[str] = set()
+    stack = [*callees][::-1]
     while stack:
         name = stack[-1]
-        if name in entered:
+        if name in visited:
             order[stack.pop()] = None
         else:
-            entered.add(name)
-            stack += [each for each in reversed(named[name]) if each in named and each not in entered]
+            visited.add(name)
+            stack += [
+                callee for callee in reversed(callees[name]) if callee in callees and callee not in visited
+            ]
     return list(order)

@@ -1,11 +1,11 @@
 """
-Inline calls in a PTX module: put the body of the called function in the place of the call.
+Inline calls in a PTX module: replace the call by the body of the function.
 
-ptxas never inlines a function. The body becomes a block, which has a scope of its own, so its registers and
+ptxas never inlines a function. The body becomes a block, which is a scope, so that its registers and
 variables keep their names; labels get new ones. A parameter of the function and the variable that the call
-passes for it are one thing, with the accesses of both: registers, or local memory if the function takes its
-address. All uses of both are known, else the call stays, with a reason: so does one whose names would mean
-another thing.
+passes for it become one variable with the accesses of both: registers, or local memory if the function takes
+its address. A call stays, with a reason, if a use of either is unknown, or if a name would mean something
+else in the caller.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from .register_pieces import Access, Edits
 
 MAX_SMALL_INSTRUCTIONS = 200
-"""Instructions of a function that is inlined wherever it is called."""
+"""A function of so many instructions is inlined at every call."""
 
 MAX_CALLER_INSTRUCTIONS = 50_000
-"""Instructions that a caller may grow to."""
+"""A caller does not grow beyond so many instructions."""
 
 MAX_UNREACHED_CHARS = 20_000
 """
-Characters of functions that nothing has ever reached, up to which they are assembled for their mistakes.
+Unreachable functions up to this size are kept, so that ptxas reports their mistakes.
 
-PTX that people write is shorter. A library, of which a kernel needs one function, would take as long to
-assemble as to link.
+PTX that people write is shorter. To assemble a library, of which a kernel needs one function, would take as
+long as to link it.
 """
 
-# Names of operands that nothing declares.
-_CONSTANTS = ("_", "WARP_SZ")
+# Predefined names of operands.
+_PREDEFINED = ("_", "WARP_SZ")
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Inlined:
 
     Args:
         text: Its PTX.
-        count: How many calls were inlined.
+        count: The number of inlined calls.
         not_inlined: Each call that remains, as "caller: callee: reason", and the number of those through
             pointers.
     """
@@ -69,19 +69,19 @@ class Inlined:
 
 def inline(combined: Combined, *, inline_all: bool = False, whole_program: bool = True) -> Inlined:
     """
-    Inline the calls of a module, and drop the functions that nothing reaches any more.
+    Inline the calls of a module, and drop the functions that are not reachable any more.
 
-    Functions that nothing ever reached stay, as private ones, up to `MAX_UNREACHED_CHARS` characters in all.
+    Functions that were never reachable stay, as private ones, up to `MAX_UNREACHED_CHARS` characters in all.
 
     Args:
-        combined: The module. A call of a function that it does not define stays, and so do calls between
-            functions of one origin: the compiler that saw both left them.
-        inline_all: Whether to inline these too, and functions of any size.
+        combined: The module. Calls of functions that it does not define stay, and so do calls between
+            functions of one input, whose compiler decided not to inline them.
+        inline_all: Whether to inline calls within one input too, and functions of any size.
         whole_program: Whether nothing else is linked with it. Otherwise visible functions stay, and weak ones
             are called. A module without kernels is used by other modules, so its visible functions stay.
 
     Raises:
-        NotCombinedError: A function uses what its module has not declared before.
+        NotCombinedError: A function uses a name that its module has not declared before.
         LinkError: A function is malformed.
     """
     return _Inliner(combined, inline_all=inline_all, whole_program=whole_program).run()
@@ -102,9 +102,10 @@ class _Inliner:
         self._not_inlined: list[str] = []
         self._count = 0
         functions = [body.function for body in self._bodies.values()]
-        # It is in no name of the functions.
+        texts = [function.text[function.start : function.end] for function in functions]
+        # No name in the functions contains the prefix.
         self._prefix = "inl"
-        while any(each.text.find(self._prefix, each.start, each.end) >= 0 for each in functions):
+        while any(self._prefix in text for text in texts):
             self._prefix += "_"
 
     def run(self) -> Inlined:
@@ -118,17 +119,18 @@ class _Inliner:
             if name in reached
         }
         text = self._combined.with_definitions(texts)
-        unread = [each for name, each in self._functions.items() if name not in self._bodies]
-        missing = {each.name for each in self._combined.functions if not each.defined}
+        unreached = [function for name, function in self._functions.items() if name not in self._bodies]
+        missing = {function.name for function in self._combined.functions if not function.defined}
         missing.difference_update(*self._reached_from.values())
-        # They may call what no input defines, which a linker allows and an assembler does not.
-        if not missing and 0 < sum(each.end - each.start for each in unread) <= MAX_UNREACHED_CHARS:
-            # And they may call what is inlined elsewhere.
-            text += _as_private(each for name, each in self._functions.items() if name not in reached)
+        size = sum(function.end - function.start for function in unreached)
+        # Unreachable functions may call functions that no input defines: linkers allow that, ptxas does not.
+        if not missing and 0 < size <= MAX_UNREACHED_CHARS:
+            # All functions that are not in the text, since unreachable functions may call inlined ones.
+            text += _as_private(function for name, function in self._functions.items() if name not in reached)
         return Inlined(text, self._count, tuple(self._not_inlined))
 
     def _optimised_text(self, body: Body) -> str:
-        """Return the text of a function with what can be known of it now that its calls are inlined."""
+        """Return the text of a function whose calls are inlined, after the passes that inlining enables."""
         function = body.function
         params = {parameter.name for parameter in function.params if function.kind == "entry"}
         return with_body(
@@ -136,7 +138,7 @@ class _Inliner:
         )
 
     def _read_reachable_bodies(self) -> dict[str, Body]:
-        """Return the bodies of the functions that are reached, in the order of the module."""
+        """Return the bodies of the reachable functions, in the order of the module."""
         bodies: dict[str, Body] = {}
 
         def reached_from(name: str) -> set[str] | None:
@@ -145,8 +147,9 @@ class _Inliner:
             function = self._functions[name]
             bodies[name] = body = Body(function, strip_debug_lines(function))
             declared = self._combined.declared[self._combined.origins[name]]
-            early = [each for each in body.reached_names if declared.get(each, function.end) > function.start]
-            if early and (unknown := set(early).difference(_CONSTANTS)):
+            start, end = function.start, function.end
+            undeclared = {name for name in body.reached_names if declared.get(name, end) > start}
+            if unknown := undeclared.difference(_PREDEFINED):
                 raise NotCombinedError(f"{name} names {min(unknown)} before it is declared")
             return body.reached_names
 
@@ -154,7 +157,7 @@ class _Inliner:
         return {name: bodies[name] for name in self._functions if name in bodies}
 
     def _inline_calls(self, name: str) -> bool:
-        """Inline the calls of the function *name*; return whether there are such."""
+        """Inline the calls of the function *name*; return whether there are any."""
         body = self._bodies[name]
         edits: Edits = {}
         size = body.size
@@ -184,7 +187,7 @@ class _Inliner:
         return bool(edits)
 
     def _not_inlined_reasons(self, name: str, site: CallSite, size: int) -> Iterator[str]:
-        """Yield why a call of the function *name*, which has grown to *size*, is not inlined."""
+        """Yield why a call in the function *name*, which has *size* instructions by now, is not inlined."""
         callee = self._bodies.get(site.callee)
         if callee is None:
             alias = self._aliases.get(site.callee)
@@ -205,17 +208,17 @@ class _Inliner:
             yield f"it has {callee.size} instructions and {self._callers[site.callee]} calls"
 
     def _inlining_edits(self, caller: Body, site: CallSite) -> Edits:
-        """Return the edits of *caller* that inline the call *site*."""
+        """Return the edits of *caller* that inline the call at *site*."""
         callee = self._bodies[site.callee]
         name = f"{self._prefix}{self._count}_"
         outside: Edits = {}
         inside: Edits = {}
-        for place, (formal, passed) in enumerate(zip(callee.formals, site.passed, strict=True)):
+        for index, (formal, passed) in enumerate(zip(callee.formals, site.passed, strict=True)):
             assert passed  # noqa: S101 - it is no obstacle
             accesses = *passed.accesses.values(), *formal.accesses.values()
-            pieces = None if formal.addresses else RegisterPieces(f"%{name}{place}_", passed.size, accesses)
+            pieces = None if formal.addresses else RegisterPieces(f"%{name}{index}_", passed.size, accesses)
             if pieces is None or pieces.cuts_words:
-                memory = f"{name}{place}_"
+                memory = f"{name}{index}_"
                 alignment = max(formal.alignment, passed.alignment)
                 declaration = f".local .align {alignment} .b8 {memory}[{passed.size}];"
                 outside[passed.declaration] = [ptx.declaration(declaration)]
@@ -231,13 +234,13 @@ class _Inliner:
                 move = pieces.moves
             outside |= passed.moves(move)
             inside |= formal.moves(move)
-        call = caller.statements[site.place]
+        call = caller.statements[site.index]
         assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
-        outside[site.place] = _under_guard(call, f"${name}", _as_block(callee, f"${name}", inside))
+        outside[site.index] = _under_guard(call, f"${name}", _as_block(callee, f"${name}", inside))
         return outside
 
     def _roots(self) -> Iterator[str]:
-        """Yield the names that kernels, variables, aliases and other inputs reach."""
+        """Yield the names that other inputs, drivers, variables and aliases refer to."""
         for name, function in self._functions.items():
             # A driver finds kernels and unified functions by their names.
             if (
@@ -254,9 +257,9 @@ class _Inliner:
 
 def _as_private(functions: Iterable[ptx.Function]) -> str:
     """
-    Return the text of *functions*, which nothing reaches, private to the module.
+    Return the text of unreachable *functions*, private to the module.
 
-    The assembler drops them, and finds their mistakes as a linker would.
+    ptxas drops them, and reports their mistakes as a linker would.
     """
     headings: list[str] = []
     bodies: list[str] = []
@@ -269,7 +272,7 @@ def _as_private(functions: Iterable[ptx.Function]) -> str:
 
 
 def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
-    """Yield what in the called function keeps it from being inlined."""
+    """Yield the reasons in the called function why it is not inlined."""
     if callee.function.kind == "entry":
         yield "it is a kernel"
     if any(inner.callee == site.callee for inner in callee.call_sites):
@@ -278,11 +281,11 @@ def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
         yield callee.not_inlinable
     for formal in callee.formals:
         if formal.escapes:
-            yield f"{formal.name} is not only loaded and stored"
+            yield f"the address of parameter {formal.name} is taken"
 
 
 def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[str]:
-    """Yield what in the caller keeps a call from being inlined."""
+    """Yield the reasons in the caller why a call is not inlined."""
     if any(inner.callee == caller.function.name for inner in callee.call_sites):
         yield "it is recursive"
     if len(site.passed) != len(callee.formals) or site.results != len(callee.function.results):
@@ -298,7 +301,7 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
     taken = {*caller.labels, *(formal.name for formal in caller.formals)}
     hidden = [name for name in callee.reached_names if name in taken or site.scope.find(name)]
     if hidden:
-        yield f"a name of the caller hides {min(hidden)}"
+        yield f"the caller declares another {min(hidden)}"
 
 
 def _local_access(name: str, access: Access) -> list[ptx.Statement]:
@@ -312,17 +315,17 @@ def _local_access(name: str, access: Access) -> list[ptx.Statement]:
 
 
 def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
-    """Return the body of *callee* as a block, after *edits*, with labels that begin with *prefix*."""
+    """Return the body of *callee* with *edits* as a block, whose labels begin with *prefix*."""
     end = f"{prefix}end"
     labels = {name: f"{prefix}{number}" for number, name in enumerate(callee.labels)}
     jumps = False
-    for place in callee.returns:
-        guard = callee.statements[place].guard  # type: ignore[union-attr] # it is an instruction
-        falls = place == len(callee.statements) - 1 and not guard
-        edits[place] = [] if falls else [ptx.Instruction.of("bra", end, guard=guard)]
+    for index in callee.returns:
+        guard = callee.statements[index].guard  # type: ignore[union-attr] # it is an instruction
+        falls = index == len(callee.statements) - 1 and not guard
+        edits[index] = [] if falls else [ptx.Instruction.of("bra", end, guard=guard)]
         jumps |= not falls
-    for place in callee.labelled:
-        edits[place] = [ptx.with_labels(callee.statements[place], labels)]
+    for index in callee.labelled:
+        edits[index] = [ptx.with_labels(callee.statements[index], labels)]
     statements = ptx.apply_edits(callee.statements, edits)
     return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
 

@@ -1,17 +1,17 @@
 """
-Keep local variables in registers where their addresses do nothing but access them at constant offsets.
+Promote local variables to registers if they are only accessed at constant offsets.
 
-A compiler puts a structure that a call passes into local memory, a depot, since what it calls may take its
-address. Once the call is inlined nothing does, but the assembler leaves local memory as it is.
+A compiler puts a structure that a call passes into local memory (a depot), since the callee may take its
+address. Once the call is inlined, nothing takes the address, but ptxas does not promote local memory.
 
-A register holds an address of a variable if all that writes it are moves, sums with constants and conversions
+A register holds an address of a variable if all its writers are moves, sums with constants and conversions
 between local and generic addresses, and give the same offset. If all uses of these registers and of the
 variable are such instructions, loads and stores, nothing else can reach the variable's bytes, and
-`RegisterPieces` take their place. Bytes that nothing has written are undefined in both.
+`RegisterPieces` replace it. Bytes that were never written are undefined in both.
 
-What stays in memory is aligned to what a stack begins at. NVRTC 13.0 copies structures by words of 32 bits
-out of depots that it aligns to two bytes: as the only variable of a kernel one lies at the start, but
-beside those of inlined calls it need not.
+Variables that stay in memory are aligned like a stack. NVRTC 13.0 copies structures by words of 32 bits out
+of depots that it aligns to two bytes: the only variable of a kernel begins at the aligned start of the stack,
+but beside the variables of inlined calls it would not.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from .register_pieces import Edits
 
 STACK_ALIGNMENT = 16
-"""What a stack begins at, in bytes."""
+"""The alignment of a thread's stack, in bytes."""
 MAX_PIECES = 256
-"""Registers that may take the place of one variable: more would be put into local memory again."""
+"""Registers that may replace one variable: ptxas would put more of them into local memory again."""
 
 _CONVERTED = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "local")}
 
@@ -44,41 +44,41 @@ class _Address(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """An instruction, its number, and what the names in it mean."""
+    """An instruction, its index in the body, and the registers that its names mean."""
 
-    place: int
+    position: int
     instruction: ptx.Instruction
     names: dict[str, ptx.Register]
 
 
 def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence[ptx.Statement]:
     """
-    Return *body* with registers in place of its local variables, where that is proven to be the same.
+    Return *body* with registers in place of local variables, if that provably computes the same.
 
-    The others are aligned to `STACK_ALIGNMENT`.
+    Other local variables are aligned to `STACK_ALIGNMENT`.
 
     Args:
         body: The statements of a function.
-        prefix: What no name in them begins with.
+        prefix: The prefix of new names; no name in *body* begins with it.
     """
     slots: dict[ptx.Register, MemorySlot] = {}
     uses: list[_Use] = []
     edits: Edits = {
-        place: [_aligned(statement)]
-        for place, statement in enumerate(body)
+        index: [_aligned(statement)]
+        for index, statement in enumerate(body)
         if isinstance(statement, ptx.Declaration) and statement.variables[0].space == "local"
     }
     if not edits:
         return body
-    for place, statement, scope in ptx.scoped(body):
+    for index, statement, scope in ptx.scoped(body):
         if isinstance(statement, ptx.Instruction):
-            found = {name: scope.find(name) for name in statement.names}
-            names = {name: register for name, register in found.items() if register}
-            uses.append(_Use(place, statement, names))
-        elif isinstance(statement, ptx.Declaration) and place in edits:
-            (declared, *others) = statement.variables
-            if not others and declared.count is None:
-                slots[ptx.Register(scope.block, declared.name, "")] = MemorySlot(declared, place)
+            registers = {name: scope.find(name) for name in statement.names}
+            names = {name: register for name, register in registers.items() if register}
+            uses.append(_Use(index, statement, names))
+        elif isinstance(statement, ptx.Declaration) and index in edits:
+            (declared, *other_variables) = statement.variables
+            if not other_variables and declared.count is None:
+                slots[ptx.Register(scope.block, declared.name, "")] = MemorySlot(declared, index)
     _record_uses(uses, slots)
     for number, slot in enumerate(slots.values()):
         if not slot.escapes:
@@ -99,7 +99,7 @@ def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
 
 
 def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot]) -> None:
-    """Note *uses* with their *slots*, and which of these something else may reach."""
+    """Record the accesses among *uses* in their *slots*, and which slots escape."""
     addresses = _addresses(uses, slots)
     for use in uses:
         held = {register for register in use.names.values() if register in addresses}
@@ -111,7 +111,7 @@ def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot])
 def _addresses(
     uses: Iterable[_Use], slots: Mapping[ptx.Register, MemorySlot]
 ) -> dict[ptx.Register, _Address]:
-    """Return what registers hold that an address is moved to, whatever else is written to them."""
+    """Return the address that is moved to each register, whatever else is written to it."""
     addresses = {register: _Address(slot, 0, "local") for register, slot in slots.items()}
     moves: dict[ptx.Register, list[_Use]] = {}
     for use in uses:
@@ -131,33 +131,33 @@ def _addresses(
 def _moved_address(
     use: _Use, addresses: Mapping[ptx.Register, _Address]
 ) -> tuple[ptx.Register | None, _Address | None]:
-    """Return the register that *use* moves an address to, and that address; None for another instruction."""
+    """Return the register that *use* moves an address to, and the address; None for another instruction."""
     mnemonic, _, kind = use.instruction.mnemonic.rpartition(".")
     operands = use.instruction.operands
     if kind not in ("b64", "u64", "s64") or len(operands) < 2:
         return None, None
-    first, second, *others = operands
+    first, second, *rest = operands
     base, offset = ptx.address(f"[{second}]") or ("", 0)
     target, source = use.names.get(first), use.names.get(base)
     address = addresses.get(source) if source else None
     if not target or not address or ptx.width(target.type) != 64:
         return None, None
-    if mnemonic == "add" and not offset and len(others) == 1:
-        constant = ptx.number(others[0])
+    if mnemonic == "add" and not offset and len(rest) == 1:
+        constant = ptx.number(rest[0])
         if constant is not None:
             return target, address._replace(offset=address.offset + constant)
-    elif mnemonic == "mov" and not others:
+    elif mnemonic == "mov" and not rest:
         return target, address._replace(offset=address.offset + offset)
-    elif mnemonic in _CONVERTED and not others and not offset and address.space == _CONVERTED[mnemonic][0]:
+    elif mnemonic in _CONVERTED and not rest and not offset and address.space == _CONVERTED[mnemonic][0]:
         return target, address._replace(space=_CONVERTED[mnemonic][1])
     return None, None
 
 
 def _record_use(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]) -> bool:
-    """Note *use* with its variable; return whether it is one that registers can stand for."""
+    """Record *use* in its variable; return whether registers can replace the access."""
     target, moved = _moved_address(use, addresses)
     if target and moved and addresses.get(target) == moved and len(held) <= 2:
-        moved.slot.addresses.append(use.place)
+        moved.slot.addresses.append(use.position)
         return True
     if len(held) != 1 or use.instruction.opcode not in ("ld", "st"):
         return False
@@ -170,19 +170,19 @@ def _record_use(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Regis
     access = Access.of(use.instruction, use.names.get, address.offset)
     if not access or space != (["local"] if address.space == "local" else []):
         return False
-    address.slot.accesses[use.place] = access
+    address.slot.accesses[use.position] = access
     return True
 
 
 def _in_registers(slot: MemorySlot, prefix: str) -> Edits:
     """
-    Return the edits that put registers in the place of *slot*.
+    Return the edits that replace *slot* by registers.
 
     Raises:
-        ValueError: Its accesses cut each other's words, or are too many.
+        ValueError: Accesses cut each other's words, or would need too many registers.
     """
     pieces = RegisterPieces(prefix, slot.size, slot.accesses.values())
     if len(pieces) > MAX_PIECES or pieces.cuts_words:
         raise ValueError(f"{len(pieces)} registers")
-    computed: Edits = {place: [] for place in slot.addresses}
+    computed: Edits = {index: [] for index in slot.addresses}
     return {slot.declaration: pieces.declarations(), **computed, **slot.moves(pieces.moves)}

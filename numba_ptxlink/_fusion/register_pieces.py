@@ -1,11 +1,12 @@
 """
-Keep a parameter or a local variable in registers: one for each part of it that no access cuts.
+Scalar replacement: split a variable into registers at the boundaries of its accesses.
 
-All accesses to it are known, lie in it, and are aligned. So a byte is in one register, whatever reads or
-writes it, and whole registers of 32 and 64 bits are joined and parted. What is cut within a word stays in
-memory (`cuts_words`): of a register that nothing has written, ptxas takes any bits whatever masks them, so a
-part that is undefined would change its neighbours. Registers of less than 32 bits begin as zero for the same
-reason, which ptxas drops where a store follows: what they are extended with is defined.
+Example: 8 bytes, stored as `.b64` and loaded as two `.b32`, become two 32-bit registers. All accesses to the
+variable are known, within it, and aligned. So a byte is in one register, whatever reads or writes it, and
+whole registers of 32 and 64 bits are joined and split. A variable whose words are split stays in memory
+(`cuts_words`): ptxas takes any bits for an undefined register, even where a mask clears them, so an undefined
+piece would change its neighbours. For the same reason registers of less than 32 bits begin as zero, which
+defines the bits that they are extended with; ptxas drops the zero if a store follows.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     Edits = dict[int, list[ptx.Statement]]
 
 VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
-"""How many elements a vector has."""
+"""The number of elements of a vector, by its modifier."""
 
-# A move of 128 bits in one register wants PTX 8.3; two of 64 do not.
+# A move of 128 bits in one register requires PTX 8.3; two moves of 64 bits do not.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
 
@@ -33,15 +34,15 @@ _WORD_BYTES = 4
 @dataclass(frozen=True, eq=False)
 class Access:
     """
-    One load or store at a constant offset.
+    A load or store at a constant offset.
 
     Args:
-        guard: Its predicate as it is spelled before an instruction, "" without one.
+        guard: Its predicate with the blank after it, such as "@%p1 "; "" if there is none.
         stores: Whether it stores.
         offset: Bytes from the start of the variable.
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
-        bits: Their widths in bits, None for an immediate.
+        bits: Their widths in bits; None for an immediate.
     """
 
     guard: str
@@ -60,12 +61,12 @@ class Access:
     @classmethod
     def of(cls, instruction: ptx.Instruction, find: Find, offset: int = 0) -> Access | None:
         """
-        Return *instruction* as an access, None for another form.
+        Return *instruction* as an access; None for another form.
 
         Args:
             instruction: The instruction.
-            find: What returns the register that a name means.
-            offset: What is added to the offset that it has.
+            find: Returns the register that a name means.
+            offset: The offset of the address register from the variable, in bytes.
         """
         shape = _access_form(instruction.mnemonic)
         operands = instruction.operands if shape else ()
@@ -76,11 +77,11 @@ class Access:
         if address is None or len(values) != vector_length:
             return None
         bits: list[int | None] = []
-        for each in values:
-            register = find(each)
+        for value in values:
+            register = find(value)
             bits.append(ptx.width(register.type) if register else None)
-            # An element of a vector, a symbol, or a predicate.
-            if not bits[-1] if register else not (each == "_" or each.lstrip("- \t\r\n\f")[:1].isdigit()):
+            # Elements of vectors, symbols and predicates are not replaced.
+            if not bits[-1] if register else not (value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()):
                 return None
         return cls(instruction.guard, stores, offset + address[1], kind, values, tuple(bits))
 
@@ -89,7 +90,7 @@ class Access:
 def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
     """Return whether *mnemonic* stores, the type of an element and their number; None if neither."""
     opcode, *modifiers = mnemonic.split(".")
-    shapes = [VECTOR_LENGTHS[each] for each in modifiers if each in VECTOR_LENGTHS]
+    shapes = [VECTOR_LENGTHS[modifier] for modifier in modifiers if modifier in VECTOR_LENGTHS]
     kind = modifiers[-1] if modifiers else ""
     if opcode not in ("ld", "st") or len(modifiers) - len(shapes) > 2:
         return None
@@ -97,7 +98,7 @@ def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
 
 
 def _around(offset: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the aligned ranges of larger accesses that a range lies in."""
+    """Yield the aligned ranges of larger accesses that contain a range."""
     while size <= _MAX_PIECE_BYTES:
         size *= 2
         yield offset - offset % size, size
@@ -106,15 +107,15 @@ def _around(offset: int, size: int) -> Iterator[tuple[int, int]]:
 @dataclass(eq=False)
 class MemorySlot:
     """
-    A variable of a function, or a parameter or result of it, with its uses.
+    A variable, parameter or result of a function, with its uses.
 
     Args:
         variable: The variable.
-        declaration: The number of the statement that declares it, -1 for one of the function's heading.
-        accesses: Its loads and stores by number.
-        addresses: The numbers of the instructions that do nothing but compute its address.
-        calls: How many calls pass it.
-        escapes: Whether it is used in another way, too.
+        declaration: The index of the statement that declares it, -1 for parameters and results.
+        accesses: Its loads and stores, by the index of the statement.
+        addresses: The indices of the instructions that only compute its address.
+        calls: The number of calls that pass it.
+        escapes: Whether it is used in another way, so that its bytes may be accessed elsewhere.
     """
 
     variable: ptx.Variable
@@ -131,33 +132,33 @@ class MemorySlot:
 
     @property
     def size(self) -> int:
-        """Its size in bytes; C++ passes a struct without members as a byte."""
+        """Its size in bytes; C++ passes an empty struct as one byte."""
         return self.variable.size or 1
 
     @property
     def alignment(self) -> int:
-        """Bytes."""
+        """Its alignment in bytes."""
         return self.variable.alignment or max(1, ptx.width(self.variable.type) // 8)
 
     def moves(self, move: Callable[[Access], list[ptx.Statement]]) -> Edits:
-        """Return the edits that put what *move* returns in the places of its accesses."""
-        return {place: move(access) for place, access in self.accesses.items()}
+        """Return the edits that replace its accesses by the statements that *move* returns."""
+        return {index: move(access) for index, access in self.accesses.items()}
 
 
 class RegisterPieces:
     """
     The registers that hold the bytes of a variable.
 
-    Accesses are aligned and have sizes that are powers of two, so any two are nested or apart: a range that
-    has smaller ones in it is halved until it has none.
+    Accesses are aligned and their sizes are powers of two, so any two are nested or disjoint: a range that
+    contains smaller ones is halved until it contains none.
 
     Args:
-        prefix: What the names of the registers begin with.
-        size: Bytes of the variable.
+        prefix: The prefix of the registers' names.
+        size: The size of the variable in bytes.
         accesses: All accesses to it.
 
     Raises:
-        ValueError: An access is not aligned, or lies outside of the variable.
+        ValueError: An access is not aligned, or is outside of the variable.
     """
 
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
@@ -175,12 +176,12 @@ class RegisterPieces:
 
     @property
     def cuts_words(self) -> bool:
-        """Whether an access is to several parts of less than a word."""
+        """Whether an access covers several pieces of less than a word."""
         narrow = (piece for piece in self._pieces if piece[1] < _WORD_BYTES)
         return any(not self._ranges.isdisjoint(_around(*piece)) for piece in narrow)
 
     def declarations(self) -> list[ptx.Statement]:
-        """Return the declarations of the registers, and the zeros of those that can be part of a word."""
+        """Return the declarations of the registers, and zeros for those of less than a word."""
         names: dict[int, list[str]] = {}
         for (_, size), name in self._pieces.items():
             names.setdefault(max(16, size * 8), []).append(name)
@@ -191,10 +192,11 @@ class RegisterPieces:
 
     def moves(self, access: Access) -> list[ptx.Statement]:
         """
-        Return the statements that stand for *access*.
+        Return the statements that replace *access*.
 
         Raises:
-            ValueError: A register is narrower than its element, or a byte gets what is no integer.
+            ValueError: A register is narrower than its element, or a byte is set to a value that is no
+                integer.
         """
         moves = _Moves(self._pieces, f"{self._prefix}t", access.guard)
         for value, bits, (offset, size) in zip(access.values, access.bits, access.ranges, strict=True):
@@ -227,13 +229,13 @@ class _Moves:
         self._temporaries: list[ptx.Statement] = []
 
     def statements(self) -> list[ptx.Statement]:
-        """Return the moves, in a block of their own if they need further registers."""
+        """Return the moves, in a block if they need temporary registers."""
         if not self._temporaries:
             return self._moves
         return [ptx.OPEN, *self._temporaries, *self._moves, ptx.CLOSE]
 
     def load(self, target: str, bits: int, kind: str, offset: int, size: int) -> None:
-        """Move *size* bytes at *offset* to *target*, which is wider or as wide, extended as `ld` does."""
+        """Move *size* bytes at *offset* to *target*, extended to its width as `ld` does."""
         source = self._joined(offset, size)
         sign = "s" if kind[0] == "s" else "u"
         if size == 1 or bits > size * 8:
@@ -256,7 +258,7 @@ class _Moves:
         elif size == 1:
             self._add("cvt.u16.u8", whole, source)
         elif bits is None:
-            # A decimal point has no meaning in a move of bits.
+            # A move of bits rejects a decimal float.
             self._add(f"mov.{'f' if kind in ('f32', 'f64') else 'b'}{size * 8}", whole, source)
         elif bits > size * 8:
             self._add(f"cvt.u{size * 8}.u{bits}", whole, source)
@@ -279,12 +281,12 @@ class _Moves:
     def _spread(self, whole: str, offset: int, size: int) -> None:
         """Move the halves of *whole* to the cells of *size* bytes at *offset*."""
         half = size // 2
-        places = (offset, half), (offset + half, half)
-        low, high = (self._pieces.get(place) or self._temporary(half * 8) for place in places)
+        ranges = (offset, half), (offset + half, half)
+        low, high = (self._pieces.get(part_range) or self._temporary(half * 8) for part_range in ranges)
         self._add(f"mov.b{size * 8}", f"{{{low}, {high}}}", whole)
-        for part, place in zip((low, high), places, strict=True):
-            if place not in self._pieces:
-                self._spread(part, *place)
+        for part, part_range in zip((low, high), ranges, strict=True):
+            if part_range not in self._pieces:
+                self._spread(part, *part_range)
 
     def _temporary(self, bits: int) -> str:
         name = f"{self._prefix}{len(self._temporaries)}"

@@ -100,7 +100,7 @@ def test_a_call_stays_with_a_reason(body, reason):
         (PLAIN.replace("call.uni", "call (r), f, (a); call.uni"), "has other uses"),
         (PLAIN.replace("b32 a; .param .b32 r", "b32 a, r"), "the variable for r has other uses"),
         (PLAIN.replace(", (a)", ", (%r1)"), "a is not passed in a variable"),
-        (PLAIN.replace("{ .param", "{ .local .b32 v; .param"), "a name of the caller hides v"),
+        (PLAIN.replace("{ .param", "{ .local .b32 v; .param"), "the caller declares another v"),
     ],
 )
 def test_a_caller_may_stand_in_the_way(text, reason):
@@ -215,7 +215,7 @@ def test_variables_are_bound_to_their_definitions():
             "for sm_100a and sm_90a",
         ),
         ((KERNEL.replace("sm_80", "sm_80a"), function().replace("sm_80", "sm_90")), "for sm_80a and sm_90"),
-        ((KERNEL, function() + "\n.bogus 5 7;\n"), "not understood"),
+        ((KERNEL, function() + "\n.bogus 5 7;\n"), "malformed PTX"),
         ((KERNEL, f"{TOP}.visible .global .b32 f;\n"), "f is a function and a variable"),
         (2 * (f"{TOP}.entry l()\n{{\nret;\n}}\n",), "l is defined twice"),
         ((KERNEL, f"{TOP}.global .b32 v;\n.visible .global .b32 v;\n"), "v is defined twice"),
