@@ -38,6 +38,7 @@ FLOORS = (
     "_numba_cuda",
     "_numba_cuda_mlir",
     "exporter",
+    "_comparison",
     "comparison",
     "_plugin",
     "linker",

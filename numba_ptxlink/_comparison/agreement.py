@@ -1,0 +1,124 @@
+"""Decide whether what Python computed, converted to a C type, is what compiled code computed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from numba_ptxlink._launch import arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numba_ptxlink._launch.arrays import Types
+
+# Compilers fuse multiplications with additions and approximate functions; differences grow by cancellation.
+_MAX_ULPS = 2048
+_MAX_RELATIVE = 2**-5
+# The bits of a bfloat16 are fewer than those of a half, and its exponents are those of a float.
+_BFLOAT16_EPSILON, _BFLOAT16_TINY = 2**-7, 2**-126
+
+
+class Rules(NamedTuple):
+    """
+    When a result of Python is the one that compiled code returned.
+
+    Args:
+        epsilon: The unit in the last place of 1.0, in the narrowest float that a function computes with.
+        tiny: The smallest normal number of that type.
+        converts: Whether the signature gives the type of the result. A number of Python is then converted to
+            that type. If the compiler inferred the type, only what exceeds 64 bits wraps around.
+    """
+
+    epsilon: float = 0.0
+    tiny: float = 0.0
+    converts: bool = True
+
+    def widened(self, epsilon: float, tiny: float) -> Rules:
+        """Return the rules for a function that also computes with another type."""
+        return self._replace(epsilon=max(self.epsilon, epsilon), tiny=max(self.tiny, tiny))
+
+    @property
+    def relative(self) -> float:
+        """How far floats may differ, relative to their size."""
+        return min(_MAX_ULPS * self.epsilon, _MAX_RELATIVE)
+
+
+def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
+    """Return the rules for a function with parameters and a result of the C types *names*."""
+    rules, pending, seen = Rules(converts=converts), [*names], set()
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        entry = types[name]
+        if entry["kind"] == "bfloat16":
+            rules = rules.widened(_BFLOAT16_EPSILON, _BFLOAT16_TINY)
+        elif entry["kind"] in {"float", "float16"}:
+            rules = _with_dtype(rules, np.dtype(f"f{entry['size']}"))
+        inner = (entry.get("element"), entry.get("target"))
+        pending += [*filter(None, inner), *(field.type for field in arrays.fields(types, name))]
+    return rules
+
+
+def _with_dtype(rules: Rules, dtype: Any) -> Rules:
+    limits = np.finfo(dtype)
+    return rules.widened(float(limits.eps), float(limits.tiny))
+
+
+def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) -> bool:
+    """
+    Return whether a result of Python, converted to the C type *name*, is the compiled one.
+
+    Zeros may differ by their sign.
+    """
+    entry = types[name]
+    if expected is None or actual is None:
+        return expected is actual
+    fields = arrays.fields(types, name)
+    if arrays.is_optional(types, name):
+        return agrees(types, fields[0].type, expected, actual, rules)
+    try:
+        if fields and not isinstance(actual, bytes):
+            return all(
+                agrees(types, field.type, left, right, rules)
+                for field, left, right in zip(fields, expected, actual, strict=True)
+            )
+        if entry["kind"] in {"bool", "int", "uint"}:
+            return _is_same_integer(entry, expected, actual, rules)
+        expected = float(expected) if isinstance(expected, int) else expected
+    except (OverflowError, TypeError, ValueError):
+        return False
+    return _are_close(expected, actual, rules)
+
+
+def _is_same_integer(entry: Mapping[str, Any], expected: Any, actual: int, rules: Rules) -> bool:
+    number = bool(expected) if entry["kind"] == "bool" else int(expected)
+    if rules.converts:
+        return not (number - actual) % (1 << 8 * entry["size"])
+    return number == expected and not (number - actual) % (1 << 64)
+
+
+def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
+    """Return whether values, or all elements of arrays, are equal or floats that are close."""
+    left, right = np.asarray(expected), np.asarray(actual)
+    if right.dtype.names:
+        return all(_are_close(left[name], right[name], rules) for name in right.dtype.names)
+    floats = [array.dtype for array in (left, right) if array.dtype.kind in "fc"]
+    if left.shape != right.shape or not floats:
+        return np.array_equal(left, right)
+    for dtype in floats:
+        rules = _with_dtype(rules, dtype)
+    with np.errstate(all="ignore"):
+        if np.can_cast(left.dtype, right.dtype, "same_kind"):
+            left = left.astype(right.dtype)
+        # The two parts of a complex number may differ by what is small against the whole number.
+        size = np.abs(right)
+        distance = rules.tiny + rules.relative * np.where(size < np.inf, size, 0)
+        close = [
+            np.isclose(getattr(left, part), getattr(right, part), rtol=0, atol=distance, equal_nan=True)
+            for part in ("real", "imag")
+        ]
+    return bool(np.all(close))

@@ -1,0 +1,112 @@
+"""Call a Python function without its compiler: helpers are Python functions too, and a call has a limit."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from types import CellType, FrameType, FunctionType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_ptxlink._export import choice
+from numba_ptxlink._front_end import registry
+
+from .values import SkippedCallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MAX_LINES = 100_000
+# Errors of Python in functions that only a compiler can run, and limits of Python that compiled code has not.
+_CANNOT_RUN = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
+
+
+def without_compiler(function: FunctionType) -> Callable[..., Any]:
+    """
+    Return what calls *function* in Python, with Python functions in place of the compiler's dispatchers.
+
+    Helpers are replaced as well, whichever modules they are in. The call raises what the function raises.
+
+    Raises:
+        SkippedCallError: By the call: Python cannot run it, or it takes more than 100,000 lines.
+    """
+    copies = _Copies(function)
+    return functools.partial(_call, copies.of(function), copies)
+
+
+class _Copies:
+    """
+    Copies of functions that call Python functions in place of a compiler's dispatchers.
+
+    Args:
+        function: The function from which all others are reached.
+    """
+
+    def __init__(self, function: FunctionType) -> None:
+        dotted = {name for _, name, value in choice.names([function]) if choice.decorated(value)}
+        self._modules = {name.partition(".")[0] for name in dotted if "." in name}
+        self._scopes: dict[int, dict[str, Any]] = {}
+
+    def of(self, function: FunctionType) -> FunctionType:
+        """Return the copy of *function*."""
+        cells = None if function.__closure__ is None else tuple(map(self._cell, function.__closure__))
+        scope = self._scope(function.__globals__)
+        return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
+
+    def has_frame(self, frame: FrameType | None) -> bool:
+        """Return whether *frame* executes a copy."""
+        return frame is not None and any(frame.f_globals is scope for scope in self._scopes.values())
+
+    def _cell(self, cell: CellType) -> CellType:
+        try:
+            return CellType(self._value(cell.cell_contents))
+        except ValueError:  # The cell is empty.
+            return cell
+
+    def _scope(self, names: dict[str, Any]) -> dict[str, Any]:
+        if id(names) not in self._scopes:
+            self._scopes[id(names)] = scope = dict(names)
+            scope.update((name, self._value(value, name)) for name, value in names.items())
+        return self._scopes[id(names)]
+
+    def _value(self, value: Any, name: str = "") -> Any:
+        if name in self._modules and isinstance(value, ModuleType):
+            module = ModuleType(value.__name__)
+            vars(module).update(self._scope(vars(value)))
+            return module
+        function = choice.decorated(value)
+        return value if function is None else self.of(function)
+
+
+def _call(function: Callable[..., Any], copies: _Copies, *arguments: Any) -> Any:
+    try:
+        return _call_limited(function, copies, arguments)
+    except _CANNOT_RUN as error:
+        raise SkippedCallError(f"Python raises {type(error).__name__}: {error}") from error
+
+
+def _call_limited(function: Callable[..., Any], copies: _Copies, arguments: tuple[Any, ...]) -> Any:
+    lines = 0
+
+    def trace(frame: FrameType, event: str, value: Any) -> Any:
+        nonlocal lines
+        lines += 1
+        if lines > _MAX_LINES:
+            raise SkippedCallError(f"it takes Python more than {_MAX_LINES:,} lines")
+        # A function that stands for device code returns None, as `libdevice.expf`.
+        if event == "return" and value is None and copies.has_frame(frame.f_back) and _is_compiler(frame):
+            raise NotImplementedError(f"{frame.f_globals['__name__']}.{frame.f_code.co_name} has no Python")
+        return trace
+
+    previous = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        with np.errstate(all="ignore"):
+            return function(*arguments)
+    finally:
+        sys.settrace(previous)
+
+
+def _is_compiler(frame: FrameType) -> bool:
+    return registry.of_module(frame.f_globals.get("__name__", "")) is not None

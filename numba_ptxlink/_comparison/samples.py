@@ -1,0 +1,88 @@
+"""Draw arguments for the C types of parameters: corners of each type, and random values."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_ptxlink._launch import results
+from numba_ptxlink.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._launch.arrays import Types
+
+_CALL_COUNT = 500
+# Elements along each dimension of an array.
+_ARRAY_LENGTH = 6
+_CORNER_SHARE = 1 / 3
+# By NumPy's kind of a type. Integers have the limits of their type.
+_CORNERS: dict[str, tuple[Any, ...]] = {
+    "f": (0.0, -0.0, 1.0, -1.5, 2.5, 1e-3, -1e4, math.inf, -math.inf, math.nan),
+    "b": (False, True),
+    "S": (b"", b"ab"),
+}
+
+
+def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> list[tuple[Any, ...]]:
+    """
+    Return the arguments of several hundred calls; of one call if there are no parameters.
+
+    Args:
+        types: The C types of a manifest.
+        names: Those of the parameters.
+        seed: Seeds the generator of random values.
+
+    Raises:
+        ExportError: A type has no values that can be drawn.
+    """
+    rng = np.random.default_rng(seed)
+    columns: list[list[Any]] = []
+    for name in names:
+        entry = types[name]
+        if entry["kind"] in {"view", "pointer"}:
+            element = results.dtype(types, entry.get("element", entry.get("target")))
+            array_type = np.dtype((element, (_ARRAY_LENGTH,) * entry.get("ndim", 1)))
+            order = "F" if entry.get("layout") == "f" else "C"
+            columns.append([array.copy(order) for array in _draw(rng, array_type, _CALL_COUNT)])
+        else:
+            drawn = _draw(rng, results.dtype(types, name), _CALL_COUNT)
+            columns.append([results.unpack(types, name, value.tobytes()) for value in drawn])
+    return list(zip(*columns, strict=True)) or [()]
+
+
+def _draw(rng: Any, dtype: Any, count: int) -> Any:
+    """Return *count* elements of a type of NumPy."""
+    kind, size = dtype.kind, dtype.itemsize
+    draw = functools.partial(_draw, rng)
+    if dtype.names:
+        records = np.zeros(count, dtype)
+        for name in dtype.names:
+            records[name] = draw(dtype[name], count)
+        return records
+    if dtype.subdtype:
+        element, shape = dtype.subdtype
+        return draw(element, count * math.prod(shape)).reshape(count, *shape)
+    if kind == "c":
+        return draw(np.dtype(f"f{size // 2}"), 2 * count).view(dtype)
+    if kind == "V" and size == 2:
+        # The upper half of a float32 is a bfloat16.
+        return draw(np.dtype("<f4"), count).view("<u2")[1::2].copy().view(dtype)
+    if kind in "iu":
+        limits = np.iinfo(dtype)
+        corners: tuple[Any, ...] = (0, 1, limits.min, limits.max)
+        values = rng.integers(limits.min, limits.max, count, dtype, endpoint=True)
+        # The number of bits is uniform, so that small integers are as frequent as large ones.
+        values >>= rng.integers(8 * size, size=count).astype(dtype)
+    elif kind in _CORNERS:
+        corners = _CORNERS[kind]
+        values = rng.choice(np.array(corners, dtype), count)
+    else:
+        raise ExportError("NumPy has no type for what it is, or points to")
+    if kind == "f":
+        values = (rng.normal(size=count) * 10.0 ** rng.integers(-3, 4, count)).astype(dtype)
+    return np.where(rng.random(count) < _CORNER_SHARE, rng.choice(np.array(corners, dtype), count), values)

@@ -1,0 +1,217 @@
+"""
+Make the values that a Python function gets in place of the arguments of compiled code.
+
+Numbers are Python's own, or NumPy's of the same width. Records have their members as attributes and by name,
+in arrays too, where `numpy.record` would hide a member that is called like one of its methods.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from numba_ptxlink._launch import arrays, results
+from numba_ptxlink._launch.results import Record, members_of
+from numba_ptxlink._launch.values import packer
+from numba_ptxlink.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numba_ptxlink._launch.arrays import DeviceArguments, Types
+
+# Python refuses to print integers of more than 14,284 bits.
+_MAX_INTEGER_BITS = 1 << 12
+# The attributes of arrays in compiled code, which hide members of records.
+_ARRAY_ATTRIBUTES = {"T", "ctypes", "dtype", "flags", "flat", "imag", "itemsize", "nbytes"} | {
+    "ndim",
+    "real",
+    "shape",
+    "size",
+    "strides",
+}
+
+
+class SkippedCallError(ExportError):
+    """A call that Python cannot make, or that takes it too long; the message says why."""
+
+
+class Integer(int):
+    """An integer whose results have at most 4,096 bits: a power of 64-bit integers would fill the memory."""
+
+
+def _closed(name: str) -> Callable[..., Any]:
+    """Return the operator *name* of `int` for `Integer`, whose result is one too."""
+    operation = getattr(int, name)
+
+    def method(number: int, *operands: Any) -> Any:
+        if operands and isinstance(operands[0], int):
+            left, right = (operands[0], number) if name.startswith("__r") else (number, operands[0])
+            if name in {"__lshift__", "__rlshift__"}:
+                _check_bits(left.bit_length() + right)
+            elif name in {"__pow__", "__rpow__"} and len(operands) == 1:
+                _check_bits((left.bit_length() - 1) * right)
+        result = operation(number, *operands)
+        if type(result) is not int:
+            return result
+        _check_bits(result.bit_length())
+        return Integer(result)
+
+    return method
+
+
+def _check_bits(count: int) -> None:
+    if count > _MAX_INTEGER_BITS:
+        raise SkippedCallError(f"an integer exceeds {_MAX_INTEGER_BITS:,} bits in Python")
+
+
+for _name in ("add", "sub", "mul", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"):
+    setattr(Integer, f"__{_name}__", _closed(f"__{_name}__"))
+    setattr(Integer, f"__r{_name}__", _closed(f"__r{_name}__"))
+for _name in ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil"):
+    setattr(Integer, f"__{_name}__", _closed(f"__{_name}__"))
+
+
+class ElementArray(np.ndarray[Any, Any]):
+    """An array whose elements are what compiled code reads; numbers are NumPy's."""
+
+    def __getattribute__(self, name: str) -> Any:
+        members = np.ndarray.__getattribute__(self, "dtype").names
+        if members and name in members and name not in _ARRAY_ATTRIBUTES:
+            return self[name]
+        return super().__getattribute__(name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _element(super().__getitem__(index), type(self))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        super().__setitem__(index, _as_stored(value, self.dtype))
+
+
+class PythonArray(ElementArray):
+    """An array whose elements are what compiled code reads; numbers are Python's own."""
+
+
+class _Members(MutableMapping[str, Any]):
+    """The members of a record in an array of *array_class*, by name; to change one changes the array."""
+
+    def __init__(self, element: Any, array_class: type[ElementArray]) -> None:
+        self._element, self._array_class = element, array_class
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._element.dtype.names:
+            raise KeyError(name)
+        return _element(self._element[name], self._array_class)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._element[name] = _as_stored(value, self._element.dtype[name])
+
+    def __delitem__(self, name: str) -> None:
+        raise TypeError(f"{name} cannot be deleted")
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._element.dtype.names)
+
+    def __len__(self) -> int:
+        return len(self._element.dtype.names)
+
+
+def _element(value: Any, array_class: type[ElementArray]) -> Any:
+    """Return an element of an array, or a member of one, as compiled code reads it."""
+    if isinstance(value, np.ndarray):
+        return value.view(array_class)
+    if isinstance(value, np.void) and value.dtype.names:
+        return Record("record", _Members(value, array_class))
+    return _own_number(value) if array_class is PythonArray else value
+
+
+def _as_stored(value: Any, dtype: Any) -> Any:
+    """Return *value* as NumPy assigns it to an element: records as tuples, integers wrapped around."""
+    if isinstance(value, (Record, tuple)) and dtype.names:
+        pairs = zip(dtype.names, value, strict=True)
+        return tuple(_as_stored(member, dtype[name]) for name, member in pairs)
+    if isinstance(value, int) and dtype.kind in "iu":
+        modulus = 1 << 8 * dtype.itemsize
+        value = int(value) % modulus
+        return value - modulus if dtype.kind == "i" and value >= modulus // 2 else value
+    return value
+
+
+def _own_number(value: Any) -> Any:
+    """Return a number of Python for one of NumPy; anything else as it is."""
+    number = value.item() if isinstance(value, np.generic) and not isinstance(value, np.void) else value
+    return Integer(number) if type(number) is int else number
+
+
+def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
+    """
+    Return an argument as `results.unpack` returns a value of the C type *name*.
+
+    Arrays stay as they are, and Python's numbers Python's.
+
+    Raises:
+        WrongArgumentError: It is not what the type takes.
+    """
+    is_array = isinstance(value, np.ndarray) and bool(value.shape)
+    if is_array or types[name]["kind"] in {"view", "pointer"}:
+        return value
+    if not (_holds_arrays(types, name) and isinstance(value, (tuple, list, Record))):
+        converted = results.unpack(types, name, packer(types, name)(value, memory))
+        # A number of Python stays one: NumPy's would divide by zero.
+        is_own = type(value) in {int, float, complex} and isinstance(converted, np.generic)
+        return converted.item() if is_own else converted
+    pairs = zip(arrays.fields(types, name), value, strict=True)
+    members = {field.name: to_c(types, field.type, member, memory) for field, member in pairs}
+    return Record(name, members) if arrays.is_record(types, name) else tuple(members.values())
+
+
+def _holds_arrays(types: Types, name: str) -> bool:
+    return types[name]["kind"] in {"view", "pointer"} or any(
+        _holds_arrays(types, field.type) for field in arrays.fields(types, name)
+    )
+
+
+def to_python(types: Types, name: str, value: Any, *, own_numbers: bool) -> Any:
+    """
+    Return an argument as the Python function gets it.
+
+    Args:
+        types: The C types of a manifest.
+        name: That of the parameter.
+        value: An array, which the result shares, or a value as `results.unpack` returns it.
+        own_numbers: Whether numbers are Python's own.
+    """
+    entry = types[name]
+    array_class = PythonArray if own_numbers else ElementArray
+    if isinstance(value, np.ndarray):
+        # In place of a number, an array holds the arguments of several calls.
+        return value.view(array_class) if entry["kind"] in {"view", "pointer"} else value
+    if value is None or entry["kind"] == "pointer":
+        return value
+    fields = arrays.fields(types, name)
+    if arrays.is_optional(types, name):
+        return to_python(types, fields[0].type, value, own_numbers=own_numbers)
+    if entry["kind"] == "array" and not isinstance(value, bytes):
+        return _nested_array(value, results.dtype(types, name)).view(array_class)
+    if entry["kind"] not in {"struct", "vector"}:
+        return _own_number(value) if own_numbers else value
+    values = members_of(value).values() if isinstance(value, Record) else value
+    members = {
+        field.name: to_python(types, field.type, member, own_numbers=own_numbers)
+        for field, member in zip(fields, values, strict=True)
+    }
+    has_names = arrays.is_record(types, name) or entry["kind"] == "vector"
+    return Record(name, members) if has_names else tuple(members.values())
+
+
+def _nested_array(values: Any, dtype: Any) -> Any:
+    """Return the array in a record of *values*, which are tuples of tuples."""
+    # A bfloat16 was unpacked to a float32.
+    array = np.zeros(dtype.shape, "f4" if dtype.base.str == "|V2" else dtype.base)
+    for index in np.ndindex(dtype.shape):
+        array[index] = _as_stored(functools.reduce(operator.getitem, index, values), array.dtype)
+    return array
