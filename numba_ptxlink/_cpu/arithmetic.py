@@ -35,6 +35,9 @@ _SMALLEST_NORMAL = {
 _NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
 
 
+_GPU_NAN = 0x7FFFFFFF
+
+
 class Operation(NamedTuple):
     """
     An operation of the table.
@@ -140,6 +143,12 @@ def apply_modifiers(
     return value
 
 
+def emit_gpu_nan(b: IRBuilder, bits: str) -> str:
+    """Return the bits of a float32, those of a GPU if it is NaN."""
+    value = b.emit_value(f"bitcast i32 {bits} to float")
+    return b.select(b.emit_op("fcmp uno", "float", value, value), "i32", str(_GPU_NAN), bits)
+
+
 def decode(b: IRBuilder, ptx_type: PtxType, bits: str) -> str:
     """Return the value that bits represent, in the type of its arithmetic."""
     if not ptx_type.is_float:
@@ -176,6 +185,10 @@ def emit_directed(
     """
     # Down is up for negated numbers. A square root has no negative ones: down is toward zero.
     negates = rounding == "rm" and name != "sqrt"
+    plain = operations().get(f"{name}.f") if negates and ptx_type.bits == 64 and not result else None
+    plain_names = dict(
+        zip("abc", operands, strict=False), ir=ptx_type.ir, suffix=ptx_type.suffix, opcode=name
+    )
     if negates:
         negated = _NEGATED_OPERANDS.get(name, (0,))
         operands = [
@@ -189,4 +202,11 @@ def emit_directed(
         up=str(rounding == "rp" or negates).lower(),
     )
     value = b.emit_text(operations()[f"directed.{name}"].body, names)
-    return b.emit_value(f"fneg {result or ptx_type.ir} {value}") if negates else value
+    if not negates:
+        return value
+    value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")
+    if plain:
+        # A NaN keeps its sign.
+        is_nan = b.emit_op("fcmp uno", ptx_type.ir, value, value)
+        value = b.select(is_nan, ptx_type.ir, b.emit_text(plain.body, plain_names), value)
+    return value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
-from . import runtime
+from . import nan_bits, runtime
 from .call_graph import CallGraph
 from .control import CONTROL_HANDLERS, call
 from .entry_module import EntryModule
@@ -185,6 +185,7 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
     """Add the statements of a function."""
+    b.origins = nan_bits.origins(body)
     label = ""
     for index, statement, scope in body:
         b.scope, b.statement_index = scope, index

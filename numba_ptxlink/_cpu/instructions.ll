@@ -377,6 +377,12 @@ min.NaN.f max.NaN.f: k k
     result = select i1 {unordered}, {ir} {sum}, {ir} {plain}
 neg.f: k k
     result = fneg {ir} {a}
+; A double that is NaN keeps its sign, and becomes quiet.
+neg.f64: k k
+    negated = fneg double {a}
+    none = fcmp uno double {a}, {a}
+    quiet = fadd double {a}, {a}
+    result = select i1 {none}, double {quiet}, double {negated}
 abs.f: k k
     result = call {ir} @llvm.fabs.{suffix}({ir} {a})
 copysign.f: k k

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from . import arithmetic
+from . import arithmetic, nan_bits
 from .mnemonics import PRED, U32, Mnemonic, PtxType, UnsupportedInstruction
+from .nan_bits import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,14 +50,21 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     operation = arithmetic.find_operation(mnemonic)
     sources = operation.sources.ljust(len(operands) - 1, operation.sources[-1])
     widths = [_operand_type(letter, mnemonic).width for letter in sources]
-    values = [b.read_operand(source, width) for source, width in zip(operands[1:], widths, strict=False)]
+    keeps_nan = not nan_bits.is_arithmetic(mnemonic)
+    values = [
+        b.read_operand(source, width, with_gpu_nan=keeps_nan)
+        for source, width in zip(operands[1:], widths, strict=False)
+    ]
     ptx_type = _operand_type(operation.result, mnemonic)
-    b.write_register(
-        operands[0],
-        arithmetic.emit_arithmetic(b, mnemonic, values),
-        ptx_type.width,
-        signed=ptx_type.is_signed,
-    )
+    _write_result(b, mnemonic, operands[0], arithmetic.emit_arithmetic(b, mnemonic, values), ptx_type)
+
+
+def _write_result(b: Translator, mnemonic: Mnemonic, target: str, value: str, ptx_type: PtxType) -> None:
+    """Write a result to a register, which other instructions may write, too."""
+    if nan_bits.is_arithmetic(mnemonic) and Origin.OTHER in b.origin(target):
+        # A later reader cannot tell which instruction returned a NaN.
+        value = arithmetic.emit_gpu_nan(b, value)
+    b.write_register(target, value, ptx_type.width, signed=ptx_type.is_signed)
 
 
 def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -95,7 +103,7 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         size = bits // len(sources)
         value = b.join_bits([b.read_operand(part, size) for part in sources], size)
     else:
-        value = b.read_operand(source, bits)
+        value = b.read_operand(source, bits, with_gpu_nan=b.origin(target) != Origin.ARITHMETIC)
     for part, piece in zip(targets, b.split_bits(value, bits, len(targets)), strict=True):
         b.write_register(part, piece, bits // len(targets), signed=mnemonic.type.is_signed)
 
@@ -105,7 +113,8 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     ptx_type = mnemonic.type
     condition = tuple(part for part in mnemonic.modifiers if part not in _PREDICATE_OPERATIONS)
     single = Mnemonic("setp", condition, (ptx_type.element,))
-    sources = [b.read_operand(source, ptx_type.width) for source in operands[1:3]]
+    keeps_nan = not ptx_type.is_float
+    sources = [b.read_operand(source, ptx_type.width, with_gpu_nan=keeps_nan) for source in operands[1:3]]
     columns = [b.split_bits(source, ptx_type.width, ptx_type.elements) for source in sources]
     results = [arithmetic.emit_arithmetic(b, single, pair) for pair in zip(*columns, strict=True)]
     targets = [target.strip() for target in operands[0].split("|")]
@@ -129,7 +138,8 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`selp`."""
     bits = mnemonic.type.width
-    first, second = (b.read_operand(source, bits) for source in operands[1:3])
+    is_seen = b.origin(operands[0]) != Origin.ARITHMETIC
+    first, second = (b.read_operand(source, bits, with_gpu_nan=is_seen) for source in operands[1:3])
     b.write_register(operands[0], b.select(b.read_operand(operands[3], 1), f"i{bits}", first, second), bits)
 
 
@@ -167,8 +177,10 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
-    parts = [_convert_element(b, mnemonic, b.read_operand(name, source.bits)) for name in operands[:0:-1]]
-    b.write_register(operands[0], b.join_bits(parts, target.bits), target.width, signed=target.is_signed)
+    # A double keeps the bits of a NaN; other conversions do not.
+    values = [b.read_operand(name, source.bits, with_gpu_nan=target.bits == 64) for name in operands[:0:-1]]
+    parts = [_convert_element(b, mnemonic, value) for value in values]
+    _write_result(b, mnemonic, operands[0], b.join_bits(parts, target.bits), target)
 
 
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:

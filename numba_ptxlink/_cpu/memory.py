@@ -200,6 +200,8 @@ def _emit_compare_and_swap_loop(
     b.begin_block(retry)
     expected = b.emit_value(f"load i{bits}, ptr {current}")
     new = arithmetic.emit_arithmetic(b, mnemonic._replace(opcode=operation, modifiers=()), [expected, value])
+    if (mnemonic.type.letter, mnemonic.type.bits) == ("f", 32):
+        new = arithmetic.emit_gpu_nan(b, new)
     old, exchanged = _emit_compare_and_swap(b, pointer, bits, expected, new)
     b.emit(f"store i{bits} {old}, ptr {current}")
     b.cond_branch(exchanged, after, retry)

@@ -10,9 +10,12 @@ from numba_ptxlink._formats import ptx
 from . import arithmetic
 from .ir_builder import IRBuilder
 from .mnemonics import UnsupportedInstruction, parse_number
+from .nan_bits import Origin
 from .runtime import BlockContext, Fault, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from .entry_module import EntryModule
 
 # Bits of the result types of operations, see instructions.ll.
@@ -88,6 +91,7 @@ class Translator(IRBuilder):
         self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
         self.carry_flag = self.alloca("i1")
         self.branch_targets: dict[str, list[str]] = {}
+        self.origins: Mapping[ptx.Register, Origin] = {}
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}
@@ -143,8 +147,21 @@ class Translator(IRBuilder):
             self.prologue.append(f"  store i{width} 0, ptr {pointer}")
         return self._registers[register], width
 
-    def read_operand(self, operand: str, bits: int) -> str:
-        """Return the lowest *bits* of a register, or the value of another operand."""
+    def origin(self, operand: str) -> Origin:
+        """Return what writes to a register."""
+        register = self.scope.find(operand)
+        return self.origins.get(register, Origin.NONE) if register else Origin.NONE
+
+    def read_operand(self, operand: str, bits: int, *, with_gpu_nan: bool = True) -> str:
+        """
+        Return the lowest *bits* of a register, or the value of another operand.
+
+        Args:
+            operand: The operand.
+            bits: The width of the value.
+            with_gpu_nan: Whether a NaN that float32 arithmetic computed needs the bits that a GPU gives it;
+                False for arithmetic, which does not depend on them.
+        """
         if operand[:1] == "!" and bits == 1:
             return self.emit_op("xor", "i1", self.read_operand(operand[1:].strip(), 1), "true")
         register = self.find_register(operand)
@@ -152,10 +169,13 @@ class Translator(IRBuilder):
             pointer, width = register
             if width < bits:
                 raise UnsupportedInstruction
-            return self.resize(self.emit_value(f"load i{width}, ptr {pointer}"), width, bits)
-        value = parse_number(operand, bits)
-        if value is not None:
-            return str(value) if bits > 1 else str(bool(value)).lower()
+            value = self.emit_value(f"load i{width}, ptr {pointer}")
+            if self.origin(operand) == Origin.ARITHMETIC and with_gpu_nan:
+                value = arithmetic.emit_gpu_nan(self, value)
+            return self.resize(value, width, bits)
+        number = parse_number(operand, bits)
+        if number is not None:
+            return str(number) if bits > 1 else str(bool(number)).lower()
         if operand[:1] == "%" or operand == "WARP_SZ":
             return self.resize(
                 self.expand(operand), _RESULT_WIDTHS[arithmetic.operations()[operand].result], bits

@@ -132,7 +132,9 @@ def arithmetic(words: Words, count: int, compute: Callable) -> Form:
 @row("add sub", "rn rz")
 def _sum(words: Words) -> Form:
     if "rz" in words:
-        return arithmetic(words, 2, toward_zero if words.opcode == "add" else lambda a, b: toward_zero(a, -b))
+        if words.opcode == "add":
+            return arithmetic(words, 2, toward_zero)
+        return arithmetic(words, 2, lambda a, b: np.where(np.isnan(b), a - b, toward_zero(a, -b)))
     return arithmetic(words, 2, getattr(operator, words.opcode))
 
 
@@ -143,7 +145,12 @@ def _root(words: Words) -> Form:
 
 @row("abs neg")
 def _sign(words: Words) -> Form:
-    return alike(words.types[-1], 1, np.abs if words.opcode == "abs" else np.negative)
+    kind, compute = words.types[-1], np.abs if words.opcode == "abs" else np.negative
+    if not kind.floating:
+        return alike(kind, 1, compute)
+    # A double that is NaN keeps its sign where it is negated.
+    keeps = words.opcode == "neg" and kind.bits == 64
+    return alike(kind, 1, lambda a: finished(np.where(np.isnan(a) & keeps, a + a, compute(a))))
 
 
 @row("copysign")
@@ -327,6 +334,9 @@ INTEGRAL = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 def _converted(words: Words) -> Form:
     target, source = words.types
     whole = next((INTEGRAL[flag] for flag in words.flags if flag in INTEGRAL), None)
+    if (source.kind + target.kind, source.bits, target.bits) in (("ff", 16, 64), ("ff", 64, 32)):
+        # These keep what they can of a NaN, and make it quiet.
+        return Form(target, (source,), lambda x: x.astype(target.dtype) * target.dtype.type(1))
     if target.floating:
         return Form(target, (source,), lambda x: finished((whole(x) if whole else x).astype(target.dtype)))
     if source.floating:
