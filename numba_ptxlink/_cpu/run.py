@@ -7,7 +7,6 @@ module are compiled when the program is made; all its kernels share them.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import functools
 import math
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink._locks import Lock
+from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import LaunchError
 
 from . import faults, functions, machine_code, runtime
@@ -27,10 +27,10 @@ from .worker import Buffer, Worker
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numba_ptxlink._tools.launching import Configuration
-
 __all__ = ["CpuProgram", "Region", "byte_sizes"]
 
+# A call of a device function runs in a block of one thread.
+_CALL_CONFIG = Configuration((1, 1, 1), (1, 1, 1))
 _GRID_WORKSPACE_BYTES = 64
 _MAX_IDLE_KEYS = 64
 _UNLIMITED_STEPS = 1 << 62
@@ -237,43 +237,33 @@ class CpuProgram:
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
         """
-        entry, cooperative, blocks = (
-            self.entry(name),
-            launch_config.cooperative,
-            math.prod(launch_config.grid),
-        )
-        idle = self._idle_workers_of(name, launch_config.block, launch_config.shared, steps)
-        # A cooperative launch needs all blocks resident: one worker for each. Otherwise one worker runs the
-        # blocks in turn.
-        workspace = Buffer(_GRID_WORKSPACE_BYTES if cooperative else 0)
-        workers = []
-        if not cooperative:
-            # Another thread may take the last one.
-            with contextlib.suppress(IndexError):
-                workers.append(idle.pop())
-                workers[0].reset(regions, launch_config.grid, params)
-        if not workers:
-            workers = [
-                self._create_worker(
-                    entry,
-                    regions,
-                    steps,
-                    [workspace.region("the grid's barrier")],
-                    grid=launch_config.grid,
-                    block=launch_config.block,
-                    dynamic=launch_config.shared,
-                    params=params,
-                    workspace=workspace.address if cooperative else 0,
-                    cooperative=cooperative,
-                )
-                for _ in range(blocks if cooperative else 1)
-            ]
-        count = blocks // len(workers)
+        entry = self.entry(name)
+        if launch_config.cooperative:
+            self._launch_cooperative(entry, launch_config, params, regions, steps)
+            return
+        worker = self._take_worker(entry, launch_config, params, regions, steps)
+        self._run(entry, worker, "ptxlink.run_grid", 0, math.prod(launch_config.grid))
+        self._keep_worker(entry, launch_config, steps, worker)
+
+    def _launch_cooperative(
+        self,
+        entry: CompiledEntry,
+        launch_config: Configuration,
+        params: int,
+        regions: RegionTable,
+        steps: int | None,
+    ) -> None:
+        """Launch a kernel whose blocks wait for each other, so that all are resident: one worker for each."""
+        workspace = Buffer(_GRID_WORKSPACE_BYTES)
+        workers = [
+            self._create_worker(entry, launch_config, params, regions, steps, workspace)
+            for _ in range(math.prod(launch_config.grid))
+        ]
         ready, at_grid_barrier = dict.fromkeys(range(len(workers)), Resume.START), list[int]()
         while ready:
             yielded = []
             for index, resume_mode in ready.items():
-                status = self._run(entry, workers[index], "ptxlink.run_grid", index, count, resume_mode)
+                status = self._run(entry, workers[index], "ptxlink.run_grid", index, 1, resume_mode)
                 at_grid_barrier += [index] * (status == BlockStatus.AT_GRID_BARRIER)
                 yielded += [index] * (status == BlockStatus.YIELDED)
             # Release the grid barrier once every block has finished or waits at it.
@@ -281,14 +271,6 @@ class CpuProgram:
                 ready = dict.fromkeys(yielded, Resume.YIELD)
             else:
                 ready, at_grid_barrier = dict.fromkeys(at_grid_barrier, Resume.GRID_BARRIER), []
-        if workers[0].is_small and not cooperative:
-            idle.append(workers[0])
-
-    def _idle_workers_of(self, *key: Any) -> list[Worker]:
-        """Return the workers of finished launches of a kernel with the same block and shared memory."""
-        if len(self._idle_workers) > _MAX_IDLE_KEYS:
-            self._idle_workers.clear()
-        return self._idle_workers.setdefault(key, [])
 
     def call_elementwise(
         self,
@@ -317,27 +299,64 @@ class CpuProgram:
         entry = self.entry(name)
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = self._create_worker(entry, RegionTable.of(regions), steps)
+        worker = self._take_worker(entry, _CALL_CONFIG, 0, RegionTable.of(regions), steps)
         self._run(entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
+        self._keep_worker(entry, _CALL_CONFIG, steps, worker)
+
+    def _take_worker(
+        self,
+        entry: CompiledEntry,
+        launch_config: Configuration,
+        params: int,
+        regions: RegionTable,
+        steps: int | None,
+    ) -> Worker:
+        """Return a worker: that of a finished launch with blocks of the same size, or else a new one."""
+        key = entry.name, launch_config.block, launch_config.shared, steps
+        try:
+            worker = self._idle_workers[key].pop()
+        except (KeyError, IndexError):
+            return self._create_worker(entry, launch_config, params, regions, steps)
+        worker.reset(regions, launch_config.grid, params)
+        return worker
+
+    def _keep_worker(
+        self, entry: CompiledEntry, launch_config: Configuration, steps: int | None, worker: Worker
+    ) -> None:
+        """Keep a worker for the next launch, unless its memory is large."""
+        if len(self._idle_workers) > _MAX_IDLE_KEYS:
+            self._idle_workers.clear()
+        if worker.is_small:
+            key = entry.name, launch_config.block, launch_config.shared, steps
+            self._idle_workers.setdefault(key, []).append(worker)
 
     def _create_worker(
         self,
         entry: CompiledEntry,
+        launch_config: Configuration,
+        params: int,
         regions: RegionTable,
         steps: int | None,
-        launch_regions: Sequence[Region] = (),
-        **launch: Any,
+        workspace: Buffer | None = None,
     ) -> Worker:
+        program_regions = [*self.variables.values(), self._heap.region("the heap")]
+        if workspace:
+            program_regions.append(workspace.region("the workspace of the grid barrier"))
         return Worker(
             regions,
-            [*self.variables.values(), self._heap.region("the heap"), *launch_regions],
+            program_regions,
             access_count=entry.access_count,
             shared=entry.shared_size,
             local=entry.local_size,
             frame=entry.frame_size,
+            grid=launch_config.grid,
+            block=launch_config.block,
+            dynamic=launch_config.shared,
+            params=params,
             step_limit=_UNLIMITED_STEPS if steps is None else steps,
             heap=ctypes.addressof(self._heap_state),
-            **launch,
+            workspace=workspace.address if workspace else 0,
+            cooperative=workspace is not None,
         )
 
     def _run(
