@@ -239,8 +239,10 @@ def _declared(inspection: Inspection, path: Path, code: bytes) -> Inspection:
         if recorded != manifests.digest(code):
             note = f"{manifest.path.name} is of another export: the digest that it has of this file differs."
             return replace(inspection, notes=(*inspection.notes, note))
-        declarations = {each.get("symbol"): each.get("declaration") for each in manifest.functions}
-        declarations |= {extern.get("name"): extern.get("declaration") for extern in manifest.externs}
+        declarations: dict[str, str | None] = {
+            function.symbol: function.declaration for function in manifest.functions
+        }
+        declarations |= manifest.externs
         details = {**inspection.details, "manifest": manifest.path.name}
         return replace(_with_declarations(inspection, declarations), details=details)
     return inspection

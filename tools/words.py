@@ -25,7 +25,6 @@ UNFINISHED = (
     "_cabi",
     "_cli",
     "_cpu",
-    "_launch",
     "_tools",
     "abi.py",
     "cache",

@@ -1,7 +1,7 @@
 """
-Read arrays and streams of other packages as what a kernel and the driver are told of them.
+Read the arrays and streams of other packages that are arguments of a launch.
 
-Arrays have `__cuda_array_interface__` or DLPack. Their elements, as NumPy and others describe them, are
+Arrays have `__cuda_array_interface__` or DLPack. Their elements, as NumPy and others describe these, are
 compared with the C types of a manifest.
 """
 
@@ -19,27 +19,27 @@ from numba_ptxlink._cabi import numbers
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
-_ON_HOST, _ON_CUDA = 1, (2, 3, 13)
+_CPU_DEVICE, _CUDA_DEVICES = 1, (2, 3, 13)
 _READONLY = 1
-# 0 and 1 both are the legacy default stream; the interfaces of arrays know it as 1.
-_LEGACY = 1
+# The handles 0 and 1 both mean the legacy default stream; the array interfaces use 1.
+_LEGACY_STREAM = 1
 
 Types = Mapping[str, Mapping[str, Any]]
 """The C types of a manifest, as `_cabi.signatures` describes them."""
 
 
 class WrongArgumentError(Exception):
-    """A value is not what a parameter takes; the message says why and ends with the cure."""
+    """A value does not fit a parameter; the message has the reason and the cure."""
 
 
 def is_numpy(value: object, name: str) -> bool:
-    """Return whether *value* is of NumPy's type *name*; NumPy is not imported for that."""
+    """Return whether *value* is of NumPy's type *name*, without importing NumPy."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
 class Field(NamedTuple):
-    """A member of a struct, a lane of a vector or an element of an array: name, C type, offset in bytes."""
+    """A member of a struct, a vector or an array: name, C type, offset in bytes."""
 
     name: str
     type: str
@@ -47,11 +47,13 @@ class Field(NamedTuple):
 
 
 def fields(types: Types, name: str) -> list[Field]:
-    """Return what the type *name* consists of, by the names in Python; nothing for a number."""
+    """Return the members of the type *name*, with their names in Python; none for a number."""
     entry = types[name]
     if "members" in entry:
-        listed = entry["members"]
-        return [Field(each.get("field", each["name"]), each["type"], each["offset"]) for each in listed]
+        members = entry["members"]
+        return [
+            Field(member.get("field", member["name"]), member["type"], member["offset"]) for member in members
+        ]
     count = entry["count"] if entry["kind"] in {"vector", "array"} else 0
     names = "xyzw" if entry["kind"] == "vector" else [f"f{number}" for number in range(count)]
     step = entry["size"] // max(count, 1)
@@ -70,12 +72,12 @@ def is_optional(types: Types, name: str) -> bool:
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
     """
-    Return whether an element is laid out as C lays out the type *name*, with members of the same names.
+    Return whether an element has the layout of the C type *name*, and members of the same names.
 
     Args:
         types: The types of a manifest.
-        name: One of them.
-        dtype: What is told of the element: a dtype of NumPy, or the text for one, such as "<f4" or "|V16".
+        name: The name of the C type.
+        dtype: The type of the element: a dtype of NumPy, or the text for one, such as "<f4" or "|V16".
     """
     entry = types[name]
     if isinstance(dtype, str) or dtype.itemsize != entry["size"]:
@@ -86,27 +88,29 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
         base, (count, *rest) = dtype.subdtype
         inner = sys.modules["numpy"].dtype((base, tuple(rest)))
         return bool(count == entry["count"]) and is_like(types, entry["element"], inner)
-    own = fields(types, name)
-    if not own or (dtype.kind == "V" and not dtype.names):
+    members = fields(types, name)
+    if not members or (dtype.kind == "V" and not dtype.names):
         return _is_number(entry, dtype.str)
-    there = dtype.fields or {}
+    dtype_fields = dtype.fields or {}
     is_unnamed = entry.get("python_kind") == "tuple"
     # C has no members without size.
-    parts = sorted((there[name][1], name) for name in dtype.names or () if there[name][0].itemsize)
-    return len(parts) == len(own) and all(
-        place == field.offset
+    parts = sorted(
+        (dtype_fields[name][1], name) for name in dtype.names or () if dtype_fields[name][0].itemsize
+    )
+    return len(parts) == len(members) and all(
+        offset == field.offset
         and (member_name == field.name or is_unnamed)
-        and is_like(types, field.type, there[member_name][0])
-        for (place, member_name), field in zip(parts, own, strict=True)
+        and is_like(types, field.type, dtype_fields[member_name][0])
+        for (offset, member_name), field in zip(parts, members, strict=True)
     )
 
 
 def _is_number(entry: Mapping[str, Any], text: str) -> bool:
-    """Return whether *text* is NumPy's for the number *entry*, or tells the size of something else alone."""
+    """Return whether *text* is NumPy's type for the number *entry*, or a void of the size of another type."""
     size, number = itemsize(text), numbers.of_kind(entry["kind"], entry["size"])
-    # A void is anything that has no letter. Dates are none: no C type tells their unit.
-    own = "u" if entry["kind"] == "pointer" else number.numpy if number else ""
-    return size == entry["size"] and text[1] == (own or "V") and text[0] != ">"
+    # Types without a letter of their own are voids. Dates match no C type, since C types have no unit.
+    letter = "u" if entry["kind"] == "pointer" else number.numpy if number else ""
+    return size == entry["size"] and text[1] == (letter or "V") and text[0] != ">"
 
 
 def itemsize(text: str) -> int:
@@ -117,14 +121,14 @@ def itemsize(text: str) -> int:
 @dataclass
 class DeviceArguments:
     """
-    What reading the arguments of one launch needs and leaves.
+    The arguments of one launch, filled in as they are read.
 
     Args:
-        stream: The handle of its stream.
-        producers: The streams of arrays, which it has to wait for.
-        keep_alive: What has to live until it is queued.
-        parameter: The name of the parameter whose argument is read.
-        addresses: The memory that arguments lead to, with the names of their parameters.
+        stream: The handle of the launch's stream.
+        producers: The streams of arrays, for which the launch has to wait.
+        keep_alive: Objects that have to live until the launch is queued.
+        parameter: The name of the parameter whose argument is being read.
+        addresses: The addresses that arguments contain, with the names of their parameters.
     """
 
     stream: int
@@ -133,21 +137,21 @@ class DeviceArguments:
     parameter: str = ""
     addresses: list[tuple[str, int]] = field(default_factory=list)
 
-    # What it takes for an array, for messages.
+    # The accepted arrays, for messages.
     takes: ClassVar[str] = "an array on the device, with __cuda_array_interface__ or DLPack"
 
     def read(self, value: Any) -> DeviceArray | None:
         """
-        Return the array *value*, None where it is none.
+        Return the array *value*, None if it is not an array.
 
         Raises:
-            WrongArgumentError: It is in other memory, or breaks the rules.
+            WrongArgumentError: The array is in other memory, or its interface is invalid.
         """
         is_tensor = hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
         try:
             interface = getattr(value, "__cuda_array_interface__", None)
         except Exception:
-            # PyTorch raises where its types have no code there.
+            # PyTorch raises for types that the interface does not have.
             if not is_tensor:
                 raise
             interface = None
@@ -156,24 +160,26 @@ class DeviceArguments:
         elif is_tensor:
             array = _of_dlpack(value, self)
         elif hasattr(value, "__array_interface__"):
-            raise WrongArgumentError(_HOST)
+            raise WrongArgumentError(_IN_HOST_MEMORY)
         else:
             return None
         if len(array.shape) != len(array.strides) or min(array.shape, default=0) < 0:
-            raise WrongArgumentError("its shape and its strides are impossible; pass a copy")
+            raise WrongArgumentError(
+                f"its shape {array.shape} and strides {array.strides} contradict each other; pass a copy"
+            )
         if 0 not in array.shape:
-            self.leads_to(array.address)
+            self.add_address(array.address)
         return array
 
-    def leads_to(self, address: int) -> None:
-        """Note an address that the kernel gets."""
+    def add_address(self, address: int) -> None:
+        """Record an address that the kernel gets."""
         self.addresses.append((self.parameter, address))
 
-    def after(self, producer: int) -> None:
-        """Note the stream that an array is written in."""
+    def add_producer(self, producer: int) -> None:
+        """Record the stream in which an array is written."""
         if producer not in range(1 << 64):
             raise WrongArgumentError(f"{producer:#x} is not a stream; pass another array")
-        if producer != (self.stream or _LEGACY):
+        if producer != (self.stream or _LEGACY_STREAM):
             self.producers.append(producer)
 
 
@@ -188,10 +194,12 @@ class DeviceArray(NamedTuple):
     readonly: bool
 
 
-_HOST = "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
+_IN_HOST_MEMORY = (
+    "it is an array in host memory; copy it to the device, for example by cupy.asarray() or tensor.cuda()"
+)
 
 
-def _of_interface(interface: Any, dtype: Any, launch: DeviceArguments) -> DeviceArray:
+def _of_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> DeviceArray:
     if interface.get("mask") is not None:
         raise WrongArgumentError("it is a masked array; pass the array without its mask")
     shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
@@ -199,8 +207,8 @@ def _of_interface(interface: Any, dtype: Any, launch: DeviceArguments) -> Device
     strides = contiguous(shape, size, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
     if interface.get("stream") is not None:
-        launch.after(operator.index(interface["stream"]))
-    # The interface tells the size of records alone.
+        arguments.add_producer(operator.index(interface["stream"]))
+    # The interface has only the size of records.
     is_record = is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == size
     return DeviceArray(
         int(address or 0), shape, strides, size, dtype if is_record else typestr, bool(readonly)
@@ -222,55 +230,57 @@ def is_contiguous(array: DeviceArray, layout: str) -> bool:
     """Return whether *array* has no gaps in the order of *layout*, by NumPy's rules."""
     expected = contiguous(array.shape, array.itemsize, layout)
     return 0 in array.shape or all(
-        extent == 1 or stride == wanted
-        for extent, stride, wanted in zip(array.shape, array.strides, expected, strict=True)
+        extent == 1 or stride == expected_stride
+        for extent, stride, expected_stride in zip(array.shape, array.strides, expected, strict=True)
     )
 
 
 # `DLTensor` in dlpack.h: data, device type and number, dimensions, code, bits and lanes of an element, shape,
-# strides, offset. In a `DLManagedTensorVersioned` it lies behind flags.
+# strides, offset. In a `DLManagedTensorVersioned`, it follows the flags.
 _TENSOR, _FLAGS, _BEHIND_FLAGS = struct.Struct("PiiiBBHPPQ"), 24, 32
 
 
-def _of_dlpack(value: Any, launch: DeviceArguments) -> DeviceArray:
+def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
     device = int(value.__dlpack_device__()[0])
-    if device == _ON_HOST:
-        raise WrongArgumentError(_HOST)
-    if device not in _ON_CUDA:
+    if device == _CPU_DEVICE:
+        raise WrongArgumentError(_IN_HOST_MEMORY)
+    if device not in _CUDA_DEVICES:
         raise WrongArgumentError(
             f"it is on a device of DLPack's type {device}; copy it to a GPU that CUDA drives"
         )
-    stream = launch.stream or _LEGACY
+    stream = arguments.stream or _LEGACY_STREAM
     try:
         capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:
-        # Producers from before DLPack 1.0 do not know the version.
+        # Producers older than DLPack 1.0 do not accept the argument.
         capsule = value.__dlpack__(stream=stream)
-    # The tensor stays the capsule's, which deletes it.
-    launch.keep_alive.append(capsule)
-    place, readonly = _opened(capsule)
+    # The capsule owns the tensor, and deletes it.
+    arguments.keep_alive.append(capsule)
+    address, readonly = _open_capsule(capsule)
     data, _, _, ndim, code, bits, lanes, extents, steps, offset = _TENSOR.unpack(
-        ctypes.string_at(place, _TENSOR.size)
+        ctypes.string_at(address, _TENSOR.size)
     )
     letter, size = _DLPACK_CODES.get(code), bits // 8
     if lanes != 1 or letter is None or bits % 8:
-        raise WrongArgumentError(f"its elements are of DLPack's type {code}, {bits} bits, which C has not")
+        raise WrongArgumentError(
+            f"its elements are of DLPack's type {code} with {bits} bits, which has no C type; convert them"
+        )
     shape = _integers(extents, ndim)
     strides = tuple(step * size for step in _integers(steps, ndim)) if steps else contiguous(shape, size, "c")
     return DeviceArray(data + offset, shape, strides, size, f"<{letter}{size}", readonly)
 
 
-def _opened(capsule: Any) -> tuple[int, bool]:
-    """Return the address of the `DLTensor` in a capsule, and whether it may only be read."""
-    open_ = ctypes.pythonapi.PyCapsule_GetPointer
-    open_.restype, open_.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+def _open_capsule(capsule: Any) -> tuple[int, bool]:
+    """Return the address of the `DLTensor` in a capsule, and whether it is read-only."""
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     try:
-        managed = open_(capsule, b"dltensor_versioned")
+        managed = get_pointer(capsule, b"dltensor_versioned")
     except ValueError:
-        return open_(capsule, b"dltensor"), False
+        return get_pointer(capsule, b"dltensor"), False
     (flags,) = _integers(managed + _FLAGS, 1)
     return managed + _BEHIND_FLAGS, bool(flags & _READONLY)
 
 
-def _integers(place: int, count: int) -> tuple[int, ...]:
-    return struct.unpack(f"{count}q", ctypes.string_at(place, 8 * count))
+def _integers(address: int, count: int) -> tuple[int, ...]:
+    return struct.unpack(f"{count}q", ctypes.string_at(address, 8 * count))

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
+    from numba_ptxlink._link.manifests import Function
+
     from .on_cpu import CompiledCode
 
     class Export(Protocol):
-        """What is asked of the result of `export`, which lies above this module."""
+        """The used attributes of the result of `export`, whose module depends on this one."""
 
         @property
         def manifest(self) -> Path:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
         @property
         def contents(self) -> Mapping[str, bytes]:
-            """What each file holds, by name."""
+            """The content of each file, by name."""
 
 
 __all__ = ["Library", "LoadedKernel", "load"]
@@ -73,25 +75,24 @@ def load(
     """
     Return the kernels of an export, to be launched. Imports neither Numba nor another front end.
 
-    The driver is not asked before the first launch. The code is then loaded once for all devices and contexts
-    of the process.
+    The driver is used from the first launch on, which loads the code for all devices and contexts of the
+    process.
 
-    On the CPU, which needs llvmlite and NumPy, kernels are launched on NumPy arrays, and functions called:
-    `library.damp(2.0, 0.5)`. Arguments are compared as for a device. A number may be an array of them, and a
-    struct one of records: then the function is called for each element, by NumPy's rules of broadcasting, and
-    returns an array. The export's PTX is compiled to machine code before this returns.
+    On the CPU, which needs llvmlite and NumPy, kernels are launched on NumPy arrays, and functions are
+    called: `library.damp(2.0, 0.5)`. Arguments are checked as for a device. An argument may be an array of
+    numbers instead of a number, or an array of records instead of a struct: then the function is called for
+    each element, by NumPy's rules of broadcasting, and returns an array.
 
     Args:
         source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.
         device: "cpu" to run on the CPU, None on the GPU.
-        checks: Whether each access to memory on the CPU is compared with the arrays that were passed and the
-            memory that the code declares.
-        steps: How often a loop may go on in each thread on the CPU, before it counts as endless; None for no
-            limit.
+        checks: Whether each access to memory on the CPU is checked against the passed arrays and the memory
+            that the code declares.
+        steps: The maximum number of iterations of all loops in a thread on the CPU; None for no limit.
 
     Raises:
-        LaunchError: There is no manifest, it does not describe the kernels, *device* is no device, or *steps*
-            is below 1. On the CPU also: there is no llvmlite, or the export has no PTX.
+        LaunchError: There is no manifest, it does not describe the kernels, *device* is unknown, or *steps*
+            is below 1. On the CPU also: llvmlite is missing, or the export has no PTX.
     """
     if device not in (None, "cpu"):
         raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
@@ -106,7 +107,7 @@ def load(
     except Exception as error:
         raise LaunchError(
             f"The export could not be loaded: {type(error).__name__}: {error}; give the path of an export's "
-            ".json file, or an Export, and export again where a file is damaged or of another release."
+            ".json file, or an Export, and export again if a file is damaged or of another release."
         ) from error
 
 
@@ -132,46 +133,45 @@ def _library(
 
 class Library(Mapping[str, Item]):
     """
-    The kernels of an export by name, which are attributes too: `library.scale` is `library["scale"]`.
+    The kernels of an export by name, which are attributes, too: `library.scale` is `library["scale"]`.
 
-    On the CPU it has the functions of the export as well. A kernel or function that is named like a method,
-    such as `read`, hides it as an attribute; call `Library.read(library, "ptx")` then. Thread-safe.
+    On the CPU, it also contains the functions of the export. A kernel or function that is named like a
+    method, such as `read`, hides it as an attribute; call `Library.read(library, "ptx")` then. Thread-safe.
 
     Args:
-        manifest: What the export says of itself.
-        content_of: Returns the content of one of its files, by name.
-        cpu: How code runs on the CPU, as `load` takes it; for devices nothing.
+        manifest: The manifest of the export.
+        content_of: Returns the content of a file of the export, by name.
+        cpu: The options of `load` for the CPU; none for devices.
     """
 
     def __init__(self, manifest: manifests.Manifest, content_of: Callable[[str], bytes], **cpu: Any) -> None:
-        # An export may have any name that C allows: these begin with an underscore and a capital.
+        # Kernels are attributes, and may have any name of C except for those with an underscore and a
+        # capital.
         self.__manifest = manifest
         self.__content_of = content_of
-        self.__artifacts = {
-            (str(entry["kind"]), str(entry["arch"] or "")): str(entry["file"]) for entry in manifest.artifacts
-        }
+        self.__artifacts = {(artifact.kind, artifact.arch): artifact.file for artifact in manifest.artifacts}
         makers: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
         if cpu:
-            # Deferred: a launch on a device needs no NumPy.
+            # Deferred, since a launch on a device needs no NumPy.
             from . import on_cpu
 
-            # The first that was asked for: they differ where a link file asks for `__CUDA_ARCH__`.
+            # The first requested architecture: link files may depend on `__CUDA_ARCH__`.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
-            code: _Device | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
+            code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
             makers["function"] = on_cpu.CpuFunction
         else:
-            code = _Device(functools.partial(self.read, KERNELS), str(manifest.path))
+            code = _DriverCode(functools.partial(self.read, KERNELS), str(manifest.path))
         self.__items: dict[str, Item] = {
-            function["symbol"]: makers[function["kind"]](code, function, manifest.types)
+            function.symbol: makers[function.kind](code, function, manifest.types)
             for function in manifest.functions
-            if function["kind"] in makers
+            if function.kind in makers
         }
         vars(self).update(self.__items)
 
     def __getitem__(self, name: str) -> Item:
         if name not in self.__items:
             known = ", ".join(self.__items) or "nothing"
-            is_function = any(name == each["symbol"] for each in self.__manifest.functions)
+            is_function = any(name == function.symbol for function in self.__manifest.functions)
             called = "; load the export with device='cpu' to call a function" if is_function else ""
             raise _NoKernelError(f"{shown(name)} is not loaded: the export has {known}{called}.")
         return self.__items[name]
@@ -183,7 +183,7 @@ class Library(Mapping[str, Item]):
         return len(self.__items)
 
     def __getattr__(self, name: str) -> Item:
-        # A copy that is being made has nothing yet.
+        # While a copy is created, it has no attributes yet.
         if "_Library__items" not in vars(self):
             raise AttributeError(name)
         return self[name]
@@ -193,43 +193,44 @@ class Library(Mapping[str, Item]):
         Return an artifact of the export, such as its LTO-IR for another linker.
 
         Args:
-            kind: Such as "ltoir" or "ptx".
-            arch: The GPU it is for, such as "sm_90" or (9, 0); may be left out where there is one of *kind*.
+            kind: The kind, such as "ltoir" or "ptx".
+            arch: The GPU that it is for, such as "sm_90" or (9, 0); None if there is only one artifact of
+                *kind*.
 
         Raises:
-            LaunchError: There is none or several, it could not be read, or it is not of this export.
+            LaunchError: No artifact matches, or several do; it could not be read, or is of another export.
         """
         path, sm = self.__manifest.path, Arch.of(arch).sm if arch else ""
-        chosen = [key for key in self.__artifacts if key[0] == kind and sm in {"", key[1]}]
-        if len(chosen) != 1:
+        matching = [key for key in self.__artifacts if key[0] == kind and sm in {"", key[1]}]
+        if len(matching) != 1:
             have = ", ".join(" for ".join(filter(None, key)) for key in self.__artifacts) or "none"
-            what = f"{len(chosen) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
-            raise LaunchError(f"{path} lists {what}; it has {have}: name one, or export it.")
-        name = self.__artifacts[chosen[0]]
+            description = f"{len(matching) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
+            raise LaunchError(f"{path} lists {description}; it has {have}: name one, or export it.")
+        name = self.__artifacts[matching[0]]
         try:
             content = self.__content_of(name)
         except (KeyError, OSError) as error:
             reason = getattr(error, "strerror", "it is not there")
             raise LaunchError(f"{name} could not be read: {reason}; keep it beside {path.name}.") from error
         if manifests.digest(content) != self.__manifest.digests[name]:
-            raise LaunchError(f"{name} is not what {path} lists; export again.")
+            raise LaunchError(f"{name} does not match the digest in {path}; export again.")
         return content
 
 
 class _NoKernelError(LaunchError, AttributeError, KeyError):
-    """A `Library` has no kernel of a name, which Python asks for as an attribute or as an item."""
+    """A `Library` has no kernel of a name, which was accessed as an attribute or as an item."""
 
-    # That of a KeyError is in quotes.
+    # KeyError.__str__ would quote the message.
     __str__ = Exception.__str__
 
 
-class _Device:
+class _DriverCode:
     """
-    The code of an export for every context of the process, which a driver loads when it is first needed.
+    The code of an export for all contexts of the process, which the driver loads on first use.
 
     Args:
         read: Returns the fat binary.
-        name: Its name in messages.
+        name: The name for messages.
     """
 
     memory = DeviceArguments
@@ -253,7 +254,7 @@ class _Device:
         arguments: Sequence[bytes],
         memory: DeviceArguments,
     ) -> None:
-        """Launch a kernel in a current context, once the streams of its arrays have got so far."""
+        """Launch a kernel in the current context, after the pending work in the streams of its arrays."""
         driver.enter(launch_config.stream)
         for name, address in memory.addresses:
             device = driver.inaccessible_device(address)
@@ -276,20 +277,20 @@ class LoadedKernel(Launchable):
     """
     A kernel of an export: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
 
-    Thread-safe. A `Library` makes them.
+    Thread-safe. Created by a `Library`.
 
     Args:
-        code: What launches it.
+        code: The code, which launches kernels.
         function: The kernel, as the manifest describes it.
         types: The C types of its parameters by name.
     """
 
-    def __init__(self, code: _Device | CompiledCode, function: Mapping[str, Any], types: Types) -> None:
-        super().__init__(str(function["symbol"]))
-        self.declaration = str(function["declaration"])
-        self.parameters = Parameters(f"Kernel {self.name}", function["parameters"], types)
+    def __init__(self, code: _DriverCode | CompiledCode, function: Function, types: Types) -> None:
+        super().__init__(function.symbol)
+        self.declaration = function.declaration
+        self.parameters = Parameters(f"Kernel {self.name}", function.parameters, types)
         self._code = code
-        self._cooperative = function.get("cooperative") is True
+        self._cooperative = function.cooperative
         self._handle = 0
 
     def __repr__(self) -> str:
@@ -301,8 +302,8 @@ class LoadedKernel(Launchable):
 
     @property
     def handle(self) -> int:
-        """The driver's `CUkernel`, which is loaded when it is first asked for."""
-        # Not a cached_property: before Python 3.12 its lock could be held for ever in a forked child.
+        """The driver's `CUkernel`, which is loaded on first use."""
+        # Not a cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
         if not self._handle:
             self._handle = self._code.handle(self.name)
         return self._handle

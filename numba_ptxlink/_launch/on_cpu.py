@@ -14,9 +14,10 @@ from . import arrays, results, values
 from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numba_ptxlink._cpu.run import Region
+    from numba_ptxlink._link.manifests import Function
     from numba_ptxlink._tools.launching import Configuration, Launchable
 
 
@@ -98,11 +99,11 @@ class CpuFunction:
         types: The C types of its parameters and its result by name.
     """
 
-    def __init__(self, code: CompiledCode, function: Mapping[str, Any], types: Types) -> None:
-        self.name = str(function["symbol"])
-        self.declaration = str(function["declaration"])
-        self.parameters = values.Parameters(f"Function {self.name}", function["parameters"], types)
-        self.result = str(function["result"])
+    def __init__(self, code: CompiledCode, function: Function, types: Types) -> None:
+        self.name = function.symbol
+        self.declaration = function.declaration
+        self.parameters = values.Parameters(f"Function {self.name}", function.parameters, types)
+        self.result = function.result
         self.types = types
         self._code = code
 

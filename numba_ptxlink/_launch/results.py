@@ -1,4 +1,4 @@
-"""Make Python values of the bytes that a function returns, by the C types of a manifest."""
+"""Convert the bytes that a function returns to Python values, by the C types of a manifest."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from .arrays import Types
 
-# Those that Python has, by NumPy's kinds, which has integers of any size.
-_PYTHON = {"f": 8, "c": 16}
+# The sizes of Python's float and complex, by NumPy's kinds. Python's integers have any size.
+_PYTHON_SIZES = {"f": 8, "c": 16}
 
 
 class Record:
@@ -74,18 +74,18 @@ class Record:
 
 
 def members_of(record: Record) -> MutableMapping[str, Any]:
-    """Return the values of *record* by the names of its members; to change one changes *record*."""
+    """Return the values of *record* by the names of its members; changing one changes *record*."""
     members: MutableMapping[str, Any] = object.__getattribute__(record, "_Record__members")
     return members
 
 
 def unpack(types: Types, name: str, content: bytes) -> Any:
     """
-    Return the value of the type *name* that *content* begins with.
+    Return the value of the type *name* at the beginning of *content*.
 
-    Numbers that Python has are Python's; those of other precisions are NumPy's, a `bfloat16` as float32. A
-    tuple, a vector and an array are tuples, a record and a named tuple are a `Record`, an Optional is None or
-    the value, and a pointer an address.
+    Numbers of other precisions than Python's are NumPy numbers, a `bfloat16` is a float32. Tuples, vectors
+    and arrays are tuples, records and named tuples are a `Record`, an Optional is None or the value, and a
+    pointer is an address.
     """
     import numpy as np
 
@@ -101,11 +101,11 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
             return members["value"] if members["has_value"] else None
         return Record(name, members) if arrays.is_record(types, name) else tuple(members.values())
     (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
-    return value if _PYTHON.get(element.kind, size) != size or kind == "bfloat16" else value.item()
+    return value if _PYTHON_SIZES.get(element.kind, size) != size or kind == "bfloat16" else value.item()
 
 
 def numbers_of(types: Types, name: str, elements: Any) -> Any:
-    """Return an array of the type *name* as one that NumPy computes with: `bfloat16` as float32."""
+    """Return an array of the type *name* with elements that NumPy supports: `bfloat16` as float32."""
     if types[name]["kind"] != "bfloat16":
         return elements
     return (elements.view("<u2").astype("<u4") << 16).view("<f4")

@@ -1,4 +1,4 @@
-"""Check Python values against the C types of a manifest, and make the bytes of them that a kernel reads."""
+"""Check Python values against the C types of a manifest, and pack them into the bytes that a kernel reads."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import operator
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Complex, Real
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink.errors import LaunchError, shown
 
 from . import arrays
 from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
 from .results import Record, members_of
+
+if TYPE_CHECKING:
+    from numba_ptxlink._link.manifests import Parameter
 
 Pack = Callable[[Any, DeviceArguments], bytes]
 
@@ -23,10 +26,10 @@ class Formal(NamedTuple):
     A parameter of a kernel or a function.
 
     Args:
-        name: Its name.
-        type: Its C type.
-        pack: What makes the bytes of that type of a value, or raises `WrongArgumentError`.
-        offset: Where it begins in the arguments of a kernel, in bytes.
+        name: The name.
+        type: The name of the C type.
+        pack: Converts a value to the bytes of that type, or raises `WrongArgumentError`.
+        offset: The offset in the arguments of a kernel, in bytes.
     """
 
     name: str
@@ -37,22 +40,21 @@ class Formal(NamedTuple):
 
 class Parameters:
     """
-    The parameters of a kernel or a function, with which arguments are compared.
+    The parameters of a kernel or a function, against which arguments are checked.
 
     Args:
-        owner: Whose they are, for messages, such as "Kernel scale".
-        described: The parameters, as a manifest describes them.
+        owner: The kernel or function, for messages, such as "Kernel scale".
+        parameters: The parameters, as a manifest describes them.
         types: The C types of the manifest.
 
     Raises:
-        KeyError: *types* do not describe one of them.
+        KeyError: *types* lack the type of a parameter.
     """
 
-    def __init__(self, owner: str, described: Iterable[Mapping[str, Any]], types: Types) -> None:
+    def __init__(self, owner: str, parameters: Iterable[Parameter], types: Types) -> None:
         self.owner = owner
         self.formals = [
-            Formal(each["name"], each["type"], packer(types, each["type"]), each.get("offset", 0))
-            for each in described
+            Formal(name, ctype, packer(types, ctype), offset) for name, ctype, offset in parameters
         ]
 
     def read(
@@ -62,35 +64,35 @@ class Parameters:
         take: Callable[[Formal, Any, Any], Any] | None = None,
     ) -> list[Any]:
         """
-        Return the bytes of each argument, or what *take* makes of it.
+        Return the bytes of each argument, or the result of *take* for it.
 
         Raises:
-            LaunchError: There are more or fewer arguments, one is not what its parameter takes, or the code
-                of its package failed.
+            LaunchError: The number of arguments is wrong, one does not fit its parameter, or the code of its
+                package failed.
         """
         if len(args) != len(self.formals):
             names = ", ".join(formal.name for formal in self.formals)
-            raise LaunchError(f"{self.owner} takes ({names}), and was given {len(args)} arguments.")
-        made = []
+            raise LaunchError(f"{self.owner} takes ({names}), and {len(args)} arguments were passed.")
+        read_values = []
         for formal, value in zip(self.formals, args, strict=True):
             memory.parameter = formal.name
-            place = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
+            location = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
             try:
-                made.append(take(formal, value, memory) if take else formal.pack(value, memory))
+                read_values.append(take(formal, value, memory) if take else formal.pack(value, memory))
             except WrongArgumentError as error:
-                raise LaunchError(f"{place}: {error}.") from error
+                raise LaunchError(f"{location}: {error}.") from error
             except Exception as error:
                 raise LaunchError(
-                    f"{place}: a {type(value).__name__} cannot be read: {type(error).__name__}: {error}; "
+                    f"{location}: a {type(value).__name__} cannot be read: {type(error).__name__}: {error}; "
                     "detach or copy it, or pass another value."
                 ) from error
-        return made
+        return read_values
 
 
 def packer(types: Types, name: str) -> Pack:
-    """Return what packs values of the type *name*."""
+    """Return a function that packs values of the type *name*."""
     entry = types[name]
-    return _MAKERS[entry["kind"]](types, name, entry)
+    return _PACKERS[entry["kind"]](types, name, entry)
 
 
 def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
@@ -102,7 +104,7 @@ def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             return operator.index(value).to_bytes(size, "little", signed=signed)
         except (TypeError, OverflowError) as error:
             raise WrongArgumentError(
-                f"it is {_shown(value)}, and no {name}; pass an integer from {allowed.start} to "
+                f"it is {_shown(value)}, and not {name}; pass an integer from {allowed.start} to "
                 f"{allowed.stop - 1}"
             ) from error
 
@@ -136,10 +138,10 @@ _QUIET = 1 << 6
 
 
 def _bfloat16(number: float) -> bytes:
-    """Return the upper half of a float, rounded to the nearest and to even; a NaN stays one."""
+    """Return the upper half of a float, rounded to nearest even; a NaN stays a NaN."""
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     if cmath.isnan(number):
-        # Its mantissa may be all ones, which would be rounded to zeros.
+        # A mantissa of only ones would be rounded to zeros.
         return struct.pack("<H", bits >> 16 | _QUIET)
     upper = bits + 0x7FFF + (bits >> 16 & 1) >> 16
     if upper & 0x7FFF == 0x7F80 and not cmath.isinf(number):
@@ -148,14 +150,14 @@ def _bfloat16(number: float) -> bytes:
 
 
 def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
-    """Return *value* as a float or complex number, if its type is a number of Python or NumPy that is one."""
+    """Return *value*, a number of Python or NumPy of the type *accepted*, as a float or complex number."""
     if not (isinstance(value, accepted) or _is_bool(value)):
         raise WrongArgumentError(f"it is {_shown(value)}; pass {article}")
     try:
         number = kind(value)
     except (OverflowError, TypeError) as error:
         raise WrongArgumentError(f"{_shown(value)} cannot be {article} of C; pass less") from error
-    # Numbers of a larger range become infinite without a word.
+    # Numbers of a type with a larger range silently become infinite.
     if cmath.isinf(number) and not cmath.isnan(number) and value != number:
         raise WrongArgumentError(f"{_shown(value)} is too large; pass less")
     return number
@@ -164,9 +166,9 @@ def _number(value: Any, kind: type[float | complex], accepted: type, article: st
 def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     part = packer(types, entry["element"])
 
-    def pack(value: Any, launch: DeviceArguments) -> bytes:
+    def pack(value: Any, arguments: DeviceArguments) -> bytes:
         number = _number(value, complex, Complex, "a complex number")
-        return part(number.real, launch) + part(number.imag, launch)
+        return part(number.real, arguments) + part(number.imag, arguments)
 
     return pack
 
@@ -178,14 +180,14 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
     is_struct, is_named = entry["kind"] == "struct", entry.get("python_kind", "tuple") != "tuple"
     is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
 
-    def pack(value: Any, launch: DeviceArguments) -> bytes:
+    def pack(value: Any, arguments: DeviceArguments) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
         is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
         if is_record and not arrays.is_like(types, name, value.dtype):
             raise WrongArgumentError(
-                f"it is of {value.dtype}, of which other members are elsewhere or have other names; pass one "
-                f"of the members of {name}, converted by .astype(), or a tuple"
+                f"its dtype {value.dtype} does not match struct {name} (names or offsets of members differ); "
+                "convert it by .astype(), or pass a tuple"
             )
         if is_record or (is_struct and isinstance(value, bytes)):
             content = value.tobytes() if is_record else value
@@ -194,18 +196,18 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
             return bytes(content)
         packed = bytearray()
         parts = _parts(value, names, name, named=is_named)
-        for own, (offset, one), part in zip(names, packers, parts, strict=True):
+        for member_name, (offset, pack_member), part in zip(names, packers, parts, strict=True):
             try:
-                packed += bytes(offset - len(packed)) + one(part, launch)
+                packed += bytes(offset - len(packed)) + pack_member(part, arguments)
             except WrongArgumentError as error:
-                raise WrongArgumentError(f"member {own!r}: {error}") from error
+                raise WrongArgumentError(f"member {member_name!r}: {error}") from error
         return bytes(packed).ljust(size, b"\0")
 
-    def pack_optional(value: Any, launch: DeviceArguments) -> bytes:
+    def pack_optional(value: Any, arguments: DeviceArguments) -> bytes:
         if arrays.is_numpy(value, "void") and arrays.is_like(types, name, value.dtype):
-            # An element of an array that a function returned.
-            return pack(value, launch)
-        return bytes(size) if value is None else pack((value, True), launch)
+            # The value may be an element of an array that a function has returned.
+            return pack(value, arguments)
+        return bytes(size) if value is None else pack((value, True), arguments)
 
     return pack_optional if arrays.is_optional(types, name) else pack
 
@@ -225,14 +227,14 @@ def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]
     """Return the values of members, by their names if they are *named* and *value* has names."""
     if isinstance(value, Record):
         value = members_of(value) if named else tuple(value)
-    own = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
-    differs = own != names if isinstance(value, tuple) else set(own) != set(names)
-    # A tuple in C has no names, and neither have the elements of an array; those of vectors are C's own.
+    given_names = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
+    differs = given_names != names if isinstance(value, tuple) else set(given_names) != set(names)
+    # Members of tuples and arrays have no names in Python; those of vectors have C's names.
     if differs and (named or not isinstance(value, tuple)):
-        raise WrongArgumentError(f"it has {', '.join(map(str, own))}; pass {', '.join(names)}")
+        raise WrongArgumentError(f"it has {', '.join(map(str, given_names))}; pass {', '.join(names)}")
     if isinstance(value, Mapping):
         return [value[field] for field in names]
-    # What has no order, or is used up, is no sequence.
+    # Sets have no order, and iterators are exhausted after one use: neither is accepted.
     is_sequence = isinstance(value, (tuple, list)) or (arrays.is_numpy(value, "ndarray") and value.shape)
     if not is_sequence or hasattr(value, "mask") or len(value) != len(names):
         raise WrongArgumentError(
@@ -244,14 +246,14 @@ def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]
 def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     target = types[entry["target"]]
 
-    def pack(value: Any, launch: DeviceArguments) -> bytes:
+    def pack(value: Any, arguments: DeviceArguments) -> bytes:
         if value is None:
             return bytes(8)
-        # A buffer of cuda.core is known by its address alone.
+        # A buffer of cuda.core has only an address.
         number = getattr(value, "handle", value) if hasattr(value, "memory_resource") else value
         address = _address(number)
         if address is None:
-            array = _array(types, entry["target"], value, launch, readonly=entry.get("readonly", False))
+            array = _array(types, entry["target"], value, arguments, readonly=entry.get("readonly", False))
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise WrongArgumentError(
                     "it is not contiguous; copy it, for example by ascontiguousarray() of CuPy or NumPy"
@@ -262,24 +264,24 @@ def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
                 f"{shown(address)} is not a multiple of {target['align']}; pass an aligned address"
             )
         else:
-            launch.leads_to(address)
+            arguments.add_address(address)
         try:
             return address.to_bytes(8, "little")
         except OverflowError as error:
-            reason = f"{_shown(address)} is no address; pass one of the device, or an array"
+            reason = f"{_shown(address)} is not an address; pass one of the device, or an array"
             raise WrongArgumentError(reason) from error
 
     return pack
 
 
 def _address(value: Any) -> int | None:
-    # An array of one integer converts to its element.
+    # Not operator.index for arrays: an array of one integer would convert to its element.
     if hasattr(value, "__dlpack__"):
         return None
     try:
         return operator.index(value)
     except TypeError:
-        # The address types of NVIDIA's bindings have an __int__ alone, as has a float.
+        # The address type of NVIDIA's bindings has only __int__, which floats have, too.
         return int(value) if type(value).__name__ == "CUdeviceptr" else None
 
 
@@ -287,8 +289,8 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     ndim, order = entry["ndim"], entry["layout"]
     code = struct.Struct(f"<Q{2 * ndim}q")
 
-    def pack(value: Any, launch: DeviceArguments) -> bytes:
-        array = _array(types, entry["element"], value, launch, readonly=entry["readonly"])
+    def pack(value: Any, arguments: DeviceArguments) -> bytes:
+        array = _array(types, entry["element"], value, arguments, readonly=entry["readonly"])
         if len(array.shape) != ndim:
             raise WrongArgumentError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
         if order != "any" and not arrays.is_contiguous(array, order):
@@ -301,12 +303,12 @@ def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     return pack
 
 
-def _array(types: Types, name: str, value: Any, launch: DeviceArguments, *, readonly: bool) -> DeviceArray:
-    """Return the array *value*, whose elements are of the type *name*; *readonly* if nobody writes to it."""
-    entry, array = types[name], launch.read(value)
+def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, readonly: bool) -> DeviceArray:
+    """Return the array *value*, whose elements have the type *name*; *readonly* if it is only read."""
+    entry, array = types[name], arguments.read(value)
     if array is None:
-        raise WrongArgumentError(f"it is {_shown(value)}; pass {launch.takes}")
-    # Behind a pointer to void, or to views, is anything.
+        raise WrongArgumentError(f"it is {_shown(value)}; pass {arguments.takes}")
+    # A pointer to void, or to views, accepts arrays of any type.
     if entry["kind"] not in {"void", "view"} and not arrays.is_like(types, name, array.dtype):
         raise WrongArgumentError(
             f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each, by "
@@ -323,7 +325,7 @@ def _shown(value: Any) -> str:
     return f"{shown(value, 40)}, a {type(value).__name__}"
 
 
-_MAKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
+_PACKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
     "bool": _bool,
     "int": _integer,
     "uint": _integer,

@@ -168,7 +168,7 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
     """Refuse second definitions of an exported function: nvJitLink links one of the two, and may crash."""
     artifacts = {source.code: (source.name, manifest) for source, manifest in exports.items()}
     exported = [
-        Symbol(name, function["symbol"], function["kind"], defined=True)
+        Symbol(name, function.symbol, function.kind, defined=True)
         for name, manifest in artifacts.values()
         for function in manifest.functions
     ]

@@ -118,10 +118,10 @@ def declarations_of(manifest: Manifest) -> list[DeclaredFunction]:
     sizes = {name: described.get("size", 0) for name, described in manifest.types.items()}
     functions = []
     for function in manifest.functions:
-        if function["kind"] == "function" and function["symbol"].isidentifier():
-            types = (function["result"], *(parameter["type"] for parameter in function["parameters"]))
-            text, origin = function["declaration"], str(manifest.path)
-            functions.append(DeclaredFunction(function["symbol"], text, types, _kinds(types, sizes), origin))
+        if function.kind == "function" and function.symbol.isidentifier():
+            types = (function.result, *(parameter.type for parameter in function.parameters))
+            kinds, origin = _kinds(types, sizes), str(manifest.path)
+            functions.append(DeclaredFunction(function.symbol, function.declaration, types, kinds, origin))
     return functions
 
 

@@ -33,6 +33,72 @@ _FOREIGN_HEADER = "numba-ptxlink finds the header"
 _ARTIFACT = re.compile(rf"(?P<stem>.+)\.(?:sm_\d+[af]?\.(?:{'|'.join(ARTIFACTS)})|{FATBIN}|(?P<object>[oa]))")
 
 
+class Parameter(NamedTuple):
+    """
+    A parameter of an exported function.
+
+    Args:
+        name: The name.
+        type: The name of the C type.
+        offset: The offset in the arguments of a kernel, in bytes; 0 for functions.
+    """
+
+    name: str
+    type: str
+    offset: int = 0
+
+
+class Function(NamedTuple):
+    """
+    An exported function.
+
+    Args:
+        symbol: The C name.
+        kind: "function" or "kernel".
+        declaration: The declaration in C, with a semicolon.
+        result: The name of the result's C type.
+        parameters: The parameters.
+        cooperative: Whether it is a kernel that synchronises its grid.
+    """
+
+    symbol: str
+    kind: str
+    declaration: str
+    result: str
+    parameters: tuple[Parameter, ...]
+    cooperative: bool
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> Function:
+        """Return the function that *entry* of a manifest describes."""
+        return cls(
+            str(entry["symbol"]),
+            str(entry["kind"]),
+            str(entry["declaration"]),
+            str(entry["result"]),
+            tuple(
+                Parameter(str(parameter["name"]), str(parameter["type"]), int(parameter.get("offset", 0)))
+                for parameter in entry["parameters"]
+            ),
+            entry.get("cooperative") is True,
+        )
+
+
+class Artifact(NamedTuple):
+    """
+    An artifact of an export.
+
+    Args:
+        kind: The kind, such as "ptx".
+        arch: The architecture, such as "sm_90"; "" for files for all architectures.
+        file: The file name.
+    """
+
+    kind: str
+    arch: str
+    file: str
+
+
 @dataclass(frozen=True)
 class Manifest:
     """
@@ -42,18 +108,18 @@ class Manifest:
         path: The path of the manifest.
         header: The file name of the header.
         digests: The SHA-256 of each file, the header included, by file name.
-        functions: The functions, as the manifest describes them.
-        externs: The functions that C++ defines for them, in the same way.
-        artifacts: The artifacts, as the manifest describes them.
+        functions: The exported functions.
+        externs: The declarations of the functions that C++ defines for them, by name; None if C has none.
+        artifacts: The artifacts.
         types: The C types of the functions by name; empty in manifests that do not describe them.
     """
 
     path: Path
     header: str
     digests: Mapping[str, str]
-    functions: Sequence[Mapping[str, Any]] = field(repr=False)
-    externs: Sequence[Mapping[str, Any]] = field(repr=False)
-    artifacts: Sequence[Mapping[str, Any]] = field(repr=False)
+    functions: tuple[Function, ...] = field(repr=False)
+    externs: Mapping[str, str | None] = field(repr=False)
+    artifacts: tuple[Artifact, ...] = field(repr=False)
     types: Mapping[str, Mapping[str, Any]] = field(repr=False)
 
 
@@ -77,9 +143,12 @@ def parse(content: bytes, path: Path) -> Manifest | None:
             path,
             str(fields["header"]["file"]),
             digests,
-            [dict(function) for function in fields["functions"]],
-            [dict(extern) for extern in fields.get("externs", ())],
-            fields["artifacts"],
+            tuple(map(Function.of, fields["functions"])),
+            {str(extern["name"]): extern["declaration"] for extern in fields.get("externs", ())},
+            tuple(
+                Artifact(str(entry["kind"]), str(entry["arch"] or ""), str(entry["file"]))
+                for entry in fields["artifacts"]
+            ),
             fields.get("types", {}),
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

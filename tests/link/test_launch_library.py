@@ -177,7 +177,7 @@ def test_errors_name_kernel_and_parameter(noted, scale):
     ):
         scale[1, 32](launches.array(7, "<f4"), "x")
     with pytest.raises(
-        pl.LaunchError, match=r"Kernel scale takes \(out, factor\), and was given 1 arguments"
+        pl.LaunchError, match=r"Kernel scale takes \(out, factor\), and 1 arguments were passed"
     ):
         scale[1, 32](1)
     assert noted == []

@@ -230,14 +230,14 @@ def device(dtype, **more):
 
 A = launches.array
 REFUSED = {
-    "float_for_int": ("int8", 1.0, r"it is 1\.0, a float, and no int8_t; pass an integer"),
-    "too_large": ("int8", 128, "it is 128, a.*int, and no int8_t; pass an integer from -128 to 127"),
+    "float_for_int": ("int8", 1.0, r"it is 1\.0, a float, and not int8_t; pass an integer"),
+    "too_large": ("int8", 128, "it is 128, a.*int, and not int8_t; pass an integer from -128 to 127"),
     "overflow": ("float32", 1e300, "too large for float"),
     "bfloat_rounds_up": ("bfloat16", 3.4e38, "too large for __nv_bfloat16; pass less, or math.inf"),
     "two_for_bool": ("bool", 2, "pass True or False"),
     "member": ("tuple", (1, (2.0, "x")), "member 'f1': member 'f1': it is 'x', a str; pass a number"),
     "other_keys": ("namedtuple", {"x": 1}, "it has x; pass x, y"),
-    "other_record": ("record", np.zeros((), wire), "of which other members are elsewhere"),
+    "other_record": ("record", np.zeros((), wire), "names or offsets of members differ"),
     "no_array": ("array", 1.0, "__cuda_array_interface__ or DLPack"),
     "on_host": ("array", np.zeros(3, "f4"), "in host memory; copy it to the device"),
     "other_device": ("array", Tensor(np.zeros(3, "f4"), device=10), "device of DLPack's type 10"),
@@ -249,14 +249,14 @@ REFUSED = {
     "odd_address": ("array", A(5, "<f4", address=0x7002), "its address is not a multiple of 4"),
     "pointer_to_others": ("pointer", A(4, "<i4"), "its elements are <i4; pass an array of float"),
     "pointer_with_gaps": ("pointer", A((4, 4), "<f4", strides=(32, 4)), "it is not contiguous"),
-    "no_address": ("address", -1, "is no address"),
+    "no_address": ("address", -1, "is not an address"),
     # What looks like what a parameter takes.
-    "float_bits": ("pair", np.array([1.0, 2.0]), "member 'f0': it is .*, a float64, and no int64_t"),
+    "float_bits": ("pair", np.array([1.0, 2.0]), "member 'f0': it is .*, a float64, and not int64_t"),
     "bytes_for_views": ("views", bytes(48), "pass a tuple of the members"),
     "bytes_for_a_vector": ("float32x2", b"abcdefgh", "it is b'abcdefgh', a bytes; for .* pass 2 values"),
     "set": ("pair", {20, 3}, "it is .*, a set; for .* pass 2 values"),
     "masked": ("pair", np.ma.array([1, 2], mask=[0, 1]), "pass 2 values, such as a tuple"),
-    "swapped": ("part", np.zeros(1, swapped)[0], "of which other members are elsewhere"),
+    "swapped": ("part", np.zeros(1, swapped)[0], "names or offsets of members differ"),
     "swapped_array": ("parts", device(swapped), "its elements are .*; pass an array of record"),
     "swapped_namedtuple": ("namedtuple", Turned(1, 2), "it has y, x; pass x, y"),
     "keys_that_look_alike": ("part", {"x": 1, 2: 2}, "it has x, 2; pass x, y"),
@@ -264,7 +264,11 @@ REFUSED = {
     "raising_float": ("float32", Raising(), "it is .*, a Raising; pass a number"),
     "other_size": ("parts", A(3, "|V4"), "its elements are |V4"),
     "far_address": ("array", A(3, "<f4", address=1 << 64), "cannot be read"),
-    "few_strides": ("array", A(3, "<f4", strides=()), "its shape and its strides are impossible"),
+    "few_strides": (
+        "array",
+        A(3, "<f4", strides=()),
+        r"its shape \(3,\) and strides \(\) contradict each other",
+    ),
     "far_stream": ("array", A(3, "<f4", stream=1 << 64), "is not a stream; pass another array"),
 }
 
