@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Storage, Translator
 
+# Prefixes of the functions of the device runtime that launch kernels.
+_DEVICE_LAUNCHES = ("cudaGetParameterBuffer", "cudaLaunchDevice", "__cudaCDP2")
+
 
 def _find_label(b: Translator, name: str) -> int:
     """Return the statement index of a label that is visible in the current block."""
@@ -54,6 +57,11 @@ def return_or_exit(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`trap`."""
+    # Cooperative groups trap if the launch has no workspace for the grid barrier.
+    if b.reads_workspace:
+        b.fault_unless(
+            b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE
+        )
     b.fault(Fault.TRAP)
 
 
@@ -63,16 +71,21 @@ def call(b: Translator, parsed: ptx.Call) -> None:
     function = b.module.functions.get(parsed.callee)
     if None in storages:
         raise UnsupportedInstruction
+    if parsed.callee.startswith(_DEVICE_LAUNCHES):
+        b.fault(Fault.UNSUPPORTED)
+        return
     if function is None:
         EXTERNAL_FUNCTIONS[parsed.callee](b, [storage for storage in storages if storage])
         return
     suspends = function.name in b.module.call_graph.suspending
     passed_sizes = [storage.size for storage in storages if storage]
     declared_sizes = [max(variable.size, 1) for variable in (*function.results, *function.params)]
-    # A coroutine cannot suspend in a callee, and a recursive callee cannot be inlined.
-    is_recursive_coroutine = suspends and function.name in b.module.call_graph.recursive
-    if passed_sizes != declared_sizes or is_recursive_coroutine:
+    if passed_sizes != declared_sizes:
         raise UnsupportedInstruction
+    # A coroutine cannot suspend in a callee, and a recursive callee cannot be inlined.
+    if suspends and function.name in b.module.call_graph.recursive:
+        b.fault(Fault.RECURSIVE_BARRIER)
+        return
     pointers = "".join(f", ptr {storage.pointer}" for storage in storages if storage)
     b.call_function(function.name, pointers)
 
@@ -110,7 +123,7 @@ def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
 
 
 def _grid_barrier(b: Translator, storages: Sequence[Storage]) -> None:
-    b.fault_unless(b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.DEADLOCK)
+    b.fault_unless(b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE)
     b.suspend(ThreadState.GRID_BARRIER)
     b.emit(f"store i32 0, ptr {storages[0].pointer}")
 

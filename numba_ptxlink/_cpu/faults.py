@@ -53,6 +53,10 @@ _FAULT_MESSAGES = {
     Fault.INTERRUPTED: "execution was interrupted; start it again.",
     Fault.UNDEFINED_FUNCTION: "the called function is not defined in the module, has other parameters there, "
     "or is called through a pointer; link the file that defines it, and call it by name.",
+    Fault.RECURSIVE_BARRIER: "a recursive function with a barrier or a warp operation is called, which the "
+    "CPU does not support; write it as a loop, or run the kernel on a GPU.",
+    Fault.NOT_COOPERATIVE: "the kernel synchronises its grid, but the launch is not cooperative; pass "
+    "cooperative=True.",
 }
 # Kinds whose CUresult on a GPU is not 719, CUDA_ERROR_LAUNCH_FAILED.
 _CUDA_ERRORS = {
@@ -72,6 +76,7 @@ _UNSUPPORTED_FEATURES = {
     ("cp.", "mbarrier", "multimem", "tensormap"): "asynchronous copies and barriers",
     ("mapa", "getctarank", "barrier.cluster"): "thread block clusters",
     ("alloca",): "stack arrays of variable size",
+    ("call",): "kernel launches from a kernel (dynamic parallelism)",
 }
 
 

@@ -29,6 +29,8 @@ class Fault(IntEnum):
     STACK_OVERFLOW = 9
     INTERRUPTED = 10
     UNDEFINED_FUNCTION = 11
+    RECURSIVE_BARRIER = 12
+    NOT_COOPERATIVE = 13
 
 
 class ThreadState(IntEnum):

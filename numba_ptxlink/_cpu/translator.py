@@ -74,6 +74,7 @@ class Translator(IRBuilder):
     Attributes:
         scope: The names that are declared at the current statement.
         statement_index: The index of the current statement in the function's body.
+        reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
         branch_targets: The labels of each `.branchtargets` directive, by its own label.
         local_memory_size: Bytes of local memory that the function takes itself; complete after `to_text`.
     """
@@ -90,6 +91,7 @@ class Translator(IRBuilder):
         self.module, self.function, self.labels, self.suspends = module, function, labels, suspends
         self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
         self.carry_flag = self.alloca("i1")
+        self.reads_workspace = False
         self.branch_targets: dict[str, list[str]] = {}
         self.origins: Mapping[ptx.Register, Origin] = {}
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
@@ -177,6 +179,7 @@ class Translator(IRBuilder):
         if number is not None:
             return str(number) if bits > 1 else str(bool(number)).lower()
         if operand[:1] == "%" or operand == "WARP_SZ":
+            self.reads_workspace |= operand in ("%envreg1", "%envreg2")
             return self.resize(
                 self.expand(operand), _RESULT_WIDTHS[arithmetic.operations()[operand].result], bits
             )

@@ -37,6 +37,11 @@ KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
 KERNEL missing(int*, int n) { if (threadIdx.x == 2) asm("cp.async.wait_all;"); }
 KERNEL folded(int*, int n) { if (threadIdx.x == 2) asm("{ .reg .b32 a; mov.b32 a, !0; }"); }
 KERNEL mixed(int*, int n) { if (threadIdx.x == 2) asm("{.reg .b16 h; .reg .f32 f; add.f32.f16 f, h, f;}"); }
+extern "C" __device__ int again(int n) { return n < 1 ? 0 : again(n - 1) + __shfl_sync(~0u, n, 0); }
+KERNEL repeated(int* x, int n) { x[0] = again(n); }
+KERNEL joined(int* x, int) { int a; asm("mov.u32 %0, %%envreg1;" : "=r"(a)); if (!a) __trap(); x[0] = a; }
+extern "C" __device__ int cudaLaunchDeviceV2(int);
+KERNEL launching(int* x, int n) { x[0] = cudaLaunchDeviceV2(n); }
 """
 FAULTS = {
     # kernel: (argument, line, block, thread, part of the message, part of the instruction)
@@ -51,6 +56,9 @@ FAULTS = {
     "missing": (0, 17, 0, 2, "CPU does not support asynchronous copies and barriers", "cp.async.wait_all"),
     "folded": (0, 18, 0, 2, "CPU does not support this instruction", "mov.b32 a, !0"),
     "mixed": (0, 19, 0, 2, "CPU does not support this instruction", "add.f32.f16"),
+    "repeated": (5, 21, 0, 0, "recursive function with a barrier or a warp operation", "again"),
+    "joined": (0, 22, 0, 0, "the launch is not cooperative; pass cooperative=True", "trap"),
+    "launching": (0, 24, 0, 0, "kernel launches from a kernel", "cudaLaunchDeviceV2"),
     "elsewhere": (0, 14, 0, 2, "not defined in the module, .*; link the file that defines it", "undefined"),
     "nested": (9000, 10, 0, 0, "exceeded the local memory", "__local_depot"),
 }
