@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.options import Options
 
+_TARGET = re.compile(r"^(\s*\.target\s+sm_)(\d+)", re.MULTILINE)
 _DEBUG_TARGET = re.compile(r"^(\s*\.target\b[^\n]*?)\s*,\s*debug\b", re.MULTILINE)
 
 
@@ -53,7 +54,7 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
         if intermediate:
             names = "+".join(source.name for source in intermediate)
             parts.insert(0, Input(PTX, names, _link_to_ptx(intermediate, arch, options)))
-        text = parts[0].code if len(parts) == 1 else _combine(parts)
+        text = parts[0].code if len(parts) == 1 else _combine(parts, arch)
     module = ptx.parse(text.decode(errors="surrogateescape"))
     if reason := excess_shared_reason(module):
         raise LinkError(
@@ -105,16 +106,17 @@ def _ptx_parts(source: Input, arch: Arch) -> list[Input]:
     return [Input(PTX, source.name, text) for text in texts]
 
 
-def _combine(parts: Sequence[Input]) -> bytes:
+def _combine(parts: Sequence[Input], arch: Arch) -> bytes:
     from numba_ptxlink._fusion import NotCombinedError
     from numba_ptxlink._fusion.combine import combine
 
     key = cache.Key.of(
-        "one ptx", {"package": cache.package_version(), "inputs": [part.code for part in parts]}
+        "one ptx",
+        {"package": cache.package_version(), "arch": arch.sm, "inputs": [part.code for part in parts]},
     )
 
     def make() -> cache.Entry:
-        text = combine([_without_debug_sections(part.text) for part in parts]).text_with_lines
+        text = combine([_prepare(part.text, arch) for part in parts]).text_with_lines
         return cache.Entry({}, text.encode(errors="surrogateescape"))
 
     try:
@@ -128,9 +130,12 @@ def _combine(parts: Sequence[Input]) -> bytes:
         ) from error
 
 
-def _without_debug_sections(text: str) -> ptx.Module:
-    """Return a module without what only a debugger for GPUs reads."""
-    module = ptx.parse(_DEBUG_TARGET.sub(r"\1", text))
+def _prepare(text: str, arch: Arch) -> ptx.Module:
+    """Return a module for *arch*, without what only a debugger for GPUs reads."""
+    text = _DEBUG_TARGET.sub(r"\1", text)
+    # The differences between older architectures are those of machine code.
+    text = _TARGET.sub(lambda match: f"{match[1]}{max(int(match[2]), arch.number)}", text, count=1)
+    module = ptx.parse(text)
     parts = [
         item for item in module.items if isinstance(item, ptx.UnparsedItem) and item.keyword == "section"
     ]

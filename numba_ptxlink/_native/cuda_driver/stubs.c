@@ -489,6 +489,8 @@ STUB(cuParamSetv)
 STUB(cuPointerGetAttribute)
 STUB(cuPointerGetAttributes)
 STUB(cuPointerSetAttribute)
+STUB(cuProfilerStart)
+STUB(cuProfilerStop)
 STUB(cuSignalExternalSemaphoresAsync)
 STUB(cuStreamAddCallback)
 STUB(cuStreamAttachMemAsync)
@@ -1071,6 +1073,8 @@ const struct entry_point entry_points[] = {
     {"cuPointerGetAttribute", 4000, cuPointerGetAttribute},
     {"cuPointerGetAttributes", 7000, cuPointerGetAttributes},
     {"cuPointerSetAttribute", 6000, cuPointerSetAttribute},
+    {"cuProfilerStart", 4000, cuProfilerStart},
+    {"cuProfilerStop", 4000, cuProfilerStop},
     {"cuSignalExternalSemaphoresAsync", 10000, cuSignalExternalSemaphoresAsync},
     {"cuStreamAddCallback", 5000, cuStreamAddCallback},
     {"cuStreamAttachMemAsync", 6000, cuStreamAttachMemAsync},
