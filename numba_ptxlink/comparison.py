@@ -1,5 +1,5 @@
 """
-Compare what functions compute in Python with what compilers make of them, on the CPU: `compare`.
+Compare the results of functions in Python and, compiled, on the CPU: `compare`.
 
 Each function is called both ways with corners of its types and with random values. In Python all numbers are
 Python's own; where the results differ, narrow floats and elements of arrays are NumPy's in a second call.
@@ -29,13 +29,13 @@ _MAX_STEPS = 10_000_000
 
 class Difference(NamedTuple):
     """
-    A call that Python and the compiled function answer differently.
+    A call with different results in Python and in the compiled function.
 
     Args:
         function: The function's declaration in C.
         arguments: The arguments.
-        python: What Python returned, and left in arrays, or the exception.
-        compiled: What the compiled function returned, and left in arrays, or what stopped it.
+        python: The result in Python and the arrays after the call, or the exception.
+        compiled: The result of the compiled function and the arrays after the call, or the fault.
     """
 
     function: str
@@ -46,13 +46,13 @@ class Difference(NamedTuple):
 
 class Comparison(NamedTuple):
     """
-    The functions of a file, compared.
+    The results of comparing the functions of a file.
 
     Args:
-        calls: How many calls of each function were compared, by its declaration.
-        differences: Where they differ.
-        left_out: Why functions were not compared, by their names.
-        seed: What the random values were drawn by.
+        calls: The number of compared calls of each function, by its declaration.
+        differences: The calls with different results.
+        left_out: The reasons for which functions were not compared, by their names.
+        seed: The seed of the random values.
     """
 
     calls: dict[str, int]
@@ -74,16 +74,16 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
 
     Args:
         function: A function with @udf.
-        arguments: Those of one call. By default corners of the types of its parameters, and random values, of
-            which calls are skipped that Python cannot make.
-        seed: What the random values are drawn by; another one each time by default.
+        arguments: The arguments of one call. By default several hundred calls are made, with corner values of
+            the parameters' types and random values, without those that Python cannot make.
+        seed: The seed of the random values; None for another one each time.
 
     Returns:
-        The differences; none where both agree: `assert not compare(damp, 2.0, 0.5)`.
+        The differences; none if the results agree: `assert not compare(damp, 2.0, 0.5)`.
 
     Raises:
-        ExportError: It could not be compiled, or could not be called both ways with these arguments.
-        LaunchError: There is no llvmlite.
+        ExportError: The function could not be compiled, or called both ways with these arguments.
+        LaunchError: llvmlite is not installed.
     """
     if not isinstance(function, Udf) or function.is_kernel:
         raise ExportError(f"compare() takes a function with @udf, not {shown(function)}.")
@@ -102,8 +102,8 @@ def compare_file(path: Path, seed: int | None = None, front_end: str | None = No
     Compare all functions of a Python file, which a child process imports.
 
     Raises:
-        ExportError: It could not be imported or compiled, or has no functions.
-        LaunchError: There is no llvmlite.
+        ExportError: The file could not be imported or compiled, or has no functions.
+        LaunchError: llvmlite is not installed.
     """
     check_file(path)
     comparison: Comparison = jobs.in_child(_compare_source, Source(str(path)), front_end, seed)
@@ -130,7 +130,7 @@ def compare_functions(
     compiler = choice.common(udfs, front_end)
     exported = export(udfs, name="compared", arch=_ARCH, emit=["ptx"], front_end=front_end)
     loaded: Any = library.load(exported, device="cpu", steps=_MAX_STEPS)
-    # Deferred: the import of this module needs no NumPy, which `load` has asked for.
+    # Deferred, since importing this module must not require NumPy, which `load` has checked for.
     from ._comparison.tally import Tally
 
     comparison = Comparison({}, [], left_out, seed)

@@ -29,7 +29,6 @@ UNFINISHED = (
     "abi.py",
     "cache",
     "cli.py",
-    "comparison.py",
     "doctor.py",
     "errors.py",
     "inspection.py",

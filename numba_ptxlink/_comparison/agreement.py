@@ -83,8 +83,8 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
     try:
         if fields and not isinstance(actual, bytes):
             return all(
-                agrees(types, field.type, left, right, rules)
-                for field, left, right in zip(fields, expected, actual, strict=True)
+                agrees(types, field.type, expected_member, actual_member, rules)
+                for field, expected_member, actual_member in zip(fields, expected, actual, strict=True)
             )
         if entry["kind"] in {"bool", "int", "uint"}:
             return _is_same_integer(entry, expected, actual, rules)
@@ -103,22 +103,30 @@ def _is_same_integer(entry: Mapping[str, Any], expected: Any, actual: int, rules
 
 def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
     """Return whether values, or all elements of arrays, are equal or floats that are close."""
-    left, right = np.asarray(expected), np.asarray(actual)
-    if right.dtype.names:
-        return all(_are_close(left[name], right[name], rules) for name in right.dtype.names)
-    floats = [array.dtype for array in (left, right) if array.dtype.kind in "fc"]
-    if left.shape != right.shape or not floats:
-        return np.array_equal(left, right)
+    expected_array, actual_array = np.asarray(expected), np.asarray(actual)
+    if actual_array.dtype.names:
+        return all(
+            _are_close(expected_array[name], actual_array[name], rules) for name in actual_array.dtype.names
+        )
+    floats = [array.dtype for array in (expected_array, actual_array) if array.dtype.kind in "fc"]
+    if expected_array.shape != actual_array.shape or not floats:
+        return np.array_equal(expected_array, actual_array)
     for dtype in floats:
         rules = _with_dtype(rules, dtype)
     with np.errstate(all="ignore"):
-        if np.can_cast(left.dtype, right.dtype, "same_kind"):
-            left = left.astype(right.dtype)
+        if np.can_cast(expected_array.dtype, actual_array.dtype, "same_kind"):
+            expected_array = expected_array.astype(actual_array.dtype)
         # The two parts of a complex number may differ by what is small against the whole number.
-        size = np.abs(right)
+        size = np.abs(actual_array)
         distance = rules.tiny + rules.relative * np.where(size < np.inf, size, 0)
         close = [
-            np.isclose(getattr(left, part), getattr(right, part), rtol=0, atol=distance, equal_nan=True)
+            np.isclose(
+                getattr(expected_array, part),
+                getattr(actual_array, part),
+                rtol=0,
+                atol=distance,
+                equal_nan=True,
+            )
             for part in ("real", "imag")
         ]
     return bool(np.all(close))

@@ -28,9 +28,9 @@ _LONG_INTEGER = re.compile(r"\b(\d{20})\d{30,}(\d{10})\b")
 
 class Tally:
     """
-    What the calls of one function have shown: `count` calls were compared, and there are `differences`.
+    The calls of one function: `count` calls were compared, and some have `differences`.
 
-    `skipped` is why the first call was skipped that could not be compared.
+    `skipped` is the reason for which the first call was not compared, "" if all calls were.
 
     Args:
         function: The function in Python.
@@ -127,8 +127,8 @@ class Tally:
         if isinstance(expected, Exception) or isinstance(actual, Exception):
             return False
         return all(
-            agreement.agrees(self._compiled.types, name, left, right, self._rules)
-            for (name, left), (_, right) in zip(expected, actual, strict=True)
+            agreement.agrees(self._compiled.types, name, expected_value, actual_value, self._rules)
+            for (name, expected_value), (_, actual_value) in zip(expected, actual, strict=True)
         )
 
     def _arrays_in(self, names: Iterable[str], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:

@@ -50,11 +50,11 @@ def _closed(name: str) -> Callable[..., Any]:
 
     def method(number: int, *operands: Any) -> Any:
         if operands and isinstance(operands[0], int):
-            left, right = (operands[0], number) if name.startswith("__r") else (number, operands[0])
+            first, second = (operands[0], number) if name.startswith("__r") else (number, operands[0])
             if name in {"__lshift__", "__rlshift__"}:
-                _check_bits(left.bit_length() + right)
+                _check_bits(first.bit_length() + second)
             elif name in {"__pow__", "__rpow__"} and len(operands) == 1:
-                _check_bits((left.bit_length() - 1) * right)
+                _check_bits((first.bit_length() - 1) * second)
         result = operation(number, *operands)
         if type(result) is not int:
             return result
