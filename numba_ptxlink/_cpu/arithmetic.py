@@ -106,7 +106,7 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
     """Add an instruction on the bits of its operands; return the bits of its result."""
     ptx_type, modifiers = mnemonic.type, mnemonic.modifiers
     if ptx_type.is_float and len(mnemonic.types) > 1:
-        # Such as `fma.rn.f32.f16`, whose operands differ in width.
+        # The operands of `fma.rn.f32.f16` differ in width.
         raise UnsupportedInstruction
     if ptx_type.elements > 1:
         single = mnemonic._replace(types=(ptx_type.element,))

@@ -63,7 +63,8 @@ class CallGraph:
         self.bodies[name] = body = list(ptx.scoped(function.body))
         instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
         called = {ptx.parse_call(call).callee for call in instructions if call.opcode == "call"}
-        if _SUSPENDING_CALL in called or any(each.opcode in _SUSPENDING_OPCODES for each in instructions):
+        opcodes = {instruction.opcode for instruction in instructions}
+        if _SUSPENDING_CALL in called or opcodes & _SUSPENDING_OPCODES:
             self.suspending.add(name)
         self.callees[name] = {functions[callee].name for callee in called if callee in functions}
         for callee in self.callees[name]:

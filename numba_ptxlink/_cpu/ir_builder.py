@@ -14,7 +14,7 @@ RUNTIME_MEMORY, PROGRAM_MEMORY = "!tbaa !1", "!tbaa !2"
 
 class IRBuilder:
     """
-    One LLVM function.
+    An LLVM function under construction.
 
     Args:
         global_values: Definitions and declarations of the module by name, to which the function adds its own.

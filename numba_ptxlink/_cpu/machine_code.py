@@ -10,7 +10,7 @@ from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import LaunchError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 _lock = Lock()
 _MIN_LLVM_VERSION = (20, 0, 0)
@@ -86,9 +86,6 @@ class LoadedCode:
 
     Args:
         objects: Object code, as `compile_ir` returns it.
-
-    Attributes:
-        address: Returns the address of a function or a variable, by its name.
     """
 
     def __init__(self, *objects: bytes) -> None:
@@ -97,8 +94,7 @@ class LoadedCode:
             # The engine compiles an empty module, which takes half as long without optimisation.
             self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _create_target_machine(0))
             self.add(*objects)
-        # Each call of a function looks up two addresses.
-        self.address: Callable[[str], int] = functools.cache(self._engine.get_global_value_address)
+        self._addresses: dict[str, int] = {}
 
     def add(self, *objects: bytes) -> None:
         """Load more object code. Code that is loaded already may run meanwhile."""
@@ -106,3 +102,11 @@ class LoadedCode:
             for code in objects:
                 self._engine.add_object_file(_load_llvm().object_file.ObjectFileRef.from_data(code))
             self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """Return the address of a function or a variable."""
+        if name not in self._addresses:
+            # A look-up finalises the memory of all code, also of code that another thread is loading.
+            with _lock.held:
+                self._addresses[name] = self._engine.get_global_value_address(name)
+        return self._addresses[name]

@@ -82,18 +82,14 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
     second, third, end = product.offsets
     registers = b.alloca(f"[{end // 8 + 1} x i64]")
     size = product.register_bytes
-    for operand, start, each_size in (
+    for operand, start, register_size in (
         (operands[1], 0, size),
         (operands[2], second, size),
         (operands[3], third, _accumulator_bytes(product.c)),
     ):
-        for number, each in enumerate(ptx.elements(operand)):
-            b.store(
-                f"i{8 * each_size}",
-                b.read_operand(each, 8 * each_size),
-                registers,
-                start + number * each_size,
-            )
+        for index, register in enumerate(ptx.elements(operand)):
+            value = b.read_operand(register, 8 * register_size)
+            b.store(f"i{8 * register_size}", value, registers, start + index * register_size)
     if product.name not in b.global_values:
         b.global_values[product.name] = _product_function(b.global_values, product)
     group, first = exchange(b, b.emit_value(f"ptrtoint ptr {registers} to i64"), _ALL_LANES)
@@ -101,8 +97,8 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
     b.emit(f"call void @{product.name}(ptr {first}, i32 {b.expand('%laneid')}, ptr {registers})")
     exchange(b, "0", _ALL_LANES)
     size = _accumulator_bytes(product.d)
-    for number, each in enumerate(ptx.elements(operands[0])):
-        b.write_register(each, b.load(f"i{8 * size}", registers, third + number * size), 8 * size)
+    for index, register in enumerate(ptx.elements(operands[0])):
+        b.write_register(register, b.load(f"i{8 * size}", registers, third + index * size), 8 * size)
 
 
 def _parse_product(mnemonic: Mnemonic) -> _Product:
@@ -114,7 +110,7 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
     """
     flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *_ELEMENT_BITS}
     shape = _SHAPE.fullmatch(flags.pop()) if len(flags) == 1 else None
-    names = [f"{each.letter}{each.bits}" for each in mnemonic.types]
+    names = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
     special = [flag for flag in mnemonic.modifiers if flag in _ELEMENT_BITS]
     factors = special or names[1:-1]
     if (
@@ -138,22 +134,22 @@ def _accumulator_bytes(kind: str) -> int:
     return 8 if kind == "f64" else 4
 
 
-def _product_function(helpers: dict[str, str], product: _Product) -> str:
+def _product_function(global_values: dict[str, str], product: _Product) -> str:
     """
     Return a function that computes the elements of the result that one lane has.
 
     A lane has the columns 2t and 2t + 1 of each eighth row, where t is its number modulo 4. Four lanes have a
     row of the first matrix, and four lanes a column of the second.
     """
-    f = IRBuilder(helpers)
+    f = IRBuilder(global_values)
     second, third, _ = product.offsets
     quad, number = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
-    row_holders = [_registers_of(f, f.emit_op("add", "i32", quad, each)) for each in range(4)]
+    row_holders = [_registers_of(f, f.emit_op("add", "i32", quad, lane)) for lane in range(4)]
     columns = []
     for column in range(2):
-        place = f.emit_op("add", "i32", f.emit_op("shl", "i32", number, 1), column)
-        start = f.emit_op("shl", "i32", place, 2)
-        holders = [_registers_of(f, f.emit_op("add", "i32", start, each)) for each in range(4)]
+        column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", number, 1), column)
+        start = f.emit_op("shl", "i32", column_index, 2)
+        holders = [_registers_of(f, f.emit_op("add", "i32", start, lane)) for lane in range(4)]
         columns.append(_load_line(f, product, product.b, holders, second, 1, 0))
     results = []
     for block in range(product.rows // 8):

@@ -110,8 +110,8 @@ def _region_pointer(b: Translator, address: str, size: int, *, write: bool) -> s
         b.cond_branch(in_bounds, ok_label, search, likely=True)
         b.begin_block(search)
         access = f"i64 {address}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
-        found = b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *access)
-        b.cond_branch(found, ok_label, "leave", likely=True)
+        allowed = b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *access)
+        b.cond_branch(allowed, ok_label, "leave", likely=True)
         b.begin_block(ok_label)
     return b.emit_value(f"inttoptr i64 {address} to ptr")
 

@@ -57,7 +57,7 @@ class RegionTable(NamedTuple):
     def of(cls, regions: Sequence[Region]) -> RegionTable:
         """Return the table of listed regions."""
         writable, read_only = (
-            b"".join(_PAIR.pack(each.address, each.end) for each in regions if each.writable is kind)
-            for kind in (True, False)
+            b"".join(_PAIR.pack(region.address, region.end) for region in regions if region.writable is flag)
+            for flag in (True, False)
         )
         return cls(writable, read_only, lambda _: regions)

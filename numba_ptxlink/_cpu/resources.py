@@ -23,19 +23,19 @@ _MIN_REGISTERS, _MAX_REGISTERS = 16, 255
 
 def static_shared_sizes(module: ptx.Module) -> Mapping[str, int]:
     """Return the bytes of static shared memory of each kernel: of variables that it and its callees name."""
-    variables = {each.name: each.size for each in module.variables if each.memory == "shared"}
-    functions = {each.name: each for each in module.functions if each.defined}
-    names = {name: set(_WORD.findall(_body_text(each))) for name, each in functions.items()}
-    local = {name: _local_shared_size(each) for name, each in functions.items()}
+    variables = {variable.name: variable.size for variable in module.variables if variable.memory == "shared"}
+    functions = {function.name: function for function in module.functions if function.defined}
+    names = {name: set(_WORD.findall(_body_text(function))) for name, function in functions.items()}
+    local = {name: _local_shared_size(function) for name, function in functions.items()}
     sizes = {}
-    for kernel in (name for name, each in functions.items() if each.kind == "entry"):
+    for kernel in (name for name, function in functions.items() if function.kind == "entry"):
         reached, pending = {kernel}, [kernel]
         while pending:
             callees = names[pending.pop()] & functions.keys() - reached
             reached |= callees
             pending += callees
-        used = set().union(*(names[each] for each in reached)) & variables.keys()
-        sizes[kernel] = sum(variables[each] for each in used) + sum(local[each] for each in reached)
+        used = set().union(*(names[name] for name in reached)) & variables.keys()
+        sizes[kernel] = sum(variables[name] for name in used) + sum(local[name] for name in reached)
     return sizes
 
 
@@ -85,6 +85,6 @@ def _local_shared_size(function: ptx.Function) -> int:
     """Return the bytes of shared memory that the body declares."""
     if ".shared" not in _body_text(function):
         return 0
-    declarations = [each for each in function.body if isinstance(each, ptx.Declaration)]
-    variables = (variable for each in declarations for variable in each.variables)
-    return sum(int(each.size) for each in variables if each.space == "shared")
+    declarations = [statement for statement in function.body if isinstance(statement, ptx.Declaration)]
+    variables = (variable for declaration in declarations for variable in declaration.variables)
+    return sum(int(variable.size) for variable in variables if variable.space == "shared")

@@ -34,7 +34,7 @@ _CALL_CONFIG = Configuration((1, 1, 1), (1, 1, 1))
 _GRID_WORKSPACE_BYTES = 64
 _MAX_IDLE_KEYS = 64
 _UNLIMITED_STEPS = 1 << 62
-# Of any device; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
+# Limits of all devices; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide.
 _MAX_BLOCK_THREADS, _MAX_SHARED_BYTES = 1024, 227 << 10
 # Handles of the default streams. Launches on the CPU are synchronous, so that there are no others.
 _DEFAULT_STREAMS = (0, 1, 2)

@@ -1,4 +1,4 @@
-"""One PTX function as an LLVM function: registers, variables and operands, faults and suspension."""
+"""A PTX function as an LLVM function: registers, variables and operands, faults and suspension."""
 
 from __future__ import annotations
 

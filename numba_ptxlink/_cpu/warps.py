@@ -112,7 +112,7 @@ def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`elect`: one thread of the mask, here the one of the lowest lane."""
-    target, _, predicate = (each.strip() for each in operands[0].partition("|"))
+    target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     group, _ = exchange(b, "0", operands[1])
     leader = b.call("llvm.cttz.i32", "i32", f"i32 {group}", "i1 true")
     b.write_register(target, leader, 32)

@@ -120,12 +120,12 @@ class Worker:
 
     def _join_regions(self) -> None:
         """Set the table of regions that generated code searches."""
-        own, caller = self._own_regions, self._caller_regions
-        parts = (own.writable, caller.writable, own.read_only, caller.read_only)
+        first, second = self._own_regions, self._caller_regions
+        parts = (first.writable, second.writable, first.read_only, second.read_only)
         self._table = ctypes.create_string_buffer(b"".join(parts))
         self.context.regions = ctypes.addressof(self._table)
         self.context.region_count = sum(map(len, parts)) // PAIR_SIZE
-        self.context.writable_count = (len(own.writable) + len(caller.writable)) // PAIR_SIZE
+        self.context.writable_count = (len(first.writable) + len(second.writable)) // PAIR_SIZE
 
     def reset(self, regions: RegionTable, grid: Sequence[int], params: int) -> None:
         """Prepare another launch of the kernel, with blocks of the same size."""
