@@ -143,10 +143,11 @@ def apply_modifiers(
     return value
 
 
-def emit_gpu_nan(b: IRBuilder, bits: str) -> str:
-    """Return the bits of a float32, those of a GPU if it is NaN."""
+def emit_gpu_nan(b: IRBuilder, bits: str, condition: str = "true") -> str:
+    """Return the bits of a float32, but those of a GPU's NaN if it is NaN and *condition* holds."""
     value = b.emit_value(f"bitcast i32 {bits} to float")
-    return b.select(b.emit_op("fcmp uno", "float", value, value), "i32", str(_GPU_NAN), bits)
+    is_nan = b.emit_op("and", "i1", b.emit_op("fcmp uno", "float", value, value), condition)
+    return b.select(is_nan, "i32", str(_GPU_NAN), bits)
 
 
 def decode(b: IRBuilder, ptx_type: PtxType, bits: str) -> str:

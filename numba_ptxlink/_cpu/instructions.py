@@ -8,7 +8,6 @@ from numba_ptxlink._formats import ptx
 
 from . import arithmetic, nan_bits
 from .mnemonics import PRED, U32, Mnemonic, PtxType, UnsupportedInstruction
-from .nan_bits import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,15 +55,13 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         for source, width in zip(operands[1:], widths, strict=False)
     ]
     ptx_type = _operand_type(operation.result, mnemonic)
-    _write_result(b, mnemonic, operands[0], arithmetic.emit_arithmetic(b, mnemonic, values), ptx_type)
-
-
-def _write_result(b: Translator, mnemonic: Mnemonic, target: str, value: str, ptx_type: PtxType) -> None:
-    """Write a result to a register, which other instructions may write, too."""
-    if nan_bits.is_arithmetic(mnemonic) and Origin.OTHER in b.origin(target):
-        # A later reader cannot tell which instruction returned a NaN.
-        value = arithmetic.emit_gpu_nan(b, value)
-    b.write_register(target, value, ptx_type.width, signed=ptx_type.is_signed)
+    b.write_register(
+        operands[0],
+        arithmetic.emit_arithmetic(b, mnemonic, values),
+        ptx_type.width,
+        signed=ptx_type.is_signed,
+        is_computed=str(not keeps_nan).lower(),
+    )
 
 
 def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -103,7 +100,13 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         size = bits // len(sources)
         value = b.join_bits([b.read_operand(part, size) for part in sources], size)
     else:
-        value = b.read_operand(source, bits, with_gpu_nan=b.origin(target) != Origin.ARITHMETIC)
+        # A copy has the origin of its source.
+        is_copy = len(targets) == 1 and bits == 32
+        value = b.read_operand(source, bits, with_gpu_nan=not is_copy)
+        if is_copy:
+            signed = mnemonic.type.is_signed
+            b.write_register(target, value, bits, signed=signed, is_computed=b.is_computed(source))
+            return
     for part, piece in zip(targets, b.split_bits(value, bits, len(targets)), strict=True):
         b.write_register(part, piece, bits // len(targets), signed=mnemonic.type.is_signed)
 
@@ -138,9 +141,11 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`selp`."""
     bits = mnemonic.type.width
-    is_seen = b.origin(operands[0]) != Origin.ARITHMETIC
-    first, second = (b.read_operand(source, bits, with_gpu_nan=is_seen) for source in operands[1:3])
-    b.write_register(operands[0], b.select(b.read_operand(operands[3], 1), f"i{bits}", first, second), bits)
+    first, second = (b.read_operand(source, bits, with_gpu_nan=bits != 32) for source in operands[1:3])
+    condition = b.read_operand(operands[3], 1)
+    is_computed = b.select(condition, "i1", *(b.is_computed(source) for source in operands[1:3]))
+    value = b.select(condition, f"i{bits}", first, second)
+    b.write_register(operands[0], value, bits, is_computed=is_computed)
 
 
 def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -180,7 +185,13 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     # A double keeps the bits of a NaN; other conversions do not.
     values = [b.read_operand(name, source.bits, with_gpu_nan=target.bits == 64) for name in operands[:0:-1]]
     parts = [_convert_element(b, mnemonic, value) for value in values]
-    _write_result(b, mnemonic, operands[0], b.join_bits(parts, target.bits), target)
+    b.write_register(
+        operands[0],
+        b.join_bits(parts, target.bits),
+        target.width,
+        signed=target.is_signed,
+        is_computed=str(nan_bits.is_arithmetic(mnemonic)).lower(),
+    )
 
 
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:

@@ -94,6 +94,7 @@ class Translator(IRBuilder):
         self.reads_workspace = False
         self.branch_targets: dict[str, list[str]] = {}
         self.origins: Mapping[ptx.Register, Origin] = {}
+        self._computed_flags: dict[ptx.Register, str] = {}
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}
@@ -149,10 +150,20 @@ class Translator(IRBuilder):
             self.prologue.append(f"  store i{width} 0, ptr {pointer}")
         return self._registers[register], width
 
-    def origin(self, operand: str) -> Origin:
-        """Return what writes to a register."""
+    def is_computed(self, operand: str) -> str:
+        """Return, as an i1, whether float32 arithmetic computed the value that a register has."""
         register = self.scope.find(operand)
-        return self.origins.get(register, Origin.NONE) if register else Origin.NONE
+        origin = self.origins.get(register, Origin.NONE) if register else Origin.NONE
+        if register and origin == Origin.ARITHMETIC | Origin.OTHER:
+            return self.emit_value(f"load i1, ptr {self._computed_flag(register)}")
+        return "true" if origin == Origin.ARITHMETIC else "false"
+
+    def _computed_flag(self, register: ptx.Register) -> str:
+        """Return the address of a flag for a register that arithmetic and other instructions write."""
+        if register not in self._computed_flags:
+            self._computed_flags[register] = pointer = self.alloca("i1")
+            self.prologue.append(f"  store i1 false, ptr {pointer}")
+        return self._computed_flags[register]
 
     def read_operand(self, operand: str, bits: int, *, with_gpu_nan: bool = True) -> str:
         """
@@ -172,8 +183,9 @@ class Translator(IRBuilder):
             if width < bits:
                 raise UnsupportedInstruction
             value = self.emit_value(f"load i{width}, ptr {pointer}")
-            if self.origin(operand) == Origin.ARITHMETIC and with_gpu_nan:
-                value = arithmetic.emit_gpu_nan(self, value)
+            is_computed = self.is_computed(operand) if with_gpu_nan else "false"
+            if is_computed != "false":
+                value = arithmetic.emit_gpu_nan(self, value, is_computed)
             return self.resize(value, width, bits)
         number = parse_number(operand, bits)
         if number is not None:
@@ -189,8 +201,19 @@ class Translator(IRBuilder):
             address = self.emit_op("add", "i64", address, int(offset, 0))
         return self.resize(address, 64, bits)
 
-    def write_register(self, operand: str, value: str, bits: int, *, signed: bool = False) -> None:
-        """Write a result to a register, which may be wider; drop it if *operand* is "_"."""
+    def write_register(
+        self, operand: str, value: str, bits: int, *, signed: bool = False, is_computed: str = "false"
+    ) -> None:
+        """
+        Write a result to a register, which may be wider; drop it if *operand* is "_".
+
+        Args:
+            operand: The register.
+            value: The result.
+            bits: The width of the result.
+            signed: Whether a wider register gets copies of the sign.
+            is_computed: Whether float32 arithmetic computed the result, as an i1.
+        """
         if operand == "_":
             return
         register = self.find_register(operand)
@@ -198,6 +221,9 @@ class Translator(IRBuilder):
             raise UnsupportedInstruction
         pointer, width = register
         self.emit(f"store i{width} {self.resize(value, bits, width, signed=signed)}, ptr {pointer}")
+        name = self.scope.find(operand)
+        if name and self.origins.get(name) == Origin.ARITHMETIC | Origin.OTHER:
+            self.emit(f"store i1 {is_computed}, ptr {self._computed_flag(name)}")
 
     def write_expansion(self, operand: str, name: str, **values: object) -> None:
         """Write the result of an operation of the table to a register."""

@@ -220,6 +220,26 @@ def test_machine_code_comes_from_the_cache(tmp_path, monkeypatch):
         assert "4\n" == done.stdout
 
 
+def test_a_nan_has_the_bits_of_its_origin():
+    """A NaN that was loaded keeps its bits, also as an accumulator; one that was computed has a GPU's."""
+    source = """
+    extern "C" __global__ void k(float* x) {
+        float sum = x[threadIdx.x];
+        for (int turn = 0; turn < threadIdx.x; turn++) sum += 1;
+        x[threadIdx.x] = sum;
+        x[threadIdx.x + 4] = threadIdx.x & 2 ? x[3] : sum - sum;
+        x[threadIdx.x + 8] = copysignf(1, sum);
+    }
+    """
+    values = np.full(12, 0xFFC12345, np.uint32)
+    PtxKernel(CpuProgram.of(ptx(source, "sm_90")), "k")[1, 4](values)
+    computed = [0x7FFFFFFF] * 3
+    assert [0xFFC12345, *computed] == values[:4].tolist()
+    assert [0x7FFFFFFF, 0x7FFFFFFF] == values[4:6].tolist()
+    assert {0xFFC12345, 0x7FFFFFFF} >= set(values[6:8].tolist())
+    assert [0xBF800000, *[0x3F800000] * 3] == values[8:].tolist()
+
+
 def test_a_shuffle_reads_zero_from_a_lane_that_the_block_lacks():
     """A block of one thread has the records of a whole warp, so that no other memory is read."""
     source = 'extern "C" __global__ void k(unsigned* o) { *o = __shfl_sync(-1, 77, 31); }'
