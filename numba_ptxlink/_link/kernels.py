@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
-from numba_ptxlink._formats.kinds import EXTENSIONS
+from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AssembleError, LinkError, PtxlinkError
 
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
     from .declarations import DeclaredFunction
     from .read import Input
     from .run import Linked
+
+CORE_KINDS = {
+    "ptx": PTX,
+    "cubin": CUBIN,
+    "ltoir": LTOIR,
+    "fatbin": FATBIN,
+    "object": OBJECT,
+    "library": ARCHIVE,
+}
+"""The kinds of code, by their names in cuda.core."""
 
 
 class Links(NamedTuple):

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
-from numba_ptxlink._formats.kinds import ARCHIVE, CUBIN, FATBIN, LTOIR, OBJECT, PTX
+from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
@@ -32,15 +32,6 @@ if TYPE_CHECKING:
     from numba_ptxlink._link.run import Linked
     from numba_ptxlink._tools.options import Options
 
-# The kinds of code, by their names in cuda.core.
-_KINDS = {
-    "ptx": PTX,
-    "cubin": CUBIN,
-    "ltoir": LTOIR,
-    "fatbin": FATBIN,
-    "object": OBJECT,
-    "library": ARCHIVE,
-}
 _DRIVER = "numba_cuda_mlir.numba_cuda.cudadrv.driver"
 _MAX_REMEMBERED_FILES = 256
 
@@ -237,7 +228,7 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
         name = code.name if _is_named(code.name) else _facts_of(content).name
-        inputs.append(Input(_KINDS[code.code_type], name or origin or code.name, content))
+        inputs.append(Input(kernels.CORE_KINDS[code.code_type], name or origin or code.name, content))
     return inputs
 
 

@@ -166,6 +166,28 @@ def images() -> list[Any]:
     return found
 
 
+def linking() -> list[Any]:
+    state = ctypes.c_void_p()
+    call("cuLinkCreate_v2", 0, None, None, ctypes.byref(state))
+    caller = (
+        HEAD
+        + """
+.extern .func (.param .b32 r) seven();
+.visible .entry store(.param .u64 a) { .reg .b64 %rd1; .reg .b32 %r1;
+ld.param.u64 %rd1, [a];
+{ .param .b32 r; call.uni (r), seven, (); ld.param.b32 %r1, [r]; }
+st.global.u32 [%rd1], %r1; ret; }
+"""
+    )
+    callee = HEAD + ".visible .func (.param .b32 r) seven() { st.param.b32 [r], 7; ret; }"
+    for name, text in ((b"a", caller), (b"b", callee)):
+        call("cuLinkAddData_v2", state, 1, text.encode(), SIZE(len(text)), name, 0, None, None)
+    image, size, address = ctypes.c_void_p(), SIZE(), allocate(4)
+    call("cuLinkComplete", state, ctypes.byref(image), ctypes.byref(size))
+    code = launch(kernel(image, b"store"), POINTER(address))
+    return [code, read(address, 1), error("cuLinkDestroy", state)]
+
+
 def shared_memory_limit() -> list[Any]:
     text = HEAD + ".shared .b8 a[313600];\n.visible .entry k() { .reg .b64 %rd1; mov.u64 %rd1, a; ret; }"
     return [error("cuModuleLoadData", ctypes.byref(ctypes.c_void_p()), text.encode())]

@@ -38,6 +38,8 @@ EXPECTED: dict[str, Any] = {
         [209, "The PTX is for compute_90, and the CPU device is sm_75"],
         [218, "LaunchError: The PTX is malformed: a type is expected, not t"],
     ],
+    # cuLinkComplete returns one PTX of several, which a module is loaded from.
+    "linking": [0, [7], 0],
     # ptxas refuses more than 48 KiB of static shared memory.
     "shared_memory_limit": [218],
     # Memory of another device is a fault until access to it is enabled.

@@ -8,6 +8,7 @@ from pathlib import Path
 import processes
 import pytest
 
+CORE_PROGRAM = Path(__file__).with_name("core_program.py")
 PROGRAM = Path(__file__).with_name("kernels_program.py")
 ENVIRON = processes.environ(NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CACHE="0")
 LINE = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "x[i] = 1" in text)
@@ -17,8 +18,8 @@ LINE = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(
 def test_a_program_runs_and_its_fault_names_the_place(module):
     """Streams, shared memory and copies work; a fault names kernel, line, block, thread and array."""
     pytest.importorskip(module.partition(".")[0])
-    lines = processes.run(sys.executable, "-W", "ignore", PROGRAM, module, env=ENVIRON).stdout.splitlines()
-    array = "argument 'x'" if module == "numba.cuda" else "parameter 2"
+    done = processes.run(sys.executable, "-W", "ignore", PROGRAM, module, env=ENVIRON)
+    lines, array = done.stdout.splitlines(), "argument 'x'" if module == "numba.cuda" else "parameter 2"
     assert lines == [
         "sass: The CPU device compiles no SASS",
         f"fault: overrun {LINE} (2, 0, 0) (0, 0, 0) 700",
@@ -27,3 +28,10 @@ def test_a_program_runs_and_its_fault_names_the_place(module):
         "True True",
         "later: True",
     ]
+
+
+def test_cuda_core_runs():
+    """Cubins of a program and of a linker of cuda.core are PTX there, and faults name the line."""
+    pytest.importorskip("cuda.core")
+    lines = processes.run(sys.executable, "-W", "ignore", CORE_PROGRAM, env=ENVIRON).stdout.splitlines()
+    assert lines == ["cubin 2.0", "linked 3.0", "fault fill 2 (100, 0, 0)"]

@@ -2,7 +2,7 @@
 The CPU as the CUDA device of a process: a libcuda.so.1 of this package, in C, whose kernels `_cpu` runs.
 
 `use_cpu` loads the library before NVIDIA's is; everything that asks for libcuda.so.1 gets this one then. In
-cuInit the library calls `attach`, which registers the functions of `callbacks`. Nothing is imported before.
+cuInit the library calls `attach` of `_link/cpu_device.py`, which registers the functions of `callbacks`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
 from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import ArchLike
 
@@ -169,14 +169,20 @@ def reporting_faults() -> Iterator[None]:
         raise
 
 
-def attach() -> None:
-    """Register the functions that compile PTX and run kernels; called by the library in cuInit."""
+def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: Callable[[], None]) -> None:
+    """
+    Register the functions that compile PTX and run kernels.
+
+    Args:
+        link: Makes one PTX of several inputs: their names, and their contents.
+        prepare: Called when a module is loaded.
+    """
     global _settings, _attached  # noqa: PLW0603
     # Without `use_cpu`, the library was found by LD_LIBRARY_PATH.
     _settings = settings()
     from . import callbacks
 
-    callbacks.register(_settings)
+    callbacks.register(_settings, link, prepare)
     _attached = True
 
 

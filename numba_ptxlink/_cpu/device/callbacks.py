@@ -11,7 +11,7 @@ import ctypes
 import functools
 import itertools
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from numba_ptxlink._cpu import require
 from numba_ptxlink._cpu.functions import param_offsets
@@ -30,9 +30,11 @@ from numba_ptxlink.errors import DeviceFaultError
 from . import fault_reports, images
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from . import Settings
+
+    Link = Callable[[Sequence[str], Sequence[bytes]], bytes]
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +100,12 @@ class Device:
 
     Args:
         settings: The devices.
+        link: Makes one PTX of several inputs: their names, and their contents.
+        prepare: Called when a module is loaded.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, link: Link, prepare: Callable[[], None]) -> None:
+        self._settings, self._link_ptx, self._prepare = settings, link, prepare
         # Calls that take microseconds: the GIL is kept.
         self._library = ctypes.PyDLL("libcuda.so.1")
         self._programs: dict[int, CpuProgram] = {}
@@ -132,7 +136,7 @@ class Device:
             number = next(self._numbers)
             self._programs[number] = program
             self._library.numba_ptxlink_set_program(ctypes.c_void_p(library), ctypes.c_uint64(number))
-            fault_reports.install()
+            self._prepare()
         except images.NoPtxError as error:
             _write(str(error), message, message_size)
             return _NO_BINARY
@@ -170,8 +174,38 @@ class Device:
             return _UNKNOWN
         return 0
 
-    def _link(self, *_: Any) -> int:
-        return _NOT_SUPPORTED
+    def _link(
+        self,
+        inputs: int,
+        sizes: int,
+        names: int,
+        count: int,
+        output: int,
+        output_size: int,
+        message: int,
+        message_size: int,
+    ) -> int:
+        try:
+            contents = [
+                ctypes.string_at(address, size)
+                for address, size in zip(
+                    (ctypes.c_void_p * count).from_address(inputs),
+                    (ctypes.c_size_t * count).from_address(sizes),
+                    strict=True,
+                )
+            ]
+            found = (ctypes.c_char_p * count).from_address(names)
+            texts = [(name or b"").decode(errors="replace") for name in found]
+            ptx = self._link_ptx(texts, contents) + b"\0"
+            # C frees it.
+            copy = _duplicate(ptx, len(ptx))
+            ctypes.c_void_p.from_address(output).value = copy
+            ctypes.c_size_t.from_address(output_size).value = len(ptx)
+        except BaseException as error:
+            log.debug("modules could not be linked", exc_info=True)
+            _write(str(error), message, message_size)
+            return _INVALID_PTX
+        return 0
 
     def _log(self, text: bytes) -> None:
         log.warning("%s", text.decode(errors="replace"))
@@ -264,6 +298,15 @@ def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: r
     return ""
 
 
+def _duplicate(content: bytes, size: int) -> int:
+    """Return the address of a copy in memory of the C library."""
+    malloc = ctypes.CDLL(None).malloc
+    malloc.argtypes, malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+    address: int = malloc(size)
+    ctypes.memmove(address, content, size)
+    return address
+
+
 def _write(text: str, address: int, size: int) -> None:
     """Write *text* to a buffer of C."""
     content = text.encode(errors="replace")[: size - 1] + b"\0"
@@ -278,6 +321,6 @@ def _memory_size() -> int:
 
 
 @functools.cache
-def register(settings: Settings) -> Device:
+def register(settings: Settings, link: Link, prepare: Callable[[], None]) -> Device:
     """Register the functions; what they belong to lives as long as the process."""
-    return Device(settings)
+    return Device(settings, link, prepare)

@@ -43,17 +43,12 @@ def reporting(launch: Callable[..., Any]) -> Callable[..., Any]:
     return launch_and_report
 
 
-def install() -> None:
-    """Replace `launch` of cuda.core wherever it has been imported; does nothing if that has been done."""
-    core = sys.modules.get("cuda.core")
-    launch = getattr(core, "launch", None)
-    if launch is None or hasattr(launch, "__wrapped__"):
-        return
-    reporter = reporting(launch)
+def replace_everywhere(original: Any, replacement: Any) -> None:
+    """Replace an object of a module wherever it has been imported by name."""
     for module in [*sys.modules.values()]:
         names = getattr(module, "__dict__", {})
-        for name in [name for name, value in [*names.items()] if value is launch]:
-            names[name] = reporter
+        for name in [name for name, value in [*names.items()] if value is original]:
+            names[name] = replacement
 
 
 _combined_types: dict[type[Exception], type[DeviceFaultError]] = {}

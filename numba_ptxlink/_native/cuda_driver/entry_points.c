@@ -32,7 +32,8 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   static bool reported;
   REQUIRE_VALUE(table);
   *table = NULL;
-  if (!reported)
+  /* Bindings for Python contain the runtime too, mostly without using it. */
+  if (!reported && has_own_interpreter)
     fputs("numba-ptxlink: this program contains NVIDIA's static CUDA runtime, which the CPU device does not support; "
           "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared).\n", stderr);
   reported = true;

@@ -35,8 +35,8 @@ static const char redirect_output[] =
     "        pass\n"
     "sys.stdout = ProgramOutput()\n";
 static const char import_device[] =
-    "import numba_ptxlink._cpu.device\n"
-    "numba_ptxlink._cpu.device.attach()\n";
+    "from numba_ptxlink._link import cpu_device\n"
+    "cpu_device.attach()\n";
 
 void numba_ptxlink_register(const struct python_functions *functions) { python = *functions; }
 

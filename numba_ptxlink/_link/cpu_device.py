@@ -1,0 +1,106 @@
+"""
+What the CPU device needs of links: cuLink, and cuda.core, whose objects of machine code become PTX.
+
+libcuda.so.1 calls `attach` in cuInit. cuda.core is imported before that by its users, and by the front ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+from numba_ptxlink._arch import Arch
+from numba_ptxlink._cpu import device
+from numba_ptxlink._cpu.device import fault_reports
+from numba_ptxlink._formats.kinds import recognise
+from numba_ptxlink.errors import LinkError
+
+from .kernels import CORE_KINDS
+from .one_ptx import one_ptx
+from .read import Input
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def attach() -> None:
+    """Register the functions that compile PTX, link it and run kernels; called by the library in cuInit."""
+    replace_core()
+    device.attach(link=_link, prepare=replace_core)
+
+
+def _link(names: Sequence[str], contents: Sequence[bytes]) -> bytes:
+    """Return the PTX of the inputs of cuLinkComplete."""
+    inputs = []
+    for name, content in zip(names, contents, strict=True):
+        kind = recognise(content)
+        if kind is None:
+            raise LinkError(f"{name or 'An input'} is neither PTX nor a fat binary; pass one of these.")
+        inputs.append(Input(kind, name or f"<{kind}>", content))
+    return one_ptx(inputs, device.settings().arch, _options())
+
+
+def _options(**options: Any) -> Any:
+    from numba_ptxlink._tools.options import Options
+
+    return Options(**options)
+
+
+def replace_core() -> None:
+    """Let `launch` of cuda.core raise faults, and its `Program` and `Linker` make PTX in place of cubins."""
+    core = sys.modules.get("cuda.core")
+    if core is None or not hasattr(core, "Linker") or hasattr(core.Linker, "numba_ptxlink_original"):
+        return
+    fault_reports.replace_everywhere(core.launch, fault_reports.reporting(core.launch))
+    for original, make in ((core.Program, _program_type), (core.Linker, _linker_type)):
+        fault_reports.replace_everywhere(original, make(original))
+
+
+def _program_type(original: Any) -> type:
+    class Program(original):  # type: ignore[misc]
+        """A program of `cuda.core`, whose machine code is for the CPU device: PTX."""
+
+        def compile(self, target_type: str, *args: Any, **kwargs: Any) -> Any:
+            return original.compile(self, "ptx" if target_type == "cubin" else target_type, *args, **kwargs)
+
+    return Program
+
+
+def _linker_type(original: Any) -> type:
+    class Linker(original):  # type: ignore[misc]
+        """A linker of `cuda.core`, whose machine code is for the CPU device: PTX."""
+
+        numba_ptxlink_original = original
+
+        def __init__(self, *object_codes: Any, options: Any = None) -> None:
+            self.numba_ptxlink_inputs, self.numba_ptxlink_options = object_codes, options
+
+        @functools.cached_property
+        def numba_ptxlink_linker(self) -> Any:
+            return original(*self.numba_ptxlink_inputs, options=self.numba_ptxlink_options)
+
+        def link(self, target_type: str) -> Any:
+            if target_type != "cubin":
+                return self.numba_ptxlink_linker.link(target_type)
+            from cuda.core import ObjectCode
+
+            inputs = []
+            for code in self.numba_ptxlink_inputs:
+                content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
+                inputs.append(Input(CORE_KINDS[code.code_type], code.name or f"<{code.code_type}>", content))
+            arch = getattr(self.numba_ptxlink_options, "arch", None) or device.settings().arch
+            lto = bool(getattr(self.numba_ptxlink_options, "link_time_optimization", False))
+            ptx = one_ptx(inputs, Arch.of(arch), _options(lto=lto))
+            return ObjectCode.from_ptx(ptx, name=getattr(self.numba_ptxlink_options, "name", None) or "")
+
+        def get_error_log(self) -> str:
+            return ""
+
+        def get_info_log(self) -> str:
+            return ""
+
+        def close(self) -> None:
+            pass
+
+    return Linker

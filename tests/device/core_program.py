@@ -1,0 +1,46 @@
+"""A program with cuda.core: kernels by way of cubins and of a linker; prints what came of them."""
+
+# ruff: noqa: T201 - a program
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+from cuda.core import Device, LaunchConfig, Linker, LinkerOptions, Program, ProgramOptions, launch
+
+import numba_ptxlink as pl
+
+CODE = """
+extern "C" __global__ void fill(float* x, float value) { x[threadIdx.x] = value; }
+"""
+device = Device()
+device.set_current()
+stream = device.create_stream()
+options = ProgramOptions(arch=f"sm_{device.arch}", lineinfo=True)
+memory = device.allocate(400, stream=stream)
+x = np.zeros(100, np.float32)
+
+
+def read() -> float:
+    """Return the last number in device memory."""
+    cuda = ctypes.CDLL("libcuda.so.1")
+    cuda.cuMemcpyDtoH_v2(
+        ctypes.c_void_p(x.ctypes.data), ctypes.c_uint64(int(memory.handle)), ctypes.c_size_t(400)
+    )
+    return float(x[99])
+
+
+fill = Program(CODE, "c++", options).compile("cubin").get_kernel("fill")
+launch(stream, LaunchConfig(grid=1, block=100), fill, memory, ctypes.c_float(2))
+stream.sync()
+print("cubin", read())
+relocatable = ProgramOptions(arch=f"sm_{device.arch}", relocatable_device_code=True)
+code = Program(CODE, "c++", relocatable).compile("ptx")
+linked = Linker(code, options=LinkerOptions(arch=f"sm_{device.arch}")).link("cubin")
+launch(stream, LaunchConfig(grid=1, block=100), linked.get_kernel("fill"), memory, ctypes.c_float(3))
+print("linked", read())
+try:
+    launch(stream, LaunchConfig(grid=1, block=128), fill, memory, ctypes.c_float(2))
+except pl.DeviceFaultError as error:
+    print("fault", error.kernel, error.line, error.thread)
