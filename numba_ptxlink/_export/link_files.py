@@ -226,7 +226,9 @@ def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
 def paths(files: Sequence[LinkFile]) -> set[Path]:
     """Return the paths of *files* on disk, and of the headers that all of them include, without CUDA's."""
     headers = (
-        includes.of(file.content, Path("/"), _folders(file)).files for file in files if file.kind == CU
+        includes.find_includes(file.content, Path("/"), _folders(file)).files
+        for file in files
+        if file.kind == CU
     )
     return {*(file.path for file in files if file.path), *map(Path, itertools.chain.from_iterable(headers))}
 

@@ -134,7 +134,7 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
                 {
                     *files,
                     *(path for function in groups for path in link_files.paths(function.links)),
-                    *map(Path, includes.of(included.encode(), Path("/"), searched).files),
+                    *map(Path, includes.find_includes(included.encode(), Path("/"), searched).files),
                 }
             )
         ),

@@ -152,7 +152,7 @@ def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
     digest = hashlib.sha256(content)
     if is_source:
         # NVRTC receives the file's name without its directory, so the working directory is searched first.
-        included = includes.of(content, Path(), source_options(folder=folder).include_dirs)
+        included = includes.find_includes(content, Path(), source_options(folder=folder).include_dirs)
         if included.key is None:
             raise ValueError(f"what {name} includes is unknown")
         digest.update(repr(included.key).encode())

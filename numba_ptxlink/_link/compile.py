@@ -221,13 +221,13 @@ def _checks_of(
         return None
     included = options.included(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
-    texts = {name: includes.encoded(text) for name, text in options.headers}
+    texts = {name: includes.encode(text) for name, text in options.headers}
     texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}
     headers = {path: header for path, text in texts.items() if (header := manifests.generated(path, text))}
     # A generated header declares all functions of its export: compare those that other text mentions.
-    parts = [source.code, *map(includes.encoded, options.arguments())]
+    parts = [source.code, *map(includes.encode, options.arguments())]
     parts += (text for path, text in texts.items() if path not in headers)
-    text = b"\n".join(map(includes.spliced, parts))
+    text = b"\n".join(map(includes.join_lines, parts))
     if included.key is not None:
         known = declarations.mentioned_functions(text, known)
         required_definitions = declarations.mentioned_functions(text, required_definitions)

@@ -55,11 +55,11 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
     Raises:
         LinkError: It cannot be found or loaded. Names the package.
     """
-    # Deferred: a kernel that is kept on disk asks for builds of libraries, and loads none.
-    from . import isolated
+    # Deferred: a kernel out of the cache needs the build IDs of libraries, and loads none.
+    from .child import load
 
     try:
-        return isolated.load(path or library(name))
+        return load(path or library(name))
     except OSError as error:
         raise missing(name, error) from error
 

@@ -1,11 +1,8 @@
 """
-Tell which files a CUDA C++ source can include, without running a preprocessor; bring what NVRTC has not.
+Find the files that a CUDA C++ source can include, without running a preprocessor.
 
-NVRTC reports no dependencies, so the scan takes more than is included: it ignores conditions, and takes every
-file that any include directory has under a name that occurs. Where a macro makes the name, nothing is told.
-
-NVRTC has the functions of C that GPUs can call built in, without the headers of the standard library. CUDA's
-C++ library has most of these.
+NVRTC reports no dependencies, so the scan finds more than is included: it ignores conditions, and finds a
+file of each name that occurs in every include directory. If a macro makes a name, the result has no key.
 """
 
 from __future__ import annotations
@@ -21,18 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink.errors import ConfigError, LinkError
 
-from . import find
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-_MOST_FILES = 20_000
-# Nanoseconds for which a file has to be unchanged before its times tell its content.
-_SETTLED = 1_000_000_000
+_MAX_FILES = 20_000
+# A file that is unchanged for so long is identified by its times.
+_SETTLED_NANOSECONDS = 1_000_000_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
-# It also matches within lines, comments and strings: matching too much is harmless.
-_NAMED = re.compile(
+# Matches within lines, comments and strings too: matching too much is harmless.
+_DIRECTIVE = re.compile(
     rb"(?:(?:#|%:|\?\?=)"
     + _GAP
     + rb"(?:include|include_next|import|embed)|__has_(?:include|include_next|embed))\b"
@@ -51,53 +46,22 @@ _IN_MACRO = re.compile(
 _FOLDER_FLAGS = re.compile(rb"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
 _FILE_FLAGS = re.compile(rb"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
 # A bare __has_include tests for the operator itself and names no file.
-_BARE = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
+_NO_OPERAND = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
 # Other spellings of "#", and of the backslash that joins two lines.
 _DIGRAPHS = (b"%:", b"??=", b"??/")
 _TIMES = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
 _PATHS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
 
 
-# POSIX.1-2024, <math.h>.
-_MATH = """\
-#if !defined(M_PI)
-#define M_E 2.71828182845904523536
-#define M_LOG2E 1.44269504088896340736
-#define M_LOG10E 0.43429448190325182765
-#define M_LN2 0.69314718055994530942
-#define M_LN10 2.30258509299404568402
-#define M_PI 3.14159265358979323846
-#define M_PI_2 1.57079632679489661923
-#define M_PI_4 0.78539816339744830962
-#define M_1_PI 0.31830988618379067154
-#define M_2_PI 0.63661977236758134308
-#define M_2_SQRTPI 1.12837916709551257390
-#define M_SQRT2 1.41421356237309504880
-#define M_SQRT1_2 0.70710678118654752440
-#endif
-"""
-# What is not built in of the headers that need no library.
-_WITHOUT_LIBRARY = {
-    **dict.fromkeys(("assert.h", "stdbool.h", "stdio.h", "stdlib.h", "string.h"), ""),
-    "math.h": _MATH,
-    "stddef.h": "typedef decltype(sizeof(0)) size_t;\ntypedef decltype((char*)0 - (char*)0) ptrdiff_t;\n",
-    "cstdio": "namespace std {\nusing ::printf;\n}\n",
-}
-_USED = "namespace cuda {\nnamespace std {}\n}\nnamespace std {\nusing namespace cuda::std;\n}\n"
-_NO_FILE = re.compile(r'open source file "([^"\n]+)"')
-_HOST_CODE = "host functions are not allowed in JIT mode"
-_BY_NVCC = "`nvcc -dc` and link the object"
-
-
 class _Scan(NamedTuple):
     """
-    What one file includes.
+    The includes of a file.
 
     Args:
         digest: A digest of its content.
         names: The names of files that it may include.
-        opaque: Whether it may include others too, or tells the time of its compilation.
-        knows_paths: Whether it can tell where it is.
+        opaque: Whether it may include files of other names, or contains the time of its compilation.
+        knows_paths: Whether its code can depend on its path.
     """
 
     digest: str
@@ -112,7 +76,7 @@ class _File(NamedTuple):
 
     Args:
         scan: The scan of its content.
-        version: What `version` returns.
+        version: Its version, as `version` returns it.
     """
 
     scan: _Scan
@@ -126,13 +90,13 @@ class _File(NamedTuple):
 
 class Includes(NamedTuple):
     """
-    What a source can include.
+    The files that a source can include.
 
     Args:
-        files: The files; of those that one directive can mean, in search order.
-        key: Lines that change whenever one of them changes; None where that cannot be told, or the code tells
-            the time. Paths are part of them only if the code can observe them, such as by `__FILE__`.
-        versions: What `version` returns of each file.
+        files: The files; files that one directive can mean are in search order.
+        key: Lines that change whenever one of the files changes; None if that cannot be known, or if the code
+            contains the time. The lines contain paths only if the code can depend on them, as by `__FILE__`.
+        versions: The version of each file, as `version` returns it.
     """
 
     files: tuple[str, ...]
@@ -140,7 +104,7 @@ class Includes(NamedTuple):
     versions: tuple[tuple[int, ...], ...] = ()
 
 
-def of(
+def find_includes(
     source: bytes,
     folder: Path,
     include_dirs: Sequence[Path | str] = (),
@@ -148,91 +112,118 @@ def of(
     flags: Sequence[str] = (),
 ) -> Includes:
     """
-    Return what a source can include.
+    Return the files that a source can include.
 
     Args:
         source: The source text.
-        folder: The directory it is in, or is treated as being in.
+        folder: The directory of the source, or the one that stands for it.
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
-        flags: NVRTC's options, of which macros, folders and files to include count.
+        flags: NVRTC's options: macros, folders and included files count.
     """
     for name in (*map(os.fsdecode, include_dirs), *(headers or ())):
-        encoded(name)
-    texts = {name: _scan(encoded(text)) for name, text in (headers or {}).items()}
-    files: dict[str, _File] = {}
-    lines: set[str] = set()
-    # Two names of one file differ from two files with one content: `#pragma once` tells them apart.
-    directives_of: dict[tuple[int, ...], set[str]] = {}
-    at, real = functools.cache(_scan_file), functools.cache(os.path.realpath)
-    told = b"\n".join(map(encoded, flags))
-    include_dirs = [*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(told))]
+        encode(name)
+    header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}
+    flag_text = b"\n".join(map(encode, flags))
     # Any flag may define a macro.
-    directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(told)]
-    directives += [b"#define %b" % flag for flag in told.split(b"\n")]
-    first = [_scan(source), _scan(b"\n".join(directives)), *texts.values()]
-    pending = [(text, str(folder)) for text in first]
-    scans = [scan for scan, _ in pending]
-    while pending and len(files) <= _MOST_FILES:
-        # What a file includes that is found first, is found before what one of its name includes.
-        scan, home = pending.pop(0)
-        for name in scan.names:
-            if name in texts:
-                lines.add(f"held {scan.digest} {name} {texts[name].digest}")
-            for number, place in enumerate((home, *include_dirs)):
-                path = os.path.join(place, name)  # noqa: PTH118 - four times faster
-                if (inner := at(path)) is None:
-                    continue
-                directive = f"file {scan.digest} {number} {name} {inner.scan.digest}"
-                directives_of.setdefault(inner.identity, set()).add(directive)
-                if path not in files:
-                    files[path] = inner
-                    # Resolving links and ".." makes a circle of includes terminate.
-                    pending.append((inner.scan, real(os.path.dirname(path))))  # noqa: PTH120 - likewise
-    lines |= {"\n".join(sorted(each)) for each in directives_of.values()}
+    directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(flag_text)]
+    directives += [b"#define %b" % flag for flag in flag_text.split(b"\n")]
+    search = _Search([*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(flag_text))], header_scans)
+    scans = [_scan(source), _scan(b"\n".join(directives)), *header_scans.values()]
+    is_complete = search.run([(scan, str(folder)) for scan in scans])
+    files = search.files
     scans += (file.scan for file in files.values())
+    lines = search.key_lines()
     if any(scan.knows_paths for scan in scans):
         lines |= {f"path {Path(path).absolute()}" for path in files}
-    complete = not pending and not any(scan.opaque for scan in scans)
-    return Includes(
-        tuple(files),
-        tuple(sorted(lines)) if complete else None,
-        tuple(file.version for file in files.values()),
-    )
+    has_key = is_complete and not any(scan.opaque for scan in scans)
+    versions = tuple(file.version for file in files.values())
+    return Includes(tuple(files), tuple(sorted(lines)) if has_key else None, versions)
+
+
+class _Search:
+    """
+    A search for the files that sources can include.
+
+    Args:
+        include_dirs: The include directories, in search order.
+        header_scans: The scans of headers in memory, by name.
+
+    Attributes:
+        files: The files that were found, by path.
+    """
+
+    def __init__(self, include_dirs: Sequence[Path | str], header_scans: Mapping[str, _Scan]) -> None:
+        self.files: dict[str, _File] = {}
+        self._include_dirs = include_dirs
+        self._header_scans = header_scans
+        self._header_lines: set[str] = set()
+        # Two names of one file differ from two files with one content: `#pragma once` distinguishes them.
+        self._file_lines: dict[tuple[int, ...], set[str]] = {}
+        self._read, self._real_path = functools.cache(_scan_file), functools.cache(os.path.realpath)
+
+    def run(self, pending: list[tuple[_Scan, str]]) -> bool:
+        """Search for the includes of *pending*, pairs of a scan and its folder; return False if too many."""
+        # Breadth-first, so that headers are recorded in search order.
+        while pending and len(self.files) <= _MAX_FILES:
+            scan, folder = pending.pop(0)
+            for name in scan.names:
+                if name in self._header_scans:
+                    digest = self._header_scans[name].digest
+                    self._header_lines.add(f"held {scan.digest} {name} {digest}")
+                pending += self._find(scan, folder, name)
+        return not pending
+
+    def _find(self, scan: _Scan, folder: str, name: str) -> Iterator[tuple[_Scan, str]]:
+        """Record the files that *name* can mean in a file of *folder*; yield the new ones."""
+        for number, directory in enumerate((folder, *self._include_dirs)):
+            path = os.path.join(directory, name)  # noqa: PTH118 - four times faster
+            if (file := self._read(path)) is None:
+                continue
+            line = f"file {scan.digest} {number} {name} {file.scan.digest}"
+            self._file_lines.setdefault(file.identity, set()).add(line)
+            if path not in self.files:
+                self.files[path] = file
+                # With links and ".." resolved, a circle of includes ends.
+                yield file.scan, self._real_path(os.path.dirname(path))  # noqa: PTH120 - likewise
+
+    def key_lines(self) -> set[str]:
+        """Return the lines of a key: all names that files were found by, and their digests."""
+        return self._header_lines | {"\n".join(sorted(lines)) for lines in self._file_lines.values()}
 
 
 def version(status: os.stat_result) -> tuple[int, ...]:
-    """Return the device, inode, size and times of a file, which change whenever it is written to."""
-    # Programs set the time of modification back; the time of the last change is the system's own.
+    """Return the device, inode, size and times of a file, which change whenever the file is written."""
+    # Programs may set the time of modification back, but not the time of the last change.
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def folders(include_dirs: Sequence[Path | str] | Path | str) -> Sequence[Path | str]:
     """
-    Return the directories *include_dirs*, which may be one.
+    Return the directories *include_dirs*; a single path is one directory.
 
     Raises:
-        ConfigError: They are no paths.
+        ConfigError: A directory is no path.
     """
-    given = (include_dirs,) if isinstance(include_dirs, (str, os.PathLike)) else include_dirs
-    listed = tuple(given) if isinstance(given, Iterable) else (given,)
-    for each in listed:
-        if not isinstance(each, (str, os.PathLike)) or "\0" in os.fsdecode(each):
+    paths = (include_dirs,) if isinstance(include_dirs, (str, os.PathLike)) else include_dirs
+    directories = tuple(paths) if isinstance(paths, Iterable) else (paths,)
+    for path in directories:
+        if not isinstance(path, (str, os.PathLike)) or "\0" in os.fsdecode(path):
             raise ConfigError(f"include_dirs is {include_dirs!r}; pass a folder or a list of them.")
-    return listed
+    return directories
 
 
-def spliced(text: bytes) -> bytes:
-    """Return *text* with the lines joined that end in a backslash."""
+def join_lines(text: bytes) -> bytes:
+    """Return *text* with lines that end in a backslash joined to the next one."""
     return _SPLICE.sub(b"", text) if b"\\" in text else text
 
 
-def encoded(text: str) -> bytes:
+def encode(text: str) -> bytes:
     """
     Return *text* as NVRTC reads it.
 
     Raises:
-        LinkError: It has a NUL, where NVRTC would stop reading, or half of a character.
+        LinkError: The text has a NUL, where NVRTC would stop reading, or half of a character.
     """
     try:
         code = text.encode("utf-8", "surrogateescape")
@@ -244,23 +235,24 @@ def encoded(text: str) -> bytes:
 
 
 def _scan(text: bytes) -> _Scan:
-    whole = spliced(text)
-    literals = [_LITERAL.match(each) for each in _NAMED.findall(whole) if not _BARE.match(each)]
-    named = [match for match in (*literals, *_IN_MACRO.finditer(whole)) if match]
+    whole = join_lines(text)
+    operands = (operand for operand in _DIRECTIVE.findall(whole) if not _NO_OPERAND.match(operand))
+    literals = [_LITERAL.match(operand) for operand in operands]
+    matches = [match for match in (*literals, *_IN_MACRO.finditer(whole)) if match]
     return _Scan(
         digest=hashlib.sha256(text).hexdigest(),
-        names=tuple(dict.fromkeys(os.fsdecode(match[match.lastindex or 0]) for match in named)),
+        names=tuple(dict.fromkeys(os.fsdecode(match[match.lastindex or 0]) for match in matches)),
         opaque=None in literals or any(word in whole for word in (*_DIGRAPHS, *_TIMES)),
         knows_paths=any(word in whole for word in _PATHS),
     )
 
 
 def _scan_file(path: str) -> _File | None:
-    """Return the file at *path*, whose scan is remembered; None if there is none."""
+    """Return the file at *path*; None if there is none. Scans of unchanged files are reused."""
     try:
         status = os.stat(path)  # noqa: PTH116 - four times faster
-        # Two changes at one tick of the clock look the same.
-        settled = time.time_ns() - status.st_ctime_ns > _SETTLED
+        # Two changes within one tick of the clock have the same times.
+        settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NANOSECONDS
         scan = _scan_unchanged if settled else _scan_unchanged.__wrapped__
         return _File(scan(path, *version(status)), version(status))
     except OSError:
@@ -270,55 +262,3 @@ def _scan_file(path: str) -> _File | None:
 @functools.cache
 def _scan_unchanged(path: str, *_: int) -> _Scan:
     return _scan(Path(path).read_bytes())
-
-
-def standard_headers(
-    log: str, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
-) -> dict[str, str]:
-    """
-    Return the standard headers, by name; none if the lack of one is not why NVRTC refused a source.
-
-    What a directory has comes before them. What NVRTC takes without them, such as a source that tests for
-    them, is never given them.
-
-    Args:
-        log: NVRTC's log.
-        include_dirs: The include directories, in search order.
-        headers: Headers in memory, by name.
-    """
-    missing = _NO_FILE.search(log)
-    places = [Path(path) for path in include_dirs]
-    texts = dict(_WITHOUT_LIBRARY)
-    for path in (path for place in places for path in (place / "cuda" / "std").glob("[a-z]*")):
-        text = f"#include <cuda/std/{path.name}>\n"
-        texts[path.name] = f"{_MATH if path.name == 'cmath' else ''}{text}{_USED}"
-        if path.name.startswith("c"):
-            texts.setdefault(f"{path.name[1:]}.h", text)
-    # CUDA's C++ library includes <version>, the host's, in the middle of its own configuration.
-    texts["version"] = ""
-    if missing is None or missing[1] not in texts:
-        return {}
-    own = {name for name in texts if name in headers or any((place / name).is_file() for place in places)}
-    return {name: f"#pragma once\n{text}" for name, text in texts.items() if name not in own}
-
-
-def cure(log: str) -> str:
-    """Return how to correct what NVRTC refused for want of a header or the host, "" if that is not why."""
-    if missing := _NO_FILE.search(log):
-        return (
-            f"Name the folder of {missing[1]} by include_dirs, or -I; of a file of link= its own alone "
-            "is searched. Of the standard library NVRTC has what CUDA's C++ library has, which "
-            f"{find.package('nvidia-cuda-cccl')} installs: compile a file that needs more of the host with "
-            f"{_BY_NVCC}."
-        )
-    if "invalid value for --std" in log:
-        return 'Give the C++ standard as text, such as cxx_standard="c++20".'
-    if "--gpu-architecture" in log:
-        return f"This NVRTC generates no code for that GPU; CUDA 12's knows older ones: `{find.install(12)}`."
-    if _HOST_CODE in log:
-        return (
-            "NVRTC compiles code of the GPU alone: mark functions that it calls with __device__, and compile "
-            f"a file that has code of the host, such as main, with {_BY_NVCC}. Of headers that declare it, "
-            "such as cuda.h, nvrtc_flags=['-default-device'] makes code of the GPU."
-        )
-    return ""

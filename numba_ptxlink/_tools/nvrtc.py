@@ -15,7 +15,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
-from . import find, includes, isolated
+from . import find, includes, isolated, standard_headers
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class SourceOptions(NamedTuple):
     def included(self, source: bytes, folder: Path) -> includes.Includes:
         """Return what *source* in *folder* can include."""
         texts = (*self.arguments(), *self.name_expressions)
-        return includes.of(source, folder, self.include_dirs, dict(self.headers), texts)
+        return includes.find_includes(source, folder, self.include_dirs, dict(self.headers), texts)
 
     def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
         """Return *source* in *folder*, and all that it includes; None where that is unknown."""
@@ -143,7 +143,7 @@ def compile_source(
     try:
         return _cached(unit)
     except LinkError as error:
-        standard = includes.standard_headers(error.log, options.include_dirs, dict(options.headers))
+        standard = standard_headers.standard_headers(error.log, options.include_dirs, dict(options.headers))
         if not standard:
             raise
     headers = (*options.headers, *standard.items())
@@ -267,7 +267,7 @@ def _compile(unit: _Unit) -> cache.Entry:
     if unit.folder == NOWHERE:
         nvrtc_log = nvrtc_log.replace(unit.program_name, unit.name)
     if step:
-        cure = includes.cure(nvrtc_log)
+        cure = standard_headers.cure(nvrtc_log)
         raise LinkError(
             f"NVRTC could not compile {unit.name}: {given['reason']}\n{nvrtc_log.strip()}\n"
             f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",

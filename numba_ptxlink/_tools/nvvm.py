@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import PtxVersion
 
+    from .child import Answer
+
 log = logging.getLogger(__name__)
 
 # In the folder of a toolkit: by NVIDIA's installers, conda and the wheels of CUDA 12; by those of CUDA 13.
@@ -175,14 +177,12 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     return entry.code
 
 
-def run(
-    steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library: str = ""
-) -> isolated.Answer:
+def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library: str = "") -> Answer:
     """
     Call libNVVM, apart from this process if that changes what libNVVM compiles later.
 
     Args:
-        steps: The modules and when they are verified, as for `isolated.nvvm`.
+        steps: The modules and when they are verified, as for `child.nvvm`.
         options: libNVVM's options.
         library: The file of another toolkit's libNVVM, "" for this environment's.
 

@@ -46,7 +46,7 @@ def test_standard_and_defines_reach_nvrtc():
     assert pl.link(text, arch="sm_80", cxx_standard="c++20", defines={"VALUE": "3", "BARE": None}).cubin
     with pytest.raises(pl.LinkError, match="missing"):
         pl.link(text, arch="sm_80")
-    with pytest.raises(pl.LinkError, match=r'as text, such as cxx_standard="c\+\+20"'):
+    with pytest.raises(pl.ConfigError, match=r'cxx_standard is 20; pass text such as "c\+\+20"'):
         pl.link(text, arch="sm_80", cxx_standard=20)
 
 

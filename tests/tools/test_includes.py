@@ -13,7 +13,7 @@ from numba_ptxlink.errors import ConfigError
 
 def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
     """Return the part of a key that tells what *source* includes."""
-    found = includes.of(source.encode(), folder, dirs, headers).key
+    found = includes.find_includes(source.encode(), folder, dirs, headers).key
     assert found is not None
     return found
 
@@ -67,9 +67,11 @@ def test_what_cannot_be_told_has_no_key(tmp_path, text, header):
     """A name that a macro makes, and the time, are in no key: in the source, and in what it includes."""
     (tmp_path / "own.h").write_text(text)
     source = '#include "own.h"' if header else text
-    assert includes.of(source.encode(), tmp_path).key is None
+    assert includes.find_includes(source.encode(), tmp_path).key is None
     if text.startswith("__"):
-        assert includes.of(b"", tmp_path, flags=["--define-macro=STAMP", f"-DNOW={text}"]).key is None
+        assert (
+            includes.find_includes(b"", tmp_path, flags=["--define-macro=STAMP", f"-DNOW={text}"]).key is None
+        )
 
 
 def test_source_from_nowhere_does_not_search_the_working_directory(tmp_path, monkeypatch):

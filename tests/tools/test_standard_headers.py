@@ -67,9 +67,12 @@ def test_what_compiles_without_them_stays_as_it_is():
 @pytest.mark.parametrize(
     ("source", "cure"),
     [
-        ("#include <vector>\nint main() {}\n", "folder of vector by .* `nvcc -dc` and link the object"),
-        ("__global__ void f() {}\nint main() {}\n", "such as main, with `nvcc -dc` and link the object"),
-        ("#include <cuda.h>\n", "such as cuda.h, nvrtc_flags=.'-default-device'. makes code of the GPU"),
+        (
+            "#include <vector>\nint main() {}\n",
+            "folder of vector as include_dirs.* by `nvcc -dc` and link the object",
+        ),
+        ("__global__ void f() {}\nint main() {}\n", "such as main, by `nvcc -dc` and link the object"),
+        ("#include <cuda.h>\n", "such as cuda.h, pass nvrtc_flags=.'-default-device'."),
     ],
 )
 def test_what_nvrtc_does_not_have_comes_with_the_cure(source, cure):

@@ -76,6 +76,6 @@ def _get_libnvvm_path(original: Any) -> Any:
     path = original()
     if not current().unoptimised:
         return path
-    from numba_ptxlink._tools import isolated
+    from numba_ptxlink._tools.private_copy import copy_of
 
-    return os.fsencode(isolated.copy_of(os.fsdecode(path)))
+    return os.fsencode(copy_of(os.fsdecode(path)))
