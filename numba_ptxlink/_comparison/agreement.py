@@ -9,8 +9,9 @@ import numpy as np
 from numba_ptxlink._launch import arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
+    from numba_ptxlink._cabi.descriptions import TypeDescription
     from numba_ptxlink._launch.arrays import Types
 
 # Compilers fuse multiplications with additions and approximate functions; differences grow by cancellation.
@@ -54,11 +55,11 @@ def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
             continue
         seen.add(name)
         entry = types[name]
-        if entry["kind"] == "bfloat16":
+        if entry.kind == "bfloat16":
             rules = rules.widened(_BFLOAT16_EPSILON, _BFLOAT16_TINY)
-        elif entry["kind"] in {"float", "float16"}:
-            rules = _with_dtype(rules, np.dtype(f"f{entry['size']}"))
-        inner = (entry.get("element"), entry.get("target"))
+        elif entry.kind in {"float", "float16"}:
+            rules = _with_dtype(rules, np.dtype(f"f{entry.size}"))
+        inner = (entry.element, entry.target)
         pending += [*filter(None, inner), *(field.type for field in arrays.fields(types, name))]
     return rules
 
@@ -86,7 +87,7 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
                 agrees(types, field.type, expected_member, actual_member, rules)
                 for field, expected_member, actual_member in zip(fields, expected, actual, strict=True)
             )
-        if entry["kind"] in {"bool", "int", "uint"}:
+        if entry.kind in {"bool", "int", "uint"}:
             return _is_same_integer(entry, expected, actual, rules)
         expected = float(expected) if isinstance(expected, int) else expected
     except (OverflowError, TypeError, ValueError):
@@ -94,10 +95,10 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
     return _are_close(expected, actual, rules)
 
 
-def _is_same_integer(entry: Mapping[str, Any], expected: Any, actual: int, rules: Rules) -> bool:
-    number = bool(expected) if entry["kind"] == "bool" else int(expected)
+def _is_same_integer(entry: TypeDescription, expected: Any, actual: int, rules: Rules) -> bool:
+    number = bool(expected) if entry.kind == "bool" else int(expected)
     if rules.converts:
-        return not (number - actual) % (1 << 8 * entry["size"])
+        return not (number - actual) % (1 << 8 * entry.size)
     return number == expected and not (number - actual) % (1 << 64)
 
 

@@ -44,10 +44,10 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
     columns: list[list[Any]] = []
     for name in names:
         entry = types[name]
-        if entry["kind"] in {"view", "pointer"}:
-            element = results.dtype(types, entry.get("element", entry.get("target")))
-            array_type = np.dtype((element, (_ARRAY_LENGTH,) * entry.get("ndim", 1)))
-            order = "F" if entry.get("layout") == "f" else "C"
+        if entry.kind in {"view", "pointer"}:
+            element = results.dtype(types, entry.element or entry.target)
+            array_type = np.dtype((element, (_ARRAY_LENGTH,) * (entry.ndim if entry.kind == "view" else 1)))
+            order = "F" if entry.layout == "f" else "C"
             columns.append([array.copy(order) for array in _draw(rng, array_type, _CALL_COUNT)])
         else:
             drawn = _draw(rng, results.dtype(types, name), _CALL_COUNT)

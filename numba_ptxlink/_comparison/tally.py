@@ -135,7 +135,7 @@ class Tally:
         """Yield the arrays among values of the C types *names*, and in tuples, each with its type."""
         types = self._compiled.types
         for name, value in zip(names, values, strict=True):
-            if types[name]["kind"] in {"view", "pointer"} and arrays.is_numpy(value, "ndarray"):
+            if types[name].kind in {"view", "pointer"} and arrays.is_numpy(value, "ndarray"):
                 yield name, value
             elif isinstance(value, (tuple, Record)):
                 yield from self._arrays_in([field.type for field in arrays.fields(types, name)], value)

@@ -157,7 +157,7 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
         WrongArgumentError: It is not what the type takes.
     """
     is_array = isinstance(value, np.ndarray) and bool(value.shape)
-    if is_array or types[name]["kind"] in {"view", "pointer"}:
+    if is_array or types[name].kind in {"view", "pointer"}:
         return value
     if not (_holds_arrays(types, name) and isinstance(value, (tuple, list, Record))):
         converted = results.unpack(types, name, packer(types, name)(value, memory))
@@ -170,7 +170,7 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
 
 
 def _holds_arrays(types: Types, name: str) -> bool:
-    return types[name]["kind"] in {"view", "pointer"} or any(
+    return types[name].kind in {"view", "pointer"} or any(
         _holds_arrays(types, field.type) for field in arrays.fields(types, name)
     )
 
@@ -189,22 +189,22 @@ def to_python(types: Types, name: str, value: Any, *, own_numbers: bool) -> Any:
     array_class = PythonArray if own_numbers else ElementArray
     if isinstance(value, np.ndarray):
         # In place of a number, an array holds the arguments of several calls.
-        return value.view(array_class) if entry["kind"] in {"view", "pointer"} else value
-    if value is None or entry["kind"] == "pointer":
+        return value.view(array_class) if entry.kind in {"view", "pointer"} else value
+    if value is None or entry.kind == "pointer":
         return value
     fields = arrays.fields(types, name)
     if arrays.is_optional(types, name):
         return to_python(types, fields[0].type, value, own_numbers=own_numbers)
-    if entry["kind"] == "array" and not isinstance(value, bytes):
+    if entry.kind == "array" and not isinstance(value, bytes):
         return _nested_array(value, results.dtype(types, name)).view(array_class)
-    if entry["kind"] not in {"struct", "vector"}:
+    if entry.kind not in {"struct", "vector"}:
         return _own_number(value) if own_numbers else value
     values = members_of(value).values() if isinstance(value, Record) else value
     members = {
         field.name: to_python(types, field.type, member, own_numbers=own_numbers)
         for field, member in zip(fields, values, strict=True)
     }
-    has_names = arrays.is_record(types, name) or entry["kind"] == "vector"
+    has_names = arrays.is_record(types, name) or entry.kind == "vector"
     return Record(name, members) if has_names else tuple(members.values())
 
 

@@ -11,11 +11,12 @@ import ctypes
 import operator
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from numba_ptxlink._cabi import numbers
+from numba_ptxlink._cabi.descriptions import MemberDescription, TypeDescription
 
 # "Data types" and "Device types" in dlpack.h.
 _DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
@@ -24,8 +25,8 @@ _READONLY = 1
 # The handles 0 and 1 both mean the legacy default stream; the array interfaces use 1.
 _LEGACY_STREAM = 1
 
-Types = Mapping[str, Mapping[str, Any]]
-"""The C types of a manifest, as `_cabi.signatures` describes them."""
+Types = Mapping[str, TypeDescription]
+"""The C types of a manifest, by name."""
 
 
 class WrongArgumentError(Exception):
@@ -38,36 +39,25 @@ def is_numpy(value: object, name: str) -> bool:
     return numpy is not None and isinstance(value, getattr(numpy, name))
 
 
-class Field(NamedTuple):
-    """A member of a struct, a vector or an array: name, C type, offset in bytes."""
-
-    name: str
-    type: str
-    offset: int
-
-
-def fields(types: Types, name: str) -> list[Field]:
+def fields(types: Types, name: str) -> Sequence[MemberDescription]:
     """Return the members of the type *name*, with their names in Python; none for a number."""
     entry = types[name]
-    if "members" in entry:
-        members = entry["members"]
-        return [
-            Field(member.get("field", member["name"]), member["type"], member["offset"]) for member in members
-        ]
-    count = entry["count"] if entry["kind"] in {"vector", "array"} else 0
-    names = "xyzw" if entry["kind"] == "vector" else [f"f{number}" for number in range(count)]
-    step = entry["size"] // max(count, 1)
-    return [Field(names[number], entry["element"], number * step) for number in range(count)]
+    if entry.kind == "struct":
+        return entry.members
+    count = entry.count if entry.kind in {"vector", "array"} else 0
+    names = "xyzw" if entry.kind == "vector" else [f"f{number}" for number in range(count)]
+    step = entry.size // max(count, 1)
+    return [MemberDescription(names[number], entry.element, number * step) for number in range(count)]
 
 
 def is_record(types: Types, name: str) -> bool:
     """Return whether the type *name* is a struct whose members have names in Python."""
-    return types[name].get("python_kind") in {"record", "namedtuple"}
+    return types[name].python_kind in {"record", "namedtuple"}
 
 
 def is_optional(types: Types, name: str) -> bool:
     """Return whether the type *name* is the struct of an Optional."""
-    return types[name].get("python_kind") == "optional"
+    return types[name].python_kind == "optional"
 
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
@@ -80,19 +70,19 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
         dtype: The type of the element: a dtype of NumPy, or the text for one, such as "<f4" or "|V16".
     """
     entry = types[name]
-    if isinstance(dtype, str) or dtype.itemsize != entry["size"]:
+    if isinstance(dtype, str) or dtype.itemsize != entry.size:
         return isinstance(dtype, str) and _is_number(entry, dtype)
-    if entry["kind"] == "array":
+    if entry.kind == "array":
         if not dtype.subdtype:
-            return bool(dtype.kind == {"char": "S", "uint": "U"}.get(types[entry["element"]]["kind"]))
+            return bool(dtype.kind == {"char": "S", "uint": "U"}.get(types[entry.element].kind))
         base, (count, *rest) = dtype.subdtype
         inner = sys.modules["numpy"].dtype((base, tuple(rest)))
-        return bool(count == entry["count"]) and is_like(types, entry["element"], inner)
+        return bool(count == entry.count) and is_like(types, entry.element, inner)
     members = fields(types, name)
     if not members or (dtype.kind == "V" and not dtype.names):
         return _is_number(entry, dtype.str)
     dtype_fields = dtype.fields or {}
-    is_unnamed = entry.get("python_kind") == "tuple"
+    is_unnamed = entry.python_kind == "tuple"
     # C has no members without size.
     parts = sorted(
         (dtype_fields[name][1], name) for name in dtype.names or () if dtype_fields[name][0].itemsize
@@ -105,12 +95,12 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
     )
 
 
-def _is_number(entry: Mapping[str, Any], text: str) -> bool:
+def _is_number(entry: TypeDescription, text: str) -> bool:
     """Return whether *text* is NumPy's type for the number *entry*, or a void of the size of another type."""
-    size, number = itemsize(text), numbers.of_kind(entry["kind"], entry["size"])
+    size, number = itemsize(text), numbers.of_kind(entry.kind, entry.size)
     # Types without a letter of their own are voids. Dates match no C type, since C types have no unit.
-    letter = "u" if entry["kind"] == "pointer" else number.numpy if number else ""
-    return size == entry["size"] and text[1] == (letter or "V") and text[0] != ">"
+    letter = "u" if entry.kind == "pointer" else number.numpy if number else ""
+    return size == entry.size and text[1] == (letter or "V") and text[0] != ">"
 
 
 def itemsize(text: str) -> int:

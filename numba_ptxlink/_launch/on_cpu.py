@@ -129,7 +129,7 @@ class CpuFunction:
         """
         import numpy as np
 
-        result = self.types[self.result]["kind"]
+        result = self.types[self.result].kind
         if result == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
         program, memory = self._code.program, HostArguments(0)
@@ -168,7 +168,7 @@ class CpuFunction:
 
     def _widen(self, ctype: str, column: Any, size: int) -> Any:
         """Return *column* as PTX passes it: integers have at least 32 bits."""
-        kind = self.types[ctype]["kind"]
+        kind = self.types[ctype].kind
         is_narrow = kind in _INTEGERS and column.itemsize < size
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
@@ -177,7 +177,7 @@ class CpuFunction:
         import numpy as np
 
         ctype = formal.type
-        kind, dtype = self.types[ctype]["kind"], results.dtype(self.types, ctype)
+        kind, dtype = self.types[ctype].kind, results.dtype(self.types, ctype)
         is_array = arrays.is_numpy(value, "ndarray") and value.shape
         is_record = is_array and kind in {"struct", "vector"} and value.dtype.names
         if not (is_record or (is_array and (kind in _NUMBERS or arrays.is_optional(self.types, ctype)))):

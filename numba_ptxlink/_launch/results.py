@@ -90,7 +90,7 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
     import numpy as np
 
     entry = types[name]
-    kind, size = entry["kind"], entry["size"]
+    kind, size = entry.kind, entry.size
     if kind == "void":
         return None
     element = dtype(types, name)
@@ -106,7 +106,7 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
 
 def numbers_of(types: Types, name: str, elements: Any) -> Any:
     """Return an array of the type *name* with elements that NumPy supports: `bfloat16` as float32."""
-    if types[name]["kind"] != "bfloat16":
+    if types[name].kind != "bfloat16":
         return elements
     return (elements.view("<u2").astype("<u4") << 16).view("<f4")
 
@@ -116,11 +116,11 @@ def dtype(types: Types, name: str) -> Any:
     import numpy as np
 
     entry = types[name]
-    kind, size = entry["kind"], entry["size"]
+    kind, size = entry.kind, entry.size
     if kind == "array":
-        is_text = types[entry["element"]]["kind"] == "char"
-        inner = dtype(types, entry["element"])
-        return np.dtype(f"S{size}" if is_text else (inner.base, (entry["count"], *inner.shape)))
+        is_text = types[entry.element].kind == "char"
+        inner = dtype(types, entry.element)
+        return np.dtype(f"S{size}" if is_text else (inner.base, (entry.count, *inner.shape)))
     if kind in {"struct", "vector"}:
         fields = arrays.fields(types, name)
         return np.dtype(

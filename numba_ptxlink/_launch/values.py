@@ -16,6 +16,7 @@ from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
 from .results import Record, members_of
 
 if TYPE_CHECKING:
+    from numba_ptxlink._cabi.descriptions import TypeDescription
     from numba_ptxlink._link.manifests import Parameter
 
 Pack = Callable[[Any, DeviceArguments], bytes]
@@ -92,11 +93,11 @@ class Parameters:
 def packer(types: Types, name: str) -> Pack:
     """Return a function that packs values of the type *name*."""
     entry = types[name]
-    return _PACKERS[entry["kind"]](types, name, entry)
+    return _PACKERS[entry.kind](types, name, entry)
 
 
-def _integer(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    size, signed = entry["size"], entry["kind"] == "int"
+def _integer(_: Types, name: str, entry: TypeDescription) -> Pack:
+    size, signed = entry.size, entry.kind == "int"
     allowed = range(-(1 << 8 * size - 1), 1 << 8 * size - 1) if signed else range(1 << 8 * size)
 
     def pack(value: Any, _: DeviceArguments) -> bytes:
@@ -120,8 +121,8 @@ def _bool(*_: Any) -> Pack:
     return pack
 
 
-def _float(_: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    encode = _bfloat16 if entry["kind"] == "bfloat16" else struct.Struct(_FLOATS[entry["size"]]).pack
+def _float(_: Types, name: str, entry: TypeDescription) -> Pack:
+    encode = _bfloat16 if entry.kind == "bfloat16" else struct.Struct(_FLOATS[entry.size]).pack
 
     def pack(value: Any, _: DeviceArguments) -> bytes:
         number = _number(value, float, Real, "a number")
@@ -163,8 +164,8 @@ def _number(value: Any, kind: type[float | complex], accepted: type, article: st
     return number
 
 
-def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
-    part = packer(types, entry["element"])
+def _complex(types: Types, _: str, entry: TypeDescription) -> Pack:
+    part = packer(types, entry.element)
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
         number = _number(value, complex, Complex, "a complex number")
@@ -173,12 +174,12 @@ def _complex(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
     return pack
 
 
-def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
-    size, fields = entry["size"], arrays.fields(types, name)
+def _compound(types: Types, name: str, entry: TypeDescription) -> Pack:
+    size, fields = entry.size, arrays.fields(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
-    is_struct, is_named = entry["kind"] == "struct", entry.get("python_kind", "tuple") != "tuple"
-    is_text = entry["kind"] == "array" and types[entry["element"]]["kind"] == "char"
+    is_struct, is_named = entry.kind == "struct", entry.python_kind not in {"", "tuple"}
+    is_text = entry.kind == "array" and types[entry.element].kind == "char"
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
         if is_text and isinstance(value, bytes) and len(value) <= size:
@@ -214,9 +215,7 @@ def _compound(types: Types, name: str, entry: Mapping[str, Any]) -> Pack:
 
 def _has_view(types: Types, name: str) -> bool:
     entry = types[name]
-    return entry["kind"] == "view" or any(
-        _has_view(types, field.type) for field in arrays.fields(types, name)
-    )
+    return entry.kind == "view" or any(_has_view(types, field.type) for field in arrays.fields(types, name))
 
 
 def _is_bool(value: Any) -> bool:
@@ -243,8 +242,8 @@ def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]
     return list(value)
 
 
-def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
-    target = types[entry["target"]]
+def _pointer(types: Types, _: str, entry: TypeDescription) -> Pack:
+    target = types[entry.target]
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
         if value is None:
@@ -253,15 +252,15 @@ def _pointer(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
         number = getattr(value, "handle", value) if hasattr(value, "memory_resource") else value
         address = _address(number)
         if address is None:
-            array = _array(types, entry["target"], value, arguments, readonly=entry.get("readonly", False))
+            array = _array(types, entry.target, value, arguments, readonly=entry.readonly)
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise WrongArgumentError(
                     "it is not contiguous; copy it, for example by ascontiguousarray() of CuPy or NumPy"
                 )
             address = array.address
-        elif address % target["align"]:
+        elif address % target.align:
             raise WrongArgumentError(
-                f"{shown(address)} is not a multiple of {target['align']}; pass an aligned address"
+                f"{shown(address)} is not a multiple of {target.align}; pass an aligned address"
             )
         else:
             arguments.add_address(address)
@@ -285,12 +284,12 @@ def _address(value: Any) -> int | None:
         return int(value) if type(value).__name__ == "CUdeviceptr" else None
 
 
-def _view(types: Types, _: str, entry: Mapping[str, Any]) -> Pack:
-    ndim, order = entry["ndim"], entry["layout"]
+def _view(types: Types, _: str, entry: TypeDescription) -> Pack:
+    ndim, order = entry.ndim, entry.layout
     code = struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
-        array = _array(types, entry["element"], value, arguments, readonly=entry["readonly"])
+        array = _array(types, entry.element, value, arguments, readonly=entry.readonly)
         if len(array.shape) != ndim:
             raise WrongArgumentError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
         if order != "any" and not arrays.is_contiguous(array, order):
@@ -309,13 +308,13 @@ def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, r
     if array is None:
         raise WrongArgumentError(f"it is {_shown(value)}; pass {arguments.takes}")
     # A pointer to void, or to views, accepts arrays of any type.
-    if entry["kind"] not in {"void", "view"} and not arrays.is_like(types, name, array.dtype):
+    if entry.kind not in {"void", "view"} and not arrays.is_like(types, name, array.dtype):
         raise WrongArgumentError(
-            f"its elements are {array.dtype}; pass an array of {name}, of {entry['size']} bytes each, by "
+            f"its elements are {array.dtype}; pass an array of {name}, of {entry.size} bytes each, by "
             ".astype() for example"
         )
-    if array.address % entry["align"] and 0 not in array.shape:
-        raise WrongArgumentError(f"its address is not a multiple of {entry['align']}; pass an aligned copy")
+    if array.address % entry.align and 0 not in array.shape:
+        raise WrongArgumentError(f"its address is not a multiple of {entry.align}; pass an aligned copy")
     if array.readonly and not readonly:
         raise WrongArgumentError("it is read-only, and the kernel may write to it; pass a copy")
     return array
@@ -325,7 +324,7 @@ def _shown(value: Any) -> str:
     return f"{shown(value, 40)}, a {type(value).__name__}"
 
 
-_PACKERS: dict[str, Callable[[Types, str, Mapping[str, Any]], Pack]] = {
+_PACKERS: dict[str, Callable[[Types, str, TypeDescription], Pack]] = {
     "bool": _bool,
     "int": _integer,
     "uint": _integer,

@@ -115,7 +115,7 @@ def from_prototype(prototype: Prototype, origin: str) -> DeclaredFunction:
 
 def declarations_of(manifest: Manifest) -> list[DeclaredFunction]:
     """Return the device functions that *manifest* lists."""
-    sizes = {name: described.get("size", 0) for name, described in manifest.types.items()}
+    sizes = {name: described.size for name, described in manifest.types.items()}
     functions = []
     for function in manifest.functions:
         if function.kind == "function" and function.symbol.isidentifier():

@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from numba_ptxlink._cabi.descriptions import TypeDescription
 from numba_ptxlink._formats.kinds import ARTIFACTS, FATBIN
 from numba_ptxlink.errors import LinkError
 
@@ -120,7 +121,7 @@ class Manifest:
     functions: tuple[Function, ...] = field(repr=False)
     externs: Mapping[str, str | None] = field(repr=False)
     artifacts: tuple[Artifact, ...] = field(repr=False)
-    types: Mapping[str, Mapping[str, Any]] = field(repr=False)
+    types: Mapping[str, TypeDescription] = field(repr=False)
 
 
 def read(path: Path) -> Manifest | None:
@@ -149,7 +150,7 @@ def parse(content: bytes, path: Path) -> Manifest | None:
                 Artifact(str(entry["kind"]), str(entry["arch"] or ""), str(entry["file"]))
                 for entry in fields["artifacts"]
             ),
-            fields.get("types", {}),
+            {name: TypeDescription.read(entry) for name, entry in fields.get("types", {}).items()},
         )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -13,6 +13,7 @@ from numba.cuda._internal import cuda_fp8
 
 import numba_ptxlink as pl
 from numba_ptxlink import abi
+from numba_ptxlink._cabi.descriptions import TypeDescription
 from numba_ptxlink._cabi.numbers import NUMBERS, Number
 from numba_ptxlink._launch import values
 from numba_ptxlink._launch.arrays import DeviceArguments, WrongArgumentError
@@ -68,7 +69,7 @@ def test_floats_are_rounded_to_the_nearest(kind):
     """Values, the middles of two, subnormal numbers, infinities and NaN become what NumPy makes of them."""
     dtype = np.dtype(FLOATS[kind])
     name = {"float16": "__half", "bfloat16": "__nv_bfloat16"}.get(kind, kind)
-    pack = values.packer({name: {"kind": kind, "size": dtype.itemsize, "align": 1}}, name)
+    pack = values.packer({name: TypeDescription(kind, dtype.itemsize, 1)}, name)
     largest = float(ml_dtypes.finfo(dtype).max)
     smallest = float(ml_dtypes.finfo(dtype).smallest_subnormal)
     steps = [1 + number * float(ml_dtypes.finfo(dtype).eps) / 2 for number in range(5)]
