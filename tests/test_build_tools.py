@@ -152,7 +152,20 @@ def test_cmake_finds_the_package_of_the_environment_on_path(tmp_path, wanted, me
     assert message in configured(tmp_path, wanted, 'message(FATAL_ERROR "FOUND ${NumbaPtxlink_VERSION}")')
 
 
-def configured(folder: Path, wanted: str, call: str) -> str:
+@pytest.mark.parametrize("script", ["", "#!/gone/bin/python\n", "#!/bin/sh\necho broken >&2; exit 3\n"])
+def test_a_command_that_cannot_be_run_fails_when_cmake_configures(tmp_path, script):
+    """A build folder whose environment is gone names the command and the cure, not only when it builds."""
+    command = tmp_path / "numba-ptxlink"
+    if script:
+        command.write_text(script)
+        command.chmod(0o755)
+    said = configured(tmp_path, "0.1", "", f"-DNUMBA_PTXLINK_EXECUTABLE={command}")
+    assert f"NUMBA_PTXLINK_EXECUTABLE is {command}, which cannot be run" in said
+    assert "Configure with --fresh" in said
+    assert ("broken" in said) is ("broken" in script)
+
+
+def configured(folder: Path, wanted: str, call: str, *options: str) -> str:
     """Return what CMake says, on one line, where a project that finds the package fails."""
     cmake = shutil.which("cmake")
     if cmake is None:
@@ -163,7 +176,7 @@ def configured(folder: Path, wanted: str, call: str) -> str:
     )
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
-        [cmake, "-S", folder, "-B", folder / "build"],
+        [cmake, "-S", folder, "-B", folder / "build", *options],
         env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
@@ -177,7 +190,7 @@ def configured(folder: Path, wanted: str, call: str) -> str:
 def test_options_of_cmake_may_be_expressions(tmp_path, toolkit):
     """Of one that is empty nothing is left, one of several options is these, and other semicolons stay."""
     command = tmp_path / "command"
-    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > arguments\nexit 1\n')
+    command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > arguments\n[ "$1" = --version ]\n')
     command.chmod(0o755)
     options = '"$<$<CONFIG:Debug>:--debug>" "$<$<CONFIG:Release>:--one;--two>" "--text=a;b" -x "" last'
     (tmp_path / "CMakeLists.txt").write_text(

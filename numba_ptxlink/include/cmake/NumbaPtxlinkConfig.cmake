@@ -42,6 +42,16 @@ if(NOT NUMBA_PTXLINK_EXECUTABLE)
       "The command numba-ptxlink is not on PATH; activate its environment, or set NUMBA_PTXLINK_EXECUTABLE.")
   return()
 endif()
+# The cache of a build folder outlives an environment that is moved, deleted, or given another Python.
+execute_process(COMMAND "${NUMBA_PTXLINK_EXECUTABLE}" --version
+                RESULT_VARIABLE _numba_ptxlink_status OUTPUT_QUIET ERROR_VARIABLE _numba_ptxlink_error)
+if(NOT _numba_ptxlink_status EQUAL 0)
+  set(NumbaPtxlink_FOUND FALSE)
+  set(NumbaPtxlink_NOT_FOUND_MESSAGE
+      "NUMBA_PTXLINK_EXECUTABLE is ${NUMBA_PTXLINK_EXECUTABLE}, which cannot be run (${_numba_ptxlink_status}). \
+${_numba_ptxlink_error} Configure with --fresh to search for it again, or set NUMBA_PTXLINK_EXECUTABLE.")
+  return()
+endif()
 
 # A function keeps the policies that it was defined under. A project of an older minimum has none of these, of which
 # the last makes Ninja read the paths in a depfile as they are.
