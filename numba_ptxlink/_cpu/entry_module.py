@@ -96,6 +96,22 @@ class EntryModule:
         self.fault_sites.append((function, index))
         return len(self.fault_sites) - 1
 
+    def element_size(self, name: SharedName) -> int:
+        """Return the bytes of an element of a variable in global, constant or shared memory."""
+        variables: dict[SharedName, ptx.Variable] = {**self.shared_variables}
+        variables.update(self._symbols.variables)
+        return variables[name].bits // 8
+
+    def constant_base(self) -> str:
+        """
+        Return the address of a variable in constant memory; others are less than 2 GiB away.
+
+        Raises:
+            UnsupportedInstruction: There is no such variable.
+        """
+        constants = (name for name, item in self._symbols.variables.items() if item.memory == "const")
+        return self.symbol_address(next(constants, ""))
+
     def symbol_address(self, name: SharedName) -> str:
         """
         Return the address of a variable or a function, in its state space.

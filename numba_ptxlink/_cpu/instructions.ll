@@ -623,6 +623,13 @@ access.cached:
     rest = and i64 {value}, {mask}
     aligned = icmp eq i64 {rest}, 0
     in_bounds = and i1 {near}, {aligned}
+; The address of a local or constant variable, of which PTX with short pointers has only the lower 32 bits: the one with
+; these bits that is nearest to {base}.
+address.restore:
+    distance = sub i64 {value}, {base}
+    low = trunc i64 {distance} to i32
+    wide = sext i32 {low} to i64
+    result = add i64 {base}, {wide}
 access.shared:
     offset_limit = call i64 @llvm.usub.sat.i64(i64 {shared_size}, i64 {mask})
     in_bounds = icmp ult i64 {offset}, {offset_limit}

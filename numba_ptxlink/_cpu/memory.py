@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .translator import Storage, Translator
 
 _STATE_SPACES = ("global", "shared", "local", "param", "const")
+_ADDRESS_BITS = 64
 _ATOMIC_MODIFIERS = {"acquire", "release", "relaxed", "volatile"}
 # Modifiers for the state space, vectors, order and caching. They do not change the value that is accessed.
 _ACCESS_MODIFIERS = re.compile(
@@ -45,16 +46,17 @@ def _state_space(mnemonic: Mnemonic) -> str:
 
 def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool = False) -> str:
     """Return a pointer to *size* bytes at an address operand, after a check that the access is allowed."""
-    parsed = ptx.address(operand)
-    if parsed is None:
-        raise UnsupportedInstruction
-    base, offset = parsed
+    # An element of an array has no brackets around it: `ld.shared.u32 %r1, x[3]`.
+    base, offset = ptx.address(operand) or (operand, 0)
     storage = b.find_storage(base)
     if storage:
         return _storage_pointer(b, storage, offset, size)
     if space == "shared":
         return _shared_pointer(b, base, offset, size)
-    return _region_pointer(b, _effective_address(b, base, offset), size, write=write)
+    address = _effective_address(b, base, offset)
+    if space in ("local", "const") and (b.find_register(base) or ("", 64))[1] < _ADDRESS_BITS:
+        address = _restore_address(b, address, space)
+    return _region_pointer(b, address, size, write=write)
 
 
 def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) -> str:
@@ -72,6 +74,12 @@ def _effective_address(b: Translator, base: str, offset: int) -> str:
     if offset:
         address = b.emit_op("add", f"i{width}", address, offset % (1 << width))
     return b.resize(address, width, 64)
+
+
+def _restore_address(b: Translator, address: str, space: str) -> str:
+    """Return the host address of a local or constant variable from its lower 32 bits."""
+    base = b.load_context_field("local_base") if space == "local" else b.module.constant_base()
+    return b.expand("address.restore", value=address, base=base)
 
 
 def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
@@ -136,7 +144,11 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     memory, registers = operands[:2] if writes else operands[1::-1]
     total = size * _vector_length(mnemonic)
     pointer = _pointer(b, memory, _state_space(mnemonic), total, write=writes)
-    for index, register in enumerate(ptx.elements(registers)):
+    elements = ptx.elements(registers)
+    if len(elements) * size != total:
+        # A register that is declared as a vector has no braces.
+        raise UnsupportedInstruction
+    for index, register in enumerate(elements):
         location = f"ptr {b.offset_pointer(pointer, size * index)}{order}, align {size}, {PROGRAM_MEMORY}"
         if writes:
             b.emit(f"store{atomic} i{bits} {b.read_operand(register, bits)}, {location}")
@@ -218,9 +230,12 @@ def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
     """
     bits = mnemonic.type.bits
     value = b.read_operand(operands[1], bits)
-    if _state_space(mnemonic) == "shared":
+    space = _state_space(mnemonic)
+    if space == "shared":
         base = b.resize(b.load_context_field("shared_base"), 64, bits)
         value = b.emit_op("sub" if "to" in mnemonic.modifiers else "add", f"i{bits}", value, base)
+    elif b.uses_short_pointers and space in ("local", "const") and "to" not in mnemonic.modifiers:
+        value = _restore_address(b, value, space)
     b.write_register(operands[0], value, bits)
 
 

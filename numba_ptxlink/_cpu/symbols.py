@@ -17,10 +17,13 @@ from numba_ptxlink.errors import LaunchError
 from .mnemonics import UnsupportedInstruction, parse_number
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numba_ptxlink._formats import ptx
 
+# A byte of an address, as LLVM writes pointers in packed structs: `0xFF00(generic(x))` is the second byte.
+_ADDRESS_BYTE = re.compile(r"0xFF((?:00)*)\s*\((.+)\)")
+_ADDRESS_BYTES = 8
 _SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
 # Function addresses are only compared, so they are numbers outside of the address space of a process.
 _FIRST_FUNCTION_ADDRESS, _FUNCTION_DISTANCE = 1 << 60, 16
@@ -97,11 +100,25 @@ class Symbols:
                 "values."
             )
         zeros = max(variable.size - len(spelled) * bits // 8, 0)
-        fields = [(f"i{bits}", self._initial_value(variable, text, bits)) for text in spelled]
-        fields.append((f"[{zeros} x i8]", "zeroinitializer"))
+        fields = [*self._fields(variable, spelled, bits), (f"[{zeros} x i8]", "zeroinitializer")]
         types, content = ", ".join(field_type for field_type, _ in fields), ", ".join(map(" ".join, fields))
         alignment = max(variable.alignment, 16)
         return f'@"v.{variable.name}" = global <{{{types}}}> <{{{content}}}>, align {alignment}'
+
+    def _fields(self, variable: ptx.Variable, spelled: Sequence[str], bits: int) -> Iterator[tuple[str, str]]:
+        """Yield the type and value of each field of an initialiser; the bytes of an address are one field."""
+        position = 0
+        while position < len(spelled):
+            matches = [
+                _ADDRESS_BYTE.fullmatch(text) for text in spelled[position : position + _ADDRESS_BYTES]
+            ]
+            masks = [(len(match[1]) // 2, match[2]) for match in matches if match]
+            if bits == 8 and masks and masks == [(index, masks[0][1]) for index in range(_ADDRESS_BYTES)]:
+                yield "i64", self._initial_value(variable, masks[0][1], 64)
+                position += _ADDRESS_BYTES
+            else:
+                yield f"i{bits}", self._initial_value(variable, spelled[position], bits)
+                position += 1
 
     def _initial_value(self, variable: ptx.Variable, text: str, bits: int) -> str:
         """Return a value of an initialiser: a number, or an address with an offset."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # Bits of the result types of operations, see instructions.ll.
 _RESULT_WIDTHS = {"p": 1, "u": 32, "l": 64}
 _POINTER_BYTES = 8
+# A symbol, with the index of an element and an offset.
+_SYMBOL_OPERAND = re.compile(r"([\w$%]+)\s*(?:\[\s*(\d\w*)\s*\])?\s*(?:\+\s*(-?\d\w*))?")
 COMMON_PARAMETERS = (
     "ptr %ctx, ptr %region_cache, ptr {local}, ptr %limit, i32 %tx, i32 %ty, i32 %tz, ptr %params, "
     "ptr %thread_record"
@@ -40,12 +43,14 @@ class Storage:
         size: Its size in bytes.
         source: The pointer to the argument of a parameter, "" for a variable.
         address_taken: Whether it needs an address in local memory. LLVM keeps other variables in registers.
+        element_size: The size of an element of an array.
     """
 
     pointer: str
     size: int
     source: str = ""
     address_taken: bool = False
+    element_size: int = 1
 
 
 class _ContextValues(dict[str, Any]):
@@ -75,6 +80,7 @@ class Translator(IRBuilder):
         scope: The names that are declared at the current statement.
         statement_index: The index of the current statement in the function's body.
         reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
+        uses_short_pointers: Whether the code so far has addresses of variables in 32-bit registers.
         branch_targets: The labels of each `.branchtargets` directive, by its own label.
         local_memory_size: Bytes of local memory that the function takes itself; complete after `to_text`.
     """
@@ -91,7 +97,7 @@ class Translator(IRBuilder):
         self.module, self.function, self.labels, self.suspends = module, function, labels, suspends
         self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
         self.carry_flag = self.alloca("i1")
-        self.reads_workspace = False
+        self.reads_workspace = self.uses_short_pointers = False
         self.branch_targets: dict[str, list[str]] = {}
         self.origins: Mapping[ptx.Register, Origin] = {}
         self._computed_flags: dict[ptx.Register, str] = {}
@@ -110,7 +116,8 @@ class Translator(IRBuilder):
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
         """Declare a variable, or a parameter whose argument is at *source*."""
         is_local, size = variable.space == "local", max(variable.size, 1)
-        self._variables[name] = Storage(f"%{self.unique_name('v')}", size, source, address_taken=is_local)
+        pointer = f"%{self.unique_name('v')}"
+        self._variables[name] = Storage(pointer, size, source, is_local, max(variable.bits // 8, 1))
 
     def to_text(self, signature: str) -> str:
         """Return the definition of the function, after all statements are translated."""
@@ -195,11 +202,26 @@ class Translator(IRBuilder):
             return self.resize(
                 self.expand(operand), _RESULT_WIDTHS[arithmetic.operations()[operand].result], bits
             )
-        name, _, offset = operand.partition("+")
-        address = self._address_of(name.strip())
-        if offset:
-            address = self.emit_op("add", "i64", address, int(offset, 0))
-        return self.resize(address, 64, bits)
+        self.uses_short_pointers |= bits < 8 * _POINTER_BYTES
+        return self.resize(self._read_address(operand), 64, bits)
+
+    def _read_address(self, operand: str) -> str:
+        """Return the address of a variable or function, such as `x`, `x+4`, or `x[1]` for an element."""
+        match = _SYMBOL_OPERAND.fullmatch(operand)
+        if not match:
+            raise UnsupportedInstruction
+        name, index, spelled = match.groups()
+        address, offset = self._address_of(name), ptx.number(spelled or "0") or 0
+        if index:
+            offset += (ptx.number(index) or 0) * self._element_size(name)
+        return self.emit_op("add", "i64", address, offset) if offset else address
+
+    def _element_size(self, name: str) -> int:
+        """Return the bytes of an element of an array."""
+        storage, register = self.find_storage(name), self.scope.find(name)
+        if storage:
+            return storage.element_size
+        return self.module.element_size((self.function.name, register) if register else name)
 
     def write_register(
         self, operand: str, value: str, bits: int, *, signed: bool = False, is_computed: str = "false"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import struct
@@ -11,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 from cuda_cxx import ptx
+from instructions import HEAD
 
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._cpu.worker import Worker
@@ -148,3 +150,20 @@ def test_what_cannot_be_launched_is_refused(program):
         program.call_elementwise("meet", 1, [], (0, 0), [])
     with pytest.raises(LaunchError, match=r"takes parameters of \[8, 4\] bytes, and was given \[4\]"):
         program.launch("beyond", Configuration((1, 1, 1), (1, 1, 1)), [b"1234"], [])
+
+
+@pytest.mark.parametrize(
+    ("access", "message"),
+    [
+        ("ld.local.u16 %h, [t+6]", ""),
+        ("ld.local.u16 %h, [t+7]", "2 bytes at 0x7 are out of bounds"),
+        ("ld.local.u32 %r, [t+-4]", "out of bounds"),
+        ("ld.local.v2.u32 v, [t]", "does not support this instruction"),
+    ],
+)
+def test_variables_of_a_function_have_bounds(access, message):
+    """An access is inside of a variable to its last byte; a register of two elements is refused."""
+    registers = ".local .align 8 .b8 t[8]; .reg .b16 %h; .reg .b32 %r; .reg .v2 .b32 v;"
+    program = CpuProgram.of(f"{HEAD}.visible .entry k() {{ {registers} {access}; ret; }}")
+    with pytest.raises(DeviceFaultError, match=message) if message else contextlib.nullcontext():
+        program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])

@@ -281,6 +281,37 @@ def test_addresses_wrap_in_the_width_of_their_register():
     assert result[0] == 7
 
 
+SHORT = {
+    "a local variable": (
+        ".local .align 8 .b8 t[16]; mov.b32 %a, t; mov.u32 %v, 7; st.local.u32 [%a+4], %v; "
+        "ld.local.u32 %v, [%a+4];"
+    ),
+    "a generic address of it": (
+        ".local .b32 t[4]; mov.b32 %a, t; cvt.u64.u32 %p, %a; cvta.local.u64 %p, %p; mov.u32 %v, 7; "
+        "st.u32 [%p+8], %v; ld.local.u32 %v, [%a+8];"
+    ),
+    "a constant": "mov.b32 %a, c; ld.const.u32 %v, [%a+4];",
+    "an element of an array": ".shared .b32 s[4]; mov.u64 %p, s[2]; mov.u32 %v, 7; st.shared.u32 [%p], %v; "
+    "ld.shared.u32 %v, s[2];",
+    "the bytes of an address": "ld.global.u64 %p, [bytes+8]; ld.global.u32 %v, [%p+4];",
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_addresses_have_other_forms(name):
+    """Addresses in 32 bits, elements of arrays, and the bytes of an address that an initialiser has."""
+    masks = ", ".join(f"0xFF{'00' * index}(generic(g))" for index in range(8))
+    variables = (
+        ".const .b32 c[2] = {6, 7}; .global .b32 g[2] = {6, 7}; "
+        f".global .b8 bytes[16] = {{{'0, ' * 8}{masks}}};"
+    )
+    registers = ".reg .b32 %a, %v; .reg .b64 %o, %p; ld.param.u64 %o, [o];"
+    kernel = f".visible .entry k(.param .u64 o) {{ {registers} {SHORT[name]} st.global.u32 [%o], %v; ret; }}"
+    result = np.zeros(1, np.int32)
+    run(CpuProgram.of(f"{HEAD}{variables}\n{kernel}"), "k", result)
+    assert result[0] == 7
+
+
 def test_kernels_of_a_program_share_variables_and_are_compiled_apart(monkeypatch):
     """A launch compiles the kernel that it needs, and not others; each sees what another has stored."""
     begin = "(.param .u64 o) { .reg .b64 %o; .reg .b32 %v; ld.param.u64 %o, [o]; "
