@@ -333,6 +333,16 @@ def test_records_are_arguments_in_any_form():
         assert [] == pl.compare(size_of, value, record.reshape(1))
 
 
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_dates_are_not_compared(front_end):
+    """A date is an integer in C, which Python would not compute with as with a date."""
+    types = front_ends.get(front_end).types
+    date = types.NPDatetime("D")
+    udf = pl.udf((date, types.Array(date, 1, "C")), name="gap", front_end=front_end)(lambda a, b: a - b[0])
+    with pytest.raises(pl.ExportError, match="gap was not compared: dates are integers in C"):
+        pl.compare(udf)
+
+
 POWERS = """
 from numba import cuda
 from numba_ptxlink import udf
@@ -347,7 +357,8 @@ def by_operator(a, b):
 
 @udf("int64(int64, int64)")
 def by_function(a, b):
-    return pow(a, b) + (1 << a)
+    quotient, remainder = divmod(a, b if b else 1)
+    return pow(int(a), int(b)) + (1 << int(a)) + quotient**remainder
 
 @udf("uint64(uint64)")
 def by_squares(a):

@@ -12,7 +12,7 @@ import numpy as np
 from numba_ptxlink._export import choice
 from numba_ptxlink._front_end import registry
 
-from .values import SkippedCallError
+from .values import Integer, SkippedCallError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +52,9 @@ class _Copies:
         """Return the copy of *function*."""
         cells = None if function.__closure__ is None else tuple(map(self._cell, function.__closure__))
         scope = self._scope(function.__globals__)
-        return FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
+        copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
+        copy.__kwdefaults__ = function.__kwdefaults__
+        return copy
 
     def has_frame(self, frame: FrameType | None) -> bool:
         """Return whether *frame* executes a copy."""
@@ -66,7 +68,7 @@ class _Copies:
 
     def _scope(self, names: dict[str, Any]) -> dict[str, Any]:
         if id(names) not in self._scopes:
-            self._scopes[id(names)] = scope = dict(names)
+            self._scopes[id(names)] = scope = {"int": Integer, **names}
             scope.update((name, self._value(value, name)) for name, value in names.items())
         return self._scopes[id(names)]
 

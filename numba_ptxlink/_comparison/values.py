@@ -40,8 +40,19 @@ class SkippedCallError(ExportError):
     """A call that Python cannot make, or that takes it too long; the message says why."""
 
 
-class Integer(int):
-    """An integer whose results have at most 4,096 bits: a power of 64-bit integers would fill the memory."""
+class _AnyInt(type):
+    """The class of a class that every integer of Python is an instance of."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, int)
+
+
+class Integer(int, metaclass=_AnyInt):
+    """
+    An integer whose results have at most 4,096 bits: a power of 64-bit integers would fill the memory.
+
+    It takes the place of `int` in compared functions.
+    """
 
 
 def _closed(name: str) -> Callable[..., Any]:
@@ -56,6 +67,8 @@ def _closed(name: str) -> Callable[..., Any]:
             elif name in {"__pow__", "__rpow__"} and len(operands) == 1:
                 _check_bits((first.bit_length() - 1) * second)
         result = operation(number, *operands)
+        if isinstance(result, tuple):
+            return tuple(map(Integer, result))
         if type(result) is not int:
             return result
         _check_bits(result.bit_length())
@@ -69,7 +82,20 @@ def _check_bits(count: int) -> None:
         raise SkippedCallError(f"an integer exceeds {_MAX_INTEGER_BITS:,} bits in Python")
 
 
-for _name in ("add", "sub", "mul", "floordiv", "mod", "pow", "lshift", "rshift", "and", "or", "xor"):
+for _name in (
+    "add",
+    "sub",
+    "mul",
+    "floordiv",
+    "mod",
+    "pow",
+    "divmod",
+    "lshift",
+    "rshift",
+    "and",
+    "or",
+    "xor",
+):
     setattr(Integer, f"__{_name}__", _closed(f"__{_name}__"))
     setattr(Integer, f"__r{_name}__", _closed(f"__r{_name}__"))
 for _name in ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil"):

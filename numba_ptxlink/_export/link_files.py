@@ -310,7 +310,12 @@ def merge_ptx(
     uses = "".join(f'extern "C" __device__ int {name}();\n' for name in names)
     body = "".join(f"{_KEEPER}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(names))
     kernel = f'extern "C" __global__ void {_KEEPER}(void** {_KEEPER}_p) {{\n{body}}}\n'
-    keeper_ltoir = compile_source(uses + kernel, f"{_KEEPER}.cu", arch, [])
+    try:
+        keeper_ltoir = compile_source(uses + kernel, f"{_KEEPER}.cu", arch, [])
+    except LinkError as error:
+        taken = ", ".join(name for name in names if re.search(rf"\b{name}\b", error.log))
+        message = f"{taken}: CUDA C++ declares this name itself; give the function another.\n{error.log}"
+        raise converted(error, LinkError, message) from error
     # Without this flag, kernels of the link files would stay.
     used = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
     flags = ["-lto", "-ptx", *used, *options.to_flags(LTO)]

@@ -167,6 +167,13 @@ def test_a_variable_named_like_a_member_of_cudas_structs(tmp_path):
         pl.link(CALLER, *(artifact(export, "ltoir") for export in (first, second)), arch="sm_90", lto=True)
 
 
+def test_a_function_named_like_one_of_cudas(tmp_path):
+    """A function with link files that CUDA C++ declares otherwise is refused by its name."""
+    doubled = pl.udf("float16(float16)", name="norm")(lambda value: value + value)
+    with pytest.raises(pl.ExportError, match=r"norm: CUDA C\+\+ declares this name itself; give .* another"):
+        pl.export([doubled], tmp_path, arch="sm_90", emit="ptx")
+
+
 def test_files_that_call_each_other(tmp_path):
     """Functions of one link file keep finding those of another."""
     one = cuda.CUSource(
