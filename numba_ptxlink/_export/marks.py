@@ -116,6 +116,17 @@ class Udf(Marked):
         """Call the Python function."""
         return self.function(*args, **kwargs)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """
+        Return the qualified name, by which `pickle` and `copy` refer to functions.
+
+        cloudpickle stores the content instead: a worker of Dask has no `__main__` with the function.
+        """
+        caller: str = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - `pickle` is in C
+        if "cloudpickle" in caller.split("."):
+            return super().__reduce_ex__(protocol)
+        return self.function.__qualname__
+
     @property
     def _dispatcher(self) -> Any:
         if self.other_signatures and type(self.other_signatures[0]) is type(self) is Udf:
