@@ -94,6 +94,7 @@ def test_closures_whose_arguments_would_be_mixed_up_are_refused(front_end, call)
         pl.export([udf], arch="sm_90", emit="ptx")
 
 
+HALF = np.float16(1.5)
 RECORD = np.dtype([("n", "i4"), ("x", "f4")], align=True)
 # What authors write, and what they read, of both compilers or of one.
 UNCLEAR = {
@@ -105,6 +106,36 @@ UNCLEAR = {
     "lambda n: keyword_only(n, k=4)": (
         "int32(int32)",
         "has keyword-only parameters.* take out",
+        "numba-cuda",
+    ),
+    "lambda x: x * half": (
+        "float16(float16)",
+        r"py:\d+: .*reads one from half; write the number in the function",
+        "numba-cuda",
+    ),
+    "lambda x: x * halves[0][1]": (
+        "float16(float16)",
+        r"py:\d+: .*reads one from halves; write the number in the function",
+        "numba-cuda",
+    ),
+    "lambda x: with_half(x)": (
+        "float16(float16)",
+        r"py:\d+: .*reads one from s; write the number in the function",
+        "numba-cuda",
+    ),
+    "lambda x: (lambda y: y * half)(x)": (
+        "float16(float16)",
+        r"py:\d+: .*reads one from half; write the number in the function",
+        "numba-cuda",
+    ),
+    "lambda x: 1 if x else 2": (
+        "int32(float16)",
+        r"py:\d+: .*no truth value of a float16; compare it with 0",
+        "numba-cuda",
+    ),
+    "lambda x: bool(x)": (
+        "int32(float16)",
+        r"py:\d+: .*no truth value of a float16; compare it with 0",
         "numba-cuda",
     ),
 }
@@ -127,8 +158,13 @@ def test_what_a_compiler_says_in_words_of_its_own_is_explained(front_end, text):
     def keyword_only(x, *, k=3):
         return x * k
 
+    @cuda.jit(device=True)
+    def with_half(x, s=HALF):
+        return x * s
+
     types = vars(front_ends.get(front_end).types)
     scope = {"np": np, "fib": fib, "keyword_only": keyword_only}
+    scope |= {"half": HALF, "halves": ((1, HALF),), "with_half": with_half}
     record = front_ends.get(front_end).from_dtype(RECORD)
     typed = eval(signature, {**types, "RECORD": record})  # noqa: S307 - of the table
     function = eval(compile(text, "udfs.py", "eval"), scope)  # noqa: S307 - likewise

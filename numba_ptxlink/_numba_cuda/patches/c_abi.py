@@ -12,6 +12,7 @@ from typing import Any
 
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, notes
+from numba_ptxlink.errors import ExportError
 
 from .driverless import current_cc
 
@@ -90,13 +91,45 @@ def _enable_boundscheck(_original: Any) -> Any:
 
 @C_ABI.around("numba.cuda.lowering", "Lower.lower_inst")
 def _lower_inst(original: Any, self: Any, inst: Any) -> None:
-    """Record the lines that raise, for headers and manifests."""
+    """Record the lines that raise, for headers and manifests; reject float16 constants."""
+    if current().checked is not None:
+        _check_half_constant(self, inst)
     # numba-cuda's own C calling convention has no exceptions.
     exceptions = getattr(self.call_helper, "exceptions", ())
     before = len(exceptions)
     original(self, inst)
     if len(exceptions) > before:
         notes(self.library).sites.add((inst.loc.filename, inst.loc.line))
+
+
+def _check_half_constant(lower: Any, inst: Any) -> None:
+    """
+    Check that *inst* reads no float16 of a global, a closure, a tuple or a default argument.
+
+    numba-cuda's float16 is an integer in LLVM IR, for which numba-cuda writes a float, and NVVM rejects that.
+
+    Raises:
+        ExportError: It does.
+    """
+    from numba.cuda import types
+    from numba.cuda.core import ir
+
+    value = getattr(inst, "value", None)
+    is_default = isinstance(value, ir.Arg) and isinstance(lower.fndesc.argtypes[value.index], types.Omitted)
+    if not isinstance(inst, ir.Assign) or not (
+        isinstance(value, (ir.Global, ir.FreeVar, ir.Const)) or is_default
+    ):
+        return
+    pending = [lower.typeof(inst.target.name)]
+    while pending:
+        kind = pending.pop()
+        if kind == types.float16:
+            name = getattr(value, "name", inst.target.name)
+            raise ExportError(
+                f"numba-cuda has no float16 constants, and reads one from {name}; write the number in the "
+                "function, such as np.float16(1.5)"
+            )
+        pending += getattr(kind, "types", ()) if isinstance(kind, types.BaseTuple) else ()
 
 
 @C_ABI.replace("numba.cuda.core.callconv", "CUDACABICallConv", bound="numba.cuda")
@@ -152,19 +185,28 @@ def _is_none(restype: Any) -> bool:
 @C_ABI.around("numba.cuda.core.base", "BaseContext.get_function")
 def _get_function(original: Any, self: Any, fn: Any, sig: Any, *args: Any, **kwargs: Any) -> Any:
     """
-    Read and write through pointers to records, to booleans, and to tuples of booleans.
+    Access pointers to records, booleans, and tuples of booleans; reject the truth value of a float16.
 
     numba-cuda fails for types whose representations in memory and in registers differ.
     """
     from numba.cuda import types
     from numba.cuda.core.base import _wrap_impl
 
+    if sig.args == (types.float16,) and current().checked is not None and _key_of(fn, sig) is bool:
+        raise ExportError("numba-cuda has no truth value of a float16; compare it with 0: `if x != 0:`")
     if sig.args and isinstance(sig.args[0], types.CPointer):
-        implementation = _ACCESSES.get(fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn)
+        implementation = _ACCESSES.get(_key_of(fn, sig))
         model = self.data_model_manager[sig.args[0].dtype]
         if implementation is not None and model.get_data_type() != model.get_value_type():
             return _wrap_impl(implementation, self, sig)
     return original(self, fn, sig, *args, **kwargs)
+
+
+def _key_of(fn: Any, sig: Any) -> Any:
+    """Return the function under which numba-cuda registers the implementations of *fn*."""
+    from numba.cuda import types
+
+    return fn.get_impl_key(sig) if isinstance(fn, types.Callable) else fn
 
 
 def _load_from_pointer(context: Any, builder: Any, sig: Any, args: Any) -> Any:
