@@ -32,11 +32,16 @@ _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 _MAX_INSTRUCTION_CHARS = 1000
 # An address further than this from an array has nothing to do with it.
 _MAX_DISTANCE_BYTES = 1 << 20
+_OTHER_MEMORY = (
+    ". Memory that only a pointer in a struct or an array refers to is known if it is allocated on the CPU "
+    "device, by numba_ptxlink.use_cpu(); checks=False accesses it unchecked"
+)
 _NO_LINE = "Compile with lineinfo=True to see the source line; link several inputs as LTO-IR then."
 
 # Cause, then what to do.
 _FAULT_MESSAGES = {
-    Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; check the index and the array.",
+    Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; check the index and the "
+    "array{other}.",
     Fault.MISALIGNED: "{size} bytes at {address:#x} are accessed, and the address is no multiple of {size}; "
     "align the pointer, or check the type that it is cast to.",
     Fault.READ_ONLY: "{size} bytes at {address:#x} are written, in {region}, which is read-only; pass a "
@@ -148,11 +153,13 @@ def _fault_message(record: FaultRecord, regions: Iterable[Region], instruction: 
     kind, address, size = Fault(record.kind), record.address, record.size
     if kind == Fault.ASSERT:
         return _FAULT_MESSAGES[kind].format(condition=c_string_at(address), file=c_string_at(size))
+    nearest = _nearest_region(address, regions) if kind == Fault.ACCESS else ""
     return _FAULT_MESSAGES[kind].format(
         size=size,
         address=address,
         region=next((region.name for region in regions if region.address <= address < region.end), ""),
-        nearest=_nearest_region(address, regions) if kind == Fault.ACCESS else "",
+        nearest=nearest,
+        other="" if nearest else _OTHER_MEMORY,
         feature=_unsupported_feature(instruction) if kind == Fault.UNSUPPORTED else "",
     )
 
