@@ -8,6 +8,9 @@ import ctypes
 import itertools
 import json
 import os
+import signal
+import threading
+import time
 from typing import Any
 
 from driver_api import (
@@ -216,6 +219,34 @@ def contexts() -> list[int]:
         error("cuPointerGetAttribute", ctypes.byref(SIZE()), 12, POINTER(address)),
         ask("cuCtxGetDevice", kind=ctypes.c_int),
     ]
+
+
+def threads() -> list[bool]:
+    function, results = kernel(), [False] * 8
+
+    def work(number: int) -> None:
+        call("cuCtxSetCurrent", CONTEXT)
+        address = POINTER(allocate(256))
+        codes = [launch(function, address, NUMBER(number), block=64) for _ in range(50)]
+        results[number] = not any(codes) and read(address.value, 64) == [*range(number, number + 64)]
+
+    workers = [threading.Thread(target=work, args=[number]) for number in range(len(results))]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    return results
+
+
+def interrupt() -> list[Any]:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    before, function = time.monotonic(), kernel(name=b"spin")
+    threading.Timer(0.2, signal.raise_signal, [signal.SIGINT]).start()
+    try:
+        launch(function)
+    except KeyboardInterrupt:
+        return [time.monotonic() - before < 1.5, error("cuCtxSynchronize")]
+    return [False]
 
 
 def events() -> list[Any]:

@@ -44,6 +44,10 @@ EXPECTED: dict[str, Any] = {
     "shared_memory_limit": [218],
     # Memory of another device is a fault until access to it is enabled.
     "peers": [1, 700, 0, 704, 1, 1, 2],
+    # Threads launch one kernel on memory of their own.
+    "threads": [True] * 8,
+    # Ctrl-C stops an endless kernel, after which the context is usable.
+    "interrupt": [True, 0],
     # A destroyed context takes its memory along.
     "contexts": [709, 1, 0],
     "events": [400, True, 0, 0],
