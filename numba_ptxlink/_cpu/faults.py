@@ -71,8 +71,10 @@ _CUDA_ERRORS = {
     Fault.DEADLOCK: 702,
     Fault.ASSERT: 710,  # CUDA_ERROR_ASSERT
     Fault.STACK_OVERFLOW: 714,  # CUDA_ERROR_HARDWARE_STACK_ERROR
-    Fault.UNSUPPORTED: 715,  # CUDA_ERROR_ILLEGAL_INSTRUCTION
     Fault.MISALIGNED: 716,  # CUDA_ERROR_MISALIGNED_ADDRESS
+    # No fault of a GPU: other than after those, the context can be used.
+    Fault.UNSUPPORTED: 801,  # CUDA_ERROR_NOT_SUPPORTED
+    Fault.UNDEFINED_FUNCTION: 801,
 }
 # Prefixes of opcodes, and the feature of GPUs that they belong to.
 _UNSUPPORTED_FEATURES = {

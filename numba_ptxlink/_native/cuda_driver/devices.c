@@ -208,7 +208,7 @@ int device_attribute(CUdevice_attribute attribute, CUdevice device) {
 
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device) {
   CHECK(check_device(device));
-  REQUIRE_VALUE(value && attribute > 0);
+  REQUIRE_VALUE(value && attribute > 0 && attribute < CU_DEVICE_ATTRIBUTE_MAX);
   *value = device_attribute(attribute, device);
   return CUDA_SUCCESS;
 }
