@@ -90,3 +90,18 @@ def test_an_array_of_a_tuple_is_chosen_at_run_time():
     # What becomes of the tuple has another form below sm_100.
     ptx, _ = cuda.compile(chosen, signature, cc=(9, 0), abi_info={"abi_name": "f"})
     assert ".visible .func  (.param .b32 func_retval0) f(" in ptx
+
+
+def measure(a, out):
+    """Write lengths of slices of an array, one of their elements, and those of dynamic shared memory."""
+    rows, shared = a[::2, :], cuda.shared.array(0, types.int32)
+    out[0], out[1], out[2] = rows.shape[0], rows.size, rows[1, 0]
+    out[3], out[4], out[5] = a[:, ::2].shape[1], shared.size, len(shared)
+
+
+def test_lengths_are_those_of_the_page_about_compilers():
+    """A step leaves the length of an array of two dimensions, and dynamic shared memory has none."""
+    kernel = pl.kernel((types.int32[:, ::1], types.int32[::1]), front_end=NAME)(measure)
+    out = np.full(6, -1, np.int32)
+    on_cpu(kernel, NAME)[1, 1, 0, 32](np.arange(32, dtype=np.int32).reshape(8, 4), out)
+    assert [8, 32, 8, 4, 0, 0] == out.tolist()
