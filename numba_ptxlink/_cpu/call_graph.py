@@ -21,6 +21,10 @@ _SUSPENDING_OPCODES = {
     "activemask",
     "mma",
     "movmatrix",
+    "ldmatrix",
+    "stmatrix",
+    "wmma",
+    "mbarrier",
 }
 _SUSPENDING_CALL = "cudaCGSynchronize"
 

@@ -79,8 +79,16 @@ _CUDA_ERRORS = {
 # Prefixes of opcodes, and the feature of GPUs that they belong to.
 _UNSUPPORTED_FEATURES = {
     ("tex", "tld4", "txq", "suld", "sust", "sured", "suq"): "textures and surfaces",
-    ("mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"): "matrix instructions",
-    ("cp.", "mbarrier", "multimem", "tensormap"): "asynchronous copies and barriers",
+    (
+        "mma",
+        "wmma",
+        "wgmma",
+        "tcgen05",
+        "ldmatrix",
+        "stmatrix",
+        "movmatrix",
+    ): "this form of a matrix instruction",
+    ("cp.", "mbarrier", "multimem", "tensormap"): "bulk copies of the tensor memory accelerator",
     ("mapa", "getctarank", "barrier.cluster"): "thread block clusters",
     ("alloca",): "stack arrays of variable size",
     ("call",): "kernel launches from a kernel (dynamic parallelism)",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba_ptxlink._formats import ptx
 
 from . import nan_bits, runtime
+from .async_copies import ASYNC_HANDLERS
 from .call_graph import CallGraph
 from .control import CONTROL_HANDLERS, call
 from .entry_module import EntryModule
@@ -22,6 +23,7 @@ from .mnemonics import UnsupportedInstruction, parse_mnemonic
 from .runtime import RECURSION_STACK_SIZE, Fault, ThreadState, thread_field_offset
 from .translator import COMMON_PARAMETERS, Translator
 from .video import VIDEO_HANDLERS
+from .warp_matrices import WARP_MATRIX_HANDLERS
 from .warps import WARP_HANDLERS
 
 if TYPE_CHECKING:
@@ -33,8 +35,10 @@ _HANDLERS = {
     **REGISTER_HANDLERS,
     **VIDEO_HANDLERS,
     **MEMORY_HANDLERS,
+    **ASYNC_HANDLERS,
     **WARP_HANDLERS,
     **MATRIX_HANDLERS,
+    **WARP_MATRIX_HANDLERS,
     **CONTROL_HANDLERS,
 }
 # The frame is at %memory. If that is null, the kernel returns the frame's size instead of starting.

@@ -13,19 +13,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 
+from . import arithmetic
 from .ir_builder import IRBuilder
+from .memory import effective_address, region_pointer
 from .mnemonics import UnsupportedInstruction
 from .runtime import THREAD_RECORD_SIZE, Fault, thread_field_offset
 from .warps import exchange
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from .mnemonics import Mnemonic
     from .translator import Translator
 
-_ALL_LANES = "-1"
-_ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+ALL_LANES = "-1"
+ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
 _SHAPE = re.compile(r"m(8|16)n8k(\d+)")
 
 
@@ -59,7 +61,7 @@ class _Product(NamedTuple):
     @property
     def packed(self) -> int:
         """How many elements a register of the first two matrices has."""
-        return 8 * self.register_bytes // _ELEMENT_BITS[self.a]
+        return 8 * self.register_bytes // ELEMENT_BITS[self.a]
 
     @property
     def offsets(self) -> tuple[int, int, int]:
@@ -74,6 +76,13 @@ class _Product(NamedTuple):
         """The name of the function that computes the product."""
         types = f"{self.a}.{self.b}.{self.c}.{self.d}"
         return f"ptxlink.mma.m{self.rows}k{self.depth}.{types}{'.sat' if self.saturates else ''}"
+
+
+def exchange_all(b: Translator, value: str) -> str:
+    """Let each lane of a complete warp publish a value; return the record of the first lane."""
+    group, first = exchange(b, value, ALL_LANES)
+    b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
+    return first
 
 
 def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -92,10 +101,9 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
             b.store(f"i{8 * register_size}", value, registers, start + index * register_size)
     if product.name not in b.global_values:
         b.global_values[product.name] = _product_function(b.global_values, product)
-    group, first = exchange(b, b.emit_value(f"ptrtoint ptr {registers} to i64"), _ALL_LANES)
-    b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
+    first = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
     b.emit(f"call void @{product.name}(ptr {first}, i32 {b.expand('%laneid')}, ptr {registers})")
-    exchange(b, "0", _ALL_LANES)
+    exchange(b, "0", ALL_LANES)
     size = _accumulator_bytes(product.d)
     for index, register in enumerate(ptx.elements(operands[0])):
         b.write_register(register, b.load(f"i{8 * size}", registers, third + index * size), 8 * size)
@@ -108,15 +116,15 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
     Raises:
         UnsupportedInstruction: The matrices are sparse, of single bits, or laid out as for Volta.
     """
-    flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *_ELEMENT_BITS}
+    flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *ELEMENT_BITS}
     shape = _SHAPE.fullmatch(flags.pop()) if len(flags) == 1 else None
     names = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
-    special = [flag for flag in mnemonic.modifiers if flag in _ELEMENT_BITS]
+    special = [flag for flag in mnemonic.modifiers if flag in ELEMENT_BITS]
     factors = special or names[1:-1]
     if (
         not shape
         or len(factors) != 2
-        or not {*factors} <= _ELEMENT_BITS.keys()
+        or not {*factors} <= ELEMENT_BITS.keys()
         or "row" not in mnemonic.modifiers
     ):
         raise UnsupportedInstruction
@@ -144,19 +152,21 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
     f = IRBuilder(global_values)
     second, third, _ = product.offsets
     quad, number = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
-    row_holders = [_registers_of(f, f.emit_op("add", "i32", quad, lane)) for lane in range(4)]
+    row_holders = [registers_of(f, f.emit_op("add", "i32", quad, lane)) for lane in range(4)]
     columns = []
     for column in range(2):
         column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", number, 1), column)
         start = f.emit_op("shl", "i32", column_index, 2)
-        holders = [_registers_of(f, f.emit_op("add", "i32", start, lane)) for lane in range(4)]
+        holders = [registers_of(f, f.emit_op("add", "i32", start, lane)) for lane in range(4)]
         columns.append(_load_line(f, product, product.b, holders, second, 1, 0))
     results = []
     for block in range(product.rows // 8):
         row = _load_line(f, product, product.a, row_holders, 0, product.rows // 8, block)
         for column, elements in enumerate(columns):
             addend = _load_addend(f, product, third, 2 * block + column)
-            results.append(_sum_of_products(f, product, zip(row, elements, strict=True), addend))
+            pairs = zip(row, elements, strict=True)
+            total = sum_of_products(f, product.d, pairs, addend, saturates=product.saturates)
+            results.append(encode_sum(f, product.d, total))
     for position, result in enumerate(results):
         bits, offset = _accumulator_place(product.d, third, position)
         f.store(f"i{bits}", result, "%registers", offset)
@@ -164,7 +174,7 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
     return f.to_text(f"internal void @{product.name}(ptr %first, i32 %lane, ptr %registers) noinline")
 
 
-def _registers_of(f: IRBuilder, lane: str) -> str:
+def registers_of(f: IRBuilder, lane: str) -> str:
     """Return the address of the registers of a lane, which its record has."""
     record = f.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr %first, i32 {lane}")
     return f.load("ptr", record, thread_field_offset("seen"))
@@ -174,17 +184,17 @@ def _load_line(
     f: IRBuilder, product: _Product, kind: str, holders: Sequence[str], start: int, step: int, block: int
 ) -> list[str]:
     """Return the elements of a row or a column, of which each of four lanes holds every fourth register."""
-    packed, bits = product.packed, _ELEMENT_BITS[kind]
+    packed, bits = product.packed, ELEMENT_BITS[kind]
     elements = []
     for position in range(product.depth):
         register = block + step * (position // (4 * packed))
         offset = start + register * product.register_bytes + position % packed * bits // 8
         holder = holders[position // packed % 4]
-        elements.append(_decode(f, kind, f.load(f"i{bits}", holder, offset)))
+        elements.append(decode_element(f, kind, f.load(f"i{bits}", holder, offset)))
     return elements
 
 
-def _decode(f: IRBuilder, kind: str, bits: str) -> str:
+def decode_element(f: IRBuilder, kind: str, bits: str) -> str:
     """Return an element as a double, or as an integer of 32 bits."""
     if kind in ("s8", "u8"):
         return f.resize(bits, 8, 32, signed=kind == "s8")
@@ -197,7 +207,7 @@ def _decode(f: IRBuilder, kind: str, bits: str) -> str:
         kept = f.emit_op("and", "i32", bits, -8192) if kind == "tf32" else bits
         value = f.emit_value(f"bitcast i32 {kept} to float")
     else:
-        value = f.call(f"ptxlink.{kind}.decode", "float", f"i{_ELEMENT_BITS[kind]} {bits}")
+        value = f.call(f"ptxlink.{kind}.decode", "float", f"i{ELEMENT_BITS[kind]} {bits}")
     return f.emit_value(f"fpext float {value} to double")
 
 
@@ -209,31 +219,37 @@ def _accumulator_place(kind: str, start: int, position: int) -> tuple[int, int]:
 
 def _load_addend(f: IRBuilder, product: _Product, start: int, position: int) -> str:
     bits, offset = _accumulator_place(product.c, start, position)
-    return _decode(f, product.c, f.load(f"i{bits}", "%registers", offset))
+    return decode_element(f, product.c, f.load(f"i{bits}", "%registers", offset))
 
 
-def _sum_of_products(
-    f: IRBuilder, product: _Product, pairs: Sequence[tuple[str, str]] | zip[tuple[str, str]], addend: str
+def sum_of_products(
+    f: IRBuilder, kind: str, pairs: Iterable[tuple[str, str]], addend: str, *, saturates: bool
 ) -> str:
-    """Return the bits of an element of the result."""
-    if product.d == "s32":
+    """Return the sum of products and of the third matrix's element, as `decode_element` has them."""
+    if kind == "s32":
         total = "0"
         for one, two in pairs:
             total = f.emit_op("add", "i32", total, f.emit_op("mul", "i32", one, two))
-        if product.saturates:
+        if saturates:
             return f.call("llvm.sadd.sat.i32", "i32", f"i32 {total}", f"i32 {addend}")
         return f.emit_op("add", "i32", total, addend)
     value = addend
     for one, two in pairs:
         value = f.call("llvm.fma.f64", "double", f"double {one}", f"double {two}", f"double {value}")
-    if product.d == "f64":
+    return value
+
+
+def encode_sum(f: IRBuilder, kind: str, value: str) -> str:
+    """Return the bits of an element of the result."""
+    if kind == "s32":
+        return value
+    if kind == "f64":
         return f.emit_value(f"bitcast double {value} to i64")
-    if product.d == "f16":
+    if kind == "f16":
         odd = f.call("ptxlink.odd", "float", f"double {value}")
         return f.call("ptxlink.f16.encode", "i16", f"float {odd}", "i32 1")
     result = f.emit_value(f"fptrunc double {value} to float")
-    bits = f.emit_value(f"bitcast float {result} to i32")
-    return f.select(f.emit_op("fcmp uno", "float", result, result), "i32", str(0x7FFFFFFF), bits)
+    return arithmetic.emit_gpu_nan(f, f.emit_value(f"bitcast float {result} to i32"))
 
 
 def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -241,8 +257,7 @@ def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> Non
     if set(mnemonic.modifiers) != {"sync", "aligned", "m8n8", "trans"}:
         raise UnsupportedInstruction
     value = b.resize(b.read_operand(operands[1], 32), 32, 64)
-    group, first = exchange(b, value, _ALL_LANES)
-    b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
+    first = exchange_all(b, value)
     lane = b.expand("%laneid")
     column = b.emit_op("lshr", "i32", lane, 2)
     parts = []
@@ -257,4 +272,88 @@ def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> Non
     b.write_register(operands[0], b.join_bits(parts, 16), 32)
 
 
-MATRIX_HANDLERS = {"mma": multiply, "movmatrix": transpose}
+def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """
+    `ldmatrix`: one, two or four matrices of 8 rows of 8 halves from shared memory.
+
+    The lanes 8i to 8i + 7 have the addresses of the rows of matrix i. Each lane gets two neighbours of a row,
+    or with `.trans` of a column.
+    """
+    targets = ptx.elements(operands[0])
+    _check_matrices(mnemonic, len(targets))
+    first = _exchange_addresses(b, operands[1])
+    row, column = _fragment_place(b)
+    for number, target in enumerate(targets):
+        if "trans" in mnemonic.modifiers:
+            halves = []
+            for part in range(2):
+                start = _row_address(b, first, number, b.emit_op("add", "i32", column, part))
+                address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
+                halves.append(b.emit_value(f"load i16, ptr {region_pointer(b, address, 2, write=False)}"))
+            value = b.join_bits(halves, 16)
+        else:
+            pointer = region_pointer(b, _pair_address(b, first, number, row, column), 4, write=False)
+            value = b.emit_value(f"load i32, ptr {pointer}")
+        b.write_register(target, value, 32)
+    exchange(b, "0", ALL_LANES)
+
+
+def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
+    """`stmatrix`: the inverse of `ldmatrix`."""
+    sources = ptx.elements(operands[1])
+    _check_matrices(mnemonic, len(sources))
+    first = _exchange_addresses(b, operands[0])
+    row, column = _fragment_place(b)
+    for number, source in enumerate(sources):
+        value = b.read_operand(source, 32)
+        if "trans" in mnemonic.modifiers:
+            for part, half in enumerate(b.split_bits(value, 32, 2)):
+                start = _row_address(b, first, number, b.emit_op("add", "i32", column, part))
+                address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
+                b.emit(f"store i16 {half}, ptr {region_pointer(b, address, 2, write=True)}")
+        else:
+            pointer = region_pointer(b, _pair_address(b, first, number, row, column), 4, write=True)
+            b.emit(f"store i32 {value}, ptr {pointer}")
+    exchange(b, "0", ALL_LANES)
+
+
+def _check_matrices(mnemonic: Mnemonic, count: int) -> None:
+    """Raise UnsupportedInstruction for other matrices than those of 8 by 8 halves."""
+    modifiers = {modifier.partition("::")[0] for modifier in mnemonic.modifiers} - {"trans"}
+    is_known = modifiers == {"sync", "aligned", "m8n8", f"x{count}", "shared"}
+    if not is_known or mnemonic.types[-1].width != 16:
+        raise UnsupportedInstruction
+
+
+def _exchange_addresses(b: Translator, operand: str) -> str:
+    """Let each lane publish the generic address of its row; return the record of the warp's first lane."""
+    parsed = ptx.address(operand)
+    if parsed is None:
+        raise UnsupportedInstruction
+    address = b.emit_op("add", "i64", effective_address(b, *parsed), b.load_context_field("shared_base"))
+    return exchange_all(b, address)
+
+
+def _fragment_place(b: Translator) -> tuple[str, str]:
+    """Return the row of a lane in a matrix, and the first of its two columns."""
+    lane = b.expand("%laneid")
+    return b.emit_op("lshr", "i32", lane, 2), b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1)
+
+
+def _row_address(b: Translator, first: str, number: int, row: str) -> str:
+    lane = b.emit_op("add", "i32", row, 8 * number)
+    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first}, i32 {lane}")
+    return b.load("i64", record, thread_field_offset("seen"))
+
+
+def _pair_address(b: Translator, first: str, number: int, row: str, column: str) -> str:
+    start = _row_address(b, first, number, row)
+    return b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", column, 1), 32, 64))
+
+
+MATRIX_HANDLERS = {
+    "mma": multiply,
+    "movmatrix": transpose,
+    "ldmatrix": load_matrices,
+    "stmatrix": store_matrices,
+}

@@ -44,7 +44,7 @@ def _state_space(mnemonic: Mnemonic) -> str:
     return next((name for name in names if name in _STATE_SPACES), "")
 
 
-def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool = False) -> str:
+def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: bool = False) -> str:
     """Return a pointer to *size* bytes at an address operand, after a check that the access is allowed."""
     # An element of an array has no brackets around it: `ld.shared.u32 %r1, x[3]`.
     base, offset = ptx.address(operand) or (operand, 0)
@@ -53,10 +53,10 @@ def _pointer(b: Translator, operand: str, space: str, size: int, *, write: bool 
         return _storage_pointer(b, storage, offset, size)
     if space == "shared":
         return _shared_pointer(b, base, offset, size)
-    address = _effective_address(b, base, offset)
+    address = effective_address(b, base, offset)
     if space in ("local", "const") and (b.find_register(base) or ("", 64))[1] < _ADDRESS_BITS:
         address = _restore_address(b, address, space)
-    return _region_pointer(b, address, size, write=write)
+    return region_pointer(b, address, size, write=write)
 
 
 def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) -> str:
@@ -67,7 +67,7 @@ def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) ->
     return b.offset_pointer(storage.pointer, offset)
 
 
-def _effective_address(b: Translator, base: str, offset: int) -> str:
+def effective_address(b: Translator, base: str, offset: int) -> str:
     """Return base plus offset in 64 bits; the sum wraps around in the width of the base register."""
     _, width = b.find_register(base) or ("", 64)
     address = b.read_operand(base, width)
@@ -85,13 +85,13 @@ def _restore_address(b: Translator, address: str, space: str) -> str:
 def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     """Return a pointer into the block's shared memory."""
     # Relative to the beginning of shared memory, which is aligned: one addition less for each access.
-    position = _effective_address(b, base, offset - SHARED_START)
+    position = effective_address(b, base, offset - SHARED_START)
     if b.module.checks:
         allowed = b.expand("access.shared", offset=position, mask=size - 1)
         ok_label, fault_label = b.unique_name(), b.unique_name()
         b.cond_branch(allowed, ok_label, fault_label, likely=True)
         b.begin_block(fault_label)
-        address = _effective_address(b, base, offset)
+        address = effective_address(b, base, offset)
         remainder = b.emit_op("and", "i64", address, size - 1)
         b.fault_unless(b.emit_op("icmp eq", "i64", remainder, 0), Fault.MISALIGNED, address, size)
         b.fault(Fault.ACCESS, address, size)
@@ -100,7 +100,7 @@ def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     return b.emit_value(f"inttoptr i64 {b.emit_op('add', 'i64', position, start)} to ptr")
 
 
-def _region_pointer(b: Translator, address: str, size: int, *, write: bool) -> str:
+def region_pointer(b: Translator, address: str, size: int, *, write: bool) -> str:
     """
     Return a pointer to global, constant, local or generic memory.
 
@@ -143,7 +143,7 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     # A third operand is a cache policy.
     memory, registers = operands[:2] if writes else operands[1::-1]
     total = size * _vector_length(mnemonic)
-    pointer = _pointer(b, memory, _state_space(mnemonic), total, write=writes)
+    pointer = space_pointer(b, memory, _state_space(mnemonic), total, write=writes)
     elements = ptx.elements(registers)
     if len(elements) * size != total:
         # A register that is declared as a vector has no braces.
@@ -168,7 +168,7 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     if "L2::cache_hint" in mnemonic.modifiers:
         sources.pop()
     size = mnemonic.type.width // 8
-    pointer = _pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
+    pointer = space_pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
     targets = ptx.elements(target) if target != "_" else ["_"] * vector_length
     elements = zip(*map(ptx.elements, sources), strict=True)
     # Each element of a vector is an atomic operation of its own.

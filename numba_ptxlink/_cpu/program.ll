@@ -118,6 +118,27 @@ define internal i32 @ptxlink.choose(i32 %selector, i32 %zero, i32 %one) alwaysin
   ret i32 %result
 }
 
+; Count arrivals at a barrier of `mbarrier`; return its state before, see async_copies.py. The last pending arrival of a
+; phase begins the next one. Threads of a block run one at a time, so that no atomic access is needed.
+
+define internal i64 @ptxlink.mbarrier.arrive(ptr %barrier, i32 %arrivals, i1 %drops) {
+  %old = load i64, ptr %barrier
+  %count = zext i32 %arrivals to i64
+  %dropped = select i1 %drops, i64 %count, i64 0
+  %dropped.field = shl i64 %dropped, 20
+  %reduced = sub i64 %old, %dropped.field
+  %less = sub i64 %reduced, %count
+  %pending = and i64 %less, 1048575
+  %complete = icmp eq i64 %pending, 0
+  %expected.field = lshr i64 %less, 20
+  %expected = and i64 %expected.field, 1048575
+  %restarted = add i64 %less, %expected
+  %next = add i64 %restarted, 1099511627776
+  %new = select i1 %complete, i64 %next, i64 %less
+  store i64 %new, ptr %barrier
+  ret i64 %old
+}
+
 ; Minimum and maximum. LLVM 20's intrinsics return the wrong operand if one is subnormal. Zeros compare equal, so
 ; their sign bits are combined: -0 is less than +0.
 

@@ -36,7 +36,7 @@ extern "C" __device__ void undefined();
 KERNEL elsewhere(int* x, int n) { if (threadIdx.x == 2) undefined(); }
 extern "C" __device__ void meet() { __syncthreads(); }
 KERNEL asserted(int*, int n) { assert(threadIdx.x != n); }
-KERNEL missing(int*, int n) { if (threadIdx.x == 2) asm("cp.async.wait_all;"); }
+KERNEL missing(int*, int n) { if (threadIdx.x == 2) asm("cp.async.bulk.commit_group;"); }
 KERNEL folded(int*, int n) { if (threadIdx.x == 2) asm("{ .reg .b32 a; mov.b32 a, !0; }"); }
 KERNEL mixed(int*, int n) { if (threadIdx.x == 2) asm("{.reg .b16 h; .reg .f32 f; add.f32.f16 f, h, f;}"); }
 extern "C" __device__ int again(int n) { return n < 1 ? 0 : again(n - 1) + __shfl_sync(~0u, n, 0); }
@@ -55,7 +55,14 @@ FAULTS = {
     "endless": (1, 7, 0, 0, "exceeded the limit of steps", "bra"),
     "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
     "unknown": (0, 9, 0, 2, "CPU does not support this instruction", "setmaxnreg.inc.sync.aligned.u32"),
-    "missing": (0, 17, 0, 2, "CPU does not support asynchronous copies and barriers", "cp.async.wait_all"),
+    "missing": (
+        0,
+        17,
+        0,
+        2,
+        "CPU does not support bulk copies of the tensor memory accelerator",
+        "cp.async.bulk",
+    ),
     "folded": (0, 18, 0, 2, "CPU does not support this instruction", "mov.b32 a, !0"),
     "mixed": (0, 19, 0, 2, "CPU does not support this instruction", "add.f32.f16"),
     "repeated": (5, 21, 0, 0, "recursive function with a barrier or a warp operation", "again"),

@@ -7,7 +7,9 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
+from cuda_cxx import ptx
 
+from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import DeviceFaultError
@@ -154,3 +156,99 @@ ret;
     moved = matrix.copy()
     launch(CpuProgram.of(HEAD + text), moved)
     assert matrix.T.tolist() == moved.tolist()
+
+
+SHARED = """
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+.shared .align 16 .b8 tile[512];
+.reg .b32 %r<8>; .reg .b64 %p, %q; .reg .b32 %lane, %at;
+mov.u32 %lane, %tid.x;
+ld.param.u64 %p, [in]; mad.wide.u32 %p, %lane, 16, %p; ld.param.u64 %q, [out];
+mov.u32 %at, tile; mad.lo.u32 %at, %lane, 16, %at;
+ld.global.v4.b32 {%r0, %r1, %r2, %r3}, [%p];
+BODY
+ret;
+}
+"""
+LOAD = (
+    "st.shared.v4.b32 [%at], {%r0, %r1, %r2, %r3}; bar.warp.sync -1;"
+    "ldmatrix.sync.aligned.m8n8.x4.TRANSshared.b16 {%r4, %r5, %r6, %r7}, [%at];"
+    "mad.wide.u32 %q, %lane, 16, %q; st.global.v4.b32 [%q], {%r4, %r5, %r6, %r7};"
+)
+STORE = (
+    "stmatrix.sync.aligned.m8n8.x4.TRANSshared.b16 [%at], {%r0, %r1, %r2, %r3}; bar.warp.sync -1;"
+    "ld.shared.v4.b32 {%r4, %r5, %r6, %r7}, [%at];"
+    "mad.wide.u32 %q, %lane, 16, %q; st.global.v4.b32 [%q], {%r4, %r5, %r6, %r7};"
+)
+
+
+@pytest.mark.parametrize("is_transposed", [False, True])
+@pytest.mark.parametrize("body", [LOAD, STORE], ids=["ldmatrix", "stmatrix"])
+def test_matrices_in_shared_memory(body, is_transposed):
+    """Each lane has two neighbours of a row of four matrices, or of a column."""
+    matrices = np.arange(256, dtype=np.uint16).reshape(4, 8, 8)
+    in_lanes = np.stack(
+        [fragments(matrix.T if is_transposed else matrix, 2) for matrix in matrices], axis=1
+    ).reshape(32, 8)
+    given, expected = (matrices, in_lanes) if body is LOAD else (in_lanes, matrices)
+    written = np.zeros_like(expected)
+    text = HEAD + SHARED.replace("BODY", body.replace("TRANS", "trans." if is_transposed else ""))
+    launch(CpuProgram.of(text), np.ascontiguousarray(given), written)
+    assert expected.tolist() == written.tolist()
+
+
+WARP_SOURCE = """
+#include <mma.h>
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+using namespace nvcuda;
+template <int M, int N, int K, class A, class B, class T, class Factor>
+__device__ void product(const A* a, const B* b, const T* c, T* d) {
+    wmma::fragment<wmma::matrix_a, M, N, K, Factor, wmma::row_major> fa;
+    wmma::fragment<wmma::matrix_b, M, N, K, Factor, wmma::col_major> fb;
+    wmma::fragment<wmma::accumulator, M, N, K, T> fc;
+    wmma::load_matrix_sync(fa, a, K); wmma::load_matrix_sync(fb, b, K);
+    wmma::load_matrix_sync(fc, c, N, wmma::mem_row_major);
+    for (int i = 0; i < fa.num_elements; i++) fa.x[i] = fa.x[i] + fa.x[i];
+    wmma::mma_sync(fc, fa, fb, fc);
+    wmma::store_matrix_sync(d, fc, M, wmma::mem_col_major);
+}
+#define KERNEL(name, M, N, K, A, T, F) extern "C" __global__ \\
+    void name(const A* a, const A* b, const T* c, T* d) { product<M, N, K, A, A, T, F>(a, b, c, d); }
+KERNEL(half_float, 16, 16, 16, half, float, half)
+KERNEL(half_half, 32, 8, 16, half, half, half)
+KERNEL(bfloat_float, 8, 32, 16, __nv_bfloat16, float, __nv_bfloat16)
+KERNEL(tf32_float, 16, 16, 8, float, float, wmma::precision::tf32)
+KERNEL(double_double, 8, 8, 4, double, double, double)
+KERNEL(byte_int, 16, 16, 16, signed char, int, signed char)
+"""
+WARP_PRODUCTS = {
+    "half_float": (16, 16, 16, "f16", "f32"),
+    "half_half": (32, 8, 16, "f16", "f16"),
+    "bfloat_float": (8, 32, 16, "bf16", "f32"),
+    "tf32_float": (16, 16, 8, "tf32", "f32"),
+    "double_double": (8, 8, 4, "f64", "f64"),
+    "byte_int": (16, 16, 16, "s8", "s32"),
+}
+
+
+@pytest.fixture(scope="module")
+def warp_products() -> CpuProgram:
+    """Return the kernels of `WARP_SOURCE`."""
+    return CpuProgram.of(ptx(WARP_SOURCE, "sm_90", "-w", folders=(".",)))
+
+
+@pytest.mark.parametrize("name", WARP_PRODUCTS)
+def test_matrices_of_a_warp(warp_products, name):
+    """nvcuda::wmma loads by rows and columns, computes on elements, multiplies, and stores by columns."""
+    m, n, k, kind, result = WARP_PRODUCTS[name]
+    rng = np.random.default_rng(4)
+    first, second = (rng.integers(-8, 9, shape).astype(DTYPES[kind]) for shape in ((m, k), (k, n)))
+    third = rng.integers(-8, 9, (m, n)).astype(DTYPES[result])
+    written = np.zeros((n, m), DTYPES[result])
+    arrays = [np.ascontiguousarray(each) for each in (first, second.T, third)]
+    PtxKernel(warp_products, name)[1, 32](*(each.view(f"u{each.itemsize}") for each in arrays), written)
+    wide = np.int64 if result == "s32" else np.float64
+    expected = 2 * first.astype(wide) @ second.astype(wide) + third.astype(wide)
+    assert expected.tolist() == written.T.astype(wide).tolist()
