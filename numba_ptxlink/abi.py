@@ -1,9 +1,9 @@
 """
 Map Numba types to C types.
 
-The classes of types have the same names in all front ends; `_front_end.registry` tells which one a type
-belongs to. `_cabi` has the C types, their layouts and the prototypes; `_front_end.codegen` generates
-the conversion of values.
+The classes of types have the same names in all front ends; `_front_end.registry` returns the front end of a
+type. `_cabi` contains the C types, their layouts and the prototypes; `_front_end.codegen` generates the
+conversion of values.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NUMBERS = {
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 
 Names = Mapping[Any, str | Existing]
-"""Names for records, by their Numba types: a record has no name itself; and the structs that C++ has."""
+"""Names for records, by their Numba types, since records have no name; and structs that C++ defines."""
 
 
 class Parameter(NamedTuple):
@@ -55,10 +55,10 @@ class Parameter(NamedTuple):
     A parameter of a function that C calls.
 
     Args:
-        name: Its name in C.
-        ty: Its Numba type.
+        name: The name in C.
+        ty: The Numba type.
         const: Whether the function only reads through it.
-        restrict: Whether nothing else leads to what it points to.
+        restrict: Whether no other pointer refers to the memory that it points to.
     """
 
     name: str
@@ -86,25 +86,25 @@ def c_signature(
         names: Names for records, by their Numba types.
 
     Raises:
-        AbiError: A type has no counterpart in C, two types would be structs of one name, or a parameter that
-            is to be const or restrict is no address. The message names the function and the types.
+        AbiError: A type has no counterpart in C, two structs would have one name, or a const or restrict
+            parameter is not an address. The message names the function and the types.
     """
 
-    def translate(param: Parameter, what: str) -> CType:
-        where = f"Function {name}: {what}, of Numba type {param.ty},"
+    def translate(param: Parameter, title: str) -> CType:
+        subject = f"Function {name}: {title}, of Numba type {param.ty},"
         try:
-            ctype = _pointing(c_type(param.ty, names), const=param.const, restrict=param.restrict)
+            ctype = _with_qualifiers(c_type(param.ty, names), const=param.const, restrict=param.restrict)
         except AbiError as error:
-            raise AbiError(f"{where} has no C type. {error}") from error
+            raise AbiError(f"{subject} has no C type. {error}") from error
         if param.name and isinstance(ctype, Void):
-            raise AbiError(f"{where} has no C type. Leave the parameter out.")
+            raise AbiError(f"{subject} has no C type. Leave the parameter out.")
         return ctype
 
-    # An inferred result may be a constant's type, which C does not tell from the type of its value.
+    # An inferred result may have the type of a literal, which in C is the type of its value.
     returned = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
-    given = [Parameter(*each) for each in params]
-    types = [translate(param, f"parameter {param.name!r}") for param in given]
-    labels = aggregates.labels([param.name for param in given], [returned, *types])
+    parameters = [Parameter(*param) for param in params]
+    types = [translate(param, f"parameter {param.name!r}") for param in parameters]
+    labels = aggregates.labels([param.name for param in parameters], [returned, *types])
     signature = Signature(
         name=name,
         result=returned,
@@ -117,8 +117,8 @@ def c_signature(
     return signature
 
 
-def _pointing(ctype: CType, *, const: bool, restrict: bool) -> CType:
-    """Return *ctype* as a parameter that is only read, or that nothing else leads to."""
+def _with_qualifiers(ctype: CType, *, const: bool, restrict: bool) -> CType:
+    """Return *ctype* as a const or restrict parameter."""
     if isinstance(ctype, Pointer):
         return pointer(ctype.target, readonly=const, restrict=restrict)
     if const and not restrict and isinstance(ctype, View):
@@ -168,7 +168,7 @@ def _scalar(ty: Any) -> CType | None:
 
 
 def _number(ty: Any) -> str:
-    """Return the C name of the number *ty*; "" or a name that C has not for what is none."""
+    """Return the C name of the number *ty*; "" or an unknown name for other types."""
     types = of_type(ty).types
     if isinstance(ty, types.Boolean):
         return "bool"
@@ -185,7 +185,7 @@ def _composite(ty: Any, names: Names) -> CType | None:
     types = of_type(ty).types
     if ty == types.voidptr:
         return pointer(Void())
-    # Only a record has arrays inside.
+    # Nested arrays are members of records only.
     if isinstance(ty, types.NestedArray):
         return None
     makers = (make for kind, make in _COMPOSITES if isinstance(ty, getattr(types, kind)))
@@ -201,7 +201,7 @@ def _pointer(ty: Any, names: Names) -> CType:
 def _view(ty: Any, names: Names) -> CType:
     element = _member(ty.dtype, "Its element", names)
     _check_in_memory(element)
-    # Numba has three types of them where all arrays, or all contiguous ones, are laid out alike.
+    # Numba has several types of arrays without dimensions, or contiguous in one, which have one layout.
     one_layout = ty.ndim == 0 or (ty.ndim == 1 and ty.layout == "F")
     return view(element, ty.ndim, "c" if one_layout else _LAYOUTS[ty.layout], readonly=not ty.mutable)
 
@@ -209,20 +209,20 @@ def _view(ty: Any, names: Names) -> CType:
 def _check_in_memory(ctype: CType) -> None:
     """Refuse a pointer's target that Numba and C lay out differently in memory."""
     if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
-        what = ctype.python_type if isinstance(ctype, Struct) else ctype.name
+        description = ctype.python_type if isinstance(ctype, Struct) else ctype.name
         raise AbiError(
-            f"Numba's memory layout of {what} differs from that of C; point to a record instead, or pass it "
-            "by value."
+            f"Numba's memory layout of {description} differs from that of C; point to a record instead, or "
+            "pass it by value."
         )
 
 
-def _member(ty: Any, what: str, names: Names) -> CType:
+def _member(ty: Any, title: str, names: Names) -> CType:
     try:
         ctype = c_type(ty, names)
     except AbiError as error:
-        raise AbiError(f"{what}, of Numba type {ty}, has no C type. {error}") from error
+        raise AbiError(f"{title}, of Numba type {ty}, has no C type. {error}") from error
     if isinstance(ctype, Void):
-        raise AbiError(f"{what} is None, which C has no value for; leave it out.")
+        raise AbiError(f"{title} is None, which C has no value for; leave it out.")
     return ctype
 
 
@@ -238,38 +238,40 @@ def _tuple(ty: Any, names: Names) -> CType:
     inner = [
         _member(part, f"Its member {field}", names) for field, part in zip(fields, ty.types, strict=True)
     ]
-    given = names.get(ty)
+    requested = names.get(ty)
     is_named = isinstance(ty, (types.NamedTuple, types.NamedUniTuple))
     python_kind = "namedtuple" if is_named else "tuple"
-    if isinstance(given, Existing):
-        layout = aggregates.of_tuple(fields, inner, given.name, python_kind, str(ty))
-        return aggregates.as_existing(layout, given)
+    if isinstance(requested, Existing):
+        layout = aggregates.of_tuple(fields, inner, requested.name, python_kind, str(ty))
+        return aggregates.as_existing(layout, requested)
     name = cnames.legal_type(ty.instance_class.__name__) if is_named else None
     return aggregates.of_tuple(fields, inner, name, python_kind, str(ty))
 
 
 def _record(ty: Any, names: Names) -> CType:
     fields = [
-        Member(field, _field(place.type, f"Its field {field!r}", names), place.offset)
-        for field, place in ty.fields.items()
-        # NumPy's title of a field is a second name of it.
-        if field != place.title
+        Member(field, _field(description.type, f"Its field {field!r}", names), description.offset)
+        for field, description in ty.fields.items()
+        # NumPy lists a field with a title twice: by its name and by its title.
+        if field != description.title
     ]
-    given = names.get(ty)
-    name = cnames.legal_type(given) if isinstance(given, str) else ""
-    python_type = f"Record({', '.join(f'{field}: {place.type}' for field, place in ty.fields.items())})"
+    requested = names.get(ty)
+    name = cnames.legal_type(requested) if isinstance(requested, str) else ""
+    python_type = (
+        f"Record({', '.join(f'{field}: {description.type}' for field, description in ty.fields.items())})"
+    )
     layout = aggregates.record(name, fields, ty.size, python_type)
-    if isinstance(given, Existing):
-        return aggregates.as_existing(layout, given)
+    if isinstance(requested, Existing):
+        return aggregates.as_existing(layout, requested)
     if layout.packed and ty.aligned:
         layout = dataclasses.replace(layout, align=ty.dtype.alignment)
-    return aggregates.finished(layout)
+    return aggregates.complete(layout)
 
 
-def _field(ty: Any, what: str, names: Names) -> CType:
+def _field(ty: Any, title: str, names: Names) -> CType:
     types = of_type(ty).types
     if isinstance(ty, types.NestedArray):
-        ctype = _field(ty.dtype, what, names)
+        ctype = _field(ty.dtype, title, names)
         for count in reversed(ty.shape):
             ctype = array(ctype, count)
         return ctype
@@ -277,10 +279,10 @@ def _field(ty: Any, what: str, names: Names) -> CType:
         return array(number("char"), ty.count)
     if isinstance(ty, types.UnicodeCharSeq):
         return array(number("uint32_t"), ty.count)
-    return _member(ty, what, names)
+    return _member(ty, title, names)
 
 
-# By the names of the classes of Numba types; the first that a type is of counts.
+# By the names of the classes of Numba types; the first match is used.
 _COMPOSITES: tuple[tuple[str, Callable[[Any, Names], CType]], ...] = (
     ("CPointer", _pointer),
     ("BaseTuple", _tuple),

@@ -189,7 +189,7 @@ def link(
         for_sources=for_sources,
         front_end=front_end,
     )
-    reader = (target_release.release, target_release.lowered) if target_release else ()
+    reader = (target_release.release, target_release.lower_version) if target_release else ()
     linked = run.link(code, Target(target, *reader), options)
     return replace(
         linked, log="\n".join(filter(None, (log, linked.log, *option_warnings))), lowered_names=names

@@ -202,7 +202,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             ABI,
         ),
         ("_cabi/aggregates.py", "return ctype.in_memory and not ctype.record", "return ctype.in_memory", ABI),
-        ("_cabi/signatures.py", "_LARGEST_DIRECT = 128", "_LARGEST_DIRECT = 256", "cabi"),
+        ("_cabi/signatures.py", "_MAX_DIRECT_SIZE = 128", "_MAX_DIRECT_SIZE = 256", "cabi"),
         ("_cabi/signatures.py", "aligned = 4 if", "aligned = 1 if", "cabi"),
         (
             "_cabi/signatures.py",

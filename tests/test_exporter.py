@@ -148,7 +148,7 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
         (
             "@udf('float64(float64)')\ndef sin(x):\n    return x",
             pl.AbiError,
-            "mine.py:2: error: C++ calls another function by the name sin: one of CUDA, not .func (.b64) sin",
+            "mine.py:2: error: C++ calls another function of the name sin: one of CUDA, not .func (.b64) sin",
         ),
         (
             "@udf\ndef f(x):\n    return x",

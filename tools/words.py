@@ -21,12 +21,9 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[1] / "numba_ptxlink"
 UNFINISHED = (
     "_arch.py",
-    "_artifacts",
-    "_cabi",
     "_cli",
     "_cpu",
     "_tools",
-    "abi.py",
     "cache",
     "cli.py",
     "doctor.py",

@@ -1,1 +1,1 @@
-"""What an export writes beside PTX: fat binaries and objects, for older tools and drivers, and its files."""
+"""Artifacts of exports beside PTX: fat binaries and objects, for older tools and drivers, and their files."""

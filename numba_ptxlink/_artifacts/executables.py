@@ -1,8 +1,9 @@
 """
-Make what is loaded of an export: fat binaries for a driver, and object files for a C++ build.
+Make executables of an export: fat binaries for a driver, and object files for a C++ build.
 
-A fat binary has machine code, and PTX for later devices. An object holds the fat binary for device links of
-every architecture, the host functions that launch kernels, and their registration with the CUDA runtime.
+A fat binary contains machine code, and PTX for newer devices. An object contains the fat binary for device
+links of all architectures, the host functions that launch kernels, and their registration with the CUDA
+runtime.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from .target_release import TargetRelease
 
     Part = tuple[Arch, bytes, Sequence[str]]
-    """What is there for one architecture: its PTX, and the symbols that this does not define."""
+    """The code for one architecture: the PTX, and the symbols that it does not define."""
     Member = tuple[str, Arch, str, bytes]
-    """What is packed: the kind, the architecture, the name and the code."""
+    """A member of a fat binary: the kind, the architecture, the name and the code."""
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +48,12 @@ _GRID = "cudaCG"
 
 class Executable(NamedTuple):
     """
-    What a driver loads.
+    A fat binary that a driver loads.
 
     Args:
         code: The fat binary.
         needs: The oldest driver that loads it.
-        tools: Name and release of what compiled machine code in it.
+        tools: Names and releases of the compilers of its machine code.
     """
 
     code: bytes
@@ -60,13 +61,13 @@ class Executable(NamedTuple):
     tools: tuple[str, ...]
 
 
-def obstacle(undefined: Collection[str], target_release: TargetRelease | None) -> str:
+def missing_definition_reason(undefined: Collection[str], target_release: TargetRelease | None) -> str:
     """Return why code with *undefined* symbols cannot be completed for *target_release*, "" if it can be."""
     names = sorted(name for name in undefined if not name.startswith(_GRID))
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
     linker = CURRENT_ENVIRONMENT.linker() if undefined and target_release else None
-    # Drivers load what linkers of their major version make.
+    # Drivers load the code of linkers of their major version.
     if undefined and target_release and (linker is None or linker[1][0] != target_release.release[0]):
         return f"the device runtime, which synchronises a grid, is not for {target_release.description}"
     return ""
@@ -83,22 +84,24 @@ def pack(
     """
     Make the fat binary of *parts*. Needs no driver.
 
-    Where no compiler for the target release is installed, the driver compiles the PTX.
+    If no compiler for the target release is installed, the driver compiles the PTX.
 
     Args:
-        stem: What its members are called.
+        stem: The beginning of the members' names.
         parts: The code.
         kernels: The kernels of the export.
-        options: How machine code of it is made.
-        target_release: The toolkit and driver it is for; None for those of this environment.
+        options: The options for its machine code.
+        target_release: The CUDA release that it is for; None for the tools of this environment.
 
     Raises:
-        ExportError: There is no kernel, or what the kernels call is not defined.
+        ExportError: There is no kernel, or a called function is not defined.
         AssembleError: The PTX could not be assembled.
     """
     if not kernels:
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    if cause := obstacle({name for _, _, undefined in parts for name in undefined}, target_release):
+    if cause := missing_definition_reason(
+        {name for _, _, undefined in parts for name in undefined}, target_release
+    ):
         raise ExportError(
             f"{cause}, and code that a driver loads has to be complete; name the file that defines it by "
             "link= of cuda.declare_device, link() a cubin, or leave kernels and launcher out, and let that "
@@ -109,33 +112,33 @@ def pack(
     tools: dict[str, None] = {}
     for arch, ptx, undefined in parts:
         if undefined:
-            # A driver has no device runtime to link the PTX with.
-            cubin, tool = _with_runtime(stem, arch, ptx, options)
-            made = [(CUBIN, arch, f"{stem}.{arch.sm}.{CUBIN}", cubin)]
+            # Link here, since a driver has no device runtime.
+            cubin, tool = _link_runtime(stem, arch, ptx, options)
+            added = [(CUBIN, arch, f"{stem}.{arch.sm}.{CUBIN}", cubin)]
         else:
-            made, tool = _whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
-        members += made
-        needs += ((kind, of_code(kind, arch, code, tool)) for kind, _, _, code in made)
+            added, tool = _compile_whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
+        members += added
+        needs += ((kind, of_code(kind, arch, code, tool)) for kind, _, _, code in added)
         tools |= {tool: None} if tool else {}
     code = nvfatbin.pack(members, relocatable=False, zstd=target_release is None or target_release.reads_zstd)
     return Executable(code, of_fatbin(needs, code, linkable=False), tuple(tools))
 
 
-def _whole(
+def _compile_whole(
     name: str, arch: Arch, ptx: bytes, options: Options, target_release: TargetRelease | None
 ) -> tuple[list[Member], str]:
-    """Return *ptx*, which later devices compile, with its machine code, and what compiled this."""
+    """Return the PTX (for newer GPUs), the cubin compiled from it, and the name of the cubin's compiler."""
     target = Target(arch, target_release.release if target_release else None)
-    made = [(PTX, arch, f"{name}.{PTX}", ptx)]
+    members = [(PTX, arch, f"{name}.{PTX}", ptx)]
     if target_release and (cause := unavailable(target_release.release, options)):
         log.warning("no machine code of kernels for %s: %s", target_release.description, cause)
-        return made, ""
+        return members, ""
     cubin, tool = compile_ptx(ptx, target, options)
-    return [(CUBIN, arch, f"{name}.{CUBIN}", cubin), *made], tool
+    return [(CUBIN, arch, f"{name}.{CUBIN}", cubin), *members], tool
 
 
-def _with_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[bytes, str]:
-    """Return *ptx* linked with the device runtime, and name and release of the linker."""
+def _link_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[bytes, str]:
+    """Link *ptx* with the device runtime; return the cubin, and name and release of the linker."""
     library = backends.device_runtime()
     if library is None:
         raise ExportError(
@@ -146,17 +149,17 @@ def _with_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
         linked = link([Input(PTX, f"{stem}.ptx", ptx), library], Target(arch), options)
     except LinkError as error:
         raise converted(error, ExportError) from error
-    tool = next(each for each in backends.TOOLS if each.name == linked.backend)
+    tool = next(candidate for candidate in backends.TOOLS if candidate.name == linked.backend)
     return linked.cubin, tool.of(tool.release())
 
 
 def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
     """
-    Return those of *kernels* that synchronise their grid, which wants all of its blocks to run at once.
+    Return the members of *kernels* that synchronise their grid, so that all blocks have to run at once.
 
     Args:
         text: The PTX of the kernels.
-        kernels: Their names.
+        kernels: The names of the kernels.
 
     Raises:
         LinkError: The body of a function is malformed.
@@ -195,13 +198,13 @@ def build_object(
         stem: The stem of the export's files.
         header: The text of its header.
         kernels: The kernels that it declares.
-        linkable: Its code for a device link, as a fat binary.
-        whole: The fat binary that a driver loads, by which the kernels can be launched without a device link;
-            None where there are none, or they call what C++ defines.
-        include_dirs: Where headers are that the header includes.
+        linkable: The code for a device link, as a fat binary.
+        whole: The fat binary that a driver loads, so that kernels can be launched without a device link; None
+            if there are no kernels, or if they call functions that C++ defines.
+        include_dirs: The folders of headers that the header includes.
 
     Raises:
-        ExportError: There is no compiler, or it failed. Carries its log.
+        ExportError: There is no compiler, or it failed. Has its log.
     """
     files = {"linkable.fatbin": linkable}
     if kernels:

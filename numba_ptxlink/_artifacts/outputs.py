@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 
-def checked_path(option: str, given: Any) -> Path:
+def checked_path(option: str, value: Any) -> Path:
     """
     Return the path that is the value of an option.
 
     Raises:
-        ConfigError: It is no path, or is relative to a working directory that was removed.
+        ConfigError: The value is not a path, or is relative to a working directory that was removed.
     """
-    if isinstance(given, (str, os.PathLike)):
-        # Half of a character has no bytes.
+    if isinstance(value, (str, os.PathLike)):
+        # Lone surrogates cannot be encoded.
         with contextlib.suppress(UnicodeEncodeError):
-            if 0 not in os.fsencode(given):
-                path = Path(os.fsdecode(given))
+            if 0 not in os.fsencode(value):
+                path = Path(os.fsdecode(value))
                 if not path.is_absolute():
                     working_directory()
                 return path
-    raise ConfigError(f"{option} is {shown(given)}; pass a path.")
+    raise ConfigError(f"{option} is {shown(value)}; pass a path.")
 
 
 def _delete(path: Path) -> bool:
@@ -48,31 +48,31 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     """
     Write *files*, each by an atomic rename, in order: a reader sees the old file or the new one.
 
-    Those that have their content already keep their times, so that build tools leave what depends on them
-    alone. The last one is always written, and tells these tools that all are up to date; *obsolete* is
-    deleted before that. All contents are on the disk under temporary names before the first rename. What
-    ends the process between two renames leaves the last of *files* as it was: let that one be the file that
-    tells whether the others belong together.
+    Files that have their content already keep their times, so that build tools do not rebuild their
+    dependents. The last file is always written, which tells these tools that all are up to date; *obsolete*
+    files are deleted before that. All contents are on the disk under temporary names before the first rename.
+    If the process dies between two renames, the last file is unchanged. Pass the manifest last: its digests
+    reveal the mixture.
 
     Returns:
-        Those of *obsolete* that could not be deleted.
+        The members of *obsolete* that could not be deleted.
 
     Raises:
-        OSError: A file could not be written. Its `filename` is the path out of *files*.
+        OSError: A file could not be written. Its `filename` is the path in *files*.
     """
-    *others, last = files
+    *earlier, last = files
     target = last
     staged: dict[Path, Path] = {}
     try:
-        for target in [*(path for path in others if not has(path, files[path])), last]:
+        for target in [*(path for path in earlier if not has(path, files[path])), last]:
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            # Not derived from the target's name, which may have the greatest length already.
+            # Not derived from the target's name, which may already have the maximum length.
             staged[target] = target.with_name(f".ptxlink.{secrets.token_hex(8)}.tmp")
             _fill(staged[target], files[target])
         for target, path in staged.items():
             if target == last:
-                stay = [each for each in obsolete if not _delete(each)]
+                undeleted = [path for path in obsolete if not _delete(path)]
             path.replace(target)
     except OSError as error:
         error.filename, error.filename2 = str(target), None
@@ -80,7 +80,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     finally:
         for path in staged.values():
             _delete(path)
-    return stay
+    return undeleted
 
 
 def has(path: Path, content: bytes) -> bool:
@@ -103,17 +103,18 @@ def depfile(target: Path, sources: Iterable[Path]) -> bytes:
     Return the depfile of *target*, in the form of `gcc -MD -MP` that make, Ninja and CMake read.
 
     Args:
-        target: What is out of date when one of *sources* is newer; its path as the build tool has it.
-        sources: What it is made of. Each has an empty rule too, so that make goes on where one was deleted.
+        target: The file that depends on *sources*; its path as the build tool spells it.
+        sources: The files that it depends on. Each has an empty rule, too, so that make accepts deleted
+            files.
     """
-    names = [_escaped(str(source)) for source in sources]
-    rule = " \\\n  ".join([f"{_escaped(str(target))}:", *names])
+    names = [_escape(str(source)) for source in sources]
+    rule = " \\\n  ".join([f"{_escape(str(target))}:", *names])
     # With a percent sign it would be a pattern of targets.
     lines = [rule, *(f"\n{name}:" for name in names if "%" not in name), ""]
-    # Paths that the locale does not decode have the bytes that they have on disk.
+    # Paths that the locale cannot decode are written with their original bytes.
     return "\n".join(lines).encode(errors="surrogateescape")
 
 
-def _escaped(path: str) -> str:
-    # A backslash that is before anything else than a blank or a hash stands for itself.
+def _escape(path: str) -> str:
+    # Backslashes are escaped only in front of a blank or a hash.
     return re.sub(r"(\\*)([ #])", r"\1\1\\\2", path).replace(":", r"\:").replace("$", "$$")

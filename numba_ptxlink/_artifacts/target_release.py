@@ -1,10 +1,10 @@
 """
-The toolkit and the driver that an export is for, and those that its artifacts need at least.
+The CUDA release that an export is for, and the oldest releases that accept its artifacts.
 
-PTX is brought down to the lowest version that its text allows, and a compiler proves it. LTO-IR and machine
-code need a compiler of that toolkit. A linker reads PTX, LTO-IR and machine code
-of its own release and of older ones. A driver compiles PTX of its own release and of older ones, and loads
-machine code of all releases of its major version.
+PTX gets the lowest version that its text allows, which a compiler confirms. LTO-IR and machine code need a
+compiler of the target release. A linker reads PTX, LTO-IR and machine code of its own release and of older
+ones. A driver compiles PTX of its own release and of older ones, and loads machine code of all releases of
+its major version.
 """
 
 from __future__ import annotations
@@ -48,25 +48,27 @@ if TYPE_CHECKING:
 
 _OLDEST = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
-_ASKED = re.compile(r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)")
-# The first release whose libNVVM reads version 2.0 of NVVM IR: that of 11.8 refuses it.
+_REQUIRED = re.compile(
+    r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)"
+)
+# The first release whose libNVVM reads version 2.0 of NVVM IR, which 11.8 refuses.
 _IR_SINCE = (12, 0)
-# The first release whose driver reads fat binaries with zstd in them: nvJitLink 12.3 refuses them.
+# The first release whose driver reads fat binaries that are compressed by zstd: nvJitLink 12.3 refuses them.
 _ZSTD_LOADED_SINCE = (12, 4)
-# nvlink 12.4 refuses them. The tools of this release write them by default, so its nvlink reads them.
+# The first release whose nvlink reads them: its tools write them by default, and nvlink 12.4 refuses them.
 _ZSTD_LINKED_SINCE = (12, 9)
-# What compressed content begins with ("Zstandard frames" in RFC 8878).
+# The first bytes of compressed content ("Zstandard frames" in RFC 8878).
 _ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class LeftOut(NamedTuple):
     """
-    A kind of artifact that an export does not have, or that what holds several kinds lacks.
+    An artifact that was not written, or code that a fat binary or object does not contain.
 
     Args:
         kind: The kind.
-        why: Why it could not be made.
-        cure: What helps, "" where *why* says it.
+        why: The reason.
+        cure: The cure, "" if *why* contains it.
     """
 
     kind: str
@@ -79,49 +81,51 @@ class LeftOut(NamedTuple):
 
 class MinimumRelease(NamedTuple):
     """
-    The oldest CUDA releases that an artifact can be used with; None where it is not used with one.
+    The oldest toolkit (to link) and driver (to load) that accept an artifact; None if it is not used there.
 
     Args:
         toolkit: The release of the linker.
-        driver: The CUDA version of the driver that loads it, or what is linked of it alone.
+        driver: The CUDA version of the driver that loads it, or loads the code linked from it alone.
     """
 
     toolkit: Release | None
     driver: Release | None
 
-    def described(self) -> dict[str, str | None]:
-        """Return it as manifests have it."""
+    def entry(self) -> dict[str, str | None]:
+        """Return the manifest's entry."""
         return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
 def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRelease:
     """
-    Return what one piece of code needs.
+    Return the oldest releases that accept a piece of code.
 
     Args:
         kind: "ptx", "ltoir" or "cubin".
         arch: The GPU it is for.
         code: The code.
-        tool: Name and release of what made LTO-IR or a cubin; LTO-IR may have no release.
+        tool: Name and release of the compiler of LTO-IR or a cubin; for LTO-IR, the release may be unknown.
     """
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
         release = first_release(version or OLDEST)
         return MinimumRelease(release, release)
-    made = _numbers(tool.rpartition(" ")[2])
-    if kind == LTOIR or made is None:
-        return MinimumRelease(made, None)
+    release_of_tool = _parse_release(tool.rpartition(" ")[2])
+    if kind == LTOIR or release_of_tool is None:
+        return MinimumRelease(release_of_tool, None)
     known = arch_since(arch.sm)
-    return MinimumRelease(made, max((made[0], 0), first_release(known) if known else made))
+    return MinimumRelease(
+        release_of_tool, max((release_of_tool[0], 0), first_release(known) if known else release_of_tool)
+    )
 
 
 def ltoir_tool(arch: Arch, *, merged: bool) -> str:
-    """Return name and release of what writes the LTO-IR of this environment, as `_ltoir_release`."""
+    """Return name and release of the compiler of LTO-IR in this environment; see `_ltoir_release`."""
     return f"{'nvJitLink' if merged else 'NVVM'} {dotted(_ltoir_release(arch, merged=merged))}"
 
 
 def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
-    """Return the CUDA release of LTO-IR that NVVM writes, or the linker has *merged*; None for unknown."""
+    """Return the CUDA release of LTO-IR of NVVM, or of the linker that has *merged* it; None if unknown."""
     linker = CURRENT_ENVIRONMENT.linker() if merged else None
     if linker is not None:
         return linker[1]
@@ -133,15 +137,15 @@ def of_fatbin(
     members: Sequence[tuple[str, MinimumRelease]], code: bytes, *, linkable: bool = True
 ) -> MinimumRelease:
     """
-    Return what a fat binary needs, so that it is linked or loaded for the architectures it is for.
+    Return the oldest releases that link or load a fat binary for its architectures.
 
     Args:
-        members: The kind of each member, and what this needs.
-        code: The fat binary, or what has one in it.
+        members: The kind of each member, and the oldest releases that accept it.
+        code: The fat binary, or a file that contains it.
         linkable: Whether its code is relocatable.
     """
     loads, links = (([since] if _ZSTD in code else []) for since in (_ZSTD_LOADED_SINCE, _ZSTD_LINKED_SINCE))
-    # PTX is compiled where there is no machine code for the device.
+    # Drivers use PTX only if there is no machine code for the device.
     loaded = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
     driver = _newest([*loads, *(minimum.driver for kind, minimum in members if kind == loaded)])
     toolkit = _newest([*links, *(minimum.toolkit for _, minimum in members)])
@@ -155,13 +159,13 @@ def of_artifacts(
     executable: MinimumRelease | None,
 ) -> dict[tuple[str, str], MinimumRelease]:
     """
-    Return what each artifact of an export needs, by kind and architecture.
+    Return the oldest releases that accept each artifact of an export, by kind and architecture.
 
     Args:
         files: The artifacts.
         packed: The code for each architecture, as (kind, arch, name, code).
-        made_by: Name and release of what made LTO-IR and cubins, by kind and architecture.
-        executable: What the code that a driver loads needs, None without such.
+        made_by: Name and release of the compilers of LTO-IR and cubins, by kind and architecture.
+        executable: The oldest releases for the code that a driver loads, None without such code.
     """
     needs = {
         (kind, arch.sm): of_code(kind, arch, code, made_by.get((kind, arch.sm), ""))
@@ -183,12 +187,12 @@ def _newest(releases: Sequence[Release | None]) -> Release | None:
 @dataclass(frozen=True)
 class TargetRelease:
     """
-    What reads the artifacts of an export.
+    The CUDA release that the artifacts of an export are for.
 
     Args:
-        release: The CUDA release of its toolkit and driver.
-        isa: The newest PTX that it reads.
-        description: What the caller wrote, for messages.
+        release: The release of the toolkit and driver.
+        isa: The newest PTX version that it reads.
+        description: The release or version that the caller passed, for messages.
     """
 
     release: tuple[int, int]
@@ -203,13 +207,13 @@ class TargetRelease:
         Return CUDA release *cuda*, or the oldest release that reads PTX *ptx_isa*; None if neither is given.
 
         Raises:
-            ConfigError: It is not a release or version that is known, or both are there.
+            ConfigError: The release or version is unknown, or both are passed.
         """
         if cuda is None and ptx_isa is None:
             return None
         if cuda is not None and ptx_isa is not None:
-            raise ConfigError("cuda and ptx_isa say the same thing; leave one of them out.")
-        version = _numbers(ptx_isa if cuda is None else cuda)
+            raise ConfigError("cuda and ptx_isa both set the target release; leave one of them out.")
+        version = _parse_release(ptx_isa if cuda is None else cuda)
         release = version if cuda is not None or version is None else first_release(PtxVersion(*version))
         isa = newest_isa(release) if release else None
         if release is None or isa is None or release < _OLDEST or (cuda is None and isa != version):
@@ -221,17 +225,17 @@ class TargetRelease:
 
     @property
     def reads_zstd(self) -> bool:
-        """Whether its driver and its nvlink read fat binaries that are compressed by zstd."""
+        """Whether driver and nvlink of the release read fat binaries that are compressed by zstd."""
         return self.release >= _ZSTD_LINKED_SINCE
 
-    def lowered(self, ptx: bytes, arch: Arch) -> bytes:
+    def lower_version(self, ptx: bytes, arch: Arch) -> bytes:
         """
         Return *ptx* with the lowest version with which nvPTXCompiler assembles it.
 
-        Text for an architecture that the compiler does not know keeps its version.
+        PTX for an architecture that the compiler does not know keeps its version.
 
         Raises:
-            ExportError: The text needs a newer version than the target release reads. Names what needs it.
+            ExportError: The text needs a newer version than the target release reads. Names the instruction.
         """
         module = parse(ptx.decode(errors="surrogateescape"))
         declared = module.header.version or OLDEST
@@ -245,45 +249,45 @@ class TargetRelease:
             return self._lowest(parse(_without_hints(module)), arch)
 
     def _lowest(self, module: Module, arch: Arch) -> bytes:
-        """Return *module* with the lowest version, or raise what needs a newer one than is read."""
+        """Return *module* with the lowest version; raise an error if that is newer than the release reads."""
         declared = module.header.version or OLDEST
         needed, cause = arch_since(arch.sm) or declared, f".target {arch.sm}"
         while needed <= self.isa:
             version = min(needed, declared)
-            text = _relabelled(module, version)
-            demanded = _demanded(text, arch, declared if version < declared else None)
-            if demanded is None:
+            text = _with_version(module, version)
+            requirement = _requirement(text, arch, declared if version < declared else None)
+            if requirement is None:
                 return text.encode(errors="surrogateescape")
-            needed, cause = demanded
+            needed, cause = requirement
         raise self._too_new(needed, cause, arch)
 
     def impossible(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
         """
-        Return those of *kinds* that cannot be made for the target release, with the reasons.
+        Return the members of *kinds* that cannot be made for the target release, with the reasons.
 
         Args:
             kinds: The kinds of artifact.
             archs: The architectures.
         """
-        found = [LeftOut(CUBIN, unavailable(self.release, Options(relocatable=True)))]
+        left_out = [LeftOut(CUBIN, unavailable(self.release, Options(relocatable=True)))]
         newer = any(map(self._is_newer, map(_ltoir_release, archs)))
         if LTOIR in kinds and newer and nvvm.newest(self.release) is None:
-            found.insert(0, self._without_nvvm())
-        return [each for each in found if each.kind in kinds and each.why]
+            left_out.insert(0, self._without_nvvm())
+        return [entry for entry in left_out if entry.kind in kinds and entry.why]
 
     def toolkit(self, arch: Arch) -> nvvm.Nvvm | None:
-        """Return the libNVVM of a toolkit that is to write LTO-IR, None where that of this environment is."""
+        """Return the libNVVM that has to compile LTO-IR, None for that of this environment."""
         return nvvm.newest(self.release) if self._is_newer(_ltoir_release(arch)) else None
 
     def check_merged(self, arch: Arch) -> None:
         """
-        Refuse LTO-IR into which link files are merged where the linker is newer.
+        Refuse merged link files in LTO-IR if the linker is newer than the target release.
 
         Raises:
-            ExportError: The target release does not read it. Names the cure.
+            ExportError: The target release does not read the LTO-IR. Names the cure.
         """
-        # LTO-IR of link files by that toolkit's NVRTC would not help: nvlink reads one for each architecture
-        # out of an object or fat binary, and only nvJitLink makes one of two, from 13.4 on.
+        # LTO-IR of link files by that release's NVRTC would not help: nvlink reads one LTO-IR for each
+        # architecture in an object or fat binary, and only nvJitLink merges two, from 13.4 on.
         release = _ltoir_release(arch, merged=True)
         if self._is_newer(release):
             raise ExportError(
@@ -298,7 +302,7 @@ class TargetRelease:
         return release is not None and release > self.release
 
     def _without_nvvm(self) -> LeftOut:
-        """Return that no libNVVM is found whose LTO-IR the target release reads."""
+        """Return the entry for missing LTO-IR, if no installed libNVVM is old enough."""
         if self.release < _IR_SINCE:
             return LeftOut(
                 LTOIR,
@@ -306,48 +310,48 @@ class TargetRelease:
                 "leave ltoir out, or link by a later release",
             )
         major, minor = self.release
-        # The PTX of CUDA 12.5 has the version of 12.6, as which its libNVVM counts.
+        # CUDA 12.5 has the PTX version of 12.6, and its libNVVM is treated as that of 12.6.
         wheel = find.install_nvvm((major, minor - (release_of(self.isa) != self.release)))
         return LeftOut(
             LTOIR,
             "linkers read LTO-IR of their own release or of older ones, and there is no libNVVM of CUDA "
             f"{dotted(self.release)} or older",
-            f"let CUDA_HOME lead to a toolkit that has nvvm/lib64/libnvvm.so, or install one: {wheel}",
+            f"set CUDA_HOME to a toolkit that has nvvm/lib64/libnvvm.so, or install one: {wheel}",
         )
 
     def _too_new(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:
         return ExportError(
             f"{self.description} reads PTX {self.isa} at most, and the code for {arch.sm} has {cause}, which "
-            f"is new in PTX {needed}. Export for CUDA {dotted(first_release(needed))} or later, for another "
-            "architecture, or without what is compiled to it."
+            f"is new in PTX {needed}; export for CUDA {dotted(first_release(needed))} or later, for another "
+            "architecture, or without the code that needs it."
         )
 
 
-def _demanded(text: str, arch: Arch, newest: PtxVersion | None) -> tuple[PtxVersion, str] | None:
+def _requirement(text: str, arch: Arch, newest: PtxVersion | None) -> tuple[PtxVersion, str] | None:
     """
-    Return the version that nvPTXCompiler asks for, and what needs it; None where it takes *text*.
+    Return the version that nvPTXCompiler requires for *text*, and the reason; None if it accepts *text*.
 
     Args:
         text: PTX.
         arch: The GPU.
-        newest: What text needs that it refuses without a reason; None to raise that.
+        newest: The version to return if the compiler names none; None to raise its error.
     """
     try:
         assembler.assemble(text, arch, relocatable=True)
     except AssembleError as error:
-        demands = [
+        requirements = [
             (PtxVersion(int(match[3]), int(match[4])), f"{match[2]} in line {match[1]}")
-            for match in _ASKED.finditer(error.log)
+            for match in _REQUIRED.finditer(error.log)
         ]
-        if newest and not demands:
+        if newest and not requirements:
             return newest, "text that no older version has"
-        if not demands:
+        if not requirements:
             raise
-        return max(demands)
+        return max(requirements)
     return None
 
 
-def _relabelled(module: Module, version: PtxVersion) -> str:
+def _with_version(module: Module, version: PtxVersion) -> str:
     """Return the text of *module* with another `.version`."""
     return module.replace(
         {
@@ -360,26 +364,26 @@ def _relabelled(module: Module, version: PtxVersion) -> str:
 
 def _without_hints(module: Module) -> str:
     """
-    Return the text of *module* without what is new in it and changes no result.
+    Return the text of *module* without new features that change no result.
 
-    That is the `volatile` of accesses to local memory, which no other thread sees and which compilers left
-    out before PTX 9.1, and the pragma that tells which bytes of a load are used.
+    These are the `volatile` of accesses to local memory, which no other thread sees and which compilers
+    before PTX 9.1 omit, and the pragma for the used bytes of a load.
     """
     edits = {}
     for function in module.functions:
         body = [
-            each._replace(mnemonic=each.mnemonic.replace(".volatile.local", ".local"))
-            if isinstance(each, Instruction)
-            else each
-            for each in function.body
-            if not (isinstance(each, Directive) and each.is_hint)
+            statement._replace(mnemonic=statement.mnemonic.replace(".volatile.local", ".local"))
+            if isinstance(statement, Instruction)
+            else statement
+            for statement in function.body
+            if not (isinstance(statement, Directive) and statement.is_hint)
         ]
         if body != list(function.body):
             edits[function.body_span] = block(body)
     return module.replace(edits)
 
 
-def _numbers(text: object) -> tuple[int, int] | None:
+def _parse_release(text: object) -> tuple[int, int] | None:
     if isinstance(text, tuple) and len(text) == 2 and all(type(number) is int for number in text):
         return (text[0], text[1])
     match = _RELEASE.fullmatch(text) if isinstance(text, str) else None

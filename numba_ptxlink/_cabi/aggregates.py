@@ -1,4 +1,4 @@
-"""Lay out what tuples, optional values and records are in C, and name those structs that have no name."""
+"""Lay out the C structs of tuples, optional values and records, and name structs that have no name."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
     from .options import Existing
 
-# The longest generated name; a longer one is cut off and ends in a checksum.
-_LONGEST_NAME = 48
+# Longer generated names are cut off and end in a checksum.
+_MAX_NAME_CHARS = 48
 
 
-def labels(fields: Iterable[str], types: Iterable[CType], *others: str) -> list[str]:
+def labels(fields: Iterable[str], types: Iterable[CType], *reserved: str) -> list[str]:
     """
     Return legal, distinct names for *fields* in a declaration that uses *types*.
 
-    A parameter hides a type of its name from those behind it, and a member may not have the name of its
-    struct or of a type in it: *others* and what *types* are spelled with are not used.
+    A parameter hides a type of its name from the next parameters, and a member must not have the name of its
+    struct or of a type in it: so the words in *types* and *reserved* are not used.
     """
-    taken = words(types) | {*others}
+    taken = words(types) | {*reserved}
     distinct: list[str] = []
     for field in fields:
         distinct.append(cnames.legal(field, taken))
@@ -50,13 +50,13 @@ def of_tuple(
     Return the struct of a tuple.
 
     Args:
-        fields: The names of its members in Python.
-        types: Their types.
-        name: The name of the struct, None for one that tells *types*.
+        fields: The names of the members in Python.
+        types: The types of the members.
+        name: The name of the struct, None to derive it from *types*.
         python_kind: "tuple" or "namedtuple".
-        python_type: What it is in Python.
+        python_type: The Python type, for the header.
     """
-    # The count comes first, so that the names of different types differ.
+    # The count comes first, so that different types have different names.
     name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
     members_in_c = zip(labels(fields, types, name), types, strict=True)
     layout = struct(name, members_in_c, python_kind=python_kind, python_type=python_type)
@@ -66,8 +66,8 @@ def of_tuple(
 
 
 def _is_plain(ctype: CType) -> bool:
-    """Return whether a tuple in memory has a member of this type where C has it."""
-    # Numba aligns aggregates such as complex64 like their members, C aligns some of them to more.
+    """Return whether Numba and C place a member of this type at the same offset in a tuple in memory."""
+    # Numba aligns aggregates such as complex64 like their members; C aligns some of them to more.
     if isinstance(ctype, Struct):
         return ctype.in_memory and ctype.python_kind != "record"
     return isinstance(ctype, (Scalar, Pointer)) or (isinstance(ctype, Compound) and ctype.element is None)
@@ -75,13 +75,13 @@ def _is_plain(ctype: CType) -> bool:
 
 def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> Struct:
     """
-    Return the struct of a NumPy record: C's own layout where that is the record's, else a packed one.
+    Return the struct of a NumPy record: with C's layout if that matches the record's, else packed.
 
     Args:
-        name: Its name, "" for none.
-        fields: Its members, under their names in Python, in the order of their offsets.
-        size: In bytes.
-        python_type: What it is in Python.
+        name: The name, "" for none.
+        fields: The members, with their names in Python, in the order of their offsets.
+        size: The size in bytes.
+        python_type: The Python type, for the header.
 
     Raises:
         AbiError: C has no such struct.
@@ -107,8 +107,8 @@ def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> 
     )
 
 
-def finished(layout: Struct) -> Struct:
-    """Return *layout*, of a record, as a header defines it: under a name, and without classes if packed."""
+def complete(layout: Struct) -> Struct:
+    """Complete the *layout* of a record for a header: with a name, and without C++ classes if packed."""
     if layout.packed:
         layout = dataclasses.replace(layout, members=_raw_members(layout))
     if layout.name:
@@ -121,10 +121,10 @@ def finished(layout: Struct) -> Struct:
 
 
 def _gaps(layout: Struct) -> str:
-    """Return, for the name of a record, which members do not begin where the one before ends, and where."""
+    """Return a part of a record's name: index and offset of each member behind a gap."""
     ends = (0, *(member.offset + member.type.size for member in layout.members))
-    places = enumerate(zip(layout.members, ends, strict=False))
-    return "".join(f"_{index}at{member.offset}" for index, (member, end) in places if member.offset != end)
+    indexed = enumerate(zip(layout.members, ends, strict=False))
+    return "".join(f"_{index}at{member.offset}" for index, (member, end) in indexed if member.offset != end)
 
 
 def _raw_members(layout: Struct) -> tuple[Member, ...]:
@@ -132,7 +132,7 @@ def _raw_members(layout: Struct) -> tuple[Member, ...]:
 
 
 def _raw(ctype: CType) -> CType:
-    """Return *ctype* with `__half_raw` in place of `__half`, a class that C++ compilers refuse to pack."""
+    """Replace `__half` in *ctype*, a class that C++ compilers refuse to pack, by `__half_raw`."""
     if isinstance(ctype, Compound):
         return number(ctype.row.raw) if ctype.row.raw else ctype
     if isinstance(ctype, Array):
@@ -146,10 +146,10 @@ def _raw(ctype: CType) -> CType:
 
 def as_existing(layout: Struct, existing: Existing) -> Struct:
     """
-    Return *layout* as the struct that C++ has: as aligned as its members are, or as it is said to be.
+    Return *layout* as the struct that C++ defines: with the alignment of its members, or that of `alignas`.
 
     Raises:
-        AbiError: A record is not of a size that C++ could give it.
+        AbiError: The size of a record is impossible for such a struct in C++.
     """
     natural = max(member.type.align for member in layout.members)
     packed = layout.size % natural != 0 or any(member.offset % member.type.align for member in layout.members)
@@ -157,8 +157,8 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
     size = round_up(layout.size, align)
     if layout.python_kind == "record" and size != layout.size:
         raise AbiError(
-            f"{existing.name} is aligned to {align} bytes, and a multiple of that as large; its dtype has an "
-            f"itemsize of {layout.size}: give it {size}."
+            f"{existing.name} is aligned to {align} bytes, so that its size is a multiple of that, and its "
+            f"dtype has an itemsize of {layout.size}; set itemsize to {size}."
         )
     return dataclasses.replace(
         layout,
@@ -172,6 +172,6 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
 
 
 def _shortened(name: str) -> str:
-    if len(name) <= _LONGEST_NAME:
+    if len(name) <= _MAX_NAME_CHARS:
         return name
-    return f"{name[: _LONGEST_NAME - 9].rstrip('_')}_{zlib.crc32(name.encode()):08x}"
+    return f"{name[: _MAX_NAME_CHARS - 9].rstrip('_')}_{zlib.crc32(name.encode()):08x}"

@@ -1,4 +1,4 @@
-"""Render what a header says of structs that C++ defines: where they are, and how Python lays them out."""
+"""Render the includes of structs that C++ defines, and assertions that their layouts match Python's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ template <> struct number_kind<unsigned long long> : number_letter<'u'> {};
 }
 #endif
 """
-# C++ leaves offsetof in classes with bases or private members to its compilers, which have it and warn.
+# offsetof in classes with bases or private members is optional in C++; compilers support it with a warning.
 _QUIET = """\
 #if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__)
 #pragma GCC diagnostic push
@@ -59,27 +59,27 @@ _LOUD = """\
 #endif
 """
 MARK = ', as in Python");'
-"""How the lines of `assertions` end."""
+"""The end of the lines of `assertions`."""
 
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
-# What the kind of a number in C++ must not be. Each compiler chooses the sign of char, and the type of an
-# enum that says none: they are no numbers here, and neither are bool, unions and classes.
-_OTHERS = {"int": "uf&", "uint": "if&"}
+# Kinds of numbers in C++ that do not match a kind of Python. Each compiler chooses the sign of char and the
+# underlying type of an enum, so that these have no kind here; neither have bool, unions and classes.
+_EXCLUDED_KINDS = {"int": "uf&", "uint": "if&"}
 
 
 def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
     """Return the headers that define *structs*, in order, each in its quotes or angle brackets."""
-    found = (each.existing.includes for each in structs if each.existing)
-    return tuple(dict.fromkeys(name for names in found for name in names))
+    headers = (layout.existing.includes for layout in structs if layout.existing)
+    return tuple(dict.fromkeys(name for names in headers for name in names))
 
 
 def preamble(structs: Sequence[c.Struct]) -> list[str]:
-    """Return what a header has before the assertions about *structs*."""
-    if not any(each.existing for each in structs):
+    """Return the lines of a header before the assertions about *structs*."""
+    if not any(layout.existing for layout in structs):
         return []
     lines = "".join(f"#include {name}\n" for name in includes(structs))
-    # Where one is in a namespace, C cannot read the headers.
-    for_c = not any(each.cxx_only for each in structs if each.existing)
+    # If a struct is in a namespace, its header is C++.
+    for_c = not any(layout.cxx_only for layout in structs if layout.existing)
     included = lines if for_c else f"#if defined(__cplusplus)\n{lines}#endif\n"
     return [included, _KINDS] if lines else [_KINDS]
 
@@ -90,7 +90,7 @@ def is_in(header: str) -> bool:
 
 
 def assertions(struct: c.Struct) -> str:
-    """Return that *struct*, which C++ defines, is laid out as in Python."""
+    """Return assertions that *struct*, which C++ defines, has the layout that it has in Python."""
     name = struct.name
     copied = [(f"__is_trivially_copyable({name})", f"{name} is not trivially copyable")]
     sizes = [
@@ -99,35 +99,35 @@ def assertions(struct: c.Struct) -> str:
     ]
     kinds: list[tuple[str, str]] = []
     for path, offset, ctype in walk_members(struct):
-        # A class may stand for an array of bytes.
+        # C++ may have a class instead of an array of bytes.
         if path.endswith("]") and ctype.size == 1:
             continue
-        member, there = f"{name}::{path}", f"(({name}*)0)->{path}"
-        place = f"NUMBA_PTXLINK_OFFSETOF({name}, {path})"
-        sizes.append((f"{place} == {offset}", f"the offset of {member} is not {offset}"))
-        sizes.append((f"sizeof({there}) == {ctype.size}", f"the size of {member} is not {ctype.size}"))
+        member, expression = f"{name}::{path}", f"(({name}*)0)->{path}"
+        actual_offset = f"NUMBA_PTXLINK_OFFSETOF({name}, {path})"
+        sizes.append((f"{actual_offset} == {offset}", f"the offset of {member} is not {offset}"))
+        sizes.append((f"sizeof({expression}) == {ctype.size}", f"the size of {member} is not {ctype.size}"))
         if not path.endswith("]"):
-            kinds += _kinds(member, f"NUMBA_PTXLINK_NUMBER_KIND({there})", ctype)
-    value, sized, numbers = (
-        "".join(f'static_assert({condition}, "{what}{MARK}\n' for condition, what in checks)
+            kinds += _kinds(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
+    copyable, size_checks, kind_checks = (
+        "".join(f'static_assert({condition}, "{message}{MARK}\n' for condition, message in checks)
         for checks in (copied, sizes, kinds)
     )
-    # What is no plain value comes first: the rest would be told of what follows from that.
-    return f"#if defined(__cplusplus)\n{value}{numbers}#endif\n{_QUIET}{sized}{_LOUD}"
+    # Assert first that the class is trivially copyable: otherwise the log shows only failures that follow.
+    return f"#if defined(__cplusplus)\n{copyable}{kind_checks}#endif\n{_QUIET}{size_checks}{_LOUD}"
 
 
 def _kinds(member: str, kind: str, ctype: c.CType) -> Iterator[tuple[str, str]]:
-    """Yield what holds of the *kind* of number that C++ has in a *member*, with what is so otherwise."""
+    """Yield conditions on the *kind* of number of a *member* in C++, each with a message if it fails."""
     while isinstance(ctype, c.Array):
         ctype = ctype.element
     if isinstance(ctype, c.Scalar) and ctype.row.is_float:
         yield f"{kind} == 'f'", f"{member} is not floating point"
     elif isinstance(ctype, (c.Scalar, c.Pointer)):
         number = ctype.row.kind if isinstance(ctype, c.Scalar) else "pointer"
-        condition = " && ".join(f"{kind} != '{letter}'" for letter in _OTHERS.get(number, "f&"))
+        condition = " && ".join(f"{kind} != '{letter}'" for letter in _EXCLUDED_KINDS.get(number, "f&"))
         yield condition, f"{member} is not of the kind {number}"
 
 
 def failures(log: str) -> list[str]:
-    """Return what does not hold by a compiler's *log*."""
+    """Return the messages of failed assertions in a compiler's *log*."""
     return list(dict.fromkeys(_FAILED.findall(log)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Unicode's categories of control characters, marks of format and halves of pairs.
 _INVISIBLE = ("Cc", "Cf", "Cs")
-# NVRTC has no stdint.h; these are as in CUDA's C++ library.
+# NVRTC has no stdint.h; the types are those of CUDA's C++ library.
 _INTEGERS = """\
 #if defined(__CUDACC_RTC__)
 typedef signed char int8_t;
@@ -57,7 +57,7 @@ _ASSERT = """\
 #endif
 #endif
 """
-# NVRTC has them built in.
+# NVRTC has the vector types built in.
 _VECTORS = "vector_types.h"
 _VECTOR_TYPES = f"""\
 #if !defined(__CUDACC_RTC__)
@@ -110,17 +110,17 @@ _INLINE = """\
 @dataclass(frozen=True)
 class CFunction:
     """
-    A function of C with what its header says of it: "" for what it does not say.
+    The declaration of a C function, with the text of its comment; "" for missing parts.
 
     Args:
-        signature: Its C signature.
-        python: Its Python signature, such as "saxpy(float32, float32) -> float32".
-        doc: Its docstring, without indentation.
+        signature: The C signature.
+        python: The Python signature, such as "saxpy(float32, float32) -> float32".
+        doc: The docstring, without indentation.
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
-        errors: What its errors do.
-        namespace: The namespace in which C++ has it too.
-        name: Its name there.
+        errors: A sentence about the effect of its errors.
+        namespace: The namespace in which C++ has it, too.
+        name: The name in that namespace.
     """
 
     signature: Signature
@@ -133,7 +133,7 @@ class CFunction:
 
     @property
     def source(self) -> str:
-        """Where it is defined, without the folder: "udfs.py:12"."""
+        """The line of the definition, without the folder: "udfs.py:12"."""
         return PurePath(self.location).name
 
 
@@ -148,7 +148,7 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
 
     Raises:
         AbiError: Two structs, or a struct and a function, have the same name, or the header would hide
-            another one.
+            another header.
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
@@ -188,13 +188,13 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
 
 
 def _guard(stem: str, body: str) -> str:
-    """Return the macro that keeps *body* from being read twice: headers of one stem have one each."""
+    """Return the include guard of *body*, with a digest, so that headers of one stem differ in it."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:16].upper()
     return f"NUMBA_PTXLINK_{re.sub(r'[^A-Z0-9]', '_', stem.upper())}_{digest}_H"
 
 
 def _views(types: Sequence[c.CType]) -> list[str]:
-    """Return what makes the compiler complete the views: clang warns of a result that is none yet."""
+    """Return assertions that instantiate the views, since clang warns of results of incomplete types."""
     lines = [
         f'static_assert(sizeof({ctype.name}) == {ctype.size}, "size of an array_view");\n'
         for ctype in types
@@ -228,7 +228,7 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
 
 
 def _include(header: str) -> str:
-    # In quotes, so that the copy beside an exported header is found, in whatever folder that is.
+    # In quotes, so that the copy beside an exported header is found in any folder.
     return f'#include "{header}"\n' if header.startswith("numba_ptxlink/") else f"#include <{header}>\n"
 
 
@@ -238,7 +238,7 @@ def _needs_cxx(types: Iterable[c.CType]) -> bool:
 
 
 def _is_cxx(signature: Signature) -> bool:
-    # A kernel is declared for launching it, which only C++ can.
+    # Only C++ can launch kernels.
     return signature.kernel or _needs_cxx(signature.types)
 
 
@@ -293,13 +293,13 @@ def _declaration(declaration: CFunction) -> str:
 
 
 def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) -> list[str]:
-    """Return the functions that are in namespaces of C++, which call those with C linkage."""
+    """Return inline functions in namespaces of C++ that call those with C linkage."""
     names = [struct.name for struct in structs]
     blocks = []
-    for namespace, group in itertools.groupby(declarations, lambda each: each.namespace):
+    for namespace, group in itertools.groupby(declarations, lambda declaration: declaration.namespace):
         if namespace:
             parts = namespace.split("::")
-            inner = "\n".join(_in_namespace(each, names) for each in group)
+            inner = "\n".join(_in_namespace(declaration, names) for declaration in group)
             opened = "".join(f"namespace {part} {{\n" for part in parts)
             closed = "".join(f"}} /* {part} */\n" for part in parts[::-1])
             blocks.append(f"{opened}\n{inner}\n{closed}")
@@ -316,21 +316,23 @@ def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
     if signature.kernel:
         return f"using ::{signature.name};\n"
     comment = describe(declaration)
-    own = _calling(declaration, structs, [(ctype.declare(name), name) for name, ctype in signature.params])
+    function_text = _wrapper(
+        declaration, structs, [(ctype.declare(name), name) for name, ctype in signature.params]
+    )
     if not any(_is_aligned(ctype) for _, ctype in signature.params):
-        return comment + own
-    # Their former names are types of their own, of the same layout.
+        return comment + function_text
+    # In CUDA 13, the former names of these vectors are other types with the same layout: overload for them.
     params = [
         (f"{ctype.code} {name}", f"{ctype.name}{{{name}.x, {name}.y, {name}.z, {name}.w}}")
         if _is_aligned(ctype)
         else (ctype.declare(name), name)
         for name, ctype in signature.params
     ]
-    return comment + own + _FORMER_VECTORS.format(overload=_calling(declaration, structs, params))
+    return comment + function_text + _FORMER_VECTORS.format(overload=_wrapper(declaration, structs, params))
 
 
-def _calling(declaration: CFunction, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
-    """Return a function that calls the one with C linkage; *params* are declarations, and what is passed."""
+def _wrapper(declaration: CFunction, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
+    """Return a function that calls the one with C linkage; *params* are pairs of declaration and argument."""
     signature = declaration.signature
     result = qualified(signature.result.name, structs)
     declared = ", ".join(qualified(param, structs) for param, _ in params)
@@ -342,7 +344,7 @@ def _calling(declaration: CFunction, structs: Sequence[str], params: Sequence[tu
 
 
 def qualified(spelling: str, structs: Collection[str]) -> str:
-    """Return *spelling*, of a type or a parameter, with the *structs* in it as the global ones."""
+    """Return *spelling*, of a type or a parameter, with `::` in front of the names of *structs*."""
     bare = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
     names = "|".join(sorted(map(re.escape, bare), key=len, reverse=True))
     return re.sub(rf"(?<![\w:])(?:{names})(?!\w)", r"::\g<0>", spelling) if names else spelling
@@ -352,7 +354,7 @@ def describe(declaration: CFunction) -> str:
     """Return the comment about a function: its Python signature, its docstring, its file and its errors."""
     doc = declaration.doc.splitlines()
     file = declaration.source.rpartition(":")[0]
-    # A long text is a paragraph of its own.
+    # A long text is a separate paragraph.
     around = [""] if len(doc) > 1 else []
     last = [line for line in (f"Defined in {file}.", declaration.errors) if line]
     lines = [declaration.python, *around, *doc, *around, *last]
@@ -364,8 +366,8 @@ def _extern(signature: Signature) -> str:
 
 
 def as_comment(line: str) -> str:
-    """Return *line* as it may stand in a comment of C."""
-    # Compilers refuse NUL, encodings lone surrogates, and marks of direction move what an editor shows.
+    """Return *line* with characters escaped that may not be in a comment of C."""
+    # Compilers reject NUL, encodings reject lone surrogates, and direction marks change the displayed text.
     visible = "".join(
         letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _INVISIBLE else letter
         for letter in line.expandtabs()

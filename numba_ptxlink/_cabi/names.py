@@ -1,7 +1,7 @@
 """
 Check names against the keywords of C, C++ and CUDA C++ and the rules for identifiers, and propose legal ones.
 
-What the headers of CUDA declare is not listed: the compiler that proves a header tells what collides.
+Names that CUDA's headers declare are not listed here: the compiler that proves a header reports collisions.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-# Also reserved, but allowed: it gives a function the mangled name of a C++ declaration.
+# Mangled names are reserved, too, but allowed, so that a function can implement a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
 _PRIVATE = re.compile(r"__|_[A-Z]")
 _OWN = re.compile("numba_ptxlink", re.IGNORECASE)
-# The names of CUDA's runtime and driver, which a header for NVRTC does not declare.
+# Names of CUDA's runtime and driver, which headers for NVRTC do not declare.
 _RUNTIME = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
-# PTX has no symbol "_", and WARP_SZ is a constant of it. The others NVVM gives to parameters and
-# results, which a call among them reaches instead; ptxas crashes at a function that is named like its result.
-_IN_PTX = re.compile(r"_|WARP_SZ|temp_param_reg|param\d+|(func_)?retval\d+", re.ASCII)
+# "_" is not a symbol in PTX, and WARP_SZ is a constant. The other names are those of NVVM for parameters and
+# results, which hide functions of these names; ptxas crashes if a function has the name of its result.
+_INVALID_IN_PTX = re.compile(r"_|WARP_SZ|temp_param_reg|param\d+|(func_)?retval\d+", re.ASCII)
 
 # ISO/IEC 9899:2024 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
 # "C++ Language Extensions".
@@ -53,34 +53,34 @@ syscall syslimits unwind
 """
 
 
-def check(name: str, what: str, *, in_namespace: bool = False) -> None:
+def check(name: str, owner: str, *, in_namespace: bool = False) -> None:
     """
     Check that an external function of C, C++ and CUDA C++ can have *name*.
 
     Args:
         name: The requested name.
-        what: What is to have the name, for the message: "function saxpy".
-        in_namespace: Whether it has the name inside of a namespace of C++ alone.
+        owner: The function, for the message: "function saxpy".
+        in_namespace: Whether only a namespace of C++ contains the name.
 
     Raises:
-        AbiError: The name is illegal or reserved. Proposes another.
+        AbiError: The name is illegal or reserved. Proposes another one.
     """
     reason = invalid_in_namespace_reason(name) if in_namespace else invalid_name_reason(name)
     if reason:
-        raise AbiError(f"{name!r}, the C name of {what}, {reason}; use {propose(name)!r}, for example.")
+        raise AbiError(f"{name!r}, the C name of {owner}, {reason}; use {propose(name)!r}, for example.")
 
 
 def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str]) -> None:
     """
-    Check that the header `stem.h` hides none that C++ includes by that name.
+    Check that the header `stem.h` does not hide another header of that name.
 
     Args:
         stem: The name of an export.
-        include_dirs: Where CUDA's headers are.
-        included: What the header includes for its structs, each in quotes or angle brackets.
+        include_dirs: The folders of CUDA's headers.
+        included: The headers included for its structs, each in quotes or angle brackets.
 
     Raises:
-        AbiError: It does.
+        AbiError: The header would hide another one.
     """
     folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
     hidden = "the C library" if stem in _SYSTEM_HEADERS.split() else next(folders, None)
@@ -88,14 +88,14 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
         hidden = "its structs"
     if hidden:
         raise AbiError(
-            f"The header {stem}.h would hide the one of {hidden} where its folder is searched; call the "
-            f"export otherwise, such as {f'{stem}_udfs'!r}, by name=, --name or the name of the file."
+            f"The header {stem}.h would hide the one of {hidden} if its folder is searched; give the export "
+            f"another name, such as {f'{stem}_udfs'!r}, by name=, --name or the name of the file."
         )
 
 
 def invalid_name_reason(name: str) -> str | None:
     """
-    Return why no external function can be called *name*, None if one can.
+    Return why no external function can have *name*, None if one can.
 
     The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
     """
@@ -104,8 +104,8 @@ def invalid_name_reason(name: str) -> str | None:
         return reason
     if _RUNTIME.match(name):
         return "starts like the names of CUDA's runtime or driver"
-    if _IN_PTX.fullmatch(name):
-        return "is no symbol in PTX, or what compilers call something else there"
+    if _INVALID_IN_PTX.fullmatch(name):
+        return "is no symbol in PTX, or a name that compilers use there"
     return None
 
 

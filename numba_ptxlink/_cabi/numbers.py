@@ -1,9 +1,9 @@
 """
-The numbers of C and CUDA and their vectors, a row each.
+A table of the numbers of C and CUDA, and their vectors.
 
-Whatever deals with numbers follows from the rows: layouts, prototypes, headers, LLVM IR in every front end,
-manifests, and the bytes of arguments. `abi` says which Numba type is which row. Loading an export imports
-this module, so it imports nothing of the package.
+Layouts, prototypes, headers, LLVM IR of all front ends, manifests and the bytes of arguments are derived from
+its rows. `abi` maps Numba types to rows. Loading an export imports this module, so it imports nothing of the
+package.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ class Number(NamedTuple):
     A number, or several of one kind in a struct that CUDA declares.
 
     Args:
-        name: Its spelling in C++.
-        kind: What manifests call it; all numbers of a kind and a size are read alike.
-        size: In bytes.
-        align: In bytes.
-        code: Its abbreviation in generated names of structs.
-        ir: The type in LLVM IR of the number, or of each in a struct: such as "i8" or "float".
-        numpy: NumPy's letter for it, which has none for the newer floats: these are voids.
-        dlpack: Its `DLDataTypeCode`, None for what has none.
-        element: The name of what the struct holds more than one of, or of a vector of one; "" for a number.
-        lanes: How many of them it holds.
+        name: The spelling in C++.
+        kind: The kind in manifests; all numbers of a kind and a size are read alike.
+        size: The size in bytes.
+        align: The alignment in bytes.
+        code: The abbreviation in generated names of structs.
+        ir: The type in LLVM IR of the number, or of each element: such as "i8" or "float".
+        numpy: NumPy's letter; void for the newer floats, which NumPy lacks.
+        dlpack: The `DLDataTypeCode`, None if DLPack has no code.
+        element: The name of the elements' row, for complex numbers and vectors; "" for a number.
+        lanes: The number of elements.
         header: The header of CUDA that declares it; "" for a number of the language.
         in_c: Whether the header declares it in C, too.
         raw: The struct of C that holds the same bits as a class, for packed structs; "" for none.
@@ -66,7 +66,7 @@ _ROWS = (
     Number("uint64_t", "uint", 8, 8, "u64", "i64", "u", 1),
     Number("float", "float", 4, 4, "f32", "float", "f", 2),
     Number("double", "float", 8, 8, "f64", "double", "f", 2),
-    # Classes of C++ around their bits.
+    # C++ classes that contain the bits.
     Number(
         "__half", "float16", 2, 2, "f16", "i16", "f", 2, header="cuda_fp16.h", in_c=False,
         raw="__half_raw",
@@ -77,7 +77,7 @@ _ROWS = (
         raw="__nv_bfloat16_raw",
     ),
     Number("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h"),
-    # As aligned as they are large.
+    # CUDA aligns complex numbers to their size.
     Number(
         "cuFloatComplex", "complex", 8, 8, "c64", "float", "c", 5, element="float", lanes=2,
         header="cuComplex.h",
@@ -87,7 +87,7 @@ _ROWS = (
         header="cuComplex.h",
     ),
 )  # fmt: skip
-# What the names of vectors in vector_types.h begin with.
+# The beginnings of the names of vectors in vector_types.h.
 _STEMS = {
     "int8_t": "char",
     "uint8_t": "uchar",
@@ -106,7 +106,8 @@ def _vector(element: Number, count: int) -> Number:
     size = count * element.size
     align = min(size, 16) if count in (2, 4) else element.align
     name = f"{_STEMS[element.name]}{count}"
-    # CUDA 13 deprecates the plain name; the header defines the alias as the CUDA version's own type.
+    # CUDA 13 deprecates the plain name; the generated header defines an alias for the type of each CUDA
+    # version.
     alias = f"numba_ptxlink_{name}" if size == 32 else name
     return Number(
         alias, "vector", size, align, name, element.ir, element=element.name, lanes=count,
@@ -126,5 +127,5 @@ NUMBERS |= {
 
 @functools.cache
 def of_kind(kind: str, size: int) -> Number | None:
-    """Return a number of *kind*, as manifests call it, and of *size* bytes; None if there is none."""
+    """Return a number of *kind* in manifests and of *size* bytes; None if there is none."""
     return next((row for row in NUMBERS.values() if (row.kind, row.size) == (kind, size)), None)

@@ -1,4 +1,4 @@
-"""What a function's author says of it, read and checked: `abi_info`, launch bounds, its interface in C++."""
+"""Options of an exported function, read and checked: `abi_info`, launch bounds, its interface in C++."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from . import names as cnames
 
 log = logging.getLogger(__name__)
 
-# What NVVM accepts of the identifiers of PTX, "Identifiers" in the PTX ISA: it reserves % for itself, and
-# _ and $ are none alone.
+# Identifiers of PTX ("Identifiers" in the PTX ISA) that NVVM accepts: without %, which it reserves, and
+# without the names _ and $.
 _SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
 OnError = Literal["zero", "trap"]
 _CHOICES = {"aggregates": ("value", "flat"), "on_error": get_args(OnError), "checked": (True, False)}
@@ -25,9 +25,9 @@ _STRUCT = re.compile(
     r"(?:alignas\((\d+)\)\s+)?(struct\s+)?((?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)", re.ASCII
 )
 _FOREIGN = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
-# The most that launch bounds may be, "Launch Bounds" and "Technical Specifications" in the CUDA Programming
-# Guide. The size of a cluster depends on the GPU; PTX has 32 bits for it.
-_MOST = (1024, 32, (1 << 31) - 1)
+# The maxima of launch bounds, "Launch Bounds" and "Technical Specifications" in the CUDA Programming Guide.
+# The maximum size of a cluster depends on the GPU; PTX has 32 bits for it.
+_MAX_BOUNDS = (1024, 32, (1 << 31) - 1)
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class AbiOptions:
     Args:
         abi_name: The symbol, None for the Python function's `__name__`.
         aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
-        on_error: What an error does: "zero" returns a zero-initialised value, "trap" stops the kernel.
-        checked: Whether a division by zero and an index out of range are errors, in the function and in all
-            that it calls. Without it, errors are `raise`, `assert` and what Numba always checks.
+        on_error: The effect of an error: "zero" returns a zero-initialised value, "trap" stops the kernel.
+        checked: Whether a division by zero and an index out of range are errors, in the function and in its
+            callees. Without it, errors are `raise`, `assert` and the checks that Numba always makes.
     """
 
     abi_name: str | None = None
@@ -54,7 +54,8 @@ class AbiOptions:
         Read and check an `abi_info` mapping, as of `numba.cuda.compile`: unknown keys are ignored.
 
         Raises:
-            AbiError: It is not a mapping, its name is not an identifier of PTX, or a value is unknown.
+            AbiError: *abi_info* is not a mapping, its name is not an identifier of PTX, or a value is
+                unknown.
         """
         if not isinstance(abi_info, Mapping):
             raise AbiError(
@@ -80,33 +81,36 @@ class AbiOptions:
 
     @property
     def marked(self) -> dict[str, Any]:
-        """The values of `MARKED` by name, as manifests have them."""
+        """The values of `MARKED` by name, for manifests."""
         return {name: getattr(self, name) for name in MARKED}
 
 
 MARKED = tuple(
     field.name for field in dataclasses.fields(AbiOptions) if field.name not in ("abi_name", "aggregates")
 )
-"""The options that marks have, too, and that no compiler has a word for."""
+"""The options of marks, which no compiler knows."""
 
 
-def launch_bounds(given: object, what: str) -> tuple[int, ...] | None:
+def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
     """
-    Read and check the launch bounds *given* for *what*: a number, or one to three in a tuple or list.
+    Check the launch bounds *requested* for *owner*: a number, or one to three in a tuple or list.
 
     Raises:
-        AbiError: They are none. Says what each bound is and may be.
+        AbiError: A bound is invalid. Explains each bound and its range.
     """
-    if given is None:
+    if requested is None:
         return None
-    bounds = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    bounds = tuple(requested) if isinstance(requested, (tuple, list)) else (requested,)
     whole = all(isinstance(bound, Integral) and not isinstance(bound, bool) for bound in bounds)
-    known = whole and 0 < len(bounds) <= len(_MOST)
-    if not known or any(not 0 < bound <= most for bound, most in zip(bounds, _MOST, strict=False)):
+    known = whole and 0 < len(bounds) <= len(_MAX_BOUNDS)
+    if not known or any(
+        not 0 < bound <= maximum for bound, maximum in zip(bounds, _MAX_BOUNDS, strict=False)
+    ):
         raise AbiError(
-            f"launch_bounds={given!r} of {what}: give the maximum number of threads in a block (an int, 1 to "
-            f"{_MOST[0]}), or a tuple of that, the minimum number of blocks per multiprocessor (1 to "
-            f"{_MOST[1]}) and the maximum number of blocks in a cluster (1 or more), or leave it out."
+            f"launch_bounds={requested!r} of {owner}: give the maximum number of threads in a block (an int, "
+            f"1 to {_MAX_BOUNDS[0]}), or a tuple of that, the minimum number of blocks per multiprocessor (1 "
+            f"to {_MAX_BOUNDS[1]}) and the maximum number of blocks in a cluster (1 or more), or leave it "
+            "out."
         )
     return tuple(map(int, bounds))
 
@@ -117,9 +121,9 @@ class Existing:
     A struct that a header of C++ defines.
 
     Args:
-        name: Its name, such as "ns::Particle", or "struct particle" where C has it as a tag alone.
-        includes: The headers to include for it, each in quotes or angle brackets.
-        align: Its alignment in bytes, None for that of its members.
+        name: The name, such as "ns::Particle", or "struct particle" if C has only a tag.
+        includes: The headers that define it, each in quotes or angle brackets.
+        align: The alignment in bytes, None for that of the members.
     """
 
     name: str
@@ -133,10 +137,10 @@ class CxxOptions:
     The interface of a function in C++.
 
     Args:
-        namespace: Where C++ has a function of its Python name, such as "physics"; "" for C linkage alone.
-        structs: What C++ has for types of Python: each type with the struct.
+        namespace: The namespace that has a function of its Python name, such as "physics"; "" for none.
+        structs: Types of Python, each with the struct that C++ defines for it.
         const: The parameters through which it only reads.
-        restrict: The parameters that no other address of its call leads to.
+        restrict: The parameters that refer to memory that no other address in a call refers to.
     """
 
     namespace: str = ""
@@ -147,7 +151,7 @@ class CxxOptions:
     @classmethod
     def of(
         cls,
-        what: str,
+        owner: str,
         parameters: list[str],
         *,
         namespace: str | None = None,
@@ -157,39 +161,39 @@ class CxxOptions:
         restrict: str | Iterable[str] = (),
     ) -> CxxOptions:
         """
-        Read and check what a mark was given.
+        Read and check the options of a mark.
 
         Args:
-            what: The function, for messages.
-            parameters: Its parameters.
-            namespace: As of the mark, like all that follow.
+            owner: The function, for messages.
+            parameters: The names of its parameters.
+            namespace: The option of the mark, like all that follow.
             structs: C++'s names for types.
             include: Headers.
             const: Names of parameters.
             restrict: Names of parameters.
 
         Raises:
-            AbiError: A name is none of C++, of a header or of a parameter, or an option is no name at all.
+            AbiError: A name is not one of C++, of a header or of a parameter, or an option is not text.
         """
-        includes = tuple(map(_include, _listed(include, "include", what)))
+        includes = tuple(map(_include, _as_names(include, "include", owner)))
         structs = {} if structs is None else structs
         if not isinstance(structs, Mapping):
             raise AbiError(
-                f'{what}: structs={structs!r} is no dict; write structs={{dtype: "ns::Particle"}}.'
+                f'{owner}: structs={structs!r} is not a dict; write structs={{dtype: "ns::Particle"}}.'
             )
         return cls(
-            _namespace(namespace, what),
-            tuple((ty, _existing(name, includes, what)) for ty, name in structs.items()),
-            _chosen(const, "const", parameters, what),
-            _chosen(restrict, "restrict", parameters, what),
+            _namespace(namespace, owner),
+            tuple((ty, _existing(name, includes, owner)) for ty, name in structs.items()),
+            _parameter_names(const, "const", parameters, owner),
+            _parameter_names(restrict, "restrict", parameters, owner),
         )
 
 
-def _listed(value: Any, option: str, what: str) -> tuple[str, ...]:
-    several = isinstance(value, Iterable) and not isinstance(value, str)
-    names: tuple[Any, ...] = tuple(value) if several else (value,)
+def _as_names(value: Any, option: str, owner: str) -> tuple[str, ...]:
+    is_list = isinstance(value, Iterable) and not isinstance(value, str)
+    names: tuple[Any, ...] = tuple(value) if is_list else (value,)
     if not all(isinstance(name, str) for name in names):
-        raise AbiError(f"{what}: {option}={value!r}; give it a name, or several in a list.")
+        raise AbiError(f"{owner}: {option}={value!r}; give it a name, or several in a list.")
     return names
 
 
@@ -198,41 +202,41 @@ def _include(name: str) -> str:
     return bare if bare.startswith("<") else f'"{bare}"'
 
 
-def _existing(name: object, includes: tuple[str, ...], what: str) -> Existing:
+def _existing(name: object, includes: tuple[str, ...], owner: str) -> Existing:
     match = _STRUCT.fullmatch(name.strip()) if isinstance(name, str) else None
     if match is None:
         raise AbiError(
-            f'{what}: {name!r} names no struct; write "ns::Particle", "struct particle" or '
+            f'{owner}: {name!r} names no struct; write "ns::Particle", "struct particle" or '
             '"alignas(16) Particle". Give a template of C++ a name by `using`.'
         )
     align = int(match[1]) if match[1] else None
     return Existing(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
 
 
-def _namespace(namespace: object, what: str) -> str:
+def _namespace(namespace: object, owner: str) -> str:
     if namespace is None:
         return ""
     if not isinstance(namespace, str):
         raise AbiError(
-            f'{what}: namespace={namespace!r}; give it a name such as "physics" or "lab::physics".'
+            f'{owner}: namespace={namespace!r}; give it a name such as "physics" or "lab::physics".'
         )
     parts = namespace.split("::")
     for part in parts:
         reason = "belongs to others" if parts[0] in _FOREIGN else cnames.invalid_name_reason(part)
         if reason:
             raise AbiError(
-                f"{what}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
+                f"{owner}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
                 f"{cnames.propose(f'my_{part}')!r}, or several joined by '::'."
             )
     return "::".join(parts)
 
 
-def _chosen(value: str | Iterable[str], option: str, known: list[str], what: str) -> frozenset[str]:
-    names = _listed(value, option, what)
+def _parameter_names(value: str | Iterable[str], option: str, known: list[str], owner: str) -> frozenset[str]:
+    names = _as_names(value, option, owner)
     for name in names:
         if name not in known:
             raise AbiError(
-                f"{what} has no parameter {name!r}, which {option} names; "
+                f"{owner} has no parameter {name!r}, which {option} names; "
                 f"it has {', '.join(known) or 'none'}."
             )
     return frozenset(names)

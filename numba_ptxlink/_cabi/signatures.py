@@ -1,7 +1,7 @@
 """
 Model functions of C: the PTX prototypes that nvcc gives them, and the types that they use.
 
-The rules are those of nvcc, observed in its output: scalars are passed in 32 or 64 bits, everything else as
+The rules are those of nvcc, observed in its output: scalars are passed in 32 or 64 bits, all other types as
 an aligned byte array; a kernel's scalar parameters keep their width.
 """
 
@@ -21,11 +21,11 @@ from .types import Array, Compound, CType, Member, Numeric, Pointer, Scalar, Str
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# PTX has no wider parameters in bytes, but arrays of bytes.
-_WIDEST = 8
-# In bytes; observed in nvcc's output, like the rest.
-_LARGEST_DIRECT = 128
-_LARGEST_ALIGNMENT = 16
+# Scalars in PTX have at most 8 bytes; larger types are passed as arrays of bytes.
+_MAX_SCALAR_SIZE = 8
+# In bytes, as observed in nvcc's output: larger types are passed by address in NVVM IR.
+_MAX_DIRECT_SIZE = 128
+_MAX_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,14 +55,14 @@ class Signature:
         Return the PTX prototype that nvcc emits for the declaration.
 
         Args:
-            dialect: What NVVM compiles for the target, whose LLVM aligns large structs.
+            dialect: The dialect of NVVM IR for the target; the older LLVM aligns large structs to 4 bytes.
         """
         params = (_param(ctype, dialect, kernel=self.kernel) for _, ctype in self.params)
         result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
         return Prototype(name=self.name, result=result, params=tuple(filter(None, params)), entry=self.kernel)
 
     def is_by_address(self, ctype: CType) -> bool:
-        """Return whether nvcc passes a parameter by address in NVVM IR; in PTX it is by value."""
+        """Return whether nvcc passes a parameter by address in NVVM IR; in PTX, it is passed by value."""
         return _is_large(ctype) and not self.kernel
 
     @property
@@ -82,55 +82,56 @@ def _param(ctype: CType, dialect: NvvmDialect, *, kernel: bool) -> Param | None:
     """Return a type as a parameter or result in PTX, None for void."""
     if isinstance(ctype, Void):
         return None
-    if isinstance(ctype, (Scalar, Pointer)) and ctype.size <= _WIDEST:
+    if isinstance(ctype, (Scalar, Pointer)) and ctype.size <= _MAX_SCALAR_SIZE:
         return Param(bits=ctype.size * 8 if kernel else max(32, ctype.size * 8))
     aligned = 4 if _is_large(ctype) and not kernel and not dialect.is_opaque else 1
     return Param(align=max(ctype.align, aligned), size=ctype.size)
 
 
 def _is_large(ctype: CType) -> bool:
-    return ctype.size > _LARGEST_DIRECT
+    return ctype.size > _MAX_DIRECT_SIZE
 
 
 def structs_of(signatures: Iterable[Signature]) -> dict[str, Struct]:
     """
     Return the structs that *signatures* use by name, members before their structs.
 
-    Of what is inside of a struct that C++ defines, these are the structs that C++ defines, too.
+    The members of structs that C++ defines are included only if C++ defines them, too.
 
     Raises:
-        AbiError: Two of them have the same name.
+        AbiError: Two structs have the same name.
     """
     named: dict[str, tuple[Struct, str]] = {}
     for signature in signatures:
-        for each in (each for part in signature.types for each in _structs(part)):
-            first, user = named.setdefault(each.name, (each, signature.name))
-            if _layout(first) != _layout(each):
+        for layout in (layout for part in signature.types for layout in _structs(part)):
+            first_layout, user = named.setdefault(layout.name, (layout, signature.name))
+            if _layout_key(first_layout) != _layout_key(layout):
                 raise AbiError(
-                    f"Two structs would be named {each.name}: {first.python_type} of {user} and "
-                    f"{each.python_type} of {signature.name}; rename the record or NamedTuple among them, as "
-                    f"to {cnames.propose(each.name, named)!r}, as `import ... as` does for a record; say by "
-                    "structs= of the decorator which struct C++ has for each; or export the functions apart."
+                    f"Two structs would be named {layout.name}: {first_layout.python_type} of {user} and "
+                    f"{layout.python_type} of {signature.name}; rename the record or NamedTuple among them, "
+                    f"as to {cnames.propose(layout.name, named)!r}, as `import ... as` does for a record; "
+                    "say by structs= of the decorator which struct C++ has for each; or export the functions "
+                    "apart."
                 )
-    return {name: each for name, (each, _) in named.items()}
+    return {name: layout for name, (layout, _) in named.items()}
 
 
-def _layout(each: Struct) -> Any:
-    """Return what is equal for equal structs."""
-    if not each.existing:
-        # Members have names in Python if it is a record or a named tuple, so these may share a struct.
-        python_kind = each.python_kind.replace("namedtuple", "record")
+def _layout_key(layout: Struct) -> Any:
+    """Return a key that is equal for equal structs."""
+    if not layout.existing:
+        # Records and named tuples both have members with names in Python, so they may share a struct.
+        python_kind = layout.python_kind.replace("namedtuple", "record")
         return (
-            each.fingerprint,
+            layout.fingerprint,
             python_kind,
-            *((path, at, part.name) for path, at, part in walk_members(each)),
+            *((path, at, part.name) for path, at, part in walk_members(layout)),
         )
-    # One function may name what is in a struct of C++, and another one not.
-    return each.size, each.align, *((path, at, part.size) for path, at, part in walk_members(each))
+    # Without the names of types: functions may differ in which members of a struct of C++ they name.
+    return layout.size, layout.align, *((path, at, part.size) for path, at, part in walk_members(layout))
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:
-    """Yield *ctype* if it is a struct, after what C++ defines in one that it defines."""
+    """Yield *ctype* if it is a struct; if C++ defines it, also the structs inside that C++ defines, first."""
     if isinstance(ctype, Struct) and not ctype.existing:
         yield ctype
     elif isinstance(ctype, Struct):
@@ -140,7 +141,7 @@ def _structs(ctype: CType) -> Iterator[Struct]:
 
 def parts(types: Iterable[CType], *, with_members: bool = False) -> Iterator[CType]:
     """
-    Yield every type that *types* contain or point to, and these themselves, each once and after its parts.
+    Yield *types* and all types that they contain or point to, each once, parts first.
 
     Args:
         types: Types.
@@ -167,13 +168,13 @@ def walk_members(
     ctype: CType, path: str = "", start: int = 0, elements: int = 1
 ) -> Iterator[tuple[str, int, CType]]:
     """
-    Yield path, offset and type of everything inside *ctype*, members before what is in them.
+    Yield path, offset and type of all members inside *ctype*, recursively, outer ones first.
 
     Args:
-        ctype: A struct or an array; nothing else holds something.
-        path: What paths begin with, by the names in Python.
+        ctype: A struct or an array; other types have no members.
+        path: The beginning of the paths, with names in Python.
         start: The offset of *ctype*.
-        elements: How many elements of an array are looked at.
+        elements: The maximum number of elements of an array to visit.
     """
     steps: list[tuple[str, int, CType]] = []
     if isinstance(ctype, Struct):
@@ -188,21 +189,21 @@ def walk_members(
 
 
 def words(types: Iterable[CType]) -> set[str]:
-    """Return the words that *types* are spelled with."""
+    """Return the words in the spelling of *types*."""
     return {word for ctype in types for word in re.findall(r"[^\W\d]\w*", ctype.name)}
 
 
 def unaligned_member(ctype: CType) -> str | None:
     """
-    Return the path of a member that *ctype*, passed by value, does not align; None if it aligns all of them.
+    Return the path of an unaligned member of *ctype*, passed by value; None if all members are aligned.
 
     Before sm_100, nvcc 13 and NVVM move such a member of an argument or a result by aligned instructions: a
-    16-bit member at offset 1 by `st.param.b16`, a 64-bit one at offset 9 by `st.param.f64`, and one at offset
-    0 of a parameter that is aligned to 1 by `ld.param.u64`. The device traps, or moves other bytes. What a
-    kernel is launched with is read by accesses that are no larger than its alignment.
+    16-bit member at offset 1 by `st.param.b16`, a 64-bit member at offset 9 by `st.param.f64`, and a member
+    at offset 0 of a parameter with alignment 1 by `ld.param.u64`. The device traps, or moves other bytes.
+    Parameters of kernels are read by accesses that are no larger than their alignment.
     """
-    # Later elements lie at offsets that are equal to earlier ones, modulo the largest alignment.
-    for path, offset, part in walk_members(ctype, elements=_LARGEST_ALIGNMENT):
+    # The offsets of later elements repeat those of earlier ones, modulo the maximum alignment.
+    for path, offset, part in walk_members(ctype, elements=_MAX_ALIGNMENT):
         is_leaf = not isinstance(part, (Array, Struct))
         if is_leaf and (offset % part.align or part.align > ctype.align):
             return path
@@ -211,61 +212,61 @@ def unaligned_member(ctype: CType) -> str | None:
 
 def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
     """
-    Check that nvcc passes the arguments and the result of *signature* rightly between functions in PTX.
+    Check that nvcc passes the arguments and the result of *signature* correctly between functions in PTX.
 
-    A function in LTO-IR is inlined into its callers, which passes nothing.
+    A function in LTO-IR is inlined into its callers, so that no argument is passed.
 
     Args:
         signature: The function.
-        option: What asks for LTO-IR, for the message.
+        option: The option for LTO-IR, for the message.
 
     Raises:
-        AbiError: A struct that is passed by value holds a member that is not aligned.
+        AbiError: A struct that is passed by value has an unaligned member.
     """
     if signature.kernel:
         return
     values = [(f"parameter {name!r}", ctype) for name, ctype in signature.params]
-    for where, ctype in (("the return value", signature.result), *values):
+    for title, ctype in (("the return value", signature.result), *values):
         member = unaligned_member(ctype)
         if member is not None:
             raise AbiError(
-                f"Function {signature.name}: {where}, of C type {ctype.name}, holds the member {member!r}, "
-                "which is not aligned, and nvcc passes such structs by value wrongly in PTX. "
-                "Create its dtype with align=True, and with offsets of C where a member is complex; pass a "
-                f"pointer to it or an array of it; or make and link LTO-IR alone ({option})."
+                f"Function {signature.name}: {title}, of C type {ctype.name}, has the unaligned member "
+                f"{member!r}, and nvcc passes such structs by value wrongly in PTX; create its dtype with "
+                "align=True, and with C's offsets if a member is complex, pass a pointer to it or an array "
+                f"of it, or export and link only LTO-IR ({option})."
             )
 
 
 def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
-    """Return a description of each of *types*, and of what is in them before it, by its C name."""
-    return {part.name: _describe(part) for part in parts(types, with_members=True)}
+    """Return the manifest's entries for *types* and their members, by C names, members first."""
+    return {part.name: _type_entry(part) for part in parts(types, with_members=True)}
 
 
 def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:
-    """Return name and type of each parameter, and for a kernel where it begins in the argument buffer."""
-    described: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in params]
+    """Return the manifest's entries for parameters, with the offset in the arguments of a kernel."""
+    entries: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in params]
     if kernel:
-        # As in a C struct; "Kernel Function Parameters" in the PTX ISA.
-        for entry, member in zip(described, struct("", params).members, strict=True):
+        # Parameters are laid out like a C struct; "Kernel Function Parameters" in the PTX ISA.
+        for entry, member in zip(entries, struct("", params).members, strict=True):
             entry["offset"] = member.offset
-    return described
+    return entries
 
 
-def _describe(ctype: CType) -> dict[str, Any]:
+def _type_entry(ctype: CType) -> dict[str, Any]:
     kind = ctype.row.kind if isinstance(ctype, Numeric) else type(ctype).__name__.lower()
-    described: dict[str, Any] = {"kind": kind, "size": ctype.size, "align": ctype.align}
+    entry: dict[str, Any] = {"kind": kind, "size": ctype.size, "align": ctype.align}
     for name in ("target", "element", "count", "ndim", "layout", "readonly"):
         value = getattr(ctype, name, None)
         if value is not None:
-            described[name] = value.name if isinstance(value, CType) else value
+            entry[name] = value.name if isinstance(value, CType) else value
     if isinstance(ctype, Compound) and ctype.element:
-        described["count"] = ctype.row.lanes
+        entry["count"] = ctype.row.lanes
     elif isinstance(ctype, Struct):
-        described["members"] = list(map(_place, ctype.members))
-        described["python_kind"] = ctype.python_kind
-    return described
+        entry["members"] = list(map(_member_entry, ctype.members))
+        entry["python_kind"] = ctype.python_kind
+    return entry
 
 
-def _place(member: Member) -> dict[str, Any]:
+def _member_entry(member: Member) -> dict[str, Any]:
     renamed = {"field": member.field} if member.field != member.name else {}
     return {"name": member.name, "type": member.type.name, "offset": member.offset, **renamed}

@@ -1,4 +1,4 @@
-"""Model C types as the device compiler lays them out: a class for each way of putting one together."""
+"""Model C types as the device compiler lays them out, with a class for each form."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class CType:
     A C type as the device compiler lays it out.
 
     Args:
-        name: Its spelling in C++.
-        size: In bytes.
-        align: In bytes.
+        name: The spelling in C++.
+        size: The size in bytes.
+        align: The alignment in bytes.
     """
 
     name: str
@@ -35,7 +35,7 @@ class CType:
 
     @property
     def code(self) -> str:
-        """Its abbreviation in generated names, such as "f32" for float."""
+        """The abbreviation in generated names, such as "f32" for float."""
         return "_".join(_WORD.findall(self.name))
 
     @property
@@ -70,10 +70,10 @@ class Void(CType):
 @dataclass(frozen=True)
 class Numeric(CType):
     """
-    What is a row of the table of numbers.
+    A row of the table of numbers.
 
     Args:
-        row: What it is.
+        row: The row.
     """
 
     row: Number
@@ -101,9 +101,9 @@ class Scalar(Numeric):
     @property
     def extension(self) -> str:
         """
-        How LLVM IR says that a device function extends it to 32 bits, "" for nothing.
+        The attribute in LLVM IR for the extension to 32 bits in device functions, "" for none.
 
-        Both sides of a call rely on the other's.
+        Callers extend arguments, and callees results, and both rely on that.
         """
         if self.row.is_float or self.size >= 4:
             return ""
@@ -116,14 +116,14 @@ class Compound(Numeric):
     A struct or class that CUDA declares around one or more numbers: `__half`, `cuFloatComplex`, `float4`.
 
     Args:
-        element: The type of its elements, None if it is one number.
+        element: The type of the elements, None for a single number.
     """
 
     element: CType | None = None
 
     @property
     def natural_align(self) -> int:
-        """The alignment of one number, in bytes."""
+        """The alignment of an element, in bytes."""
         return self.size // self.row.lanes
 
 
@@ -133,9 +133,9 @@ class Pointer(CType):
     A generic address.
 
     Args:
-        target: What is there.
-        readonly: Whether it is only read.
-        restrict: Whether nothing else leads to what is read or written through it.
+        target: The type at the address.
+        readonly: Whether the function only reads through it.
+        restrict: Whether no other pointer refers to the memory that is accessed through it.
     """
 
     target: CType
@@ -176,7 +176,15 @@ class Array(CType):
 
 @dataclass(frozen=True)
 class Member:
-    """One member of a struct, *offset* bytes from its start; *python* is its name there, "" for *name*."""
+    """
+    A member of a struct.
+
+    Args:
+        name: The name in C.
+        type: The type.
+        offset: The offset in bytes.
+        python: The name in Python, "" for *name*.
+    """
 
     name: str
     type: CType
@@ -185,7 +193,7 @@ class Member:
 
     @property
     def field(self) -> str:
-        """Its name in Python."""
+        """The name in Python."""
         return self.python or self.name
 
 
@@ -195,12 +203,12 @@ class Struct(CType):
     A struct by value.
 
     Args:
-        members: In the order of their offsets, without padding.
+        members: The members in the order of their offsets, without padding.
         packed: Whether the struct needs a `packed` attribute, because its layout is not C's natural one.
         in_memory: Whether Numba stores such values in memory in this layout.
-        python_kind: Its kind of value in Python: "record" (NumPy), "tuple", "namedtuple" or "optional".
-        python_type: The Python type it represents, for the header.
-        existing: What C++ has of it already; None for what the header defines.
+        python_kind: The kind of value in Python: "record" (NumPy), "tuple", "namedtuple" or "optional".
+        python_type: The Python type, for the header.
+        existing: The struct that C++ defines; None if the generated header defines it.
     """
 
     members: tuple[Member, ...]
@@ -290,19 +298,19 @@ def number(name: str) -> Scalar | Compound:
 
 
 def vector(element: CType, count: int) -> Scalar | Compound | None:
-    """Return CUDA's vector type of *count* times *element*, None where it has none."""
-    wanted = ("vector", element.name, count)
-    rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.lanes) == wanted)
+    """Return CUDA's vector type of *count* times *element*, None if there is none."""
+    key = ("vector", element.name, count)
+    rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.lanes) == key)
     return next(map(number, rows), None)
 
 
 def pointer(target: CType, *, readonly: bool = False, restrict: bool = False) -> Pointer:
-    """Return an address of *target*."""
+    """Return the type of pointers to *target*."""
     return Pointer(f"{_readonly(target) if readonly else target.name}*", 8, 8, target, readonly, restrict)
 
 
 def array(element: CType, count: int) -> Array:
-    """Return *count* times *element*."""
+    """Return the type of arrays of *count* times *element*."""
     return Array(f"{element.name}[{count}]", element.size * count, element.align, element, count)
 
 
@@ -322,18 +330,18 @@ def _readonly(ctype: CType) -> str:
 def struct(
     name: str, members: Iterable[tuple[str, CType]], *, python_kind: str = "", python_type: str = ""
 ) -> Struct:
-    """Return the struct of *members* as C lays it out."""
-    placed: list[Member] = []
+    """Return the struct of *members* with C's layout."""
+    laid_out: list[Member] = []
     offset, align = 0, 1
     for member, ctype in members:
         offset = round_up(offset, ctype.align)
-        placed.append(Member(member, ctype, offset))
+        laid_out.append(Member(member, ctype, offset))
         offset += ctype.size
         align = max(align, ctype.align)
     size = round_up(offset, align)
-    return Struct(name, size, align, tuple(placed), python_kind=python_kind, python_type=python_type)
+    return Struct(name, size, align, tuple(laid_out), python_kind=python_kind, python_type=python_type)
 
 
 def round_up(number: int, multiple: int) -> int:
-    """Return the least multiple of *multiple* that is not below *number*."""
+    """Return the smallest multiple of *multiple* that is at least *number*."""
     return -(-number // multiple) * multiple

@@ -153,7 +153,7 @@ def pack(
     packing = _Packing(codes, request, header, declarations)
     kinds = request.requested_kinds
     if request.kinds is None and packing.kernels:
-        if reason := executables.obstacle(packing.undefined, request.target_release):
+        if reason := executables.missing_definition_reason(packing.undefined, request.target_release):
             cure = "link the file that defines it, and load the result"
             left_out = (*left_out, LeftOut(KERNELS, reason, cure))
         else:

@@ -239,7 +239,7 @@ def build(
                     raise
                 ltoir, left_out = b"", (LeftOut(LTOIR, str(error)),)
     if target_release:
-        ptx = target_release.lowered(ptx, arch)
+        ptx = target_release.lower_version(ptx, arch)
         read = parse(ptx.decode())
     _verify(read, signatures, arch)
     artifacts = {PTX: ptx, LTOIR: ltoir}

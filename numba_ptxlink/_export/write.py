@@ -183,7 +183,7 @@ def _manifest(
                 "kind": kind,
                 "arch": arch or None,
                 **_file(file_name(request.stem, (kind, arch)), content),
-                "oldest": artifacts.needs[kind, arch].described(),
+                "oldest": artifacts.needs[kind, arch].entry(),
             }
             for (kind, arch), content in artifacts.files.items()
         ],

@@ -1,5 +1,5 @@
 """
-What the CPU device needs of links: cuLink, and cuda.core, whose objects of machine code become PTX.
+Links on the CPU device: cuLink, and cuda.core, whose objects of machine code become PTX.
 
 libcuda.so.1 calls `attach` in cuInit. cuda.core is imported before that by its users, and by the front ends.
 """

@@ -294,7 +294,7 @@ def test_a_header_that_is_missing_is_named(tmp_path):
     ("options", "reason"),
     [
         ({"structs": {flat: "ns::P<int>"}}, "names no struct"),
-        ({"structs": {flat: "alignas(32) P"}}, "itemsize of 16: give it 32"),
+        ({"structs": {flat: "alignas(32) P"}}, "itemsize of 16; set itemsize to 32"),
         ({"structs": {np.float32: "P"}}, "give it for a structured dtype"),
     ],
 )

@@ -48,7 +48,7 @@ def test_a_header_hides_no_other(tmp_path, stem):
         "from numba_ptxlink import udf\n\n@udf('float32(float32)')\ndef f(x):\n    return x\n"
     )
     with pytest.raises(
-        pl.AbiError, match=rf"header {stem}\.h would hide .*; call the export .* '{stem}_udfs'"
+        pl.AbiError, match=rf"header {stem}\.h would hide .*; give the export .* '{stem}_udfs'"
     ):
         pl.export(tmp_path / f"{stem}.py", emit="ptx")
 

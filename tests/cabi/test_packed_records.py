@@ -96,7 +96,7 @@ def export(tmp_path, spec, emit, *, result: bool):
 def test_members_that_are_not_aligned_are_refused_for_ptx(tmp_path, name):
     """A parameter is refused for PTX, cubins and fat binaries, with the member and the cures."""
     spec, member = WRONG[name]
-    match = rf"Function f: parameter 'value', of C type \S+, holds the member '{re.escape(member)}', which is"
+    match = rf"Function f: parameter 'value', of C type \S+, has the unaligned member '{re.escape(member)}'"
     with pytest.raises(pl.AbiError, match=match) as error:
         export(tmp_path, spec, ["ptx"], result=False)
     for cure in ("align=True", "a pointer to it", "emit=['ltoir']"):
