@@ -89,10 +89,6 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
     """
     if not isinstance(function, Udf) or function.is_kernel:
         raise ExportError(f"compare() takes a function with @udf, not {shown(function)}.")
-    if seed is not None and not (type(seed) is int and seed >= 0):
-        raise ExportError(
-            f"seed is {shown(seed)}; pass a whole number from 0 on, or None for another one each time."
-        )
     comparison = compare_functions([function], seed, [arguments] if arguments else None)
     for name, reason in comparison.left_out.items():
         raise ExportError(f"{name} was not compared: {reason}; give other arguments.")
@@ -123,6 +119,10 @@ def compare_functions(
     front_end: Any = None,
 ) -> Comparison:
     """Compare *marked* functions, with the arguments of *calls*, or with corners and random values."""
+    if seed is not None and not (type(seed) is int and seed >= 0):
+        raise ExportError(
+            f"seed is {shown(seed)}; pass a whole number from 0 on, or None for another one each time."
+        )
     all_marked = dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf))
     udfs = [udf for udf in all_marked if not udf.is_kernel]
     left_out = {udf.name: "a kernel is not called in Python" for udf in all_marked if udf.is_kernel}

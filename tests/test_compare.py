@@ -319,6 +319,13 @@ def test_python_is_what_python_computes(udf):
     assert [] == pl.compare(udf, seed=1)
 
 
+@pytest.mark.parametrize("seed", [-1, 2.5, "7", True])
+def test_a_seed_is_a_whole_number(seed):
+    """Another one is an error before anything is compiled."""
+    with pytest.raises(pl.ExportError, match=r"seed is .*; pass a whole number from 0 on"):
+        pl.compare(scaled_twice, seed=seed)
+
+
 def test_records_are_arguments_in_any_form():
     """A named tuple, a tuple, a record of NumPy and an array of one are the same record."""
     Box = namedtuple("Box", box.names)  # noqa: PYI024 - for one call

@@ -9,6 +9,8 @@ from typing import Any
 import processes
 import pytest
 
+import numba_ptxlink as pl
+
 USED = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 
 
@@ -42,6 +44,21 @@ def test_use_cpu():
     lines = python(program).stdout.splitlines()
     assert lines[0] == "3 9"
     assert "CUDA is initialised" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"devices": True}, "devices is True; pass a number from 1 to 16"),
+        ({"devices": 2.0}, "devices is 2.0; pass a number from 1 to 16"),
+        ({"checks": 5}, "checks is 5; pass a tuple of memcheck"),
+        ({"checks": "memcheck"}, "checks is 'memcheck'; pass a tuple of memcheck"),
+    ],
+)
+def test_options_of_another_type_are_errors(options, message):
+    """Nothing is loaded for them."""
+    with pytest.raises(pl.ConfigError, match=message):
+        pl.use_cpu(**options)
 
 
 @pytest.mark.parametrize(

@@ -219,9 +219,9 @@ def checked_settings(
     except ConfigError as error:
         raise ConfigError(f"NUMBA_PTXLINK_CPU_ARCH: {error}" if arch is None else str(error)) from error
     count = configured.cpu_devices if devices is None else devices
-    if not isinstance(count, int) or not 1 <= count <= MAX_CPU_DEVICES:
+    if type(count) is not int or not 1 <= count <= MAX_CPU_DEVICES:
         raise ConfigError(f"devices is {shown(devices)}; pass a number from 1 to {MAX_CPU_DEVICES}.")
-    names = configured.cpu_checks if checks is None else tuple(checks)
-    if isinstance(checks, str) or not set(names) <= set(CPU_CHECKS):
+    names = configured.cpu_checks if checks is None else checks
+    if not isinstance(names, (tuple, list, set)) or not all(name in CPU_CHECKS for name in names):
         raise ConfigError(f"checks is {shown(checks)}; pass a tuple of {', '.join(CPU_CHECKS)}.")
-    return Settings(found, count, names)
+    return Settings(found, count, tuple(names))
