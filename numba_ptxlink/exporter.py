@@ -82,8 +82,9 @@ def export(
             generation.
         emit: The kinds of artifact to write, one, several, or text with commas: "ptx", "ltoir", "cubin"
             (relocatable), "fatbin", "kernels" (for `load`), "launcher" (C++ that launches the kernels),
-            "object" (needs nvcc or a C++ compiler). By default the first four, and "kernels" if the export
-            has kernels and no undefined functions.
+            "object" (needs nvcc or a C++ compiler), "host" (the functions as C++ for the host; the header
+            declares them `__host__ __device__`). By default the first four, and "kernels" if the export has
+            kernels and no undefined functions.
         name: The stem of the file names; by default the module's name, or the first function's.
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.

@@ -24,7 +24,7 @@ from numba_ptxlink._arch import (
     newest_isa,
     release_of,
 )
-from numba_ptxlink._formats.kinds import CUBIN, KERNELS, LAUNCHER, LTOIR, PTX
+from numba_ptxlink._formats.kinds import CUBIN, HOST, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import (
     Directive,
     Instruction,
@@ -175,6 +175,8 @@ def of_artifacts(
     for key, code in files.items():
         if executable and key[0] in (KERNELS, LAUNCHER):
             needs[key] = executable
+        elif key[0] == HOST:
+            needs[key] = MinimumRelease(None, None)
         elif key not in needs:
             needs[key] = of_fatbin(members, code)
     return needs

@@ -89,6 +89,13 @@ _DEVICE = """\
 #define NUMBA_PTXLINK_KERNEL
 #endif
 """
+_HOST = """\
+#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
+#define {macro} __host__ __device__
+#else
+#define {macro}
+#endif
+"""
 _FORMER_VECTORS = """\
 #if defined(__NV_SILENCE_DEPRECATION_BEGIN) && \\
     (defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : 1)
@@ -121,6 +128,7 @@ class CFunction:
         errors: A sentence about the effect of its errors.
         namespace: The namespace in which C++ has it, too.
         name: The name in that namespace.
+        host_macro: The macro that makes it a host function as well; "" if it has no host version.
     """
 
     signature: Signature
@@ -130,6 +138,7 @@ class CFunction:
     errors: str = ""
     namespace: str = ""
     name: str = ""
+    host_macro: str = ""
 
     @property
     def source(self) -> str:
@@ -166,6 +175,11 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
         *existing.preamble(structs),
         _DEVICE,
         *(
+            _HOST.format(macro=macro)
+            for macro in dict.fromkeys(each.host_macro for each in declarations)
+            if macro
+        ),
+        *(
             _only_cxx(
                 existing.assertions(struct) if struct.existing else _definition(struct),
                 cxx=_needs_cxx([struct]),
@@ -187,10 +201,19 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
     return f"{heading}\n{body}\n#endif /* {guard} */\n"
 
 
+def host_macro(stem: str) -> str:
+    """Return the macro of the functions of an export that have a host version."""
+    return f"NUMBA_PTXLINK_HOST_{_upper(stem)}"
+
+
+def _upper(stem: str) -> str:
+    return re.sub(r"[^A-Z0-9]", "_", stem.upper())
+
+
 def _guard(stem: str, body: str) -> str:
     """Return the include guard of *body*, with a digest, so that headers of one stem differ in it."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:16].upper()
-    return f"NUMBA_PTXLINK_{re.sub(r'[^A-Z0-9]', '_', stem.upper())}_{digest}_H"
+    return f"NUMBA_PTXLINK_{_upper(stem)}_{digest}_H"
 
 
 def _views(types: Sequence[c.CType]) -> list[str]:
@@ -285,7 +308,8 @@ def _members(struct: c.Struct) -> Iterable[str]:
 
 
 def _declaration(declaration: CFunction) -> str:
-    space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else "NUMBA_PTXLINK_DEVICE"
+    device = declaration.host_macro or "NUMBA_PTXLINK_DEVICE"
+    space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else device
     comment = describe(declaration)
     if declaration.namespace and not declaration.signature.kernel:
         comment = f"/* {declaration.namespace}::{declaration.name} */\n"
@@ -337,10 +361,8 @@ def _wrapper(declaration: CFunction, structs: Sequence[str], params: Sequence[tu
     result = qualified(signature.result.name, structs)
     declared = ", ".join(qualified(param, structs) for param, _ in params)
     values = ", ".join(value for _, value in params)
-    return (
-        f"NUMBA_PTXLINK_INLINE {result} {declaration.name}({declared})\n"
-        f"{{ return ::{signature.name}({values}); }}\n"
-    )
+    inline = f"{declaration.host_macro} inline" if declaration.host_macro else "NUMBA_PTXLINK_INLINE"
+    return f"{inline} {result} {declaration.name}({declared})\n{{ return ::{signature.name}({values}); }}\n"
 
 
 def qualified(spelling: str, structs: Collection[str]) -> str:

@@ -76,7 +76,7 @@ def add(commands: Any) -> None:
         "--emit",
         action="append",
         metavar="KIND",
-        help="ptx, ltoir, cubin, fatbin, kernels, launcher or object; a list with commas "
+        help="ptx, ltoir, cubin, fatbin, kernels, launcher, object or host; a list with commas "
         "(default: the first five)",
     )
     args.add_repeated(

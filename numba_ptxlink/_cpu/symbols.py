@@ -81,9 +81,16 @@ class Symbols:
         Raises:
             LaunchError: The module does not define a variable, or a symbol of an initialiser.
         """
-        return "\n".join(map(self._define, self.variables.values()))
+        return "\n".join(map(self.definition, self.variables))
 
-    def _define(self, variable: ptx.Variable) -> str:
+    def definition(self, name: str) -> str:
+        """
+        Return a variable in LLVM IR.
+
+        Raises:
+            LaunchError: The module does not define it, or a symbol of its initialiser.
+        """
+        variable = self.variables[name]
         if not variable.defined:
             raise LaunchError(
                 f"The PTX declares the variable {variable.name} without defining it; link the file that "

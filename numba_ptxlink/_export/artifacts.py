@@ -12,7 +12,7 @@ from numba_ptxlink._artifacts import executables
 from numba_ptxlink._artifacts.target_release import LeftOut, of_artifacts
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
-from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
+from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, HOST, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
 from numba_ptxlink._tools import nvfatbin
 from numba_ptxlink.errors import ExportError
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, OBJECT)
+EMIT = (*ARTIFACTS, KERNELS, LAUNCHER, OBJECT, HOST)
 """The kinds of artifact that an export can write."""
 
 ArtifactKey = tuple[str, str]
@@ -135,6 +135,8 @@ def pack(
     request: Request,
     header: str,
     declarations: Sequence[CFunction],
+    *,
+    host_file: bytes,
 ) -> Artifacts:
     """
     Return the artifacts: the code for each architecture, and the containers.
@@ -145,12 +147,13 @@ def pack(
         request: The arguments of the export.
         header: The text of its C header.
         declarations: The exported functions.
+        host_file: The C++ of their host versions, if these are requested.
 
     Raises:
         ExportError: A tool refused the code, or is not installed.
         AssembleError: The PTX could not be assembled.
     """
-    packing = _Packing(codes, request, header, declarations)
+    packing = _Packing(codes, request, header, declarations, host_file=host_file)
     kinds = request.requested_kinds
     if request.kinds is None and packing.kernels:
         if reason := executables.missing_definition_reason(packing.undefined, request.target_release):
@@ -171,12 +174,19 @@ class _Packing:
     """The code of an export and what its containers share; see `pack`."""
 
     def __init__(
-        self, codes: Sequence[Code], request: Request, header: str, declarations: Sequence[CFunction]
+        self,
+        codes: Sequence[Code],
+        request: Request,
+        header: str,
+        declarations: Sequence[CFunction],
+        *,
+        host_file: bytes,
     ) -> None:
         self.codes = codes
         self.request = request
         self.header = header
         self.declarations = declarations
+        self.host_file = host_file
         self.kernels = [function.signature for function in declarations if function.signature.kernel]
         self.undefined = {name for code in codes for name in code.undefined}
         self.members = [
@@ -229,6 +239,9 @@ class _Packing:
         code = self.pack_kernels()
         return launcher.render(self.request.stem, self.declarations, code, self.cooperative).encode()
 
+    def pack_host(self) -> bytes:
+        return self.host_file
+
     def pack_object(self) -> bytes:
         linkable = self.linkable
         # Without undefined symbols, programs may launch the kernels without a device link.
@@ -263,6 +276,7 @@ _CONTAINERS = {
     FATBIN: _Container("fatbin", (PTX, LTOIR, CUBIN), _Packing.pack_fatbin),
     KERNELS: _Container("kernels.fatbin", (PTX,), _Packing.pack_kernels),
     LAUNCHER: _Container("launch.h", (PTX,), _Packing.pack_launcher),
+    HOST: _Container("host.cpp", (PTX,), _Packing.pack_host),
     OBJECT: _Container("o", (PTX, LTOIR, CUBIN), _Packing.pack_object),
 }
 

@@ -14,12 +14,14 @@ from numba_ptxlink import assembler
 from numba_ptxlink._arch import Arch, dotted
 from numba_ptxlink._artifacts import outputs
 from numba_ptxlink._cabi import existing, header, proof, signatures
+from numba_ptxlink._formats.kinds import HOST, PTX
 from numba_ptxlink._link import manifests
 from numba_ptxlink._tools import find, includes, toolchain
 from numba_ptxlink.errors import ExportError
 
 from . import link_files, progress
 from .artifacts import compile_code, file_name, pack
+from .host import host_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts, Request
     from .compile import Code, Group
+    from .host import HostVersions
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +107,10 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
     stem, searched = request.stem, request.include_dirs
     declarations = [function.declaration for function in groups[0].functions]
     codes, left_out = compile_code(groups, request)
+    host = None
+    if HOST in request.requested_kinds:
+        host = host_versions(stem, declarations, codes[0].artifacts[PTX].decode())
+        declarations, left_out = host.declarations, [*left_out, *host.left_out]
     by_name = {name: extern for code in codes for name, extern in code.externs.items()}
     externs = [by_name[name] for name in sorted(by_name)]
     declared = [signature for _, signature in externs if signature]
@@ -111,8 +118,9 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
     progress.step("compare the header with C++")
     proof.prove(text, declarations, declared, request.archs, searched, may_call_nvcc=request.writes_files)
     progress.step("pack the artifacts")
-    artifacts = pack(codes, left_out, request, text, declarations)
-    manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs)
+    host_file = host.file if host else b""
+    artifacts = pack(codes, left_out, request, text, declarations, host_file=host_file)
+    manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs, host=host)
     names = {key: file_name(stem, key) for key in artifacts.files}
     structs = signatures.structs_of(groups[0].signatures).values()
     included = "".join(f"#include {name}\n" for name in existing.includes(structs))
@@ -156,6 +164,7 @@ def _manifest(
     *,
     text: bytes,
     externs: Iterable[tuple[Prototype, abi.Signature | None]],
+    host: HostVersions | None,
 ) -> dict[str, Any]:
     """Return the content of the manifest; *text* is the header."""
     packed = any(not arch for _, arch in artifacts.files)
@@ -168,7 +177,7 @@ def _manifest(
         "name": request.stem,
         "header": _file(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
-        "functions": [_function(function, artifacts) for function in group.functions],
+        "functions": [_function(function, artifacts, host) for function in group.functions],
         "types": signatures.describe(ctype for function in group.signatures for ctype in function.types),
         "externs": [
             {
@@ -205,8 +214,12 @@ def _option_entries(options: Options) -> dict[str, bool]:
     return {"opt": options.opt_level > 0, "fastmath": fastmath, "lineinfo": options.lineinfo, **arithmetic}
 
 
-def _function(function: LoweredFunction, artifacts: Artifacts) -> dict[str, Any]:
+def _function(function: LoweredFunction, artifacts: Artifacts, host: HostVersions | None) -> dict[str, Any]:
     signature, declaration = function.signature, function.declaration
+    host_entries: dict[str, Any] = {}
+    if host and not signature.kernel:
+        reason = host.reasons.get(signature.name)
+        host_entries = {"host": not reason, **({"host_reason": reason} if reason else {})}
     return {
         "symbol": signature.name,
         "kind": "kernel" if signature.kernel else "function",
@@ -219,6 +232,7 @@ def _function(function: LoweredFunction, artifacts: Artifacts) -> dict[str, Any]
         **function.abi.marked,
         "raises": list(function.raises),
         **({"cooperative": signature.name in artifacts.cooperative} if signature.kernel else {}),
+        **host_entries,
     }
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
 FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
 
-KERNELS, LAUNCHER = "kernels", "launcher"
-"""Artifacts that are loaded and not linked: a fat binary for a driver, and C++ that contains it."""
+KERNELS, LAUNCHER, HOST = "kernels", "launcher", "host"
+"""Artifacts that no device link takes: a fat binary for a driver, C++ that contains it, and host versions."""
 
 EM_CUDA = 190
 _ELF = b"\x7fELF"

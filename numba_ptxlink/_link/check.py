@@ -62,9 +62,14 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
     return tuple(inputs)
 
 
-def check_ptx(ptx_inputs: Sequence[Input]) -> None:
+def check_ptx(ptx_inputs: Sequence[Input], *, may_repeat_kernels: bool = False) -> None:
     """
     Compare the symbols of PTX; the cache remembers inputs that agree.
+
+    Args:
+        ptx_inputs: The PTX.
+        may_repeat_kernels: Whether several kernels may have one name: NVRTC makes a `static` kernel visible
+            in PTX, but not in LTO-IR.
 
     Raises:
         LinkError: Symbols contradict each other, or one is defined twice. Names symbols, inputs and the cure.
@@ -75,13 +80,16 @@ def check_ptx(ptx_inputs: Sequence[Input]) -> None:
             "package": cache.package_version(),
             "names": [source.name for source in ptx_inputs],
             "inputs": [source.code for source in ptx_inputs],
+            "repeated kernels": str(may_repeat_kernels),
         },
     )
 
     def make() -> cache.Entry:
         occurrences = [symbol for source in ptx_inputs for symbol in symbols(source)]
         check_declarations_agree(occurrences)
-        check_duplicates(occurrences)
+        check_duplicates(
+            symbol for symbol in occurrences if not (may_repeat_kernels and symbol.kind == "entry")
+        )
         return cache.Entry({}, b"compared")
 
     cache.cached(key, make)

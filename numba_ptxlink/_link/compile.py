@@ -110,7 +110,7 @@ def compile_sources(
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     if ptx_results:
         ptx_inputs = {source.code: source for source in (result.result() for result in ptx_results)}
-        check_ptx([*ptx_inputs.values()])
+        check_ptx([*ptx_inputs.values()], may_repeat_kernels=True)
     inputs += (code.input for code in python)
     if exports:
         _check_definitions(exports, inputs)

@@ -1,0 +1,261 @@
+"""
+PTX functions as C++ that any host compiler reads: the same translation, without checks and without a launch.
+
+A trap aborts the process, and local variables are on the C stack. A function that needs what only a kernel
+has, such as a thread index or a barrier, has no host version, and gets a reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from numba_ptxlink._formats import ptx
+from numba_ptxlink.errors import LaunchError
+
+from . import cxx, runtime
+from .control import EXTERNAL_FUNCTIONS
+from .entry_module import EntryModule
+from .functions import find_labels, translate_body
+from .nan_bits import origins
+from .runtime import Fault
+from .symbols import Symbols
+from .translator import Translator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from .entry_module import SharedName
+    from .runtime import ThreadState
+
+# Functions of CUDA's run time that a host version cannot call, each with a reason and what to do.
+_EXTERNAL_FUNCTIONS = {
+    "vprintf": "it prints; print in the caller",
+    "malloc": "it allocates memory of the device; pass a pointer to memory",
+    "free": "it frees memory of the device; free it in the caller",
+}
+_SHARED = "it uses shared memory, which belongs to a block of threads; pass a pointer to memory"
+# Faults that end the process of a host version; an access is one that lies outside of a parameter.
+_ABORTING = (Fault.TRAP, Fault.ASSERT, Fault.ACCESS)
+
+
+class NoHostVersionError(Exception):
+    """A function needs what the host does not have. The message says what, and what to do."""
+
+
+class HostSource(NamedTuple):
+    """
+    Functions in C++.
+
+    Args:
+        text: The definitions, for a namespace of their own.
+        names: The C++ function of each symbol, which takes pointers to the result and the parameters.
+        reasons: For each symbol without a host version, why, and what to do.
+    """
+
+    text: str
+    names: dict[str, str]
+    reasons: dict[str, str]
+
+
+def translate(ptx_text: str, names: Iterable[str]) -> HostSource:
+    """
+    Translate functions of a PTX module, with all that they call.
+
+    Args:
+        ptx_text: The module.
+        names: The functions to translate.
+    """
+    program = _HostProgram(ptx.parse(ptx_text))
+    functions: dict[str, cxx.CxxFunction] = {}
+    variables: dict[str, str] = {}
+    cxx_names, reasons = {}, {}
+    for name in names:
+        try:
+            definitions = program.find_definitions(name)
+        except NoHostVersionError as error:
+            reasons[name] = str(error)
+        else:
+            functions |= definitions.functions
+            variables |= definitions.variables
+            cxx_names[name] = cxx.symbol(f"f.{name}")
+    parts = [
+        cxx.prelude(),
+        *variables.values(),
+        *(f"{function.prototype};" for function in functions.values()),
+        *(f"{function.prototype}\n{function.body}" for function in functions.values()),
+    ]
+    return HostSource("\n".join(parts), cxx_names, reasons)
+
+
+class _Definitions(NamedTuple):
+    """Functions and variables in C++, by their names in LLVM IR."""
+
+    functions: dict[str, cxx.CxxFunction]
+    variables: dict[str, str]
+
+
+class _HostProgram:
+    """The functions of a PTX module, each translated when an exported function first needs it."""
+
+    def __init__(self, module: ptx.Module) -> None:
+        self._symbols = Symbols(module)
+        self._helpers = cxx.definitions(runtime.read_ir("program.ll"))
+        self._translated: dict[str, cxx.CxxFunction | NoHostVersionError] = {}
+
+    def find_definitions(self, name: str) -> _Definitions:
+        """
+        Return an exported function and all that it uses.
+
+        Raises:
+            NoHostVersionError: The function, or one that it calls, has no host version.
+        """
+        definitions = _Definitions({}, {})
+        module = _HostModule(self._symbols, name, checks=False)
+        self._add(module, module.functions[name].name, definitions)
+        return definitions
+
+    def _add(self, module: _HostModule, name: str, definitions: _Definitions) -> None:
+        """Add a function of the module, and all that it uses, to definitions."""
+        function = self._translate_once(module, name)
+        definitions.functions[f"f.{name}"] = function
+        for symbol in sorted(function.uses - definitions.functions.keys() - {"abort"}):
+            kind, _, used = symbol.partition(".")
+            if kind == "v":
+                definitions.variables[symbol] = self._define_variable(used)
+            elif kind != "f":
+                self._add_helper(symbol, definitions)
+            else:
+                try:
+                    self._add(module, used, definitions)
+                except NoHostVersionError as error:
+                    raise NoHostVersionError(f"it calls {used}: {error}") from error
+
+    def _add_helper(self, name: str, definitions: _Definitions) -> None:
+        """Add a function of LLVM IR that instructions are made of."""
+        definitions.functions[name] = function = _print(self._helpers.get(name, name))
+        for used in sorted(function.uses - definitions.functions.keys()):
+            self._add_helper(used, definitions)
+
+    def _define_variable(self, name: str) -> str:
+        try:
+            return cxx.variable(self._symbols.definition(name))
+        except (cxx.NotInCxxError, LaunchError) as error:
+            raise NoHostVersionError(
+                f"it uses the variable {name}, which contains addresses or is not defined; pass the values"
+            ) from error
+
+    def _translate_once(self, module: _HostModule, name: str) -> cxx.CxxFunction:
+        if name not in self._translated:
+            try:
+                self._translated[name] = _print(module.translate(name))
+            except NoHostVersionError as error:
+                self._translated[name] = error
+        result = self._translated[name]
+        if isinstance(result, NoHostVersionError):
+            raise result
+        return result
+
+
+def _print(ir: str) -> cxx.CxxFunction:
+    try:
+        return cxx.function(ir)
+    except cxx.NotInCxxError as error:
+        raise NoHostVersionError(
+            f"'{error}' of LLVM IR has no counterpart in C++; please report it"
+        ) from error
+
+
+class _HostModule(EntryModule):
+    """State of the functions that an exported function reaches."""
+
+    def translate(self, name: str) -> str:
+        """Return a function in LLVM IR, which takes pointers to its results and its parameters."""
+        function, body = self.functions[name], self.call_graph.bodies[name]
+        self._check_callees(body)
+        b = _HostTranslator(self, function, find_labels(body), suspends=False)
+        b.origins = origins(body)
+        variables = (*function.results, *function.params)
+        for index, variable in enumerate(variables):
+            b.declare(variable.name, variable, f"%p{index}")
+        b.emit_step_counters()
+        translate_body(b, body)
+        b.begin_block("return")
+        b.end_block("ret void")
+        b.begin_block("leave")
+        b.abort()
+        pointers = ", ".join(f"ptr %p{index}" for index in range(len(variables)))
+        return b.to_text(f'internal void @"f.{name}"({pointers})')
+
+    def _check_callees(self, body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
+        for _, statement, _ in body:
+            if isinstance(statement, ptx.Instruction) and statement.opcode == "call":
+                callee = ptx.parse_call(statement).callee
+                if callee in _EXTERNAL_FUNCTIONS:
+                    raise NoHostVersionError(_EXTERNAL_FUNCTIONS[callee])
+                if callee not in self.functions and callee not in EXTERNAL_FUNCTIONS:
+                    raise NoHostVersionError(
+                        f"it calls {callee}, which CUDA C++ defines; export a function in Python instead"
+                    )
+
+    def symbol_address(self, name: SharedName) -> str:
+        """Return the address of a variable in global or constant memory."""
+        if name in self.shared_variables:
+            raise NoHostVersionError(_SHARED)
+        if name in self.functions:
+            raise NoHostVersionError("it takes the address of a function; call the function by its name")
+        return super().symbol_address(name)
+
+
+class _HostTranslator(Translator):
+    """A function that runs without a launch: what only a launch has is refused."""
+
+    def emit_step_counters(self) -> None:
+        """Add the carry flag's first value: loops have no limit."""
+        self.emit(f"store i1 0, ptr {self.carry_flag}")
+
+    def count_back_edge(self) -> None:
+        """Add nothing: loops have no limit."""
+
+    def allocate_local(self, size: int) -> str:
+        """Return the instruction that allocates local memory: on the C stack."""
+        return f"alloca [{size} x i8], align 16"
+
+    def call_function(self, name: str, pointers: str) -> None:
+        """Call a function of the module."""
+        self.emit(f'call void @"f.{name}"({pointers.removeprefix(", ")})')
+
+    def load_context_field(self, name: str, part: int = 0) -> str:
+        """Refuse a field of a launch: code without checks reads them for memory and special registers."""
+        raise NoHostVersionError(_SHARED if "shared" in name else self._refusal())
+
+    def suspend(self, state: ThreadState, **fields: str) -> None:
+        """Refuse to wait."""
+        raise NoHostVersionError(
+            f"it waits for other threads ({self._instruction()}); move that to the kernel that calls it"
+        )
+
+    def expand(self, name: str, **values: object) -> str:
+        """Return what an entry of the table computes, but for special registers."""
+        if name.startswith("%"):
+            raise NoHostVersionError(f"it reads {name}, which only a kernel has; pass it as a parameter")
+        return super().expand(name, **values)
+
+    def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
+        """Abort the process, or refuse what is not implemented."""
+        if kind == Fault.UNDEFINED_FUNCTION:
+            raise NoHostVersionError("it calls a function through a pointer; call the function by its name")
+        if kind not in _ABORTING:
+            raise NoHostVersionError(self._refusal())
+        self.abort()
+
+    def abort(self) -> None:
+        """End the process."""
+        self.emit("call void @abort() noreturn")
+        self.end_block("unreachable")
+
+    def _instruction(self) -> str:
+        statement = self.function.body[self.statement_index]
+        return statement.mnemonic if isinstance(statement, ptx.Instruction) else str(statement)
+
+    def _refusal(self) -> str:
+        return f"it has the instruction '{self._instruction()}', which only a GPU has; call it from a kernel"

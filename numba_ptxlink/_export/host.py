@@ -1,0 +1,66 @@
+"""The host versions of exported functions: C++ for the user's compiler, and the functions that have none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._artifacts.target_release import LeftOut
+from numba_ptxlink._cabi import header, host
+from numba_ptxlink._cpu import host_source
+from numba_ptxlink._formats.kinds import HOST
+from numba_ptxlink.errors import ExportError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._cabi.header import CFunction
+
+
+@dataclass(frozen=True)
+class HostVersions:
+    """
+    The host versions of an export.
+
+    Args:
+        declarations: All functions and kernels; those with a host version have a macro for the header.
+        file: The content of `stem.host.cpp`.
+        reasons: For each function without a host version, why, and what to do.
+    """
+
+    declarations: list[CFunction]
+    file: bytes
+    reasons: dict[str, str]
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The functions without a host version, for the warning."""
+        return [
+            LeftOut(f"{HOST} version of {name}", *reason.split("; ")) for name, reason in self.reasons.items()
+        ]
+
+
+def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> HostVersions:
+    """
+    Translate the functions of an export for the host; kernels have no host version.
+
+    Args:
+        stem: The name of the export.
+        declarations: Its functions and kernels.
+        ptx: The code of all of them.
+
+    Raises:
+        ExportError: No function has a host version.
+    """
+    names = [each.signature.name for each in declarations if not each.signature.kernel]
+    source = host_source.translate(ptx, names)
+    if not source.names:
+        reasons = "".join(f"\n  {name}: {reason}" for name, reason in source.reasons.items())
+        raise ExportError(f"No function of {stem} has a host version; leave {HOST} out of emit.{reasons}")
+    macro = header.host_macro(stem)
+    marked = [
+        replace(each, host_macro=macro) if each.signature.name in source.names else each
+        for each in declarations
+    ]
+    text = host.render(stem, marked, source.text, source.names)
+    return HostVersions(marked, text.encode(), source.reasons)
