@@ -70,6 +70,8 @@ class Udf(Marked):
     ) -> None:
         # The dispatcher of each front end that has compiled it.
         self._dispatchers: dict[str, Any] = {}
+        # Attributes by which a front end recognises its dispatcher.
+        self._call_attributes: dict[str, Any] = {}
         self.other_signatures = ()
         if isinstance(function, Udf):
             self.other_signatures = (*function.other_signatures, function)
@@ -127,6 +129,15 @@ class Udf(Marked):
             return super().__reduce_ex__(protocol)
         return self.function.__qualname__
 
+    def __getstate__(self) -> dict[str, Any]:
+        """
+        Return the content without what compilers added, for cloudpickle.
+
+        Numba compares it among processes, to find a kernel on disk whose closure has the function.
+        """
+        state = {name: value for name, value in vars(self).items() if name not in self._call_attributes}
+        return {**state, "_dispatchers": {}, "_call_attributes": {}}
+
     @property
     def _dispatcher(self) -> Any:
         if self.other_signatures and type(self.other_signatures[0]) is type(self) is Udf:
@@ -160,7 +171,8 @@ class Udf(Marked):
     def _numba_type_(self) -> Any:
         # Numba reads the type of a global from this attribute, so that other functions can call this one.
         dispatcher = self._dispatcher
-        self.__dict__.update((_compiling_front_end() or self.front_end).call_attributes(dispatcher))
+        self._call_attributes |= (_compiling_front_end() or self.front_end).call_attributes(dispatcher)
+        self.__dict__.update(self._call_attributes)
         return dispatcher._numba_type_
 
 

@@ -7,6 +7,7 @@ import multiprocessing
 import pickle
 
 import cloudpickle
+import front_ends
 import pytest
 
 import numba_ptxlink as pl
@@ -68,6 +69,20 @@ def test_cloudpickle_sends_the_content():
     assert (6, "added") == (received(1), received.name)
     exported = pl.export(received, arch="sm_90", emit="ptx")
     assert ["int32_t added(int32_t x)"] == [str(signature) for signature in exported.signatures]
+
+
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_its_content_stays_when_it_is_compiled(front_end):
+    """Numba finds a kernel on disk by the content of its closure, from before the compilation."""
+    marked, cuda = make(5), front_ends.cuda(front_end)
+    types = front_ends.get(front_end).types
+
+    def calls(out):
+        out[0] = marked(out[0])
+
+    before = cloudpickle.dumps(marked)
+    assert cuda.compile_ptx(calls, (types.int32[::1],), cc=(9, 0))[0]
+    assert before == cloudpickle.dumps(marked)
 
 
 def test_a_local_function_has_no_name_for_pickle():
