@@ -13,6 +13,7 @@ import corpus
 import front_ends
 import numpy as np
 import pytest
+from numba.cuda import types
 
 import numba_ptxlink as pl
 from numba_ptxlink import comparison
@@ -340,14 +341,32 @@ def test_records_are_arguments_in_any_form():
         assert [] == pl.compare(size_of, value, record.reshape(1))
 
 
-@pytest.mark.parametrize("front_end", front_ends.NAMES)
-def test_dates_are_not_compared(front_end):
-    """A date is an integer in C, which Python would not compute with as with a date."""
-    types = front_ends.get(front_end).types
-    date = types.NPDatetime("D")
-    udf = pl.udf((date, types.Array(date, 1, "C")), name="gap", front_end=front_end)(lambda a, b: a - b[0])
-    with pytest.raises(pl.ExportError, match="gap was not compared: dates are integers in C"):
-        pl.compare(udf)
+DATE = types.NPDatetime("D")
+NOT_COMPARED = {
+    "date": ((DATE, types.Array(DATE, 1, "C")), lambda a, b: a - b[0], "dates are integers in C"),
+    "address": ("CPointer(float32)(CPointer(float32))", lambda p: p, "it returns an address"),
+    "void": ("void(voidptr)", lambda _: None, "no values are known of what a void"),
+    "array": ("float32[::1](float32[::1])", lambda a: a, "returns an array; let it write to one"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_COMPARED)
+def test_what_python_has_no_value_for_is_not_compared(case):
+    """Dates, which are integers in C, and addresses are left out, with the reason."""
+    signature, body, reason = NOT_COMPARED[case]
+    with pytest.raises(pl.ExportError, match=f"same was not compared: .*{reason}"):
+        pl.compare(pl.udf(signature, name="same")(body))
+
+
+def test_an_array_without_dimensions():
+    """An array without dimensions is written in place, in Python too."""
+
+    @pl.udf((types.Array(types.float32, 0, "C"), types.float32))
+    def stored(array, value):
+        array[()] = value + array[()]
+        return array[()]
+
+    assert [] == pl.compare(stored)
 
 
 POWERS = """

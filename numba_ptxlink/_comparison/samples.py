@@ -46,9 +46,12 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
         entry = types[name]
         if entry.kind in {"view", "pointer"}:
             element = results.dtype(types, entry.element or entry.target)
+            if not element.itemsize:
+                raise ExportError("no values are known of what a void* points to")
             array_type = np.dtype((element, (_ARRAY_LENGTH,) * (entry.ndim if entry.kind == "view" else 1)))
-            order = "F" if entry.layout == "f" else "C"
-            columns.append([array.copy(order) for array in _draw(rng, array_type, _CALL_COUNT)])
+            order: Any = "F" if entry.layout == "f" else "C"
+            # NumPy gives an array without dimensions as a number.
+            columns.append([np.array(array, order=order) for array in _draw(rng, array_type, _CALL_COUNT)])
         else:
             drawn = _draw(rng, results.dtype(types, name), _CALL_COUNT)
             columns.append([results.unpack(types, name, value.tobytes()) for value in drawn])
