@@ -189,7 +189,7 @@ def _import_front_ends() -> dict[str, Problem]:
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.trigger_module)
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
-            known = error if isinstance(error, PtxlinkError) else find.explained(error)
+            known = error if isinstance(error, PtxlinkError) else find.missing_library_error(error)
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             what = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"

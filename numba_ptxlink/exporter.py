@@ -22,7 +22,7 @@ from ._link.compile import PythonCode
 from ._link.declarations import from_prototype, from_signature
 from ._link.read import Input
 from ._tools import includes
-from ._tools.options import DEFAULT_LEVEL, Options, as_texts, given_choices
+from ._tools.options import DEFAULT_LEVEL, Options, as_texts, checked_choices
 from ._tools.toolchain import chosen_archs
 from .errors import ExportError
 
@@ -131,7 +131,7 @@ def export(
         if value not in (True, False):
             raise ExportError(f"{option} is {value!r}; pass True or False.")
     arithmetic_choices = {"fma": fma, "ftz": ftz, "prec_div": prec_div, "prec_sqrt": prec_sqrt}
-    arithmetic: dict[str, Any] = {**given_choices(arithmetic_choices)}
+    arithmetic: dict[str, Any] = {**checked_choices(arithmetic_choices)}
     request = Request(
         "" if name is None else check_stem(name),
         chosen_archs(arch, target_release.isa if target_release else None),

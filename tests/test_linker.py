@@ -85,7 +85,7 @@ def test_a_removed_working_directory_is_not_needed(tmp_path, monkeypatch, option
 
 def test_declining_lto_for_ltoir_is_an_error():
     """LTO-IR cannot be linked without LTO, and the error says what to give in its place."""
-    with pytest.raises(pl.LinkError, match="<ltoir 1> holds LTO-IR, which can only be linked with link-time"):
+    with pytest.raises(pl.LinkError, match="<ltoir 1> is LTO-IR, which is linked only with link-time"):
         pl.link(compiled(CALLER, "ltoir"), compiled(CALLEE, "ptx"), arch="sm_90", lto=False)
 
 
@@ -177,9 +177,9 @@ def test_a_link_is_for_an_older_driver():
         ({"defines": {"N": 4}}, r"defines\['N'\] is 4; pass a str for each name, or None"),
         ({"cxx_standard": 20}, r'cxx_standard is 20; pass text such as "c\+\+20"'),
         ({"front_end": "off"}, "front_end='off' is unknown; choose numba-cuda, numba-cuda-mlir"),
-        ({"name_expressions": "k"}, "name_expressions='k' is not a list of str; give a list"),
-        ({"nvrtc_flags": "-G"}, "nvrtc_flags='-G' is not a list of str; give a list"),
-        ({"extra_flags": None}, "extra_flags=None is not a list of str; give a list"),
+        ({"name_expressions": "k"}, "name_expressions='k' is not a list of str; pass a list"),
+        ({"nvrtc_flags": "-G"}, "nvrtc_flags='-G' is not a list of str; pass a list"),
+        ({"extra_flags": None}, "extra_flags=None is not a list of str; pass a list"),
         ({"max_registers": 256}, "max_registers is 256; pass 1 to 255, or None"),
         ({"extra_flags": ["-time", "-arch=sm_100"]}, "'-arch=sm_100'; use the parameter arch for it"),
         ({"nvrtc_flags": ["-arch", "sm_100"]}, "nvrtc_flags contains '-arch'; use the parameter arch"),

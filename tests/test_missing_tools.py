@@ -74,7 +74,7 @@ def test_what_a_front_end_does_not_find_has_its_cure(file, expected):
     caused = ValueError("failed in nopython mode")
     caused.__cause__ = found
     for error in (found, caused):
-        said = find.explained(error)
+        said = find.missing_library_error(error)
         assert expected is said or str(said).startswith(expected)
         assert expected is None or "numba-ptxlink[toolkit13]" in str(said)
-    assert find.explained(RuntimeError("libnvrtc.so.13")) is None
+    assert find.missing_library_error(RuntimeError("libnvrtc.so.13")) is None

@@ -176,7 +176,7 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
         _DEVICE,
         *(
             _HOST.format(macro=macro)
-            for macro in dict.fromkeys(each.host_macro for each in declarations)
+            for macro in dict.fromkeys(function.host_macro for function in declarations)
             if macro
         ),
         *(

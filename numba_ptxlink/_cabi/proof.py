@@ -11,6 +11,7 @@ from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import host_compiler, nvrtc
+from numba_ptxlink._tools.source_options import SourceOptions
 from numba_ptxlink.errors import AbiError, LinkError, converted, located, raise_all
 
 from . import existing
@@ -102,7 +103,7 @@ def _by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tu
         source,
         _NAME,
         arch,
-        nvrtc.SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=_FLAGS),
+        SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=_FLAGS),
         # Without the working directory, which may contain other headers of these names.
         folder=nvrtc.NOWHERE,
     )

@@ -87,7 +87,7 @@ def compile_c_abi(
     if stock_options:
         return None
     try:
-        with find.explaining():
+        with find.naming_missing_packages():
             return _compile(front_end, arguments, options, arch(options), abi_info)
     except (AbiError, ExportError) as error:
         if needs_package:

@@ -52,15 +52,15 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
     Raises:
         ExportError: No function has a host version.
     """
-    names = [each.signature.name for each in declarations if not each.signature.kernel]
+    names = [function.signature.name for function in declarations if not function.signature.kernel]
     source = host_source.translate(ptx, names)
     if not source.names:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in source.reasons.items())
         raise ExportError(f"No function of {stem} has a host version; leave {HOST} out of emit.{reasons}")
     macro = header.host_macro(stem)
     marked = [
-        replace(each, host_macro=macro) if each.signature.name in source.names else each
-        for each in declarations
+        replace(function, host_macro=macro) if function.signature.name in source.names else function
+        for function in declarations
     ]
     text = host.render(stem, marked, source.text, source.names)
     return HostVersions(marked, text.encode(), source.reasons)

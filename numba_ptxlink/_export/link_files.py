@@ -28,6 +28,7 @@ from numba_ptxlink._link.read import read as read_input
 from numba_ptxlink._link.symbols import Symbol, check_declarations_agree, symbols
 from numba_ptxlink._tools import includes, nvjitlink, nvrtc
 from numba_ptxlink._tools.options import LTO
+from numba_ptxlink._tools.source_options import SourceOptions
 from numba_ptxlink.errors import ExportError, LinkError, converted, located
 
 if TYPE_CHECKING:
@@ -262,7 +263,7 @@ def compile_source(
         source,
         name,
         arch,
-        nvrtc.SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=("-std=c++17", *flags)),
+        SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=("-std=c++17", *flags)),
         output=output,
         folder=nvrtc.NOWHERE,
     ).code

@@ -23,7 +23,7 @@ _PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
 
 def reason(function: Any, error: Exception) -> str:
     """Return the reason for which a compiler refused *function*, by raising *error*."""
-    explained = find.explained(error)
+    explained = find.missing_library_error(error)
     if explained:
         return str(explained)
     frames = _frames(error)

@@ -69,7 +69,7 @@ def require(front_end: FrontEnd) -> FrontEnd:
         try:
             importlib.import_module(package)
         except Exception as error:
-            message = find.explained(error) or (
+            message = find.missing_library_error(error) or (
                 f"{type(error).__name__}: {error}. Install it with `pip install "
                 f"'numba-ptxlink[{front_end.extra}]'`, and rename any {front_end.root}.py of your own."
             )

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._formats.ptx import Module
-    from numba_ptxlink._tools.nvrtc import SourceOptions
+    from numba_ptxlink._tools.source_options import SourceOptions
 
     from .declarations import DeclaredFunction
 

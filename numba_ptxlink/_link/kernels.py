@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink import cache
     from numba_ptxlink._arch import Arch
-    from numba_ptxlink._tools.nvrtc import SourceOptions
     from numba_ptxlink._tools.options import Options
+    from numba_ptxlink._tools.source_options import SourceOptions
 
     from .declarations import DeclaredFunction
     from .read import Input
@@ -154,6 +154,7 @@ def source_options(
         folder: The folder of the source; None for code in memory.
     """
     from numba_ptxlink._tools import nvrtc
+    from numba_ptxlink._tools.source_options import SourceOptions
 
     def module(name: str) -> Any:
         return importlib.import_module(name)
@@ -164,7 +165,7 @@ def source_options(
     # The package contains a copy of CUDA's headers for each major version.
     headers = Path(module(f"{home}.cudadrv").__file__).parent.parent / "include" / str(major)
     extra = getattr(module(f"{home}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
-    return nvrtc.SourceOptions(
+    return SourceOptions(
         flags=tuple(flags),
         include_dirs=(
             str(headers),

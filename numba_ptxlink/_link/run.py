@@ -339,7 +339,7 @@ def _by_linker(link_plan: Plan) -> cache.Entry:
 
     # Links with and without checks have separate entries: only checks="none" accepts a cubin that nvJitLink
     # logged errors for.
-    key = nvjitlink.key(contents, link_plan.flags, path=path, unread=not link_plan.options.compares)
+    key = nvjitlink.key(contents, link_plan.flags, path=path, unchecked=not link_plan.options.compares)
     return cache.cached(key, make)
 
 

@@ -1,4 +1,4 @@
-"""The nvPTXCompiler library, linked statically into a cffi extension module, and what loading that needs."""
+"""The nvPTXCompiler library, linked statically into a cffi extension module; and whether it can be loaded."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ EXTENSION = f"{__name__}._nvptxcompiler"
 """The extension module."""
 
 _REINSTALL = (
-    "install the wheel or sdist that it came from again: "
-    "python -m pip install --force-reinstall --no-deps FILE"
+    "reinstall the wheel or sdist that it came from: python -m pip install --force-reinstall --no-deps FILE"
 )
 _BUILD_FROM_SDIST = (
     "it was built on a newer Linux, build it on this one or an older one, from the sdist: "
@@ -20,7 +19,7 @@ _BUILD_FROM_SDIST = (
 
 def location() -> str | None:
     """
-    Return the path of the extension module, None where it is missing. Loads nothing. Thread-safe.
+    Return the path of the extension module; None if it is missing. Loads nothing. Thread-safe.
 
     `importlib.util.find_spec` raises ValueError for a module that another thread is importing.
     """
@@ -28,14 +27,14 @@ def location() -> str | None:
 
 
 def not_loadable_reason() -> str | None:
-    """Return why the extension module cannot be loaded, with the cure; None where nothing of that is seen."""
+    """Return why the extension module cannot be loaded, with the cure; None if no reason is known."""
     if _find("_cffi_backend", None) is None:
         return "numba-ptxlink needs cffi, which is not installed; install it: python -m pip install cffi"
     return load_failure(f"{EXTENSION} is missing") if location() is None else None
 
 
 def load_failure(reason: object) -> str:
-    """Return that the extension module cannot be loaded for *reason*, with the cure."""
+    """Return the error for an extension module that cannot be loaded for *reason*, with the cure."""
     checkout = Path(__file__).parents[2]
     cannot = f"numba-ptxlink's compiled part cannot be loaded ({reason})"
     if (checkout / "pyproject.toml").is_file():

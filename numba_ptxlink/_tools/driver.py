@@ -1,8 +1,8 @@
 """
-Call the CUDA driver, by ctypes; the only module that does.
+Call the CUDA driver by ctypes; no other module calls it.
 
-The import of NVIDIA's bindings takes longer than loading a kernel. Programs that only launch kernels need no
-more than these functions.
+The import of NVIDIA's bindings takes longer than loading a kernel, and programs that only launch kernels need
+no more than these functions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NON_PORTABLE = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # CU_POINTER_ATTRIBUTE_...
-# 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever that is.
+# 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context of the thread.
 _SPECIAL_STREAMS = range(3)
 _CURES = {
     1: "check the grid, the block of at most 1024 threads, the shared memory and the cluster",
@@ -41,15 +41,16 @@ _CURES = {
     209: "export for the architecture of this device",
     222: "export for the CUDA version of this driver by cuda=, or update the driver",
     400: "make the device of the stream the current one",
-    701: "use a smaller block: the kernel has too few registers for this one, or is bounded to fewer threads",
+    701: "use a smaller block: the kernel uses too many registers per thread for this size, or its launch "
+    "bounds allow fewer threads",
     720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
     912: "use a cluster that divides the grid, of at most 8 blocks on most devices",
 }
-_EARLIER = "compute-sanitizer finds what an earlier kernel did, if one is at fault"
+_EARLIER = "run compute-sanitizer, since an earlier kernel may be at fault"
 
 
 def version() -> tuple[int, int] | None:
-    """Return the newest CUDA version the driver supports, None without a driver. CUDA is not initialised."""
+    """Return the newest CUDA version that the driver supports; None without one. CUDA is not initialised."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -63,7 +64,7 @@ def version() -> tuple[int, int] | None:
 
 def require() -> None:
     """
-    Initialise the driver, as each function here that needs it does.
+    Initialise the driver, as the other functions here do.
 
     Raises:
         LaunchError: There is no driver, or it cannot be used.
@@ -79,10 +80,10 @@ def archs() -> tuple[Arch, ...]:
         LaunchError: There is no driver, or it cannot be used.
     """
     listed = []
-    for device in range(_query("cuDeviceGetCount", what="the devices cannot be counted")):
+    for device in range(_query("cuDeviceGetCount", failure="the devices cannot be counted")):
         unknown = f"the architecture of device {device} is unknown"
         major, minor = (
-            _query("cuDeviceGetAttribute", attribute, device, what=unknown)
+            _query("cuDeviceGetAttribute", attribute, device, failure=unknown)
             for attribute in _COMPUTE_CAPABILITY
         )
         listed.append(Arch(major, minor))
@@ -91,17 +92,17 @@ def archs() -> tuple[Arch, ...]:
 
 def load(image: bytes, name: str) -> int:
     """
-    Return the handle of a library, which is never unloaded, for every context of the process.
+    Load a library for all contexts of the process, and return its handle. It is never unloaded.
 
     Args:
         image: A fat binary or cubin.
         name: Its name in messages.
 
     Raises:
-        LaunchError: There is no driver, it is older than CUDA 12, or it refuses *image*.
+        LaunchError: There is no driver, it is older than CUDA 12, or it rejects *image*.
     """
     options = (image, None, None, 0, None, None, 0)
-    return _query("cuLibraryLoadData", *options, what=f"{name} could not be loaded")
+    return _query("cuLibraryLoadData", *options, failure=f"{name} could not be loaded")
 
 
 def kernel(library: int, symbol: str) -> int:
@@ -111,62 +112,62 @@ def kernel(library: int, symbol: str) -> int:
     Raises:
         LaunchError: The library has no code of it for this device.
     """
-    what = f"kernel {symbol} could not be loaded"
-    return _query("cuLibraryGetKernel", library, symbol.encode(), what=what)
+    failure = f"kernel {symbol} could not be loaded"
+    return _query("cuLibraryGetKernel", library, symbol.encode(), failure=failure)
 
 
 def enter(stream: int) -> None:
     """
-    Give the thread a current context where it has none: that of *stream*, or of the first device.
+    Give the thread a current context if it has none: that of *stream*, or of the first device.
 
     Raises:
-        LaunchError: The driver has none.
+        LaunchError: The driver has no context.
     """
-    if _query("cuCtxGetCurrent", what="the current context is unknown"):
+    if _query("cuCtxGetCurrent", failure="the current context is unknown"):
         return
     if stream in _SPECIAL_STREAMS:
-        context = _query("cuDevicePrimaryCtxRetain", 0, what="device 0 cannot be used")
+        context = _query("cuDevicePrimaryCtxRetain", 0, failure="device 0 cannot be used")
     else:
-        place = ctypes.c_uint64()
-        _call("cuStreamGetCtx", stream, ctypes.byref(place), what="the stream has no context")
-        context = place.value
-    _call("cuCtxSetCurrent", context, what="the context cannot be used")
+        pointer = ctypes.c_uint64()
+        _call("cuStreamGetCtx", stream, ctypes.byref(pointer), failure="the stream has no context")
+        context = pointer.value
+    _call("cuCtxSetCurrent", context, failure="the context cannot be used")
 
 
 def wait(stream: int, other: int) -> None:
     """
-    Let *stream* wait for what is in the stream *other* now.
+    Let *stream* wait for the present work of the stream *other*.
 
     Raises:
-        LaunchError: The driver refuses one of them.
+        LaunchError: The driver rejects one of them.
     """
-    event = _query("cuEventCreate", _DISABLE_TIMING, what="an event could not be created")
+    event = _query("cuEventCreate", _DISABLE_TIMING, failure="an event could not be created")
     try:
-        _call("cuEventRecord", event, other, what="the stream of an array cannot be waited for")
-        _call("cuStreamWaitEvent", stream, event, 0, what="the stream cannot wait for that of an array")
+        _call("cuEventRecord", event, other, failure="the stream of an array cannot be waited for")
+        _call("cuStreamWaitEvent", stream, event, 0, failure="the stream cannot wait for that of an array")
     finally:
-        # The driver keeps it until it is reached.
-        _call("cuEventDestroy_v2", event, what="an event could not be destroyed")
+        # The driver keeps the event until the stream has reached it.
+        _call("cuEventDestroy_v2", event, failure="an event could not be destroyed")
 
 
 def inaccessible_device(address: int) -> int | None:
     """
     Return the device that has the memory at *address*, if kernels in the current context cannot access it.
 
-    None of managed memory, of a peer's to which access is enabled, and where the driver does not know it.
+    Otherwise None: for managed memory, memory of a peer to which access is enabled, and unknown addresses.
     """
     if not address or not _has_peers():
         return None
-    place, ask = ctypes.c_uint64(), _api().cuPointerGetAttribute
+    pointer, query = ctypes.c_uint64(), _api().cuPointerGetAttribute
     for attribute, known in ((_DEVICE_POINTER, False), (_DEVICE_ORDINAL, True)):
-        if bool(ask(ctypes.byref(place), attribute, ctypes.c_uint64(address))) is known:
+        if bool(query(ctypes.byref(pointer), attribute, ctypes.c_uint64(address))) is known:
             return None
-    return place.value
+    return pointer.value
 
 
 @functools.cache
 def _has_peers() -> bool:
-    return _query("cuDeviceGetCount", what="the devices cannot be counted") > 1
+    return _query("cuDeviceGetCount", failure="the devices cannot be counted") > 1
 
 
 def launch(
@@ -177,13 +178,13 @@ def launch(
 
     Args:
         handle: The kernel.
-        launch_config: The grid and what else the launch has.
+        launch_config: The launch configuration.
         buffer: The arguments.
-        offsets: Where each argument begins in *buffer*.
+        offsets: The offset of each argument in *buffer*.
         name: The kernel's name in messages.
 
     Raises:
-        LaunchError: The driver refuses the launch.
+        LaunchError: The driver rejects the launch.
     """
     if launch_config.shared:
         allowed = _dynamic_shared(handle, _device())
@@ -198,43 +199,43 @@ def launch(
         attributes.append(_ATTRIBUTE.pack(_CLUSTER, *launch_config.cluster))
         if math.prod(launch_config.cluster) > _PORTABLE_CLUSTER:
             clusters = f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks"
-            _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), what=clusters)
+            _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), failure=clusters)
     listed = ctypes.create_string_buffer(b"".join(attributes))
-    place = ctypes.addressof(listed)
+    pointer = ctypes.addressof(listed)
     config = _CONFIG.pack(
         *launch_config.grid,
         *launch_config.block,
         launch_config.shared,
         launch_config.stream,
-        place,
+        pointer,
         len(attributes),
     )
     base = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
     arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
     grid, block = launch_config.grid, launch_config.block
     shape = f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
-    _call("cuLaunchKernelEx", config, handle, arguments, None, what=shape)
+    _call("cuLaunchKernelEx", config, handle, arguments, None, failure=shape)
 
 
 def _device() -> int:
-    return _query("cuCtxGetDevice", what="the current device is unknown")
+    return _query("cuCtxGetDevice", failure="the current device is unknown")
 
 
 @functools.cache
 def _dynamic_shared(handle: int, device: int) -> int:
     """
-    Return the dynamic shared memory that a kernel may have on *device*, and let it have that.
+    Opt in to the maximum of dynamic shared memory of a kernel on *device*, and return it in bytes.
 
-    Beyond 48 KiB, static memory included, the driver has to be asked; "cudaFuncSetAttribute" in the CUDA C++
-    Programming Guide. It is asked for the most: what one launch needs would be too little for that of
-    another thread.
+    Beyond 48 KiB, static memory included, a kernel has to opt in ("cudaFuncSetAttribute" in the CUDA C++
+    Programming Guide). The maximum is set, since another thread may launch the kernel with more memory than
+    this launch needs.
     """
     unknown = "the shared memory of the device is unknown"
-    most = _query("cuDeviceGetAttribute", _OPT_IN_SHARED, device, what=unknown)
-    static = _query("cuKernelGetAttribute", _STATIC_SHARED, handle, device, what=unknown)
-    allowed = max(0, most - static)
+    maximum = _query("cuDeviceGetAttribute", _OPT_IN_SHARED, device, failure=unknown)
+    static = _query("cuKernelGetAttribute", _STATIC_SHARED, handle, device, failure=unknown)
+    allowed = max(0, maximum - static)
     refused = f"a kernel cannot have {allowed} bytes of dynamic shared memory"
-    _call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, allowed, handle, device, what=refused)
+    _call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, allowed, handle, device, failure=refused)
     return allowed
 
 
@@ -248,14 +249,14 @@ def _api() -> Any:
     return library
 
 
-def _query(function: str, *arguments: Any, what: str) -> int:
-    """Return the number or handle that a function of the driver writes to where its first argument points."""
+def _query(function: str, *arguments: Any, failure: str) -> int:
+    """Return the number or handle that a function of the driver writes to its first argument."""
     result = ctypes.c_uint64()
-    _call(function, ctypes.byref(result), *arguments, what=what)
+    _call(function, ctypes.byref(result), *arguments, failure=failure)
     return result.value
 
 
-def _call(function: str, *arguments: Any, what: str) -> None:
+def _call(function: str, *arguments: Any, failure: str) -> None:
     api = _api()
     try:
         call = getattr(api, function)
@@ -263,17 +264,18 @@ def _call(function: str, *arguments: Any, what: str) -> None:
         raise LaunchError(
             f"The driver has no {function}; install one of CUDA 12.0 or later (525.60 or later)."
         ) from error
-    # ctypes would take 32 bits of a handle. In the ABIs of Linux an int is the lower half of what is passed.
-    wide = [ctypes.c_uint64(each) if type(each) is int else each for each in arguments]
-    _check(api, call(*wide), what)
+    # ctypes would pass 32 bits of a handle. In the ABIs of Linux, an int is the lower half of a 64-bit
+    # argument.
+    wide = [ctypes.c_uint64(argument) if type(argument) is int else argument for argument in arguments]
+    _check(api, call(*wide), failure)
 
 
-def _check(api: Any, code: int, what: str) -> None:
+def _check(api: Any, code: int, failure: str) -> None:
     if code:
-        words = []
-        for ask in (api.cuGetErrorName, api.cuGetErrorString):
+        texts = []
+        for query in (api.cuGetErrorName, api.cuGetErrorString):
             text = ctypes.c_char_p()
-            ask(code, ctypes.byref(text))
-            words.append((text.value or b"?").decode(errors="replace"))
+            query(code, ctypes.byref(text))
+            texts.append((text.value or b"?").decode(errors="replace"))
         cure = _CURES.get(code, _EARLIER)
-        raise LaunchError(f"{what[0].upper()}{what[1:]}: {', '.join(words)}; {cure}.")
+        raise LaunchError(f"{failure[0].upper()}{failure[1:]}: {', '.join(texts)}; {cure}.")

@@ -1,4 +1,4 @@
-"""Find NVIDIA's libraries and programs: where each is, of which build, and which package brings it."""
+"""Find NVIDIA's libraries and programs: their paths, builds, and the packages that contain them."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ LIBRARIES = {
     "nvvm": "libNVVM",
     "device": "libdevice",
 }
-"""By the names that files and cuda-pathfinder have: what messages call it."""
+"""The libraries: their names in messages, by the names that files and cuda-pathfinder use."""
 
-_LAST_WITH_SUFFIX = 12
+_LAST_MAJOR_WITH_SUFFIX = 12
 _OLDEST_NVCC = (11, 7)
 _NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
-# The notes of a library are among its first pages, or its last where a tool has moved them.
-_PAGES = 1 << 16
-# What loading a library raises: cuda-pathfinder's errors and those of older bindings are RuntimeErrors.
-_FAILURES = (ImportError, OSError, RuntimeError)
-# A script that is named like nvcc may do something else.
-_SECONDS = 30
+# The notes of a library are at its beginning, or at its end if a tool has moved them.
+_SEARCHED_BYTES = 1 << 16
+# Errors of loading a library: those of cuda-pathfinder and of older bindings are RuntimeErrors.
+_LOADING_ERRORS = (ImportError, OSError, RuntimeError)
+# A script named nvcc may do something else, and never end.
+_TIMEOUT_SECONDS = 30
 
 
 def loaded(name: str, path: str = "") -> ctypes.CDLL:
@@ -50,10 +50,10 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
 
     Args:
         name: The library.
-        path: Its file, "" for the one of this environment.
+        path: Its file; "" for the one of this environment.
 
     Raises:
-        LinkError: It cannot be found or loaded. Names the package.
+        LinkError: The library cannot be found or loaded. Names the package.
     """
     # Deferred: a kernel out of the cache needs the build IDs of libraries, and loads none.
     from .child import load
@@ -65,7 +65,7 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
 
 
 def version(name: str, function: str, path: str = "") -> tuple[int, int]:
-    """Return (major, minor) of a library, which its *function* tells; the rest is as for `loaded`."""
+    """Return (major, minor) of a library, by its *function*; the rest is as for `loaded`."""
     return _version(name, function, path or library(name))
 
 
@@ -106,19 +106,21 @@ def library(name: str) -> str:
     """
     try:
         return _unloaded(name) or str(pathfinder().load_nvidia_dynamic_lib(name).abs_path)
-    except _FAILURES as error:
+    except _LOADING_ERRORS as error:
         raise missing(name, error) from error
 
 
 def _unloaded(name: str) -> str:
-    """Return the file that cuda-pathfinder would load, "" where that shows only when it does, or is done."""
-    # It has no public function for this, and loading takes 5 to 100 ms, which a cached kernel saves.
+    """Return the file that cuda-pathfinder would load; "" if it has to load it to find it, or has done so."""
+    # cuda-pathfinder has no public function for this. Loading takes 5 to 100 ms, which a cached kernel saves.
     try:
         loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")
-        found = loading.LIB_DESCRIPTORS[name]
-        if loading.LOADER.check_if_already_loaded_from_elsewhere(found) is not None:
+        descriptor = loading.LIB_DESCRIPTORS[name]
+        if loading.LOADER.check_if_already_loaded_from_elsewhere(descriptor) is not None:
             return ""
-        return str(loading.run_find_steps(loading.SearchContext(found), loading.EARLY_FIND_STEPS).abs_path)
+        return str(
+            loading.run_find_steps(loading.SearchContext(descriptor), loading.EARLY_FIND_STEPS).abs_path
+        )
     except (ImportError, AttributeError, LookupError, RuntimeError, TypeError):
         return ""
 
@@ -136,18 +138,18 @@ def build_of(name: str) -> str:
 @functools.cache
 def build_id(path: str) -> str:
     """
-    Return the GNU build ID of the library at *path*, a SHA-256 of the file if it has none.
+    Return the GNU build ID of the library at *path*; a SHA-256 of the file if it has none.
 
-    It tells builds of one version apart, and is the same on every machine. The format is that of the System V
-    gABI, "Note Section", and of GNU ld's --build-id.
+    The build ID distinguishes builds of one version, and is the same on every machine. The format is that of
+    the System V gABI, "Note Section", and of GNU ld's --build-id.
 
     Raises:
         OSError: The file cannot be read.
     """
     with Path(path).open("rb") as file:
-        for start in (0, max(0, os.fstat(file.fileno()).st_size - _PAGES)):
+        for start in (0, max(0, os.fstat(file.fileno()).st_size - _SEARCHED_BYTES)):
             file.seek(start)
-            pages = file.read(_PAGES)
+            pages = file.read(_SEARCHED_BYTES)
             if note := _NOTE.search(pages):
                 return pages[note.end() : note.end() + note["size"][0]].hex()
         file.seek(0)
@@ -158,37 +160,40 @@ def build_id(path: str) -> str:
 
 
 def program(name: str) -> str | None:
-    """Return the path of one of NVIDIA's programs on PATH or in a wheel, None if there is none."""
+    """Return the path of an NVIDIA program; None if none is found. The search is that of `programs`."""
     return next(programs(name), None)
 
 
 def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
-    """Return the paths of an NVIDIA program: on PATH, in wheels and in the `toolkits`; or on PATH last."""
+    """Return the paths of an NVIDIA program: on PATH, in wheels and in `toolkits`; or on PATH last."""
     on_path = [shutil.which(name)]
-    elsewhere = (shutil.which(name, path=str(home / "bin")) for home in itertools.chain(_homes(), toolkits()))
-    places = itertools.chain(elsewhere, on_path) if wheels_first else itertools.chain(on_path, elsewhere)
+    in_folders = (
+        shutil.which(name, path=str(home / "bin"))
+        for home in itertools.chain(_package_and_variable_roots(), toolkits())
+    )
+    places = itertools.chain(in_folders, on_path) if wheels_first else itertools.chain(on_path, in_folders)
     return filter(None, places)
 
 
 def toolkits() -> Iterator[Path]:
-    """Yield where toolkits may be: around nvcc of CUDACXX or PATH, in wheels, in CUDA_HOME and CUDA_PATH."""
+    """Yield possible folders of toolkits: of nvcc in CUDACXX or PATH, wheels, CUDA_HOME and CUDA_PATH."""
     named = command("CUDACXX")[:1]
     for path in filter(None, map(shutil.which, (*named, "nvcc"))):
         if _is_script(path) and (toolkit := toolkit_of(path)):
             yield toolkit
-        # It may be a link in a folder of programs, or within a toolkit of links.
+        # nvcc may be a link in a folder of programs, or a file in a toolkit of links.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
-    yield from _homes()
+    yield from _package_and_variable_roots()
 
 
-def _homes() -> Iterator[Path]:
+def _package_and_variable_roots() -> Iterator[Path]:
     for folder in map(Path, sys.path):
         yield from folder.glob("nvidia/*")
     yield from map(Path, filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH"))))
 
 
 def command(variable: str) -> list[str]:
-    """Return the command in an environment variable: a program, with blanks or not, or a line of shell."""
+    """Return the command in an environment variable: the path of a program, or a line of shell."""
     value = os.environ.get(variable, "")
     return [value] if shutil.which(value) else shlex.split(value)
 
@@ -207,7 +212,7 @@ def toolkit_of(nvcc: str) -> Path | None:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
         if top := re.search(r"^#\$ TOP=(.+)$", done.stderr, re.MULTILINE):
@@ -224,44 +229,45 @@ def _is_script(path: str) -> bool:
 @functools.cache
 def major() -> int:
     """
-    Return the major version of CUDA that this environment's bindings are for, 13 without bindings.
+    Return the major version of CUDA of this environment's bindings; 13 without bindings.
 
-    They need a toolkit of the same. Loads no library.
+    The toolkit has to be of the same major version. Loads no library.
     """
     try:
         return int(metadata.version("cuda-bindings").partition(".")[0])
     except metadata.PackageNotFoundError:
-        return _LAST_WITH_SUFFIX + 1
+        return _LAST_MAJOR_WITH_SUFFIX + 1
 
 
 def installed(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of those of *packages* that are installed, by their names."""
     versions = {}
-    for each in packages:
-        # Or imported without installed metadata.
+    for package in packages:
+        # A package without metadata counts as missing.
         with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[each] = metadata.version(each)
+            versions[package] = metadata.version(package)
     return versions
 
 
 def package(name: str, release: int | None = None) -> str:
     """
-    Return the package that brings what *name* does in CUDA 13, for another *release*.
+    Return the name that a package has for a *release* of CUDA.
 
     Args:
-        name: The package's name in CUDA 13, such as "nvidia-nvjitlink".
-        release: The major version of CUDA, None for this environment's.
+        name: The name of the package for CUDA 13, such as "nvidia-nvjitlink".
+        release: The major version of CUDA; None for this environment's.
     """
     release = major() if release is None else release
-    if name in ("nvidia-nvvm", "nvidia-cuda-crt") and release <= _LAST_WITH_SUFFIX:
+    if name in ("nvidia-nvvm", "nvidia-cuda-crt") and release <= _LAST_MAJOR_WITH_SUFFIX:
         name = "nvidia-cuda-nvcc"
-    return f"{name}-cu{release}" if release <= _LAST_WITH_SUFFIX else name
+    return f"{name}-cu{release}" if release <= _LAST_MAJOR_WITH_SUFFIX else name
 
 
 def package_of_ptxas(release: tuple[int, int]) -> str:
-    """Return what pip installs to have a ptxas for CUDA *release*, "" where no package has one."""
-    # With what its nvcc calls: pip would leave these of another release, whose PTX this ptxas refuses.
-    later = release[0] > _LAST_WITH_SUFFIX
+    """Return the package with a ptxas of CUDA *release*; "" if there is none."""
+    # The extra includes the programs that nvcc calls: of another release, they would write PTX that this
+    # ptxas rejects.
+    later = release[0] > _LAST_MAJOR_WITH_SUFFIX
     wheel = "cuda-toolkit[nvcc]" if later else package("nvidia-cuda-nvcc", release[0])
     return f"{wheel}=={dotted(release)}.*" if release >= _OLDEST_NVCC else ""
 
@@ -271,8 +277,8 @@ def install_nvvm(release: tuple[int, int]) -> str:
     wheel = f"{package('nvidia-nvvm', release[0])}=={dotted(release)}.*"
     if release[0] != major():
         return f"pip install '{wheel}'"
-    # Into the environment it would take the place of the newer one.
-    home = f"cu{release[0]}" if release[0] > _LAST_WITH_SUFFIX else "cuda_nvcc"
+    # In the environment, the wheel would replace the newer one.
+    home = f"cu{release[0]}" if release[0] > _LAST_MAJOR_WITH_SUFFIX else "cuda_nvcc"
     return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{home}"
 
 
@@ -281,10 +287,11 @@ def toolkit(release: int | None = None) -> str:
     Return the extra that installs the tools, such as "toolkit13".
 
     Args:
-        release: The major version of CUDA, None for this environment's. The nearest with an extra is named.
+        release: The major version of CUDA; None for this environment's. The nearest one with an extra is
+            used.
     """
     release = major() if release is None else release
-    return f"toolkit{min(max(release, _LAST_WITH_SUFFIX), _LAST_WITH_SUFFIX + 1)}"
+    return f"toolkit{min(max(release, _LAST_MAJOR_WITH_SUFFIX), _LAST_MAJOR_WITH_SUFFIX + 1)}"
 
 
 def install(release: int | None = None) -> str:
@@ -300,15 +307,15 @@ def missing(name: str, reason: object) -> LinkError:
     return LinkError(f"{LIBRARIES[name]} could not be loaded ({line}); install it with `{install()}`.")
 
 
-def explained(error: BaseException) -> LinkError | None:
+def missing_library_error(error: BaseException) -> LinkError | None:
     """
-    Return what says which package to install, where *error* is that a library of the toolkit is not found.
+    Return an error that names the missing package, if *error* is about a missing library of the toolkit.
 
-    None for any other error. What a front end raises for it names the file alone, or another installer.
+    None for any other error. Front ends' own messages name the file only, or another installer.
     """
     seen: BaseException | None = error
     while seen is not None:
-        # By name: pathfinder may not be imported yet, and need not be.
+        # Compare names of classes, since cuda-pathfinder may not be imported yet.
         if type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError")):
             match = re.search(f"lib({'|'.join(LIBRARIES)})", str(seen))
             if match is not None:
@@ -318,17 +325,17 @@ def explained(error: BaseException) -> LinkError | None:
 
 
 @contextlib.contextmanager
-def explaining() -> Iterator[None]:
+def naming_missing_packages() -> Iterator[None]:
     """
-    Say, during a `with` block of a front end's code, which package brings a library that is not found.
+    Name the package of a library that code of a front end in a `with` block does not find.
 
     Raises:
-        LinkError: That is why the block failed.
+        LinkError: The block failed since a library was not found.
     """
     try:
         yield
     except Exception as error:
-        cure = explained(error)
+        cure = missing_library_error(error)
         if cure is None:
             raise
         raise cure from error

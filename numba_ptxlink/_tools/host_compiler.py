@@ -1,4 +1,4 @@
-"""Compile C++ through nvcc or a C++ compiler, and pack objects; the only module that does."""
+"""Compile C++ by nvcc or a C++ compiler; no other module calls these."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CXX = ("c++", "g++", "clang++")
-# For code that any program or library can hold, and that exports no symbol.
+# The object fits into programs and libraries, and exports no symbol.
 _FLAGS = ("-fPIC", "-fvisibility=hidden")
 # Environment variables that add flags to nvcc, or folders to the host compiler (the manuals of nvcc and GCC).
 _NVCC_READS = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH")
 # Seconds within which two changes of a file can have the same time.
 _CLOCK_TICK = 0.1
-# As GCC and Clang say it.
+# The messages of GCC and Clang.
 _MISSING = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
 
 
@@ -43,12 +43,12 @@ def compile_object(
     """
     Return *source* as an object file, and name and release of the compiler.
 
-    That is nvcc where there is one: of CUDACXX, on PATH or in a wheel; else the C++ compiler of CXX or PATH.
-    One that fails leaves it to the next.
+    The compilers are tried in this order: nvcc of CUDACXX, on PATH or in a wheel; the C++ compiler of CXX or
+    PATH.
 
     Args:
         source: C++17.
-        name: The file name of the source, which is noted in the object.
+        name: The file name of the source, which the object contains.
         files: The files that it includes or embeds, by name.
         include_dirs: The directories to search for other headers.
 
@@ -64,7 +64,7 @@ def compile_object(
         searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler, is_nvcc in _compilers():
             flags = (f"-Xcompiler={','.join(_FLAGS)}",) if is_nvcc else _FLAGS
-            # A name may begin like an option.
+            # "./" keeps a name from being an option.
             files_named = (f"./{name}", "-I.", *searched, "-o", f"./{target.name}")
             command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *files_named]
             succeeded, _, failure = programs.run(command, folder)
@@ -74,8 +74,8 @@ def compile_object(
             logs.append(f"{shlex.join(command)}\n{failure}")
     if not logs:
         raise ExportError(
-            "An object needs nvcc or a C++ compiler, and there is none; install one (such as g++), or name "
-            "it by CUDACXX or CXX. The fat binary, PTX, LTO-IR and cubins need none."
+            "An object needs nvcc or a C++ compiler, and there is none; install one, such as g++, set "
+            "CUDACXX or CXX to it, or export a fat binary, PTX, LTO-IR or cubins."
         )
     text = "\n".join(logs)
     raise ExportError(f"No compiler could compile the host code of {name}:\n{text}\n{_cure(text)}", log=text)
@@ -94,7 +94,7 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
         include_dirs: The directories to search for headers that are not the toolkit's.
 
     Raises:
-        LinkError: nvcc refused *source*, or there is none. Carries its log.
+        LinkError: nvcc rejected *source*, or there is none. Carries its log.
     """
     nvcc = next((compiler for compiler, is_nvcc in _compilers() if is_nvcc), None)
     if nvcc is None:
@@ -143,23 +143,23 @@ def _digests(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _cure(log: str) -> str:
-    """Return what helps where compilers have failed with *log*."""
+    """Return the cure for the *log* of compilers."""
     missing = _MISSING.search(log)
     if missing is None:
-        return "Name one that can by CUDACXX (nvcc) or CXX, or mend this one."
+        return "Set CUDACXX (nvcc) or CXX to a compiler that can, or repair this one."
     if missing[1].startswith("crt/"):
-        wanted = find.package("nvidia-cuda-crt")
+        package = find.package("nvidia-cuda-crt")
         return (
-            f"The headers of the CUDA runtime need {missing[1]}: install {wanted} of the release of "
+            f"The headers of the CUDA runtime need {missing[1]}: install {package} of the release of "
             f"{find.package('nvidia-cuda-runtime')} with pip."
         )
-    return f"Give the folder of {missing[1]} by include_dirs (-I)."
+    return f"Pass the folder of {missing[1]} as include_dirs (-I)."
 
 
 def nvcc_release() -> tuple[int, int] | None:
-    """Return the release of the nvcc that compiles objects, None where there is none or it does not tell."""
-    found = (programs.release(*compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
-    return next(found, None)
+    """Return the release of the nvcc that compiles objects; None if there is none, or it prints none."""
+    releases = (programs.release(*compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
+    return next(releases, None)
 
 
 def missing_libnvvm() -> Path | None:
@@ -171,7 +171,7 @@ def missing_libnvvm() -> Path | None:
 
 
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
-    """Yield the commands of compilers, and whether each is nvcc, which calls a C++ compiler of its choice."""
+    """Yield the command of each compiler, and whether it is nvcc, which calls a C++ compiler itself."""
     if named := _named("CUDACXX"):
         yield named, Path(named[0]).name.startswith("nvcc")
     for path in find.programs("nvcc"):
@@ -183,7 +183,7 @@ def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
 
 
 def _named(variable: str) -> Sequence[str]:
-    """Return the command in *variable*, empty where it is not set or there is no such program."""
+    """Return the command in *variable*; empty if it is not set, or there is no such program."""
     command = find.command(variable)
     if command and not shutil.which(command[0]):
         log.warning("%s=%s is not a program and is ignored: correct or unset it", variable, command[0])

@@ -1,4 +1,4 @@
-"""How kernels are launched, wherever they run: by a grid, blocks, a stream and what else a launch has."""
+"""Launch configurations of kernels, on a device and on the CPU, and the syntax of launches."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 # Along x, y and z; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide. A
 # cluster has at most 16 blocks, in any shape.
 _MAX_EXTENTS = {"grid": ((1 << 31) - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
-_SIZES = range(1 << 63)
+_SHARED_SIZES = range(1 << 63)
 Dim3 = tuple[int, int, int]
 
 
 class Configuration(NamedTuple):
     """
-    How a kernel is launched.
+    A launch configuration.
 
     Args:
         grid: The blocks of the grid.
         block: The threads of a block.
         stream: The handle of the stream.
         shared: The dynamic shared memory of a block, in bytes.
-        cluster: The blocks of a cluster, None for what the kernel says itself.
+        cluster: The blocks of a cluster; None for the kernel's own cluster size.
         cooperative: Whether all blocks have to run at once, to synchronise the grid.
         programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has ended.
     """
@@ -43,13 +43,13 @@ class Configuration(NamedTuple):
 
 class Launchable:
     """
-    A kernel by its name: `kernel[grid, block](...)`, `kernel[grid, block, stream, shared](...)`.
+    A kernel with the syntax of launches: `kernel[grid, block](...)`, and stream and shared memory.
 
     Args:
         name: Its symbol.
     """
 
-    # Whether it synchronises its grid in any case.
+    # Whether the kernel itself requires a cooperative launch.
     _cooperative = False
 
     def __init__(self, name: str) -> None:
@@ -57,22 +57,22 @@ class Launchable:
 
     def __getitem__(self, config: tuple[Any, ...]) -> Callable[..., None]:
         """
-        Return what launches the kernel: `kernel[grid, block]`, `[grid, block, stream]`, `[..., shared]`.
+        Return a function that launches the kernel: `kernel[grid, block, stream, shared](...)`.
 
         Raises:
-            LaunchError: The configuration is none of these.
+            LaunchError: *config* has another form.
         """
         if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
             raise LaunchError(
-                f"Kernel {self.name} is launched by {self.name}[grid, block, stream, shared](...), where the "
-                "last two may be left out."
+                f"Kernel {self.name} has no launch configuration; call {self.name}[grid, block](...) or "
+                f"{self.name}[grid, block, stream, shared](...)."
             )
         return functools.partial(
             self.launch, **dict(zip(("grid", "block", "stream", "shared"), config, strict=False))
         )
 
     def __call__(self, *_: Any) -> None:
-        """Raise what says how it is launched."""
+        """Raise the error that explains the syntax of launches."""
         self[()]
 
     def launch(
@@ -89,30 +89,31 @@ class Launchable:
         """
         Launch the kernel; returns when it is queued, on the CPU when it has ended.
 
-        Arrays are anything on the device with `__cuda_array_interface__` or DLPack; the launch waits for the
-        streams that they name. On the CPU they are NumPy's. Structs are NumPy records, tuples or bytes.
-        Nothing is copied between host and device. Where the thread has no current context, it gets that of
-        *stream*, or of the first device.
+        Arrays are device memory with `__cuda_array_interface__` or DLPack; the launch waits for the streams
+        that they name. On the CPU they are NumPy arrays. Structs are NumPy records, tuples or bytes. Nothing
+        is copied between host and device. If the thread has no current context, it gets that of *stream*, or
+        of the first device.
 
         Args:
             args: The arguments.
             grid: The number of blocks: one to three numbers.
             block: The number of threads of a block: one to three numbers.
-            stream: One of cuda.core, CuPy, PyTorch or Numba, or a handle; by default the default stream.
+            stream: A stream of cuda.core, CuPy, PyTorch or Numba, or a handle; by default the default stream.
             shared: The dynamic shared memory of a block, in bytes.
-            cluster: The number of blocks of a cluster: one to three numbers; None for what the kernel says.
-            cooperative: Whether all blocks have to run at once, as for a kernel that synchronises its grid,
-                which is launched so in any case.
+            cluster: The number of blocks of a cluster: one to three numbers; None for the kernel's own
+                cluster size.
+            cooperative: Whether all blocks have to run at once. Kernels that synchronise their grid are
+                always launched so.
             programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has
                 ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
 
         Raises:
-            DeviceFaultError: On the CPU, the kernel did something that stops it. Names the place.
-            LaunchError: An argument is not what its parameter takes or is in the memory of a device that the
-                launch cannot access, the kernel cannot be loaded, or the driver refuses the launch.
+            DeviceFaultError: On the CPU, the kernel was stopped by a fault. Names the source line.
+            LaunchError: An argument does not fit its parameter or is in memory that the device of the launch
+                cannot access, the kernel cannot be loaded, or the driver rejects the launch.
         """
         size = operator.index(shared) if hasattr(shared, "__index__") else -1
-        if size not in _SIZES:
+        if size not in _SHARED_SIZES:
             raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
         launch_config = Configuration(
             _dim3("grid", grid),
@@ -140,9 +141,9 @@ def _dim3(name: str, extents: Any) -> Dim3:
     Raises:
         LaunchError: A number is missing, or no GPU can launch so many.
     """
-    given = extents if isinstance(extents, (tuple, list)) else (extents,)
+    extent_list = extents if isinstance(extents, (tuple, list)) else (extents,)
     try:
-        numbers = [operator.index(extent) for extent in given]
+        numbers = [operator.index(extent) for extent in extent_list]
     except TypeError:
         numbers = []
     limits = _MAX_EXTENTS[name]
@@ -166,12 +167,12 @@ def stream_handle(stream: Any) -> int:
             object with `__cuda_stream__`, or with the attribute that its package has for the handle.
 
     Raises:
-        LaunchError: It is none of these.
+        LaunchError: *stream* is none of these.
     """
     if stream is None:
         return 0
     try:
-        # What is no number of 64 bits has no such bytes.
+        # `to_bytes` rejects numbers that do not fit into 64 bits.
         return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
     except Exception as error:
         raise LaunchError(
@@ -187,7 +188,7 @@ def _stream_number(stream: Any) -> int:
         if version != 0:
             raise ValueError(f"it follows version {version} of __cuda_stream__")
         return int(number)
-    # Numba's is an object of the bindings or of ctypes.
+    # A handle of a Numba stream is an object of the bindings or of ctypes.
     if hasattr(stream, "external"):
         return int(stream)
     names = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))

@@ -1,7 +1,7 @@
 """
-Pack fat binaries with nvFatbin, by ctypes; the only module that calls it.
+Pack fat binaries with nvFatbin, by ctypes; no other module calls it.
 
-NVIDIA's bindings have it since 12.9.6 and 13.2 alone, and other packages pin releases before those.
+NVIDIA's bindings contain it only since 12.9.6 and 13.2, and other packages pin older releases.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
-# Each entry is added by a function of its own.
+# nvFatbin has a function for each kind of entry.
 _ADD = {CUBIN: "nvFatbinAddCubin", PTX: "nvFatbinAddPTX", LTOIR: "nvFatbinAddLTOIR"}
-# The first release that compresses by zstd unless it is told otherwise.
+# The first release that compresses by zstd by default.
 _ZSTD_SINCE = (12, 9)
 
 
@@ -37,12 +37,12 @@ def pack(
 
     Args:
         entries: Kinds are "ptx", "ltoir" and "cubin".
-        relocatable: Whether the entries hold relocatable code.
-        zstd: Whether readers know zstd, as drivers from CUDA 12.4 on do, and nvlink from 12.9 on.
-        lineinfo: Whether LTO-IR has line numbers. nvlink reads it here, and tells of objects that differ.
+        relocatable: Whether the entries contain relocatable code.
+        zstd: Whether the readers support zstd, as drivers from CUDA 12.4 on do, and nvlink from 12.9 on.
+        lineinfo: Whether LTO-IR has line numbers: nvlink warns of objects that differ in this flag.
 
     Raises:
-        LinkError: nvFatbin is missing or refused an entry.
+        LinkError: nvFatbin is missing, or rejected an entry.
     """
     library = find.loaded("nvfatbin")
     library.nvFatbinGetErrorString.restype = ctypes.c_char_p
@@ -55,16 +55,16 @@ def pack(
     def call(function: str, *arguments: object) -> None:
         status = getattr(library, function)(*arguments)
         if status:
-            said = library.nvFatbinGetErrorString(status).decode(errors="replace")
+            error_text = library.nvFatbinGetErrorString(status).decode(errors="replace")
             raise LinkError(
-                f"nvFatbin failed: {said}. Inputs: {', '.join(names)}; flags: {' '.join(flags)}.",
+                f"nvFatbin failed: {error_text}. Inputs: {', '.join(names)}; flags: {' '.join(flags)}.",
                 flags=tuple(flags),
                 inputs=names,
             )
 
     handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    given = (ctypes.c_char_p * len(flags))(*map(str.encode, flags))
-    call("nvFatbinCreate", ctypes.byref(handle), given, ctypes.c_size_t(len(flags)))
+    options = (ctypes.c_char_p * len(flags))(*map(str.encode, flags))
+    call("nvFatbinCreate", ctypes.byref(handle), options, ctypes.c_size_t(len(flags)))
     try:
         for kind, arch, name, code in entries:
             # nvFatbin reads PTX as a C string.

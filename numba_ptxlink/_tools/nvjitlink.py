@@ -1,7 +1,7 @@
 """
-Link with nvJitLink, which `find` loads and `isolated` calls: what it is given, and its errors.
+Link with nvJitLink: its arguments and errors. `find` loads it, and `isolated` calls it.
 
-A *path* is the file of one that another package has, such as pynvjitlink, "" for this environment's.
+A *path* is the file of an nvJitLink in another package, such as pynvjitlink; "" for this environment's.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from . import find, isolated, nvrtc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# The first release whose result can be LTO-IR: those of 13.2 and 13.3 have the function, which fails.
+# The first release whose result can be LTO-IR: 13.2 and 13.3 have the function, but it fails.
 _LTOIR_SINCE = (13, 4)
-# The last major version that stops the process for an architecture that it does not know.
-_ENDS = 12
-# Flags that change what nvJitLink optimises at link time in the same process later; -Xnvvm may hold "-opt=0".
+# The last major version that aborts the process for an unsupported architecture.
+_LAST_MAJOR_THAT_ABORTS = 12
+# Flags that change the results of later link-time optimisation in the process; -Xnvvm may contain "-opt=0".
 _ALTERING_FLAGS = re.compile("-g$|-O0$|-Xnvvm")
 _OUTPUTS = {CUBIN: "Cubin", PTX: "Ptx", LTOIR: "LTOIR"}
-_UNKNOWN = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
+_UNSUPPORTED_STATUS = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
 
 
 class Product(NamedTuple):
@@ -34,9 +34,9 @@ class Product(NamedTuple):
     The result of a link.
 
     Args:
-        code: A cubin, or what was asked for.
+        code: A cubin, or the requested output.
         info_log: The linker's info log.
-        error_log: The linker's error log: messages that did not fail the link.
+        error_log: The linker's error log: errors that did not stop the link.
     """
 
     code: bytes
@@ -56,19 +56,19 @@ def version(path: str = "") -> tuple[int, int]:
 
 def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
     """
-    Refuse an architecture that nvJitLink *release* does not know, which stops the process in CUDA 12.
+    Refuse an architecture that nvJitLink *release* does not support, which aborts the process in CUDA 12.
 
-    It has no list, and is not asked by trying; NVRTC of its release has the same one.
+    nvJitLink has no list of its architectures; NVRTC of the same release supports the same ones.
 
     Raises:
-        LinkError: The first of *flags* is such an architecture.
+        LinkError: The first of *flags* names such an architecture.
     """
     arch = Arch.of(flags[0].partition("=")[2])
-    known = nvrtc.archs_of(release) if release[0] <= _ENDS else ()
+    known = nvrtc.archs_of(release) if release[0] <= _LAST_MAJOR_THAT_ABORTS else ()
     if known and Arch(*arch.cc) not in known:
         raise LinkError(
-            f"nvJitLink failed to accept its flags: {dotted(release)} does not know {arch.sm}; link for one "
-            f"of {', '.join(each.sm for each in known)}, or with a toolkit that knows it.\n"
+            f"nvJitLink {dotted(release)} does not support {arch.sm}; link for one of "
+            f"{', '.join(supported.sm for supported in known)}, or with another toolkit.\n"
             f"Inputs: {', '.join(inputs) or 'none'}; flags: {' '.join(flags)}.",
             flags=tuple(flags),
             inputs=inputs,
@@ -76,7 +76,7 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
 
 
 def package() -> str:
-    """Return the package that brings this release of nvJitLink."""
+    """Return the package that contains this release of nvJitLink."""
     return find.package("nvidia-nvjitlink", version()[0])
 
 
@@ -91,7 +91,7 @@ def key(
     output: str = "",
     *,
     path: str = "",
-    unread: bool = False,
+    unchecked: bool = False,
 ) -> cache.Key:
     """
     Return everything that the result of `link` depends on.
@@ -100,8 +100,8 @@ def key(
         inputs: The inputs of the link.
         flags: The linker's arguments.
         output: As for `link`.
-        path: The nvJitLink.
-        unread: Whether inputs were not compared with each other before.
+        path: The file of nvJitLink, as above.
+        unchecked: Whether the inputs were not compared with each other before.
     """
     # Only debug information can contain the names of inputs.
     named = any(flag in ("-g", "-lineinfo") for flag in flags)
@@ -113,7 +113,7 @@ def key(
             "flags": tuple(flags),
             "output": output,
             "names": [name for _, name, _ in inputs] if named else (),
-            "unread": str(unread),
+            "unread": str(unchecked),
             **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
         },
     )
@@ -129,14 +129,14 @@ def link(
         inputs: The inputs of the link.
         flags: The linker's arguments, the architecture first.
         output: "cubin", "ptx" or "ltoir"; by default "ptx" if *flags* have "-ptx", else "cubin".
-        path: The nvJitLink.
+        path: The file of nvJitLink, as above.
 
     Raises:
-        LinkError: nvJitLink refused an input, a flag or the link. Carries its log.
+        LinkError: nvJitLink rejected an input, a flag or the link. Carries its log.
     """
     names = tuple(name for _, name, _ in inputs)
     check_arch(version(path), names, flags)
-    step, status, given = isolated.call(
+    step, status, outputs = isolated.call(
         "nvjitlink",
         path or library(),
         flags,
@@ -145,21 +145,21 @@ def link(
         alters_later_calls=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_ALTERING_FLAGS.match, flags)),
     )
     if step:
-        error, text = _named(status), given["log"]
-        cure = "\nIt does not know one of them; correct arch or extra_flags, or take a toolkit that knows it."
+        error, text = _status_error(status), outputs["log"]
+        cure = "\nIt does not support one of them; correct arch or extra_flags, or use another toolkit."
         raise LinkError(
             f"nvJitLink failed to {step}: {text.strip() or error}\n"
             f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}."
-            f"{cure if _UNKNOWN.search(str(error)) else ''}",
+            f"{cure if _UNSUPPORTED_STATUS.search(str(error)) else ''}",
             flags=tuple(flags),
             inputs=names,
             log=text or (str(error) if step == "accept its flags" else ""),
         ) from error
-    return Product(given["code"], given["info"], given["log"])
+    return Product(outputs["code"], outputs["info"], outputs["log"])
 
 
-def _named(status: int) -> Exception:
-    """Return *status* as an error of NVIDIA's bindings, where they are installed: that has its name."""
+def _status_error(status: int) -> Exception:
+    """Return *status* as an error of NVIDIA's bindings, which has its name, if they are installed."""
     try:
         from cuda.bindings.nvjitlink import nvJitLinkError
     except ImportError:
@@ -169,5 +169,5 @@ def _named(status: int) -> Exception:
 
 
 def _encodable(name: str) -> str:
-    """Return *name* as UTF-8 has it: what of a path is no text is escaped."""
+    """Return *name* with bytes that are not UTF-8 escaped."""
     return name.encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Compile PTX with the nvPTXCompiler that is linked into this package; the only module that calls it."""
+"""Compile PTX with the nvPTXCompiler that is linked into this package; no other module calls it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def version() -> tuple[int, int]:
 
 def identity() -> tuple[str, ...]:
     """
-    Return name and build of this nvPTXCompiler, which identify it in keys. Does not load it.
+    Return the name and build ID of this nvPTXCompiler, for cache keys. Does not load it.
 
     Raises:
         AssembleError: The package is not built.
@@ -47,7 +47,7 @@ def identity() -> tuple[str, ...]:
 
 class Facts(NamedTuple):
     """
-    What the compiler knows.
+    The version of the compiler, and the targets that it supports.
 
     Args:
         release: Its version.
@@ -63,7 +63,7 @@ class Facts(NamedTuple):
 @functools.cache
 def facts() -> Facts:
     """
-    Return what the compiler knows, out of the cache where a process has asked it: loading it takes longer.
+    Return the facts about the compiler, by the cache if possible: loading the compiler takes longer.
 
     Raises:
         AssembleError: The package is not built.
@@ -72,16 +72,18 @@ def facts() -> Facts:
     from numba_ptxlink._arch import Arch, PtxVersion
 
     key = cache.Key.of("nvptxcompiler", {"package": cache.package_version(), "tool": identity()})
-    noted = cache.default().memoize(
+    supported = cache.default().memoize(
         key,
         lambda: {
             "release": version(),
-            "archs": [each.cc for each in supported_archs()],
+            "archs": [arch.cc for arch in supported_archs()],
             "ptx": supported_ptx_versions()[-1],
         },
     )
-    major, minor = noted["release"]
-    return Facts((major, minor), frozenset(Arch(*cc) for cc in noted["archs"]), PtxVersion(*noted["ptx"]))
+    major, minor = supported["release"]
+    return Facts(
+        (major, minor), frozenset(Arch(*cc) for cc in supported["archs"]), PtxVersion(*supported["ptx"])
+    )
 
 
 def supported_archs() -> tuple[Arch, ...]:
@@ -110,13 +112,13 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
     return tuple(sorted(PtxVersion(major, minor) for major, minor in _supported("Versions", "int[][2]")))
 
 
-def _supported(what: str, form: str) -> Any:
-    """Return a list of the compiler's, which has the C type *form*."""
+def _supported(kind: str, ctype: str) -> Any:
+    """Return a list that the compiler has, such as "Archs", as an array of the C type *ctype*."""
     ffi, lib = load()
     count = ffi.new("int *")
-    _check(what, getattr(lib, f"nvPTXCompilerGetNumSupported{what}")(count))
-    listed = ffi.new(form, count[0])
-    _check(what, getattr(lib, f"nvPTXCompilerGetSupported{what}")(listed))
+    _check(kind, getattr(lib, f"nvPTXCompilerGetNumSupported{kind}")(count))
+    listed = ffi.new(ctype, count[0])
+    _check(kind, getattr(lib, f"nvPTXCompilerGetSupported{kind}")(listed))
     return listed
 
 
@@ -125,26 +127,26 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
     Compile the PTX *text*. Needs no driver; thread-safe.
 
     Returns:
-        The `nvPTXCompileResult`, which is 0 unless the compiler refused the PTX or a flag; the cubin; and the
-        info log, or what the compiler says of its refusal.
+        The `nvPTXCompileResult`, which is 0 unless the compiler rejected the PTX or a flag; the cubin; and
+        the info log, or the error log of a rejection.
 
     Raises:
         AssembleError: The package is not built, or the compiler failed otherwise.
     """
     ffi, lib = load()
     _keep_memory()
-    # The array holds bare pointers, which do not keep the strings alive.
+    # The array contains bare pointers, which do not keep the strings alive.
     strings = [ffi.new("char[]", flag.encode()) for flag in flags]
-    place = ffi.new("nvPTXCompilerHandle *")
-    _check("Create", lib.nvPTXCompilerCreate(place, len(text), text))
+    handle_pointer = ffi.new("nvPTXCompilerHandle *")
+    _check("Create", lib.nvPTXCompilerCreate(handle_pointer, len(text), text))
     try:
-        handle = place[0]
+        handle = handle_pointer[0]
         status = lib.nvPTXCompilerCompile(handle, len(strings), ffi.new("char *[]", strings))
         code = b"" if status else _read(handle, "CompiledProgram")
         log = _read(handle, "ErrorLog" if status else "InfoLog")
         return status, code, log.rstrip(b"\0").decode(errors="replace")
     finally:
-        lib.nvPTXCompilerDestroy(place)
+        lib.nvPTXCompilerDestroy(handle_pointer)
 
 
 @functools.cache
@@ -173,19 +175,19 @@ def load() -> tuple[_Ffi, _Lib]:
     return ffi, lib
 
 
-def _check(what: str, result: int) -> None:
+def _check(name: str, result: int) -> None:
     if result:
         raise AssembleError(
-            f"nvPTXCompiler failed with status {result} ({what}); free memory and try again, "
+            f"nvPTXCompiler failed with status {result} ({name}); free memory and try again, "
             "or report it with the PTX at the issue tracker of numba-ptxlink."
         )
 
 
-def _read(handle: object, what: str) -> bytes:
+def _read(handle: object, name: str) -> bytes:
     ffi, lib = load()
     size = ffi.new("size_t *")
-    _check(what, getattr(lib, f"nvPTXCompilerGet{what}Size")(handle, size))
+    _check(name, getattr(lib, f"nvPTXCompilerGet{name}Size")(handle, size))
     content = ffi.new("char[]", size[0])
     if size[0]:
-        _check(what, getattr(lib, f"nvPTXCompilerGet{what}")(handle, content))
+        _check(name, getattr(lib, f"nvPTXCompilerGet{name}")(handle, content))
     return bytes(ffi.buffer(content))

@@ -1,4 +1,4 @@
-"""Compile CUDA C++ with NVRTC, which `find` loads and `isolated` calls: its options and errors."""
+"""Compile CUDA C++ with NVRTC: its arguments, cache keys and errors; `isolated` calls it."""
 
 from __future__ import annotations
 
@@ -8,30 +8,35 @@ import logging
 import platform
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._formats.kinds import CUBIN, KINDS, LTOIR, PTX
 from numba_ptxlink.errors import LinkError
 
-from . import find, includes, isolated, standard_headers
+from . import find, isolated, standard_headers
+from .source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from .includes import Includes
 
 log = logging.getLogger(__name__)
 
 INCLUDE_DIR = Path(__file__).parents[1] / "include"
-"""This package's own headers, which those of exports include."""
+"""The headers of this package, which the headers of exports include."""
 
 NOWHERE = Path("/")
-"""The folder of source that is no file and searches the include directories alone."""
+"""The folder for source that is no file, so that only the include directories are searched."""
 
 _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
-# Options that change what NVRTC compiles in the same process later, except to LTO-IR; "-opt=0" for -Xnvvm.
+# Options that change the results of later compilations in the process, except to LTO-IR.
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
-# NVRTC lowers addresses: the name of a kernel is one, that of a variable is its value.
+# NVRTC lowers expressions that are addresses. The name of a kernel is one; the name of a variable needs an
+# "&".
 _NAME = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
-# Options that read or write files that a key does not cover, or that report the time.
-_BEYOND_KEYS = re.compile("-I|--?[a-z-]*(include|pch|time)")
+# Options that read or write files that a key does not cover, or that print the time.
+_UNKEYED_FLAGS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
 
 def version() -> tuple[int, int]:
@@ -50,7 +55,7 @@ def supported_archs() -> tuple[Arch, ...]:
 
 
 def archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
-    """Return the architectures that CUDA *release* knows, none where NVRTC is of another one or missing."""
+    """Return the architectures that CUDA *release* supports; none unless NVRTC is of that release."""
     try:
         return supported_archs() if version() == release else ()
     except LinkError:
@@ -60,50 +65,8 @@ def archs_of(release: tuple[int, int]) -> tuple[Arch, ...]:
 def toolkit_include_dirs() -> tuple[Path, ...]:
     """Return the include directories of the CUDA toolkit and of CCCL installed beside NVRTC."""
     locate = find.pathfinder().locate_nvidia_header_directory
-    found = filter(None, map(locate, ("cudart", "cccl")))
-    return tuple(dict.fromkeys(Path(each.abs_path) for each in found))
-
-
-class SourceOptions(NamedTuple):
-    """
-    The options for compiling CUDA C++.
-
-    Args:
-        include_dirs: Directories that `#include` searches, in order.
-        headers: Headers held in memory, as pairs of the name that `#include` uses and the text.
-        defines: Macros, as pairs of name and value; None defines without a value.
-        cxx_standard: The C++ standard, such as "c++20"; None for NVRTC's default.
-        name_expressions: Names of kernels and variables, also of template instances, whose symbols to return.
-        flags: Further NVRTC options.
-    """
-
-    include_dirs: tuple[Path | str, ...] = ()
-    headers: tuple[tuple[str, str], ...] = ()
-    defines: tuple[tuple[str, str | None], ...] = ()
-    cxx_standard: str | None = None
-    name_expressions: tuple[str, ...] = ()
-    flags: tuple[str, ...] = ()
-
-    def arguments(self) -> tuple[str, ...]:
-        """Return the options for NVRTC, without include directories."""
-        return (
-            *((f"--std={self.cxx_standard}",) if self.cxx_standard else ()),
-            *(
-                f"--define-macro={name}" + ("" if value is None else f"={value}")
-                for name, value in self.defines
-            ),
-            *self.flags,
-        )
-
-    def included(self, source: bytes, folder: Path) -> includes.Includes:
-        """Return what *source* in *folder* can include."""
-        texts = (*self.arguments(), *self.name_expressions)
-        return includes.find_includes(source, folder, self.include_dirs, dict(self.headers), texts)
-
-    def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
-        """Return *source* in *folder*, and all that it includes; None where that is unknown."""
-        included = self.included(source, folder).key
-        return None if included is None else (source, included)
+    directories = filter(None, map(locate, ("cudart", "cccl")))
+    return tuple(dict.fromkeys(Path(directory.abs_path) for directory in directories))
 
 
 def compile_source(
@@ -118,27 +81,28 @@ def compile_source(
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
 
-    What fails for want of a header of the standard library is compiled again with that of CUDA's C++ library.
+    If NVRTC rejects the source for the lack of a standard header, it is compiled again with that of CUDA's
+    C++ library.
 
     Args:
-        source: One translation unit.
+        source: A translation unit.
         name: The name of the source in the log.
         arch: The GPU to generate code for.
-        options: How to compile it.
+        options: The options.
         output: "ptx", "ltoir" or "cubin".
-        folder: The directory the source was read from, which `#include "..."` searches first and `__FILE__`
-            shows; None for source that is no file, where that is the directory in *name*: the working one if
-            there is none.
+        folder: The directory of the source file, which `#include "..."` searches first and `__FILE__`
+            contains. None for source that is no file: then it is the directory in *name*, or the working
+            directory.
 
     Returns:
         The code; NVRTC's "log", of warnings and remarks; and "lowered_names", the symbols of the expressions.
 
     Raises:
-        LinkError: NVRTC refused the source or an option. Carries its log.
+        LinkError: NVRTC rejected the source or an option. Carries its log.
     """
     if isinstance(source, str):
         source = source.encode(errors="surrogateescape")
-    _refuse_binary(source, name)
+    _check_text(source, name)
     unit = _Unit(source, name, arch, options, output, folder)
     try:
         return _cached(unit)
@@ -151,7 +115,7 @@ def compile_source(
 
 
 class _Unit(NamedTuple):
-    """One translation unit: the arguments of `compile_source` with their meanings."""
+    """A translation unit: the arguments of `compile_source`."""
 
     source: bytes
     name: str
@@ -162,11 +126,12 @@ class _Unit(NamedTuple):
 
     @property
     def program_name(self) -> str:
-        # NVRTC searches the directory in the program's name. On the include path it would also serve <...>.
+        # NVRTC searches the directory in the program's name for "..." only. As an include directory it would
+        # be searched for <...> as well.
         return self.name if self.folder is None else str(self.folder / self.name)
 
-    def included(self) -> includes.Includes:
-        """Return what the source can include now."""
+    def included(self) -> Includes:
+        """Return the files that the source can include now."""
         return self.options.included(self.source, Path(self.program_name).parent)
 
     def arguments(self) -> tuple[str, ...]:
@@ -175,7 +140,7 @@ class _Unit(NamedTuple):
             f"--gpu-architecture={self.arch.sm if self.output == CUBIN else self.arch.compute}",
             "--relocatable-device-code=true",
             *(("-dlto",) if self.output == LTOIR else ()),
-            # On Arm a plain `char` would have no sign, as in C++ there: one source, two programs.
+            # On Arm a plain `char` would be unsigned, as in host code: the same source, another kernel.
             *(("-Xcudafe=--signed_chars",) if platform.machine() == "aarch64" else ()),
             *self.options.arguments(),
         )
@@ -210,8 +175,8 @@ def _cached(unit: _Unit) -> cache.Entry:
         return changed.entry
 
 
-def _refuse_binary(source: bytes, name: str) -> None:
-    # NVRTC would stop reading there, and succeed.
+def _check_text(source: bytes, name: str) -> None:
+    # NVRTC would stop reading at a NUL, and succeed.
     at = source.rstrip(b"\0").find(0)
     if at >= 0:
         line = source.count(b"\n", 0, at) + 1
@@ -221,10 +186,10 @@ def _refuse_binary(source: bytes, name: str) -> None:
         )
 
 
-def _key(unit: _Unit, included: includes.Includes) -> cache.Key | None:
-    """Return everything the result depends on, None if that cannot be determined."""
+def _key(unit: _Unit, included: Includes) -> cache.Key | None:
+    """Return everything that the result depends on; None if that cannot be determined."""
     arguments = unit.arguments()
-    if included.key is None or any(map(_BEYOND_KEYS.match, arguments)):
+    if included.key is None or any(map(_UNKEYED_FLAGS.match, arguments)):
         return None
     paths: list[str] = []
     # Line information contains the paths of the files.
@@ -254,7 +219,7 @@ def _compile(unit: _Unit) -> cache.Entry:
     options = unit.options
     flags = (*(f"--include-path={path}" for path in options.include_dirs), *unit.arguments())
     find.loaded("nvrtc")
-    step, _, given = isolated.call(
+    step, _, outputs = isolated.call(
         "nvrtc",
         find.library("nvrtc"),
         flags,
@@ -263,18 +228,18 @@ def _compile(unit: _Unit) -> cache.Entry:
         tuple(f"&{name}" if _NAME.match(name) else name for name in options.name_expressions),
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
-    nvrtc_log = given["log"]
+    nvrtc_log = outputs["log"]
     if unit.folder == NOWHERE:
         nvrtc_log = nvrtc_log.replace(unit.program_name, unit.name)
     if step:
         cure = standard_headers.cure(nvrtc_log)
         raise LinkError(
-            f"NVRTC could not compile {unit.name}: {given['reason']}\n{nvrtc_log.strip()}\n"
+            f"NVRTC could not compile {unit.name}: {outputs['reason']}\n{nvrtc_log.strip()}\n"
             f"Flags: {' '.join(flags)}.{cure and f' {cure}'}",
             flags=flags,
             inputs=(unit.name,),
             log=nvrtc_log,
         )
-    lowered = dict(zip(options.name_expressions, given["symbols"], strict=True))
+    lowered = dict(zip(options.name_expressions, outputs["symbols"], strict=True))
     meta = {"log": nvrtc_log.strip(), "lowered_names": lowered}
-    return cache.Entry(meta, given["code"].rstrip(b"\0") if unit.output == PTX else given["code"])
+    return cache.Entry(meta, outputs["code"].rstrip(b"\0") if unit.output == PTX else outputs["code"])

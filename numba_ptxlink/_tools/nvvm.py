@@ -1,8 +1,8 @@
 """
-Compile LLVM IR with libNVVM, for exports and for the compilers themselves; ask what it compiles to.
+Compile LLVM IR with libNVVM, for exports and for the front ends.
 
-Beside the libNVVM of this environment there may be those of other toolkits, whose LTO-IR the linkers of older
-releases read. They have one name for the loader of libraries, so that they are called in child processes.
+Linkers of older releases read only the LTO-IR of an older libNVVM, which another toolkit may contain. The
+loader does not distinguish libraries of one name, so these are called in child processes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# In the folder of a toolkit: by NVIDIA's installers, conda and the wheels of CUDA 12; by those of CUDA 13.
+# Paths in a toolkit: of NVIDIA's installers, conda and the wheels of CUDA 12; of the wheels of CUDA 13.
 _LIBRARIES = ("nvvm/lib64/libnvvm.so", "lib/libnvvm.so.4")
 _LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
-# The versions of the IR, and of the debug information in it: releases refuse one that is newer than theirs.
+# The versions of the IR and of its debug information: a release rejects versions newer than its own.
 _VERSIONS = re.compile(r"(?<=\{)( ?)i32 2, i32 0, i32 \d+, i32 \d+(?= ?\}$)", re.MULTILINE)
-# The target and the version of the IR that the NVVM IR specification asks every module for.
+# The target and the version of the IR, which the NVVM IR specification requires in every module.
 _EMPTY_MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64\
@@ -48,17 +48,17 @@ define void @f() { ret void }
 
 def emitted_isa(arch: Arch) -> PtxVersion | None:
     """
-    Return the version of the PTX ISA that libNVVM emits for *arch*, None if it does not compile for it.
+    Return the version of the PTX ISA that libNVVM emits for *arch*; None if it does not support *arch*.
 
     Raises:
         LinkError: libNVVM cannot be loaded.
     """
-    return _asked(arch)[0]
+    return _probe(arch)[0]
 
 
 def version() -> tuple[int, int] | None:
     """
-    Return the CUDA release of libNVVM, as its PTX tells; None where that does not tell.
+    Return the CUDA release of libNVVM, by the version of its PTX; None if that version is unknown.
 
     Raises:
         LinkError: libNVVM cannot be loaded.
@@ -68,10 +68,10 @@ def version() -> tuple[int, int] | None:
 
 
 @functools.cache
-def _asked(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int, ...]]:
+def _probe(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int, ...]]:
     """Return the version of PTX that libNVVM emits, and the versions of IR and debug information it reads."""
-    step, _, given = run([("", _EMPTY_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
-    return None if step else read_header(given["code"].decode()).version, given["ir"]
+    step, _, outputs = run([("", _EMPTY_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
+    return None if step else read_header(outputs["code"].decode()).version, outputs["ir"]
 
 
 class Nvvm(NamedTuple):
@@ -80,9 +80,9 @@ class Nvvm(NamedTuple):
 
     Args:
         path: The library.
-        libdevice: The file of mathematical functions that it compiles with.
+        libdevice: The file of mathematical functions of the toolkit.
         release: The CUDA release.
-        versions: Those of the IR that it reads, and of the debug information.
+        versions: The versions of the IR and of the debug information that it reads.
     """
 
     path: str
@@ -98,8 +98,8 @@ class Nvvm(NamedTuple):
         Compile LLVM IR, as the function `compile_ir` does, in a child process.
 
         Raises:
-            ExportError: It refused the program. Carries its log.
-            LinkError: It cannot be loaded.
+            ExportError: libNVVM rejected the program. Carries its log.
+            LinkError: libNVVM cannot be loaded.
         """
         versions = ", ".join(f"i32 {number}" for number in self.versions)
         texts = [_VERSIONS.sub(rf"\g<1>{versions}", module) for module in modules]
@@ -107,19 +107,19 @@ class Nvvm(NamedTuple):
 
 
 def toolkits() -> list[Nvvm]:
-    """Return the libNVVMs of the toolkits that are found, each once, but not this environment's."""
-    own = os.path.realpath(find.library("nvvm"))
-    places = ((root / name, root / _LIBDEVICE) for root in find.toolkits() for name in _LIBRARIES)
-    found = {os.path.realpath(place[0]): place for place in places if all(map(Path.is_file, place))}
-    asked = (_nvvm(*map(str, place)) for real, place in found.items() if real != own)
-    return [each for each in asked if each]
+    """Return the libNVVMs of other toolkits, each once, without this environment's."""
+    own_path = os.path.realpath(find.library("nvvm"))
+    candidates = ((root / name, root / _LIBDEVICE) for root in find.toolkits() for name in _LIBRARIES)
+    pairs = {os.path.realpath(pair[0]): pair for pair in candidates if all(map(Path.is_file, pair))}
+    libraries = (_nvvm(*map(str, pair)) for real, pair in pairs.items() if real != own_path)
+    return [*filter(None, libraries)]
 
 
 @functools.cache
 def _nvvm(library: str, libdevice: str) -> Nvvm | None:
-    """Return the libNVVM of a toolkit, None where it cannot be loaded or does not tell its release."""
+    """Return the libNVVM of a toolkit; None if it cannot be loaded, or if its release is unknown."""
     try:
-        emitted, versions = _asked(Arch(9, 0), library)
+        emitted, versions = _probe(Arch(9, 0), library)
     except LinkError as error:
         log.warning("%s is not used: %s", library, "; ".join(str(error.log or error).splitlines()[-2:]))
         return None
@@ -128,10 +128,10 @@ def _nvvm(library: str, libdevice: str) -> Nvvm | None:
 
 
 def newest(max_release: tuple[int, int]) -> Nvvm | None:
-    """Return the newest of `toolkits` that is not newer than CUDA *max_release*, None without one."""
+    """Return the newest of `toolkits` up to CUDA *max_release*; None if there is none."""
     return max(
-        (each for each in toolkits() if each.release <= max_release),
-        key=lambda each: each.release,
+        (nvvm for nvvm in toolkits() if nvvm.release <= max_release),
+        key=lambda nvvm: nvvm.release,
         default=None,
     )
 
@@ -140,16 +140,16 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     """
     Compile the LLVM IR of one program to PTX or LTO-IR, or read it from the cache. Needs no driver.
 
-    Its warnings are logged.
+    Warnings of libNVVM are logged.
 
     Args:
         modules: The program.
         options: libNVVM's options, such as "-arch=compute_90".
         libdevice: The bitcode of the mathematical functions that the program may call.
-        library: The file of another toolkit's libNVVM, "" for this environment's.
+        library: The file of another toolkit's libNVVM; "" for this environment's.
 
     Raises:
-        ExportError: libNVVM refused the program. Carries its log.
+        ExportError: libNVVM rejected the program. Carries its log.
         LinkError: libNVVM cannot be loaded.
     """
     parts: dict[str, Any] = {
@@ -161,15 +161,17 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     }
 
     def make() -> cache.Entry:
-        # A name would be noted in LTO-IR; the front ends give none.
+        # LTO-IR would contain the names of modules; the front ends pass none.
         steps = [("", text.encode(), "whole") for text in modules]
         # Not all releases verify their own libdevice.
         steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
-        step, _, given = run(steps, options, library)
-        said = given["log"].strip()
+        step, _, outputs = run(steps, options, library)
+        nvvm_log = outputs["log"].strip()
         if step:
-            raise ExportError(" ".join(said.split()) or given["reason"], flags=tuple(options), log=said)
-        return cache.Entry({"log": said}, given["code"])
+            raise ExportError(
+                " ".join(nvvm_log.split()) or outputs["reason"], flags=tuple(options), log=nvvm_log
+            )
+        return cache.Entry({"log": nvvm_log}, outputs["code"])
 
     entry = cache.cached(cache.Key.of("nvvm", parts), make)
     if entry.log:
@@ -179,28 +181,29 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
 
 def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library: str = "") -> Answer:
     """
-    Call libNVVM, apart from this process if that changes what libNVVM compiles later.
+    Call libNVVM, in a child process if the call would change the results of later ones.
 
     Args:
         steps: The modules and when they are verified, as for `child.nvvm`.
         options: libNVVM's options.
-        library: The file of another toolkit's libNVVM, "" for this environment's.
+        library: The file of another toolkit's libNVVM; "" for this environment's.
 
     Raises:
-        LinkError: libNVVM cannot be loaded or be called so.
+        LinkError: libNVVM cannot be loaded, or no child process can be started.
     """
-    apart = bool(library) or alters_later_calls(options)
+    in_child = bool(library) or alters_later_calls(options)
     if not library:
         find.loaded("nvvm")
-    return isolated.call("nvvm", library or find.library("nvvm"), options, steps, alters_later_calls=apart)
+    path = library or find.library("nvvm")
+    return isolated.call("nvvm", path, options, steps, alters_later_calls=in_child)
 
 
 def alters_later_calls(options: Sequence[str]) -> bool:
-    """Return whether a call with *options* would change what libNVVM compiles in the same process later."""
+    """Return whether a call with *options* would change the results of later calls in the process."""
     return "-opt=0" in options and "-gen-lto" not in options
 
 
 @functools.cache
 def accepts(options: tuple[str, ...]) -> bool:
-    """Return whether libNVVM knows *options*; raises as `run` does."""
+    """Return whether libNVVM accepts *options*; raises as `run` does."""
     return not run([("", _EMPTY_MODULE.encode(), "whole"), ("", b"", "verify")], options)[0]

@@ -1,8 +1,8 @@
 """
-The options of NVIDIA's compilers and linkers: what each means, and how each tool spells it.
+The options of NVIDIA's compilers and linkers, and their flags for each tool.
 
-An option means the same whatever tool is chosen. `_FLAG_FORMATS` is the one table of spellings; flags that
-callers give are ptxas's, or those of nvJitLink that `_NVJITLINK` lists, and are spelled for the tool as well.
+An option has the same effect whichever tool is chosen; `_FLAG_FORMATS` has its flag for each tool. Flags that
+callers pass are those of ptxas or nvJitLink, and are converted for the tool as well.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_LEVEL = 3
-"""How much is optimised where nobody says."""
+"""The default of `opt_level`."""
 
-# The languages that options are spelled in. nvPTXCompiler has ptxas's; nvJitLink has two sets of options, and
-# ignores without a word those of link-time optimisation in a link without.
+# Tools that flags are written for; nvPTXCompiler has the flags of ptxas. nvJitLink silently ignores LTO flags
+# without -lto, so it has two entries.
 NVRTC, PTXAS, NVJITLINK, LTO, NVVM = "NVRTC", "ptxas", "nvJitLink", "nvJitLink with LTO", "NVVM"
-# By tool, in the order of the arguments. {word} is true or false, {bit} is 1 or 0; a blank parts two flags.
+# Flags in the order of the arguments. {word} is true or false, {bit} is 1 or 0; a blank separates two flags.
 _NVJITLINK = {
     "opt_level": "-O{value}",
     "debug": "-g",
@@ -56,18 +56,18 @@ _FLAG_FORMATS: dict[str, dict[str, str]] = {
         "fma": "--fmad={word}",
     },
     NVJITLINK: {**_NVJITLINK, "fma": "-Xptxas=--fmad={word}"},
-    # It compiles LTO-IR by itself and PTX by ptxas.
+    # nvJitLink compiles LTO-IR itself, and PTX by ptxas.
     LTO: {**_NVJITLINK, **_LLVM, "fma": "-fma={bit} -Xptxas=--fmad={word}"},
     NVVM: {"opt_level": "-opt={value}", **_LLVM},
 }
 ARITHMETIC = ("fma", "ftz", "prec_div", "prec_sqrt", "fast_math")
 """The options of floating-point arithmetic: True, False, or None for the tool's default."""
-# What fast arithmetic is to tools that have no word for it, as NVRTC's manual says of its own.
+# The meaning of fast_math for tools without such a flag, from NVRTC's manual.
 _FAST = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 
 _MAX_REGISTERS = 255
-# The parameter that says the same, by the name of a flag without hyphens. A tool takes the last of two that
-# contradict each other, at most with a warning in its log.
+# The parameter for a flag, by its name without hyphens. If a flag and a parameter contradict each other, a
+# tool uses the last one, at most with a warning in its log.
 _PARAMETERS = {
     **dict.fromkeys(("arch", "gpu-name", "gpu-architecture"), "arch"),
     **dict.fromkeys(("c", "compile-only"), "relocatable"),
@@ -83,11 +83,11 @@ _PARAMETERS = {
     "prec-sqrt": "prec_sqrt",
     "use_fast_math": "fast_math",
 }
-# No key of the cache reads the files that these name.
+# Refused: these flags name a file whose content would be missing from the cache key.
 _FILES = ("optf", "options-file", "apply-controls")
 _NO_CUBIN = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
-# The flags that nvJitLink has for link-time optimisation, where it takes --split-compile too. All but these,
-# -time and -no-cache are ptxas's, and some mean the same to both.
+# Flags of nvJitLink for link-time optimisation, where it accepts --split-compile too. All other flags except
+# -time and -no-cache are those of ptxas; `_OF_BOTH` have the same meaning for both tools.
 _LTO_ALONE = (
     "Xnvvm",
     "kernels-used",
@@ -97,18 +97,18 @@ _LTO_ALONE = (
     "jump-table-density",
 )
 _OF_BOTH = ("verbose", "O0", "O3")
-# Each is followed by flags for a tool that nvJitLink calls.
+# A prefix of flags for a tool that nvJitLink calls.
 _INNER = "-X(?:ptxas|nvvm)="
-# In flags of NVRTC, which makes PTX or LTO-IR here and ignores them.
+# NVRTC ignores these flags if it makes PTX or LTO-IR.
 _FOR_PTXAS = ("Xptxas", "ptxas-options")
-_VALUES = {"true": True, "false": False}
 
 
 class Options(NamedTuple):
     """
-    The options of tools, and of the export or link that takes them.
+    The options of tools, and of an export or link.
 
-    A frozen dataclass takes five times as long to define, and the first kernel of a process waits for it.
+    A NamedTuple, since the definition of a frozen dataclass takes five times as long, and delays the first
+    kernel of a process.
 
     Args:
         relocatable: Keep calls and variables open for a later link.
@@ -116,17 +116,17 @@ class Options(NamedTuple):
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use, 1 to 255; None for no limit.
-        fma: Whether multiplications and additions become fused ones.
-        ftz: Whether subnormal numbers of 32 bits become zero.
-        prec_div: Whether divisions of 32 bits are rounded as IEEE 754 says.
-        prec_sqrt: Whether square roots of 32 bits are.
-        fast_math: Whether arithmetic is fast: *ftz* and *fma* but neither *prec_div* nor *prec_sqrt*, where
-            these are None, and in CUDA C++ and Python approximate functions.
-        extra_flags: Further flags, of ptxas or of nvJitLink.
+        fma: Whether multiplications and additions are contracted to fused ones.
+        ftz: Whether 32-bit subnormal numbers are flushed to zero.
+        prec_div: Whether 32-bit divisions are rounded as by IEEE 754.
+        prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754.
+        fast_math: Whether options that are None are those of fast arithmetic, *ftz* and *fma* but neither
+            *prec_div* nor *prec_sqrt*, and functions in CUDA C++ and Python are approximate.
+        extra_flags: Further flags of ptxas or nvJitLink.
         lto: Whether the link optimises.
-        backend: The tool to use, None for NUMBA_PTXLINK_BACKEND's.
-        checks: How much is compared before the link, None for NUMBA_PTXLINK_CHECKS's.
-        inline: Which calls between PTX inputs are inlined, None for NUMBA_PTXLINK_INLINE's.
+        backend: The tool of a link; None for NUMBA_PTXLINK_BACKEND.
+        checks: The comparisons before a link; None for NUMBA_PTXLINK_CHECKS.
+        inline: The calls between PTX inputs that are inlined; None for NUMBA_PTXLINK_INLINE.
     """
 
     relocatable: bool = False
@@ -147,27 +147,27 @@ class Options(NamedTuple):
 
     @property
     def tool(self) -> str:
-        """The tool to use, NUMBA_PTXLINK_BACKEND's by default; "auto" to choose it."""
+        """The tool of a link, by default that of NUMBA_PTXLINK_BACKEND; "auto" to choose one."""
         return config().backend if self.backend is None else self.backend
 
     @property
     def compares(self) -> bool:
-        """Whether inputs are compared, by default what NUMBA_PTXLINK_CHECKS says."""
+        """Whether inputs are compared, by default as in NUMBA_PTXLINK_CHECKS."""
         return (config().checks if self.checks is None else self.checks) != "none"
 
     @property
     def inlined(self) -> str:
-        """Which calls are inlined, by default those that NUMBA_PTXLINK_INLINE says."""
+        """The calls that are inlined, by default those of NUMBA_PTXLINK_INLINE."""
         return config().inline if self.inline is None else self.inline
 
     @property
     def arithmetic(self) -> dict[str, bool]:
-        """The options of arithmetic that are not left to the tool."""
+        """The options of arithmetic that are not None."""
         return {name: value for name in ARITHMETIC if (value := getattr(self, name)) is not None}
 
     def checked(self) -> Options:
         """
-        Return these options, given by a caller.
+        Return these options after a check of their types and values.
 
         Raises:
             ConfigError: An option has a wrong type or value, or contradicts another.
@@ -175,8 +175,8 @@ class Options(NamedTuple):
         for name in ("relocatable", "debug", "lineinfo"):
             if not isinstance(value := getattr(self, name), bool):
                 raise ConfigError(f"{name} is {value!r}; pass True or False.")
-        given_choices(self.arithmetic)
-        # The compiler accepts any number here without a diagnostic.
+        checked_choices(self.arithmetic)
+        # The compiler accepts any number without a diagnostic.
         if not _is_int(self.opt_level) or self.opt_level not in range(DEFAULT_LEVEL + 1):
             raise ConfigError(f"opt_level is {self.opt_level!r}; pass 0, 1, 2 or 3.")
         if self.debug and self.opt_level in (1, 2):
@@ -184,21 +184,21 @@ class Options(NamedTuple):
                 f"debug=True contradicts opt_level={self.opt_level}: code for the debugger is not optimised; "
                 "leave out opt_level, or pass lineinfo=True in place of debug."
             )
-        most = self.max_registers
-        if most is not None and not (_is_int(most) and 1 <= most <= _MAX_REGISTERS):
+        limit = self.max_registers
+        if limit is not None and not (_is_int(limit) and 1 <= limit <= _MAX_REGISTERS):
             raise ConfigError(
-                f"max_registers is {most!r}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
+                f"max_registers is {limit!r}; pass 1 to {_MAX_REGISTERS}, or None to let the compiler choose."
             )
         return self
 
     def to_flags(self, tool: str, ptx: bytes = b"") -> tuple[str, ...]:
         """
-        Return the arguments for *tool*, one of the languages above, but the architecture.
+        Return the flags for *tool*, without the architecture.
 
         Args:
-            tool: Whose.
-            ptx: What is compiled, where that is one PTX. Of PTX whose `.target` says debug ptxas refuses each
-                level but 0, and by itself takes that.
+            tool: NVRTC, PTXAS, NVJITLINK, LTO or NVVM.
+            ptx: The PTX, if one PTX is compiled. If its `.target` has "debug", ptxas rejects each level but
+                0, which is its default then.
         """
         values = self._asdict()
         if "fast_math" not in _FLAG_FORMATS[tool] and self.fast_math:
@@ -220,28 +220,30 @@ class Options(NamedTuple):
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
-    # Nearly all PTX lacks the word.
+    # Most PTX does not contain the word.
     if b"debug" not in ptx:
         return False
     return "debug" in read_header(ptx.decode(errors="replace")).target
 
 
 def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
-    """Yield flags that callers give as *tool* takes them."""
-    own = False
+    """Yield *flags* of ptxas and nvJitLink in the form that *tool* accepts."""
+    is_linker_flag = False
     for flag in flags:
-        # What is no flag is the value of the one before.
+        # An argument that is no flag is the value of the one before.
         if name := _name(flag):
-            own = tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
-        # A long name has two hyphens for ptxas, and one for nvJitLink; each refuses the other.
+            is_linker_flag = (
+                tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
+            )
+        # A long name has two hyphens for ptxas and one for nvJitLink; each tool rejects the other form.
         if tool == PTXAS:
             yield "--verbose" if name == "verbose" else flag.removeprefix("-Xptxas=")
         else:
-            yield re.sub("^--", "-", flag) if own else f"-Xptxas={flag}"
+            yield re.sub("^--", "-", flag) if is_linker_flag else f"-Xptxas={flag}"
 
 
 def tool_of_flag(flag: str) -> str:
-    """Return which tool alone takes *flag*: PTXAS, NVJITLINK or, for link-time optimisation, LTO; else ""."""
+    """Return the only tool that accepts *flag*: PTXAS, NVJITLINK, or LTO; "" if several accept it."""
     name = _name(flag)
     if name in _LTO_ALONE:
         return LTO
@@ -251,110 +253,88 @@ def tool_of_flag(flag: str) -> str:
 
 
 def of_linker(flags: Iterable[str]) -> str:
-    """Return the first of *flags* that nvJitLink alone takes, "" where there is none."""
+    """Return the first of *flags* that only nvJitLink accepts; "" if there is none."""
     return next((flag for flag in flags if tool_of_flag(flag) in (NVJITLINK, LTO)), "")
 
 
 def _name(flag: str) -> str:
-    """Return the name of *flag* without hyphens and value, "" of what is no flag."""
+    """Return the name of *flag* without hyphens and value; "" if it is no flag."""
     return re.split("[= ]", flag.lstrip("-"))[0] if flag.startswith("-") else ""
 
 
-def assembler_flags(given: Any) -> tuple[str, ...]:
+def assembler_flags(extra_flags: Any) -> tuple[str, ...]:
     """
-    Return the flags *given* for `extra_flags` of `assemble`.
+    Return *extra_flags* of `assemble` after a check.
 
     Raises:
-        ConfigError: They are no list of `str`, one of them says what a parameter of `assemble` says, or
-            ptxas does not know it, but another tool.
+        ConfigError: They are no list of `str`, there is a parameter of `assemble` for a flag, or only another
+            tool than ptxas accepts a flag.
     """
-    flags = as_texts("extra_flags", given)
+    flags = as_texts("extra_flags", extra_flags)
     parameters = ("arch", "relocatable", "opt_level", "debug", "lineinfo", "max_registers", "fma")
     check_flags("extra_flags", flags, parameters)
     for flag in flags:
         if _PARAMETERS.get(_name(flag)) in ARITHMETIC:
             raise ConfigError(
-                f"extra_flags contains {flag!r}, which NVRTC, NVVM and nvJitLink know: PTX has its "
-                "arithmetic in its instructions; give the option to what makes the PTX."
+                f"extra_flags contains {flag!r}, which ptxas does not take, since the PTX fixes it; pass "
+                f"{_PARAMETERS[_name(flag)]}= to export() or link()."
             )
     if flag := of_linker(flags):
         raise ConfigError(
-            f"extra_flags contains {flag!r}, which is nvJitLink's: link(..., backend='nvjitlink') takes it."
+            f"extra_flags contains {flag!r}, a flag of nvJitLink; pass it to link(..., backend='nvjitlink')."
         )
     return flags
 
 
-def link_flags(option: str, given: Any) -> tuple[str, ...]:
+def link_flags(option: str, value: Any) -> tuple[str, ...]:
     """
-    Return the flags *given* for the parameter *option* of `link`, which nvJitLink or NVRTC takes.
+    Return the flags in the parameter *option* of `link` after a check.
 
     Raises:
-        ConfigError: They are no list of `str`, or one of them says what a parameter of `link` says.
+        ConfigError: They are no list of `str`, or there is a parameter of `link` for a flag.
     """
-    flags = as_texts(option, given)
+    flags = as_texts(option, value)
     parameters = ("arch", "lto", "debug", "lineinfo", "max_registers", "cxx_standard")
     check_flags(option, flags, (*parameters, *ARITHMETIC), cubin_alone=True)
     return flags
 
 
-def source_flags(given: Any, asked: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, bool]]:
+def source_flags(nvrtc_flags: Any) -> tuple[str, ...]:
     """
-    Return the flags *given* for NVRTC but those of arithmetic, and the options that these and *asked* say.
-
-    As options they hold under link-time optimisation, which loses what NVRTC alone is told.
+    Return *nvrtc_flags* of `link` after a check.
 
     Raises:
-        ConfigError: They are no list of `str`, one of them says what a parameter of `link` says, or they
-            contradict *asked* or each other.
+        ConfigError: They are no list of `str`, there is a parameter of `link` for a flag, or NVRTC ignores
+            it.
     """
-    flags = list(as_texts("nvrtc_flags", given))
-    options, others = given_choices(asked), []
-    while flags:
-        flag = flags.pop(0)
-        name, _, value = flag.lstrip("-").partition("=")
-        option = _PARAMETERS.get(name, "") if flag.startswith("-") else ""
-        if option not in ARITHMETIC:
-            others.append(flag)
-            continue
-        if option == "fast_math" and not value:
-            says: bool | None = True
-        else:
-            says = _VALUES.get(value or (flags.pop(0) if flags else ""))
-        if says is None:
-            raise ConfigError(f"nvrtc_flags contains {flag!r}, whose value is neither true nor false.")
-        if options.setdefault(option, says) != says:
-            raise ConfigError(
-                f"nvrtc_flags contains {flag!r}, and {option}={options[option]} is asked for, too; leave one "
-                "of them out."
-            )
-    passed = link_flags("nvrtc_flags", others)
-    for flag in passed:
+    flags = link_flags("nvrtc_flags", nvrtc_flags)
+    for flag in flags:
         if _name(flag) in _FOR_PTXAS:
             raise ConfigError(
-                f"nvrtc_flags contains {flag!r}, which NVRTC ignores; give ptxas's flags in extra_flags."
+                f"nvrtc_flags contains {flag!r}, which NVRTC ignores; pass flags of ptxas as extra_flags."
             )
-    return passed, options
+    return flags
 
 
-def as_texts(option: str, given: Any) -> tuple[str, ...]:
+def as_texts(option: str, value: Any) -> tuple[str, ...]:
     """
-    Return the value of an option that takes several `str`.
+    Return the value of an option that is a list of `str`.
 
     Raises:
-        ConfigError: It is something else.
+        ConfigError: The value has another type.
     """
-    texts = (given,) if isinstance(given, bytes) or not isinstance(given, Iterable) else tuple(given)
-    if isinstance(given, str) or not all(isinstance(text, str) for text in texts):
-        raise ConfigError(f"{option}={given!r} is not a list of str; give a list, also of one item.")
+    texts = (value,) if isinstance(value, bytes) or not isinstance(value, Iterable) else tuple(value)
+    if isinstance(value, str) or not all(isinstance(text, str) for text in texts):
+        raise ConfigError(f"{option}={value!r} is not a list of str; pass a list, also for one item.")
     return texts
 
 
 def register_limit(requested: Any) -> Any:
     """
-    Return the `max_registers` with the effect of *requested*, which a compiler would pass on unchecked.
+    Return the `max_registers` with the effect of *requested*, which a front end does not check.
 
-    ptxas ignores a number above 255, which no thread can have, and raises one below the minimum. Compilers
-    take 0 for no limit. What is no number is returned as it is.
+    ptxas ignores a number above 255, which no thread can have, and raises one below its minimum; 0 means no
+    limit. A value that is no number is returned unchanged.
     """
     if not _is_int(requested):
         return requested
@@ -365,7 +345,7 @@ def check_flags(
     option: str, flags: Iterable[str], parameters: Sequence[str], *, cubin_alone: bool = False
 ) -> None:
     """
-    Refuse flags that a tool could not read, and those for which there is one of *parameters*.
+    Refuse flags that a tool could not read, and flags for which there is one of *parameters*.
 
     Raises:
         ConfigError: There is such a flag.
@@ -375,37 +355,37 @@ def check_flags(
             raise ConfigError(
                 f"{option} contains {flag!r}; a flag has at least one character and no NUL: correct it."
             )
-        # Tools ignore what follows "--verbose" in one text. In a flag of NVRTC a minus may be of a macro.
+        # Tools ignore text after "--verbose " in one argument. In nvrtc_flags, the value of a macro may have
+        # " -".
         if option == "extra_flags" and re.search(r"\s-", flag):
-            raise ConfigError(f"{option} contains {flag!r}; give each flag as an item of its own.")
+            raise ConfigError(f"{option} contains {flag!r}; pass each flag as an item of its own.")
         name = _name(re.sub(_INNER, "", flag))
-        # The level follows without a sign.
+        # The level follows "-O" directly.
         parameter = _PARAMETERS.get(re.sub(r"^O\d+$", "O", name))
         if parameter in parameters:
             raise ConfigError(f"{option} contains {flag!r}; use the parameter {parameter} for it.")
         if cubin_alone and name in _NO_CUBIN:
             raise ConfigError(
-                f"{option} contains {flag!r}; leave it out: link() makes a cubin that a driver loads, and "
-                "nothing else."
+                f"{option} contains {flag!r}, and link() makes only cubins that a driver loads; leave it out."
             )
         if name in _FILES:
             raise ConfigError(
-                f"{option} contains {flag!r}, and no cache follows that file; give its flags in its place."
+                f"{option} contains {flag!r}, and no cache key contains that file; pass its flags instead."
             )
 
 
-def given_choices(asked: Mapping[str, Any]) -> dict[str, bool]:
+def checked_choices(choices: Mapping[str, Any]) -> dict[str, bool]:
     """
-    Return the options *asked* for that are not left to the tools.
+    Return the *choices* that are not None, by the names of their options.
 
     Raises:
-        ConfigError: One is neither True, False nor None.
+        ConfigError: A choice is neither True, False nor None.
     """
-    given = {name: value for name, value in asked.items() if value is not None}
-    for name, value in given.items():
+    requested = {name: value for name, value in choices.items() if value is not None}
+    for name, value in requested.items():
         if not isinstance(value, bool):
             raise ConfigError(f"{name} is {value!r}; pass True, False or None.")
-    return given
+    return requested
 
 
 def _is_int(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Run the toolkit's programs in a folder of their own: ptxas, nvdisasm and cuobjdump."""
+"""Run the toolkit's programs, each in a temporary folder: ptxas, nvdisasm and cuobjdump."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
     from numba_ptxlink.errors import PtxlinkError
 
-_SECONDS = 300
-# Where the tables of segments and of sections are, with the size and the number of their entries (System V
-# gABI, "ELF Header"). A cubin ends with one of them.
+_TIMEOUT_SECONDS = 300
+# Fields of the ELF header: the offsets of the tables of segments and sections, and the sizes and counts of
+# their entries (System V gABI, "ELF Header"). A cubin ends with one of these tables.
 _TABLES = struct.Struct("<32xQQ6xHHHH")
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
-_LINE = re.compile(r"member .*:(?P<member>.*):|Fatbin (?P<kind>\w+) code:|arch = (?P<arch>\w+)")
-# What cuobjdump calls the kinds, and the extension of what it writes of each.
-_KINDS = {"elf": CUBIN, "ptx": PTX, "nvvm": LTOIR}
-_WRITTEN = re.compile(r"Extracting (?P<kind>ELF|PTX) file .*?(?P<number>\d+): (?P<name>\S+\.(?:cubin|ptx))")
-_NOTHING = "does not contain device code"
-NO_CUOBJDUMP = "There is no cuobjdump to read it; install it with `pip install nvidia-cuda-cuobjdump`."
-_NO_NVDISASM = (
-    "There is no nvdisasm for the machine code; install it with `pip install nvidia-cuda-nvdisasm`."
+_LISTED_LINE = re.compile(r"member .*:(?P<member>.*):|Fatbin (?P<kind>\w+) code:|arch = (?P<arch>\w+)")
+# Kinds of code by cuobjdump's names and file extensions.
+_KIND_NAMES = {"elf": CUBIN, "ptx": PTX, "nvvm": LTOIR}
+_EXTRACTED_FILE = re.compile(
+    r"Extracting (?P<kind>ELF|PTX) file .*?(?P<number>\d+): (?P<name>\S+\.(?:cubin|ptx))"
 )
+_NO_DEVICE_CODE = "does not contain device code"
+NO_CUOBJDUMP = "No cuobjdump is installed, which reads the file; run `pip install nvidia-cuda-cuobjdump`."
+_NO_NVDISASM = "No nvdisasm is installed, which disassembles cubins; run `pip install nvidia-cuda-nvdisasm`."
 
 
 @contextmanager
@@ -45,16 +45,16 @@ def folder(failure: type[PtxlinkError]) -> Iterator[Path]:
     Yield a new folder, which is deleted afterwards.
 
     Raises:
-        PtxlinkError: As *failure*, that it could not be made, or a file in it not be written or read.
+        PtxlinkError: A *failure*, if the folder or a file in it could not be written or read.
     """
     try:
         with tempfile.TemporaryDirectory() as path:
             yield Path(path)
     except OSError as error:
-        where = tempfile.tempdir or "the directories for temporary files"
+        temporary = tempfile.tempdir or "the directories for temporary files"
         raise failure(
-            f"A tool's file in {where} could not be written or read: {error.strerror or error}; make room "
-            "there, or let TMPDIR name a directory of another disk."
+            f"A tool's file in {temporary} could not be written or read: {error.strerror or error}; make "
+            "room there, or set TMPDIR to a directory of another disk."
         ) from error
 
 
@@ -67,7 +67,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_SECONDS,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -77,8 +77,8 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
 
 
 def version_text(program: str, *arguments: str) -> str:
-    """Return what a program says of its version."""
-    # PATH may lead to another one later.
+    """Return what a program prints for --version."""
+    # The path is a part of the cache's key, since PATH may find another program later.
     return _version_text(shutil.which(program) or program, *arguments)
 
 
@@ -88,7 +88,7 @@ def _version_text(*command: str) -> str:
 
 
 def release(*command: str) -> tuple[int, int] | None:
-    """Return the CUDA release of a program, None where it names none."""
+    """Return the CUDA release of a program; None if it prints none."""
     match = _RELEASE.search(version_text(*command))
     return (int(match[1]), int(match[2])) if match else None
 
@@ -97,13 +97,13 @@ def newest_ptxas(max_release: tuple[int, int]) -> tuple[str, tuple[int, int]] | 
     """
     Return path and release of the newest ptxas up to *max_release*, of its major version; None without one.
 
-    Of one release, the wheels of this environment come before PATH, which may lead to another toolkit's.
+    Within a release, the wheels of this environment are preferred to PATH.
     """
     known: dict[tuple[int, int], str] = {}
     for path in find.programs("ptxas", wheels_first=True):
-        found = release(path)
-        if found and found[0] == max_release[0] and found <= max_release:
-            known.setdefault(found, path)
+        ptxas_release = release(path)
+        if ptxas_release and ptxas_release[0] == max_release[0] and ptxas_release <= max_release:
+            known.setdefault(ptxas_release, path)
     newest = max(known, default=None)
     return None if newest is None else (known[newest], newest)
 
@@ -113,37 +113,37 @@ def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:
     Return the cubin of the PTX *text*. Needs no driver; thread-safe.
 
     Raises:
-        AssembleError: The ptxas at *path* refused the PTX or a flag, or could not be run. Carries its log.
+        AssembleError: The ptxas at *path* rejected the PTX or a flag, or could not be run. Carries its log.
     """
-    with folder(AssembleError) as place:
-        ptx, cubin = place / "code.ptx", place / "code.cubin"
+    with folder(AssembleError) as directory:
+        ptx, cubin = directory / "code.ptx", directory / "code.cubin"
         ptx.write_bytes(text)
         succeeded, _, log = run([path, *flags, str(ptx), "-o", str(cubin)])
         if not succeeded:
             raise AssembleError(
-                f"{path} refused the PTX:\n{log}\nCorrect the PTX, or upgrade the toolkit.",
+                f"{path} rejected the PTX:\n{log}\nCorrect the PTX, or upgrade the toolkit.",
                 flags=tuple(flags),
                 log=log,
             )
         code = cubin.read_bytes()
-        # On a full disk it writes less, and succeeds.
+        # On a full disk, ptxas writes less and succeeds.
         segments, sections, *sizes = _TABLES.unpack_from(code.ljust(_TABLES.size, b"\0"))
         ends = (segments + sizes[0] * sizes[1], sections + sizes[2] * sizes[3])
         if not 0 < max(ends) <= len(code):
             raise AssembleError(
-                f"{path} wrote no whole cubin; make room in {place.parent}.", flags=tuple(flags)
+                f"{path} wrote an incomplete cubin; make room in {directory.parent}.", flags=tuple(flags)
             )
         return code
 
 
 def disassemble(code: bytes) -> tuple[str, str]:
-    """Return nvdisasm's text of a cubin, and the reason if there is none."""
+    """Return nvdisasm's text of a cubin, and "" or the reason why there is none."""
     tool = find.program("nvdisasm")
     if tool is None:
         return "", _NO_NVDISASM
-    with folder(LinkError) as place:
-        (place / "code.cubin").write_bytes(code)
-        succeeded, text, log = run([tool, "-c", "code.cubin"], place)
+    with folder(LinkError) as directory:
+        (directory / "code.cubin").write_bytes(code)
+        succeeded, text, log = run([tool, "-c", "code.cubin"], directory)
     return (text, "") if succeeded else ("", f"{tool} failed: {log}")
 
 
@@ -152,10 +152,10 @@ class Piece(NamedTuple):
     A piece of device code.
 
     Args:
-        member: The member of a library that it is in, or "".
-        kind: "cubin", "ptx" or "ltoir", or what cuobjdump calls it.
-        arch: The architecture it is for.
-        code: It, None for what cuobjdump does not write.
+        member: The member of a library that contains it, or "".
+        kind: "cubin", "ptx" or "ltoir", or cuobjdump's name.
+        arch: The architecture of the code.
+        code: The code; None if cuobjdump does not write it.
     """
 
     member: str
@@ -166,47 +166,48 @@ class Piece(NamedTuple):
 
 def pieces(code: bytes, name: str) -> list[Piece] | None:
     """
-    Return the device code in a fat binary, a host file or a library; None where there is no cuobjdump.
+    Return the device code in a fat binary, a host file or a library; None if no cuobjdump is installed.
 
     Args:
         code: Its content.
         name: Its name in messages.
 
     Raises:
-        LinkError: cuobjdump does not read it.
+        LinkError: cuobjdump does not read the file.
     """
     tool = find.program("cuobjdump")
     if tool is None:
         return None
-    with folder(LinkError) as place:
-        (place / "code.a").write_bytes(code)
-        listed = _cuobjdump([tool, "-all", "code.a"], place, name)
-        told = _cuobjdump([tool, "-all", "-xelf", "all", "-xptx", "all", "code.a"], place, name)
+    with folder(LinkError) as directory:
+        (directory / "code.a").write_bytes(code)
+        listed = _cuobjdump([tool, "-all", "code.a"], directory, name)
+        extraction_log = _cuobjdump([tool, "-all", "-xelf", "all", "-xptx", "all", "code.a"], directory, name)
         files = {
-            (_KINDS[match["kind"].lower()], int(match["number"])): match["name"]
-            for match in _WRITTEN.finditer(told)
+            (_KIND_NAMES[match["kind"].lower()], int(match["number"])): match["name"]
+            for match in _EXTRACTED_FILE.finditer(extraction_log)
         }
-        # Of two pieces of one name, the second takes the place of the first.
+        # If two pieces have one file name, the second overwrites the first.
         names = Counter(files.values())
-        written = {key: (place / file).read_bytes() for key, file in files.items() if names[file] == 1}
-    found: list[Piece] = []
+        written = {key: (directory / file).read_bytes() for key, file in files.items() if names[file] == 1}
+    pieces_found: list[Piece] = []
     counts: Counter[str] = Counter()
     member = kind = ""
-    for match in _LINE.finditer(listed):
+    for match in _LISTED_LINE.finditer(listed):
         member = match["member"] or member
         kind = match["kind"] or kind
         if match["arch"]:
-            named = _KINDS.get(kind, kind)
-            counts[named] += 1
-            found.append(Piece(member, named, match["arch"], written.get((named, counts[named]))))
-    return found
+            name_of_kind = _KIND_NAMES.get(kind, kind)
+            counts[name_of_kind] += 1
+            content = written.get((name_of_kind, counts[name_of_kind]))
+            pieces_found.append(Piece(member, name_of_kind, match["arch"], content))
+    return pieces_found
 
 
-def _cuobjdump(command: list[str], place: Path, name: str) -> str:
-    succeeded, text, log = run(command, place)
-    if _NOTHING in text + log:
+def _cuobjdump(command: list[str], directory: Path, name: str) -> str:
+    succeeded, text, log = run(command, directory)
+    if _NO_DEVICE_CODE in text + log:
         return ""
     if not succeeded:
-        log = log.replace(str(place / "code.a"), name)
+        log = log.replace(str(directory / "code.a"), name)
         raise LinkError(f"{name} is not read: {log}; generate or copy it again.", inputs=(name,))
     return text

@@ -1,21 +1,21 @@
-"""The nvJitLink that is a part of pynvjitlink, the binding for CUDA 12: which file it is in."""
+"""Find the nvJitLink inside pynvjitlink, the binding for CUDA 12."""
 
 from __future__ import annotations
 
 from numba_ptxlink.errors import LinkError
 
 _MISSING = (
-    "pynvjitlink could not be loaded ({reason}). Its import needs a driver (libcuda.so.1), which the "
-    "backends nvjitlink and nvptxcompiler do without; install it with `pip install 'numba-ptxlink[cu12]'`."
+    "pynvjitlink could not be loaded ({reason}); run `pip install 'numba-ptxlink[cu12]'`, and install a "
+    "driver (libcuda.so.1), or use the backends nvjitlink or nvptxcompiler, which need none."
 )
 
 
 def library() -> str:
     """
-    Return the file, which holds nvJitLink too.
+    Return the file that contains nvJitLink.
 
     Raises:
-        LinkError: It cannot be loaded.
+        LinkError: pynvjitlink cannot be loaded.
     """
     try:
         from pynvjitlink import _nvjitlinklib
@@ -26,5 +26,5 @@ def library() -> str:
 
 
 def package() -> str:
-    """Return the package that brings it."""
+    """Return the package that contains it."""
     return "pynvjitlink-cu12"

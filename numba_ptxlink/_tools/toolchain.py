@@ -1,4 +1,4 @@
-"""All tools of this environment: their versions, and the architectures that words stand for."""
+"""All tools of this environment: their versions, and the architectures for "native" and "all"."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PACKAGES = (
     "nvidia-cuda-nvrtc",
     "nvidia-nvfatbin",
     "pynvjitlink-cu12",
-    # CUDA 12's, where nvcc's package has NVVM.
+    # Packages of CUDA 12, where NVVM is in nvcc's package.
     "nvidia-cuda-nvcc-cu12",
     "nvidia-nvjitlink-cu12",
     "nvidia-cuda-nvrtc-cu12",
@@ -50,14 +50,14 @@ class Toolchain:
     The tools of this environment, with the versions they report.
 
     Args:
-        nvptxcompiler: Version of the PTX compiler inside this package, None if it cannot be loaded.
+        nvptxcompiler: Version of the PTX compiler inside this package; None if it cannot be loaded.
         archs: The architectures it generates code for, as listed by the library; none if it cannot be loaded.
         ptx_versions: The PTX ISA versions it reads; none if it cannot be loaded.
-        nvjitlink: nvJitLink's version, None if it cannot be loaded.
-        nvrtc: NVRTC's version, None if it cannot be loaded.
-        nvvm: The CUDA release of libNVVM, None if it cannot be loaded.
-        nvfatbin: nvFatbin's version, None if it cannot be loaded.
-        driver: The newest CUDA version the driver supports, None without a driver.
+        nvjitlink: nvJitLink's version; None if it cannot be loaded.
+        nvrtc: NVRTC's version; None if it cannot be loaded.
+        nvvm: The CUDA release of libNVVM; None if it cannot be loaded.
+        nvfatbin: nvFatbin's version; None if it cannot be loaded.
+        driver: The newest CUDA version that the driver supports; None without a driver.
         packages: The versions of the installed packages involved.
     """
 
@@ -73,7 +73,7 @@ class Toolchain:
 
 
 def toolchain() -> Toolchain:
-    """Return the version of every tool, as the tool reports it. Needs neither a GPU nor a driver."""
+    """Return the versions that the tools report. Needs neither a GPU nor a driver."""
     versions = {name: _version(name) for name in _TOOLS}
     compiles = versions["nvptxcompiler"] is not None
     return Toolchain(
@@ -85,43 +85,44 @@ def toolchain() -> Toolchain:
 
 
 def releases(names: Iterable[str]) -> dict[str, str]:
-    """Return the releases of the libraries *names* of the toolkit, of those that are there."""
+    """Return the releases of the libraries *names* that are installed."""
     return {name: dotted(release) for name in names if (release := _version(name))}
 
 
 def _version(name: str) -> tuple[int, int] | None:
     try:
-        found: tuple[int, int] | None = _TOOLS[name].version()
+        version: tuple[int, int] | None = _TOOLS[name].version()
     except PtxlinkError:
         return None
-    return found
+    return version
 
 
 def chosen_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
     """
-    Return the architectures that *archs* names, each once, in order. Words mean what they mean to nvcc.
+    Return the architectures that *archs* names, each once, in order. Words are those of nvcc.
 
     Args:
-        archs: One or several, or text with commas; "native" for those of the devices of this machine,
-            "all" for those that the installed toolkit compiles for, "all-major" for the first one of these
+        archs: An architecture or several, or text with commas; "native" for those of the devices of this
+            machine, "all" for those that the installed toolkit supports, "all-major" for the oldest of these
             and the first of each generation.
-        newest: The newest PTX that is to be written: "all" and "all-major" leave out what needs a newer one.
+        newest: The newest PTX version to write: "all" and "all-major" skip architectures that need a newer
+            one.
 
     Raises:
         ConfigError: A word is none of these, or there is no driver or device for "native".
-        LinkError: The toolkit cannot be loaded to ask it.
+        LinkError: The toolkit cannot be loaded.
     """
     listed: list[Arch] = []
-    for arch in _each(archs):
+    for arch in _as_list(archs):
         if not isinstance(arch, str):
             listed.append(Arch.of(arch))
             continue
         for word in map(str.strip, arch.split(",")):
-            listed += _named(word, newest)
+            listed += _archs_of_word(word, newest)
     return tuple(dict.fromkeys(listed))
 
 
-def _each(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
+def _as_list(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
     if isinstance(archs, str) or not hasattr(archs, "__iter__"):
         return [archs]
     several = tuple(archs)
@@ -129,14 +130,14 @@ def _each(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
     return [cast("ArchLike", several)] if isinstance((*several, "")[0], int) else cast("Any", several)
 
 
-def _named(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
+def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
     if word == "native":
         try:
             return driver.archs()
         except LaunchError as error:
             raise ConfigError(
-                f'"native" asks the driver for its devices, and there is none ({error.__cause__ or error}); '
-                'name an architecture, such as "sm_90", or export on a machine with the device.'
+                f'"native" needs a driver with a device, and there is none ({error.__cause__ or error}); '
+                'pass an architecture, such as "sm_90", or export on a machine with the device.'
             ) from error
     if word not in ("all", "all-major"):
         return [Arch.of(word)]

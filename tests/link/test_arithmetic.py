@@ -76,24 +76,6 @@ def test_nothing_is_fused_where_that_is_asked(form, front_end):
 
 
 @pytest.mark.parametrize(
-    ("flags", "option", "source"),
-    [
-        (["-fmad", "false"], {"fma": False}, F),
-        (["--ftz=true"], {"ftz": True}, F),
-        (["--prec-div=false"], {"prec_div": False}, DIVISION),
-        (["-use_fast_math"], {"fast_math": True}, DIVISION),
-        (["--use_fast_math", "--fmad=false"], {"fast_math": True, "fma": False}, F),
-        (["--use_fast_math=false", "--fmad=false"], {"fma": False}, F),
-    ],
-)
-def test_flags_of_nvrtc_are_the_options(flags, option, source):
-    """What `nvrtc_flags` says holds for one source and for two, as the option of the same meaning."""
-    expected = instructions(source + K, **option)
-    assert expected == instructions(source, DECLARED + K, nvrtc_flags=flags)
-    assert expected != instructions(source + K)
-
-
-@pytest.mark.parametrize(
     ("given", "options", "message"),
     [
         (
@@ -101,12 +83,17 @@ def test_flags_of_nvrtc_are_the_options(flags, option, source):
             {"ftz": True},
             "ftz=True has no effect on <ptx 1>, which is compiled already; pass it to the compiler of",
         ),
-        ((F,), {"nvrtc_flags": ["--fmad=false"], "fma": True}, "and fma=True is asked for, too"),
-        ((F,), {"nvrtc_flags": ["-Xptxas=-v"]}, "which NVRTC ignores; give ptxas's flags in extra_flags"),
-        ((F,), {"nvrtc_flags": ["-fdevice-syntax-only"]}, "link() makes a cubin that a driver loads"),
+        (
+            (F,),
+            {"nvrtc_flags": ["--fmad=false"]},
+            "nvrtc_flags contains '--fmad=false'; use the parameter fma",
+        ),
+        ((F,), {"nvrtc_flags": ["-use_fast_math"]}, "use the parameter fast_math for it"),
+        ((F,), {"nvrtc_flags": ["-Xptxas=-v"]}, "which NVRTC ignores; pass flags of ptxas as extra_flags"),
+        ((F,), {"nvrtc_flags": ["-fdevice-syntax-only"]}, "link() makes only cubins that a driver loads"),
         ((F,), {"extra_flags": ["-fma=0"]}, "use the parameter fma for it"),
-        ((F,), {"extra_flags": ["--apply-controls=a"]}, "no cache follows that file"),
-        ((F,), {"extra_flags": ["--verbose -O1"]}, "give each flag as an item"),
+        ((F,), {"extra_flags": ["--apply-controls=a"]}, "no cache key contains that file"),
+        ((F,), {"extra_flags": ["--verbose -O1"]}, "pass each flag as an item"),
         ((F,), {"fma": 0}, "fma is 0; pass True, False or None"),
     ],
 )
@@ -147,7 +134,7 @@ def test_square_roots_of_ltoir_stay(form):
 
 
 @pytest.mark.parametrize(
-    ("flag", "knows"), [("-ftz=1", "NVRTC, NVVM and nvJitLink"), ("-Xnvvm=-opt=0", "nvJitLink's")]
+    ("flag", "knows"), [("-ftz=1", "pass ftz= to export"), ("-Xnvvm=-opt=0", "a flag of nvJitLink")]
 )
 def test_assemble_names_the_tool_that_knows_a_flag(flag, knows):
     """A flag of another tool than ptxas is refused with its name."""

@@ -146,9 +146,9 @@ def test_a_launch_waits_for_the_streams_of_its_arrays(noted, scale):
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (3, r"launched by scale\[grid, block, stream, shared\]"),
-        ((1,), r"launched by scale"),
-        ((1, 2, None, 0, 5), r"launched by scale"),
+        (3, r"no launch configuration; call scale\[grid, block\]"),
+        ((1,), r"scale has no launch configuration"),
+        ((1, 2, None, 0, 5), r"scale has no launch configuration"),
         ((0, 32), r"The grid is 0; pass one to three numbers from 1 to 2147483647"),
         ((1, (1, 2, 3, 4)), r"The block is \(1, 2, 3, 4\)"),
         ((1.5, 32), r"The grid is 1.5"),

@@ -329,7 +329,10 @@ REFUSED = {
     "returned": (lambda udfs: udfs.same_array(FLOATS), "returns an array; let it write to one"),
     "name": (lambda udfs: udfs.nothing, "'nothing' is not loaded: the export has scale, fill"),
     "no_device": (lambda _: pl.load("udfs.json", device="gpu"), "device is 'gpu'; pass \"cpu\""),
-    "no_grid": (lambda udfs: udfs.scale(1), r"Kernel scale is launched by scale\[grid, block, "),
+    "no_grid": (
+        lambda udfs: udfs.scale(1),
+        r"Kernel scale has no launch configuration; call scale\[grid, block\]",
+    ),
     "no_steps": (lambda _: pl.load("udfs.json", device="cpu", steps=0), "steps is 0; pass .* from 1 on"),
     "half_a_step": (
         lambda _: pl.load("x.json", device="cpu", steps=2.5),

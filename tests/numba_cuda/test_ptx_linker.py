@@ -49,7 +49,7 @@ def test_the_interface_is_the_stock_linkers():
         (["ltoir"], True, ""),
         (["cubin", "ltoir"], True, ""),
         (["cubin"], True, "it is not optimizable at link time, and `ignore_nonlto == True`"),
-        (["ltoir"], False, r"its kinds of code are unknown\. There is no cuobjdump"),
+        (["ltoir"], False, r"its kinds of code are unknown\. No cuobjdump is installed"),
     ],
 )
 def test_ltoir_in_a_fat_binary_is_optimised(linker, kinds, has_tool, refused, monkeypatch):

@@ -27,6 +27,8 @@ def crashing(monkeypatch):
 @pytest.mark.parametrize("arch", ["sm_77", "sm_110", "sm_159"])
 def test_an_unknown_architecture_is_refused_before_the_linker_is_asked(arch):
     """A link for an architecture that the release does not know is an error with those that it does."""
-    with pytest.raises(pl.LinkError, match=rf"12\.9 does not know {arch}; link for one of sm_50, ") as caught:
+    with pytest.raises(
+        pl.LinkError, match=rf"nvJitLink 12\.9 does not support {arch}; link for one of sm_50, "
+    ) as caught:
         pl.link(KERNEL, function(), arch=arch, inline="none", checks="none", backend="nvjitlink")
     assert (f"-arch={arch}",) == caught.value.flags

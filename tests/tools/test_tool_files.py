@@ -28,7 +28,7 @@ def test_a_tool_that_fails_has_its_log_and_a_cure(monkeypatch, tmp_path):
     monkeypatch.setattr(host_compiler, "_compilers", lambda: iter([((path,), True)]))
     for error, attempt, cure in (
         (pl.AssembleError, lambda: programs.compile_ptx(path, PTX, []), "Correct the PTX"),
-        (pl.ExportError, lambda: host_compiler.compile_object("", "x.cpp", {}, []), "Name one"),
+        (pl.ExportError, lambda: host_compiler.compile_object("", "x.cpp", {}, []), "Set CUDACXX"),
     ):
         with pytest.raises(error, match=f"directive(.|\n)*{cure}"):
             attempt()
@@ -40,7 +40,7 @@ def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
     cubin = pl.assemble(PTX, "sm_80").code
     (tmp_path / "cut").write_bytes(cubin[: len(cubin) * part // 2 - (part == 2)])
     path = program(tmp_path / "ptxas", f'cp {tmp_path}/cut "$last"')
-    with pytest.raises(pl.AssembleError, match=r"wrote no whole cubin; make room"):
+    with pytest.raises(pl.AssembleError, match=r"wrote an incomplete cubin; make room"):
         programs.compile_ptx(path, PTX, [])
     (tmp_path / "cut").write_bytes(cubin)
     assert cubin == programs.compile_ptx(path, PTX, [])

@@ -55,7 +55,7 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
         # Errors on the CPU name the line.
         targetoptions["lineinfo"] = True
     # Callees are compiled meanwhile, without options of their own.
-    with find.explaining(), entered(cc=requested_cc(targetoptions), lowering=True):
+    with find.naming_missing_packages(), entered(cc=requested_cc(targetoptions), lowering=True):
         return original(pyfunc, return_type, args, targetoptions)
 
 

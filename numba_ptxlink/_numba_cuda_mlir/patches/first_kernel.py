@@ -53,7 +53,7 @@ def _optimize(original: Any, cres: Any) -> None:
         return
     called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
     request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
-    with find.explaining(), entered(**request):
+    with find.naming_missing_packages(), entered(**request):
         # Functions that need the memory manager have callbacks, which have no text.
         if not config().cache or _prints(options) or cres.metadata.get("needs_nrt"):
             original(cres)
