@@ -30,7 +30,7 @@ CHECKS: tuple[str, ...] = get_args(Checks)
 INLINE: tuple[str, ...] = get_args(Inline)
 FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
 # Checks of kernels on the CPU, by the names of compute-sanitizer's tools.
-CPU_CHECKS = ("memcheck",)
+CPU_CHECKS = ("memcheck", "initcheck", "racecheck", "synccheck")
 MAX_CPU_DEVICES = 16
 # The schemes of URLs of stores that `cache.tiered` connects to.
 STORES = ("redis", "rediss", "unix")
@@ -93,7 +93,7 @@ class Config(NamedTuple):
     device: str = ""
     cpu_arch: str = "7.5"
     cpu_devices: int = 1
-    cpu_checks: tuple[str, ...] = CPU_CHECKS
+    cpu_checks: tuple[str, ...] = ("memcheck",)
 
     def __repr__(self) -> str:
         """Show all but what may hold a password."""

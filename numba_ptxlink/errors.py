@@ -135,9 +135,9 @@ def converted(error: PtxlinkError, kind: type[T], message: str = "") -> T:
     return kind(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
 
 
-def located(place: str, message: object) -> str:
+def located(place: str, message: object, severity: str = "error") -> str:
     """Return *message* as compilers write it: after "file.py:line: error: ", if the *place* is known."""
-    return f"{place}: error: {message}" if place else str(message)
+    return f"{place}: {severity}: {message}" if place else str(message)
 
 
 def shown(value: object, longest: int = 80) -> str:

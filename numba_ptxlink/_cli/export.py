@@ -104,6 +104,7 @@ def add(commands: Any) -> None:
 
 
 def _export(arguments: argparse.Namespace) -> Report:
+    from numba_ptxlink._export import progress
     from numba_ptxlink._export.load import Source
     from numba_ptxlink.exporter import export
 
@@ -115,13 +116,14 @@ def _export(arguments: argparse.Namespace) -> Report:
         # What imported modules print is not the command's, whose standard output may be JSON.
         output.stdout_to_stderr(),
         _threads(arguments.jobs) as threads,
+        progress.shown(is_quiet=arguments.quiet),
     ):
         if len(paths) > 1:
             exported = _export_each(arguments, options, threads)
         else:
             executor = threads if arguments.jobs > 1 else None
             name, is_module = (str(paths[0]), False) if module is None else (module, True)
-            source = Source(name, is_module=is_module, is_quiet=arguments.quiet)
+            source = Source(name, is_module=is_module)
             depfile = arguments.depfile
             exported = [export(source, arguments.out_dir, **options, depfile=depfile, executor=executor)]
     return _report(exported)
@@ -154,7 +156,7 @@ def _export_each(
     futures = [
         threads.submit(
             export,
-            Source(str(path), is_written=True, is_quiet=arguments.quiet),
+            Source(str(path), is_written=True),
             None if path is last else out,
             **options,
         )
@@ -166,7 +168,9 @@ def _export_each(
         except PtxlinkError as error:
             errors.append(error)
         if len(paths) > _FEW and not arguments.quiet:
-            print(f"[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
+            # On a terminal the rest of the line of progress is deleted (ECMA-48).
+            delete = "\x1b[K" if sys.stderr.isatty() else ""
+            print(f"{delete}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
     if last:
         made_of = {source for each in done for source in each.sources}

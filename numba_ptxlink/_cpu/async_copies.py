@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
 
-from .memory import effective_address, region_pointer, space_pointer
+from .memory import effective_address, region_pointer, report_access, space_pointer
 from .mnemonics import UnsupportedInstruction
-from .runtime import ThreadState
+from .runtime import Access, Scope, ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +49,8 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
     pointer = space_pointer(b, source, "global", size)
+    report_access(b, pointer, size, Access.READ)
+    report_access(b, destination, size, Access.WRITE)
     value = b.emit_value(f"load i{8 * size}, ptr {pointer}, align {size}")
     b.emit(f"store i{8 * size} {value}, ptr {destination}, align {size}")
 
@@ -141,6 +143,7 @@ def _wait(b: Translator, barrier: str, target: str, phase: str, *, by_parity: bo
     b.begin_block(waiting)
     b.suspend(ThreadState.YIELDED)
     b.begin_block(after)
+    b.report_order(Scope.BLOCK)
     b.write_register(target, _is_complete(b, barrier, before, by_parity=by_parity), 1)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .ir_builder import PROGRAM_MEMORY
 from .mnemonics import UnsupportedInstruction
-from .runtime import Fault, ThreadState
+from .runtime import Fault, Scope, ThreadState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,6 +125,7 @@ def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
 def _grid_barrier(b: Translator, storages: Sequence[Storage]) -> None:
     b.fault_unless(b.emit_op("icmp ne", "i32", b.load_context_field("cooperative"), 0), Fault.NOT_COOPERATIVE)
     b.suspend(ThreadState.GRID_BARRIER)
+    b.report_order(Scope.GRID)
     b.emit(f"store i32 0, ptr {storages[0].pointer}")
 
 

@@ -69,6 +69,7 @@ class EntryModule:
         symbols: The symbols of the PTX module.
         entry: The name of the kernel or function.
         checks: Whether accesses to memory are checked.
+        reports_accesses: Whether each access, and each barrier that a thread passes, is reported.
 
     Attributes:
         call_graph: The functions that the entry reaches.
@@ -79,8 +80,8 @@ class EntryModule:
         shared_variables: Variables in shared memory; a function adds those that it declares.
     """
 
-    def __init__(self, symbols: Symbols, entry: str, *, checks: bool) -> None:
-        self.checks = checks
+    def __init__(self, symbols: Symbols, entry: str, *, checks: bool, reports_accesses: bool = False) -> None:
+        self.checks, self.reports_accesses = checks, reports_accesses
         self.functions = symbols.functions
         self.call_graph = CallGraph(symbols.functions, entry)
         self.global_values: dict[str, str] = {}

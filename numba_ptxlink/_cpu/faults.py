@@ -116,7 +116,7 @@ def fault_error(
         statement: The index of the instruction in the function's body.
         worker: The worker that executed it.
     """
-    instruction, file, line = _find_location(module, function, statement)
+    instruction, file, line = find_location(module, function, statement)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {written_name(function)}"
     message = _fault_message(
@@ -138,7 +138,7 @@ def fault_error(
     )
 
 
-def _find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
+def find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
     body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
     file, line = "", "0"
     for index, candidate in enumerate(body):

@@ -14,6 +14,7 @@ from numba_ptxlink._formats import ptx
 from . import nan_bits, runtime
 from .async_copies import ASYNC_HANDLERS
 from .call_graph import CallGraph
+from .checks import needs_accesses
 from .control import CONTROL_HANDLERS, call
 from .entry_module import EntryModule
 from .instructions import REGISTER_HANDLERS, compute
@@ -27,7 +28,7 @@ from .warp_matrices import WARP_MATRIX_HANDLERS
 from .warps import WARP_HANDLERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from .symbols import Symbols
 
@@ -87,16 +88,16 @@ def param_offsets(params: Sequence[ptx.Variable]) -> list[int]:
     return offsets
 
 
-def translate(symbols: Symbols, entry: str, *, checks: bool) -> Translation:
+def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Translation:
     """
     Return the LLVM module of a kernel or function, with the functions that it calls, and with its executor.
 
     Args:
         symbols: The symbols of the PTX module.
         entry: The name of the kernel or function.
-        checks: Whether accesses to memory are checked.
+        checks: The names of checks.
     """
-    module = EntryModule(symbols, entry, checks=checks)
+    module = EntryModule(symbols, entry, checks="memcheck" in checks, reports_accesses=needs_accesses(checks))
     graph, function = module.call_graph, symbols.functions[entry]
     texts, frame_sizes = [], {}
     for name in graph.bodies:

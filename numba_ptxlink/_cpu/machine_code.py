@@ -46,6 +46,11 @@ def target() -> Sequence[str]:
     return llvmlite.__version__, release, llvm.get_default_triple(), llvm.get_host_cpu_name(), features
 
 
+def add_symbol(name: str, address: int) -> None:
+    """Let object code that is loaded later refer to a function of this process by *name*."""
+    _load_llvm().add_symbol(name, address)
+
+
 def _create_target_machine(level: int) -> Any:
     llvm = _load_llvm()
     *_, cpu, features = target()

@@ -10,7 +10,7 @@ from numba_ptxlink._formats import ptx
 from . import arithmetic
 from .ir_builder import PROGRAM_MEMORY
 from .mnemonics import UnsupportedInstruction
-from .runtime import SHARED_START, Fault
+from .runtime import SHARED_START, Access, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _STATE_SPACES = ("global", "shared", "local", "param", "const")
 _ADDRESS_BITS = 64
+_ORDERED_MODIFIERS = {"acquire", "release", "relaxed"}
 _ATOMIC_MODIFIERS = {"acquire", "release", "relaxed", "volatile"}
 # Modifiers for the state space, vectors, order and caching. They do not change the value that is accessed.
 _ACCESS_MODIFIERS = re.compile(
@@ -133,6 +134,24 @@ def _other_modifiers(mnemonic: Mnemonic) -> set[str]:
     return {flag for flag in mnemonic.modifiers if not _ACCESS_MODIFIERS.fullmatch(flag)}
 
 
+def report_access(b: Translator, pointer: str, size: int, kind: Access, value: str = "0") -> None:
+    """Report an access to global or shared memory to the checks that remember accesses."""
+    if not b.module.reports_accesses:
+        return
+    b.global_values["ptxlink.check_access"] = (
+        "declare void @ptxlink.check_access(ptr, i64, i64, i32, i64, i64)"
+    )
+    address = b.emit_value(f"ptrtoint ptr {pointer} to i64")
+    arguments = f"i64 {address}, i64 {size}, i32 {int(kind)}, i64 {b.fault_site()}, i64 {value}"
+    b.emit(f"call void @ptxlink.check_access(ptr %ctx, {arguments})")
+
+
+def _is_thread_private(b: Translator, memory: str, space: str) -> bool:
+    """Return whether an operand is in memory that no other thread writes."""
+    parsed = ptx.address(memory)
+    return space in ("local", "param", "const") or bool(parsed and b.find_storage(parsed[0]))
+
+
 def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`ld`, `ldu` and `st`."""
     if _other_modifiers(mnemonic):
@@ -148,10 +167,19 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     if len(elements) * size != total:
         # A register that is declared as a vector has no braces.
         raise UnsupportedInstruction
+    reports = not _is_thread_private(b, memory, _state_space(mnemonic))
+    is_ordered = not _ORDERED_MODIFIERS.isdisjoint(mnemonic.modifiers)
+    if reports and not writes:
+        report_access(b, pointer, total, Access.ATOMIC_READ if is_ordered else Access.READ)
     for index, register in enumerate(elements):
-        location = f"ptr {b.offset_pointer(pointer, size * index)}{order}, align {size}, {PROGRAM_MEMORY}"
+        element = b.offset_pointer(pointer, size * index)
+        location = f"ptr {element}{order}, align {size}, {PROGRAM_MEMORY}"
         if writes:
-            b.emit(f"store{atomic} i{bits} {b.read_operand(register, bits)}, {location}")
+            value = b.read_operand(register, bits)
+            if reports:
+                access = Access.ATOMIC_WRITE if is_ordered else Access.WRITE
+                report_access(b, element, size, access, b.resize(value, bits, 64))
+            b.emit(f"store{atomic} i{bits} {value}, {location}")
         else:
             value = b.emit_value(f"load{atomic} i{bits}, {location}")
             b.write_register(register, value, bits, signed=mnemonic.type.is_signed)
@@ -174,6 +202,7 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     # Each element of a vector is an atomic operation of its own.
     for number, (element_target, element_sources) in enumerate(zip(targets, elements, strict=True)):
         element = b.offset_pointer(pointer, size * number)
+        report_access(b, element, size, Access.ATOMIC)
         _modify_element(b, mnemonic, operation, element, element_target, element_sources)
 
 

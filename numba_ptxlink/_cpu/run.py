@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
+from numba_ptxlink._formats.mangling import written_name
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import LaunchError
 
 from . import faults, functions, machine_code, runtime
+from .checks import Launch, WorkerChecks, needs_accesses
+from .checks import library as check_library
+from .checks import parse as parse_checks
 from .regions import Region, RegionTable
 from .runtime import BlockStatus, Fault, Resume
 from .symbols import Symbols
@@ -26,6 +30,8 @@ from .worker import Buffer, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from .checks import CpuChecks
 
 __all__ = ["CpuProgram", "Region", "byte_sizes"]
 
@@ -81,7 +87,7 @@ class CpuProgram:
 
     Args:
         text: The PTX.
-        checks: Whether accesses to memory are checked.
+        checks: The names of checks, True for memcheck, or False for none.
 
     Attributes:
         module: The PTX module.
@@ -89,19 +95,23 @@ class CpuProgram:
         variables: The memory of the module's variables, by name.
     """
 
-    def __init__(self, text: str, *, checks: bool) -> None:
+    def __init__(self, text: str, *, checks: CpuChecks) -> None:
         self.module = formats.parse(text)
         unparsed = [
             item for item in self.module.items if isinstance(item, formats.UnparsedItem) and not item.keyword
         ]
         if unparsed:
             raise LaunchError(f"The PTX is malformed: {unparsed[0].cause}; correct it.")
-        self._checks = checks
+        self._checks = parse_checks(checks)
+        if needs_accesses(self._checks):
+            # Code that is loaded later calls functions of the library.
+            check_library()
         self._symbols = symbols = Symbols(self.module)
         variables = symbols.definitions()
         objects = [_compile_shared("cpu variables", variables)] if variables else []
         self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
         self._entries: dict[str, CompiledEntry] = {}
+        self._reported: set[tuple[Any, ...]] = set()
         self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
         self._lock = Lock()
         # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
@@ -118,15 +128,15 @@ class CpuProgram:
         }
 
     @classmethod
-    def of(cls, ptx: str | bytes, *, checks: bool = True) -> CpuProgram:
+    def of(cls, ptx: str | bytes, *, checks: CpuChecks = True) -> CpuProgram:
         """
         Return a program of a PTX module.
 
         Args:
             ptx: The module. It defines all functions that it calls, except those of the device runtime and of
                 the C library, such as `vprintf` and `malloc`.
-            checks: Whether each access is compared with the memory that may be accessed. Without checks, a
-                wrong access may end the process.
+            checks: The names of checks; True for memcheck, or False for none. Without memcheck, a wrong
+                access may end the process.
 
         Raises:
             LaunchError: llvmlite is missing, the module is malformed, or it does not define a variable.
@@ -145,7 +155,7 @@ class CpuProgram:
         parts = {
             "package": cache.package_version(),
             "tool": machine_code.target(),
-            "checks": str(self._checks),
+            "checks": ",".join(sorted(self._checks)),
             "entry": name,
             "ptx": self.module.text,
         }
@@ -357,7 +367,11 @@ class CpuProgram:
             heap=ctypes.addressof(self._heap_state),
             workspace=workspace.address if workspace else 0,
             cooperative=workspace is not None,
+            checks=self._worker_checks(),
         )
+
+    def _worker_checks(self) -> WorkerChecks | None:
+        return WorkerChecks(self._checks) if self._checks - {"memcheck"} else None
 
     def _run(
         self,
@@ -369,11 +383,33 @@ class CpuProgram:
         resume_mode: Resume = Resume.START,
     ) -> int:
         """Execute blocks, or call a function for elements; return a BlockStatus."""
+        if worker.checks:
+            worker.checks.begin()
         status = worker.run(self._loaded.address(executor), entry.address, first, count, resume_mode)
+        if worker.checks:
+            worker.checks.log_reports(self._described(entry, worker), self._reported)
         if worker.fault_record.kind != Fault.NONE:
             function, statement = entry.fault_sites[worker.fault_record.fault_site]
             raise faults.fault_error(self.module, entry.name, function, statement, worker)
         return status
+
+    def _described(self, entry: CompiledEntry, worker: Worker) -> Launch:
+        """Return a launch as reports of checks describe it."""
+
+        def location_of(site: int) -> faults.SourceLocation:
+            function, statement = entry.fault_sites[site]
+            return faults.find_location(self.module, function, statement)
+
+        def name_of(address: int) -> str:
+            near = (
+                region for region in worker.regions_near(address) if region.address <= address < region.end
+            )
+            return next((region.name for region in near), "")
+
+        context = worker.context
+        return Launch(
+            written_name(entry.name), tuple(context.nctaid), tuple(context.ntid), location_of, name_of
+        )
 
 
 def _check_config(name: str, launch_config: Configuration) -> None:

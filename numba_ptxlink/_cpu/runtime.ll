@@ -599,9 +599,20 @@ subtract:
   %surplus = sub i32 %arrived, %required
   %early.rest = call i32 @llvm.umin.i32(i32 %surplus, i32 %early)
   store i32 %early.rest, ptr %early.at
+  %check.at = getelementptr i8, ptr %ctx, i64 $context.check_barrier
+  %check = load ptr, ptr %check.at
+  %checked = icmp ne ptr %check, null
+  %site.at = getelementptr i8, ptr %record, i64 $thread.fault_site
+  %site = load i32, ptr %site.at
+  %some.ended = icmp ult i32 %arrived, %count
+  %incomplete = and i1 %some.ended, %no.count
+  %reported = and i1 %incomplete, %checked
+  br i1 %reported, label %report, label %releasing
+report:
+  call void %check(ptr %ctx, i32 %site, i32 -1, i32 %leader)
   br label %releasing
 releasing:
-  %g = phi i32 [0, %subtract], [%g.next, %released]
+  %g = phi i32 [0, %subtract], [0, %report], [%g.next, %released]
   %g.more = icmp ult i32 %g, %count
   br i1 %g.more, label %g.check, label %resuming
 g.check:
@@ -615,6 +626,15 @@ release:
   store i64 %true.count.wide, ptr %seen.at
   %group.at = getelementptr i8, ptr %g.record, i64 $thread.group
   store i32 %arrived, ptr %group.at
+  %g.site.at = getelementptr i8, ptr %g.record, i64 $thread.fault_site
+  %g.site = load i32, ptr %g.site.at
+  %elsewhere = icmp ne i32 %g.site, %site
+  %divergent = and i1 %elsewhere, %checked
+  br i1 %divergent, label %report.other, label %mark
+report.other:
+  call void %check(ptr %ctx, i32 %site, i32 %g.site, i32 %g)
+  br label %mark
+mark:
   ; Mark all before any is resumed: a resumed thread may reach the same barrier again.
   %g.state.at = getelementptr i8, ptr %g.record, i64 $thread.state
   store i32 $state.released, ptr %g.state.at

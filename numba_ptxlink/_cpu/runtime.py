@@ -33,6 +33,24 @@ class Fault(IntEnum):
     NOT_COOPERATIVE = 13
 
 
+class Access(IntEnum):
+    """Kinds of accesses, as `enum access_kind` of checks.c has them."""
+
+    READ = 0
+    WRITE = 1
+    ATOMIC = 2
+    ATOMIC_READ = 3
+    ATOMIC_WRITE = 4
+
+
+class Scope(IntEnum):
+    """The threads that a barrier orders, as `enum scope` of checks.c has them."""
+
+    BLOCK = 0
+    WARP = 1
+    GRID = 2
+
+
 class ThreadState(IntEnum):
     """Whether a thread has exited, or else the event that resumes it."""
 
@@ -81,6 +99,7 @@ class BlockContext(ctypes.Structure):
     `regions` are pairs of a first address and an end; the first `writable_count` of the `region_count` pairs
     may be written. `region_cache` has a pair for each access of the code: the region that it used last.
     `heap` is three words: the state of the allocator, the size of the heap, and its address.
+    `checks` is the state of racecheck and initcheck, and `check_barrier` the function of synccheck, or null.
     `barrier_arrivals` counts the threads that executed `bar.arrive`, for each barrier of the block.
     """
 
@@ -103,6 +122,7 @@ class BlockContext(ctypes.Structure):
         *((function, ctypes.c_void_p) for function in ("restore_thread", "check_signals", "save_thread")),
         ("python_thread", ctypes.c_void_p),
         ("barrier_arrivals", ctypes.c_uint32 * 16),
+        *((name, ctypes.c_void_p) for name in ("checks", "check_barrier")),
     )
 
 

@@ -12,7 +12,7 @@ from . import arithmetic
 from .ir_builder import IRBuilder
 from .mnemonics import UnsupportedInstruction, parse_number
 from .nan_bits import Origin
-from .runtime import BlockContext, Fault, ThreadState, thread_field_offset
+from .runtime import BlockContext, Fault, Scope, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -317,6 +317,12 @@ class Translator(IRBuilder):
         action = self.emit_value("call i8 @llvm.coro.suspend(token none, i1 false)")
         self.end_block(f"switch i8 {action}, label %suspended [i8 0, label %{after} i8 1, label %suspended]")
         self.begin_block(after)
+
+    def report_order(self, scope: Scope) -> None:
+        """Report to racecheck that the thread has passed a barrier."""
+        if self.module.reports_accesses:
+            self.global_values["ptxlink.check_order"] = "declare void @ptxlink.check_order(ptr, i32)"
+            self.emit(f"call void @ptxlink.check_order(ptr %ctx, i32 {int(scope)})")
 
     @property
     def _check_interval(self) -> int:

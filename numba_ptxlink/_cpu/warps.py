@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .mnemonics import UnsupportedInstruction
-from .runtime import THREAD_RECORD_SIZE, BlockContext, ThreadState, thread_field_offset
+from .runtime import THREAD_RECORD_SIZE, BlockContext, Scope, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 def exchange(b: Translator, value: str, mask: str) -> tuple[str, str]:
     """Suspend until the threads of the mask have arrived; return their mask, and the record of lane 0."""
     b.suspend(ThreadState.WARP, key=b.read_operand(mask, 32), value=value)
+    b.report_order(Scope.WARP)
     offset = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
     return _load_group(b), b.emit_value(f"getelementptr i8, ptr %thread_record, i32 {offset}")
 
@@ -140,6 +141,7 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
     value = _read_wide(b, arguments.pop(), 1) if mode == "red" else "0"
     count = b.read_operand(arguments[1], 32) if len(arguments) > 1 else "0"
     b.suspend(ThreadState.BARRIER, key=b.read_operand(arguments[0], 32), expected_count=count, value=value)
+    b.report_order(Scope.BLOCK)
     if mode == "sync":
         return
     hits = b.load("i32", "%thread_record", thread_field_offset("seen"))

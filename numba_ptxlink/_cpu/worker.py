@@ -15,6 +15,8 @@ from .runtime import SHARED_START, THREAD_RECORD_SIZE, WARP_SIZE, BlockContext, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .checks import WorkerChecks
+
 _ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
 # A worker with so much memory is kept for later launches.
 _MAX_SMALL_BYTES = 256 << 10
@@ -61,6 +63,7 @@ class Worker:
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
         dynamic: Bytes of dynamic shared memory.
+        checks: The state of checks that remember accesses, None without.
         context: Other fields of BlockContext.
 
     Attributes:
@@ -80,8 +83,10 @@ class Worker:
         grid: Sequence[int] = (1, 1, 1),
         block: Sequence[int] = (1, 1, 1),
         dynamic: int = 0,
+        checks: WorkerChecks | None = None,
         **context: int,
     ) -> None:
+        self.checks = checks
         thread_count = math.prod(block)
         suspended_count = 0 if frame is None else thread_count
         frames = Buffer((frame or 0) * suspended_count)
@@ -111,6 +116,8 @@ class Worker:
             coroutine_frames=frames.address,
             frame_size=frame or 0,
             thread_records=records.address,
+            checks=checks.address if checks else 0,
+            check_barrier=checks.barrier_function if checks else 0,
             **context,
             **_python_functions(),
         )

@@ -6,7 +6,7 @@ and an edited module is read again. The server process is started once for each 
 child takes a hundredth of the time of starting Python.
 
 A child has the working directory, environment, `sys.path` and options (`-O`) of its caller. Its standard
-output and error are the caller's standard error, and its log records are sent to the caller's loggers.
+output and error are the caller's standard error. It sends its log records and its progress to the caller.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import traceback
 import warnings
 from logging.handlers import QueueHandler
@@ -33,6 +34,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink import _config, cache
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import ExportError, PtxlinkError
+
+from . import progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -136,6 +139,8 @@ def run(
                 event, value = connection.recv()
                 if event == "logged":
                     logging.getLogger(value.name).handle(value)
+                elif event == "began":
+                    progress.step(*value)
                 elif event == "failed":
                     raise value
                 else:
@@ -224,9 +229,11 @@ def _be_child(descriptor: int, error: int) -> None:
         _config.config.cache_clear()
         cache.default.cache_clear()
         logger = logging.getLogger(_LOGGER)
-        logger.handlers, logger.propagate = [_Forwarding(connection)], False
+        events: Any = _Events(connection)
+        logger.handlers, logger.propagate = [_Forwarding(events)], False
         logger.setLevel(level)
-        connection.send(_outcome(function, args))
+        progress.report_to(lambda *step: events.send("began", step))
+        events.send(*_outcome(function, args))
     finally:
         os._exit(0)
 
@@ -246,10 +253,21 @@ def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, 
                 stream.flush()
 
 
+class _Events:
+    """Sends events to the caller. Thread-safe."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+
+    def send(self, event: str, value: Any) -> None:
+        with self._lock:
+            self._connection.send((event, value))
+
+
 class _Forwarding(QueueHandler):
-    """Sends log records to the caller, by a connection instead of a queue."""
+    """Sends log records to the caller, as events instead of by a queue."""
 
     queue: Any
 
     def enqueue(self, record: logging.LogRecord) -> None:
-        self.queue.send(("logged", record))
+        self.queue.send("logged", record)

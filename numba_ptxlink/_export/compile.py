@@ -143,11 +143,11 @@ def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Op
         PtxlinkError: A compiler refused functions. Names all of them.
     """
 
-    def lower_for(function: ResolvedFunction) -> LoweredFunction:
-        progress.step(f"compile {function.symbol} for {arch.sm}", counted=True)
+    def lower_one(function: ResolvedFunction) -> LoweredFunction:
+        progress.step(f"compile {function.symbol} for {arch.sm}", completed=1)
         return lower(function, arch, options)
 
-    lowered = tuple(map_collecting_errors(lower_for, functions))
+    lowered = tuple(map_collecting_errors(lower_one, functions))
     progress.step(f"optimise {', '.join(function.symbol for function in functions)} for {arch.sm}")
     return compile_functions(functions[0].front_end, arch, lowered, options)
 
@@ -175,6 +175,8 @@ def compile_in_groups(
     def compile_part(arch: Arch, part: Sequence[ResolvedFunction]) -> Group:
         return compiled_elsewhere.get((arch, symbols(part))) or compile_group(part, arch, options)
 
+    missing = (part for arch in archs for part in parts if (arch, symbols(part)) not in compiled_elsewhere)
+    progress.step(expected=sum(map(len, missing)))
     return [
         _join(map_collecting_errors(functools.partial(compile_part, arch), parts), options) for arch in archs
     ]

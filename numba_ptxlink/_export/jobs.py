@@ -58,17 +58,18 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    if not isinstance(source, Source):
-        return _export(source, request.front_end, request, {})
-    compiled_elsewhere: dict[GroupKey, Group] = {}
-    if executor is not None:
-        # Python's own pools know how many workers they have.
-        workers = getattr(executor, "_max_workers", None)
-        with progress.shown(is_quiet=source.is_quiet):
+    with progress.shown():
+        if not isinstance(source, Source):
+            return _export(source, request.front_end, request, {})
+        progress.step("start the compiler")
+        compiled_elsewhere: dict[GroupKey, Group] = {}
+        if executor is not None:
+            # Python's own pools know how many workers they have.
+            workers = getattr(executor, "_max_workers", None)
             compiled_elsewhere = _compile_on_executor(executor, workers, source, request)
-        request = replace(request, threads=workers or 1)
-    exported: Export = in_child(_export, source, request.front_end, request, compiled_elsewhere)
-    return exported
+            request = replace(request, threads=workers or 1)
+        exported: Export = in_child(_export, source, request.front_end, request, compiled_elsewhere)
+        return exported
 
 
 def _compile_on_executor(
@@ -87,11 +88,9 @@ def _compile_on_executor(
     arguments = source, request.front_end, environment, request.options
     futures = {executor.submit(in_child, _compile, *arguments, share): share for share in shares}
     compiled_elsewhere: dict[GroupKey, Group] = {}
-    progress.expect(len(keys))
+    progress.step("wait for workers")
     try:
         for future in as_completed(futures):
-            for arch, names in futures[future]:
-                progress.step(f"compiled {', '.join(names)} for {arch.sm}", counted=True)
             try:
                 compiled_elsewhere |= _check_link_files(future.result())
             except Exception as error:  # noqa: BLE001 - the pool is broken, or has lost a worker
@@ -119,21 +118,18 @@ def _export(
     request: Request,
     compiled_elsewhere: Mapping[GroupKey, Group],
 ) -> Export:
-    is_file = isinstance(source, Source)
-    with progress.shown(is_quiet=is_file and source.is_quiet):
-        progress.step(f"import {source.name}" if is_file else "resolve types")
-        loaded, functions = functions_of(source, front_end)
-        progress.expect(len(functions) * len(request.archs))
-        request = replace(
-            request,
-            stem=request.stem or check_stem(loaded.stem),
-            include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
-        )
-        return in_memory(
-            compile_in_groups(functions, request.archs, request.options, compiled_elsewhere),
-            request,
-            loaded.files,
-        )
+    progress.step(f"import {source.name}" if isinstance(source, Source) else "")
+    loaded, functions = functions_of(source, front_end)
+    request = replace(
+        request,
+        stem=request.stem or check_stem(loaded.stem),
+        include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
+    )
+    return in_memory(
+        compile_in_groups(functions, request.archs, request.options, compiled_elsewhere),
+        request,
+        loaded.files,
+    )
 
 
 def in_child(
@@ -182,6 +178,7 @@ def _compile(
             "workers"
         )
     compiled = {}
+    progress.step(expected=sum(len(names) for _, names in share))
     for arch, names in share:
         try:
             compiled[arch, names] = compile_group([by_name[name] for name in names], arch, options)

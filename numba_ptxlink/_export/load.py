@@ -43,13 +43,11 @@ class Source:
         name: The path of the file, or the full name of the module.
         is_module: Whether *name* is that of a module.
         is_written: Whether its export in memory is written later.
-        is_quiet: Whether no progress is shown.
     """
 
     name: str
     is_module: bool = False
     is_written: bool = False
-    is_quiet: bool = False
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 Show on a terminal what a long export does.
 
 An export of many functions, for several GPUs, or with a header that nvcc compiles takes seconds. After two of
-them, one line of standard error names the step; the line is deleted at the end.
+them, one line of standard error names the step; the line is deleted at the end. Children report their steps
+to the process that waits for them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _DELAY_SECONDS = 2.0
 # Go to the beginning of the line, and delete the line (ECMA-48).
@@ -22,23 +23,25 @@ _DELETE_LINE = "\r\x1b[K"
 
 
 class _Line:
-    """The line of one export."""
+    """The line of a terminal."""
 
     def __init__(self) -> None:
-        self.total, self._count = 0, 0
+        self._count = self._total = 0
         self._text, self._is_visible = "", False
         self._lock = threading.Lock()
         self._timer = threading.Timer(_DELAY_SECONDS, self._appear)
         self._timer.daemon = True
         self._timer.start()
 
-    def show(self, text: str, *, counted: bool) -> None:
-        """Replace the text, after the number of this step if it is counted."""
+    def show(self, text: str, expected: int, completed: int) -> None:
+        """Replace the text if it is not empty, and add to the counts."""
         with self._lock:
-            self._count += counted
-            self._text = f"[{self._count}/{self.total}] {text}" if counted else text
-            if self._is_visible:
-                self._write(self._text)
+            self._total += expected
+            self._count += completed
+            if text:
+                self._text = f"[{self._count}/{self._total}] {text}" if self._total else text
+                if self._is_visible:
+                    self._write(self._text)
 
     def end(self) -> None:
         """Delete the line."""
@@ -55,38 +58,59 @@ class _Line:
 
     @staticmethod
     def _write(text: str) -> None:
-        # A terminal that has gone away is no reason to fail.
+        # A terminal that is closed meanwhile is no reason to fail.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            sys.stderr.write(_DELETE_LINE + text[: shutil.get_terminal_size().columns - 1])
+            # A warning that is printed meanwhile begins at the beginning of the line.
+            sys.stderr.write(f"{_DELETE_LINE}{text[: shutil.get_terminal_size().columns - 1]}\r")
             sys.stderr.flush()
 
 
-_line: _Line | None = None
+_show: Callable[[str, int, int], None] | None = None
 
 
 @contextlib.contextmanager
 def shown(*, is_quiet: bool = False) -> Iterator[None]:
-    """Show the steps of a `with` block, if standard error is a terminal."""
-    global _line  # noqa: PLW0603 - one terminal has one line
-    is_terminal = sys.stderr is not None and sys.stderr.isatty()
-    if _line or is_quiet or not is_terminal:
+    """
+    Show the steps of a `with` block, if standard error is a terminal.
+
+    Within another such block this does nothing.
+
+    Args:
+        is_quiet: Whether nothing is shown, in inner blocks neither.
+    """
+    global _show  # noqa: PLW0603 - one terminal has one line
+    if _show is not None:
         yield
         return
-    line = _line = _Line()
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    line = _Line() if is_terminal and not is_quiet else None
+    _show = line.show if line else _show_nothing
     try:
         yield
     finally:
-        _line = None
-        line.end()
+        _show = None
+        if line:
+            line.end()
 
 
-def expect(count: int) -> None:
-    """Set the number of counted steps."""
-    if _line:
-        _line.total = count
+def report_to(receive: Callable[[str, int, int], None]) -> None:
+    """Call *receive* with the arguments of each `step`, in a child."""
+    global _show  # noqa: PLW0603 - as above
+    _show = receive
 
 
-def step(text: str, *, counted: bool = False) -> None:
-    """Name the step that begins, if steps are shown."""
-    if _line:
-        _line.show(text, counted=counted)
+def step(text: str = "", expected: int = 0, completed: int = 0) -> None:
+    """
+    Name the step that begins, if steps are shown.
+
+    Args:
+        text: The step, "" to change the counts alone.
+        expected: A number of parts that will be completed.
+        completed: How many parts were completed.
+    """
+    if _show is not None:
+        _show(text, expected, completed)
+
+
+def _show_nothing(text: str, expected: int, completed: int) -> None:
+    """Ignore a step."""

@@ -15,7 +15,7 @@ from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
 from numba_ptxlink._tools.launching import Configuration, Launchable
-from numba_ptxlink.errors import LaunchError, shown
+from numba_ptxlink.errors import ConfigError, LaunchError, shown
 
 from .arrays import DeviceArguments, Types
 from .values import Parameters
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
+    from numba_ptxlink._cpu.checks import CpuChecks
     from numba_ptxlink._link.manifests import Function
 
     from .on_cpu import CompiledCode
@@ -50,7 +51,7 @@ def load(
     source: str | os.PathLike[str] | Export,
     *,
     device: None = None,
-    checks: bool = True,
+    checks: CpuChecks = True,
     steps: int | None = None,
 ) -> Library[LoadedKernel]: ...
 
@@ -60,7 +61,7 @@ def load(
     source: str | os.PathLike[str] | Export,
     *,
     device: Literal["cpu"],
-    checks: bool = True,
+    checks: CpuChecks = True,
     steps: int | None = None,
 ) -> Library[Any]: ...
 
@@ -69,7 +70,7 @@ def load(
     source: str | os.PathLike[str] | Export,
     *,
     device: Literal["cpu"] | None = None,
-    checks: bool = True,
+    checks: CpuChecks = True,
     steps: int | None = None,
 ) -> Library[Any]:
     """
@@ -86,23 +87,23 @@ def load(
     Args:
         source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.
         device: "cpu" to run on the CPU, None on the GPU.
-        checks: Whether each access to memory on the CPU is checked against the passed arrays and the memory
-            that the code declares.
+        checks: The checks on the CPU: True for memcheck, which compares each access to memory with the passed
+            arrays and the memory that the code declares; False for none; or a tuple of "memcheck",
+            "initcheck", "racecheck" and "synccheck". Their reports are logged as warnings.
         steps: The maximum number of iterations of all loops in a thread on the CPU; None for no limit.
 
     Raises:
+        ConfigError: A check is unknown.
         LaunchError: There is no manifest, it does not describe the kernels, *device* is unknown, or *steps*
             is below 1. On the CPU also: llvmlite is missing, or the export has no PTX.
     """
     if device not in (None, "cpu"):
         raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
-    if not isinstance(checks, bool):
-        raise LaunchError(f"checks is {shown(checks)}; pass True or False.")
     if steps is not None and not (type(steps) is int and 0 < steps < 1 << 63):
         raise LaunchError(f"steps is {shown(steps)}; pass a whole number from 1 on, or None for no limit.")
     try:
         return _library(source, device, checks=checks, steps=steps)
-    except LaunchError:
+    except (ConfigError, LaunchError):
         raise
     except Exception as error:
         raise LaunchError(
@@ -112,7 +113,7 @@ def load(
 
 
 def _library(
-    source: str | os.PathLike[str] | Export, device: str | None, *, checks: bool, steps: int | None
+    source: str | os.PathLike[str] | Export, device: str | None, *, checks: CpuChecks, steps: int | None
 ) -> Library[Any]:
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))

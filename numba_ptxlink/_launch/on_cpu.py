@@ -16,6 +16,7 @@ from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numba_ptxlink._cpu.checks import CpuChecks
     from numba_ptxlink._cpu.run import Region
     from numba_ptxlink._link.manifests import Function
     from numba_ptxlink._tools.launching import Configuration, Launchable
@@ -63,13 +64,13 @@ class CompiledCode:
 
     Args:
         ptx: The PTX.
-        checks: Whether accesses to memory are checked.
+        checks: The names of checks, True for memcheck, or False for none.
         steps: The maximum number of iterations of all loops of a thread; None for no limit.
     """
 
     memory = HostArguments
 
-    def __init__(self, ptx: bytes, *, checks: bool, steps: int | None) -> None:
+    def __init__(self, ptx: bytes, *, checks: CpuChecks, steps: int | None) -> None:
         self.program, self.steps = CpuProgram.of(ptx, checks=checks), steps
 
     def handle(self, name: str) -> int:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numba_ptxlink._arch import Arch
+    from numba_ptxlink._cpu.checks import CpuChecks
     from numba_ptxlink._tools.options import Options
     from numba_ptxlink.errors import PtxlinkError
 
@@ -78,7 +79,7 @@ class Linked:
     sources: tuple[Input, ...] = field(default=(), repr=False, compare=False)
     options: Options | None = field(default=None, repr=False, compare=False)
 
-    def kernel(self, name: str, *, device: Literal["cpu"] | None = None, checks: bool = True) -> Any:
+    def kernel(self, name: str, *, device: Literal["cpu"] | None = None, checks: CpuChecks = True) -> Any:
         """
         Load the cubin into the current context and return the `cuda.core` kernel *name*. Needs a device.
 
@@ -92,10 +93,12 @@ class Linked:
         Args:
             name: The kernel's symbol, or a requested name expression.
             device: "cpu" to run on the CPU, None on the GPU.
-            checks: Whether each access to memory on the CPU is compared with the arrays that were passed and
-                the memory that the code declares.
+            checks: The checks on the CPU: True for memcheck, which compares each access to memory with the
+                arrays that were passed and the memory that the code declares; False for none; or a tuple of
+                "memcheck", "initcheck", "racecheck" and "synccheck".
 
         Raises:
+            ConfigError: A check is unknown.
             LinkError: cuda-core is not installed. On the CPU: the inputs do not become one PTX.
             LaunchError: There is no driver, or it cannot be used. On the CPU: llvmlite is missing, or there
                 is no such kernel.
@@ -108,10 +111,12 @@ class Linked:
             from numba_ptxlink import _cpu
 
             _cpu.require()
+            from numba_ptxlink._cpu.checks import parse as parse_checks
             from numba_ptxlink._cpu.host import PtxKernel
             from numba_ptxlink._cpu.run import CpuProgram
 
-            program = self._once(("cpu", checks), lambda: CpuProgram.of(self.one_ptx(), checks=checks))
+            names = parse_checks(checks)
+            program = self._once(("cpu", names), lambda: CpuProgram.of(self.one_ptx(), checks=names))
             return PtxKernel(program, symbol)
         try:
             from cuda.core import ObjectCode

@@ -13,7 +13,7 @@ import itertools
 import logging
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._cpu import require
+from numba_ptxlink._cpu import checks, require
 from numba_ptxlink._cpu.functions import param_offsets
 from numba_ptxlink._cpu.regions import Region, RegionTable
 from numba_ptxlink._cpu.resources import (
@@ -108,6 +108,8 @@ class Device:
         self._settings, self._link_ptx, self._prepare = settings, link, prepare
         # Calls that take microseconds: the GIL is kept.
         self._library = ctypes.PyDLL("libcuda.so.1")
+        if "initcheck" in settings.checks:
+            self._library.numba_ptxlink_set_marker(ctypes.c_void_p(checks.marker()))
         self._programs: dict[int, CpuProgram] = {}
         self._numbers = itertools.count(1)
         self._tables: dict[int, tuple[int, RegionTable]] = {}
@@ -128,7 +130,7 @@ class Device:
         try:
             require()
             text = images.ptx_at(image, self._settings.arch)
-            program = CpuProgram.of(text, checks="memcheck" in self._settings.checks)
+            program = CpuProgram.of(text, checks=self._settings.checks)
             if reason := excess_shared_reason(program.module):
                 _write(reason, message, message_size)
                 return _INVALID_PTX

@@ -19,6 +19,7 @@ static CUresult copy(uintptr_t target, uintptr_t source, size_t size, enum direc
   CHECK(check_memory(target, size, direction == DEVICE_TO_HOST || direction == ANY_DIRECTION));
   CHECK(check_memory(source, size, direction == HOST_TO_DEVICE || direction == ANY_DIRECTION));
   memmove((void *)target, (const void *)source, size);
+  mark_memory(target, size, true);
   return CUDA_SUCCESS;
 }
 
@@ -90,6 +91,7 @@ static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
       CHECK(check_memory(from, box->WidthInBytes, source.is_host));
       CHECK(check_memory(to, box->WidthInBytes, target.is_host));
       memmove((void *)to, (const void *)from, box->WidthInBytes);
+      mark_memory(to, box->WidthInBytes, true);
     }
   return CUDA_SUCCESS;
 }
@@ -123,6 +125,7 @@ static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t e
   for (size_t row = 0; row < height && width; ++row) {
     const uintptr_t start = target + row * pitch;
     CHECK(check_memory(start, width * element_size, false));
+    mark_memory(start, width * element_size, true);
     if (element_size == 1)
       memset((void *)start, *(const unsigned char *)value, width);
     else

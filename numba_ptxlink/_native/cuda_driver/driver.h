@@ -87,6 +87,8 @@ struct allocation {
   CUmemoryPool pool;
 };
 
+/* Tell initcheck that memory was allocated, or written by a copy; does nothing without that check. */
+void mark_memory(uintptr_t address, size_t size, bool is_initialised);
 CUresult allocate(struct allocation request, uintptr_t *address); /* start and id are chosen */
 CUresult add_range(struct allocation range);                      /* memory that is allocated elsewhere */
 CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed);

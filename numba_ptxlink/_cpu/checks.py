@@ -1,0 +1,228 @@
+"""
+Checks of kernels with the names of compute-sanitizer's tools: memcheck, initcheck, racecheck and synccheck.
+
+memcheck is part of the generated code, and ends a kernel at the first wrong access. The others remember
+earlier accesses, in C. A kernel goes on after their reports, which are logged as warnings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numba_ptxlink import _native
+from numba_ptxlink._config import CPU_CHECKS
+from numba_ptxlink.errors import ConfigError, located, shown
+
+from . import machine_code
+from .runtime import BlockContext
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from .faults import SourceLocation
+
+    CpuChecks = bool | Collection[str]
+
+log = logging.getLogger(__name__)
+
+LIBRARY = Path(_native.__file__).parent / "checks" / "libptxlink_checks.so"
+_RACE, _UNINITIALISED, _DIVERGENT_BARRIER = range(3)
+_ENABLED = {"racecheck": 1, "initcheck": 2}
+_WARP_SIZE = 32
+_NO_SITE = (1 << 32) - 1
+_CONTEXT_FIELDS = (
+    *("checks", "ctaid", "nctaid", "current_thread"),
+    *("shared_base", "shared_size", "local_base", "local_total_size"),
+)
+# Functions that generated code calls, by the names in LLVM IR.
+_FUNCTIONS = {
+    "ptxlink.check_access": "numba_ptxlink_check_access",
+    "ptxlink.check_order": "numba_ptxlink_check_order",
+}
+
+
+class Report(ctypes.Structure):
+    """`struct report` of checks.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint32) for name in ("kind", "site", "other_site", "thread", "other_thread")),
+        *((name, ctypes.c_uint32) for name in ("block", "other_block", "size", "count")),
+        *((name, ctypes.c_uint32) for name in ("is_write", "other_is_write", "is_shared")),
+        ("address", ctypes.c_uint64),
+    )
+
+
+class Launch(NamedTuple):
+    """
+    The launch that a report belongs to.
+
+    Args:
+        kernel: The kernel, as its author named it.
+        grid: The number of blocks along x, y and z.
+        block: The number of threads of a block along x, y and z.
+        location_of: Returns the instruction and source line of the number of a statement.
+        name_of: Returns the memory that an address is in, such as "parameter 'x'"; "" if it is unknown.
+    """
+
+    kernel: str
+    grid: Sequence[int]
+    block: Sequence[int]
+    location_of: Callable[[int], SourceLocation]
+    name_of: Callable[[int], str]
+
+
+def parse(checks: CpuChecks) -> frozenset[str]:
+    """
+    Return the names of checks.
+
+    Args:
+        checks: True for memcheck, False for none, or names.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    if isinstance(checks, bool):
+        return frozenset(("memcheck",) if checks else ())
+    if isinstance(checks, (tuple, list, set, frozenset)) and all(name in CPU_CHECKS for name in checks):
+        return frozenset(checks)
+    raise ConfigError(f"checks is {shown(checks)}; pass True, False, or a tuple of {', '.join(CPU_CHECKS)}.")
+
+
+def needs_accesses(checks: Iterable[str]) -> bool:
+    """Return whether generated code has to report its accesses."""
+    return not _ENABLED.keys().isdisjoint(checks)
+
+
+@functools.cache
+def library() -> Any:
+    """Return the C library, whose functions generated code can call."""
+    loaded = ctypes.CDLL(str(LIBRARY))
+    loaded.numba_ptxlink_checks_size.restype = ctypes.c_size_t
+    loaded.numba_ptxlink_checks_reports.argtypes = ctypes.c_void_p, ctypes.c_void_p
+    loaded.numba_ptxlink_checks_begin.argtypes = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
+    offsets = [getattr(BlockContext, name).offset for name in _CONTEXT_FIELDS]
+    loaded.numba_ptxlink_checks_fields((ctypes.c_uint32 * len(offsets))(*offsets))
+    for name, function in _FUNCTIONS.items():
+        machine_code.add_symbol(name, function_address(loaded, function))
+    return loaded
+
+
+def marker() -> int:
+    """Return the address of the function that is told which memory is initialised."""
+    return function_address(library(), "numba_ptxlink_mark_memory")
+
+
+def function_address(loaded: Any, name: str) -> int:
+    """Return the address of a function of the library."""
+    return int(ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value or 0)
+
+
+class WorkerChecks:
+    """
+    The state of the checks of one worker.
+
+    Args:
+        checks: The names of the checks.
+    """
+
+    def __init__(self, checks: Iterable[str]) -> None:
+        self._library = library()
+        self._state = ctypes.create_string_buffer(self._library.numba_ptxlink_checks_size())
+        self._enabled = sum(bit for name, bit in _ENABLED.items() if name in checks)
+        has_synccheck = "synccheck" in checks
+        self.address = ctypes.addressof(self._state)
+        self.barrier_function = (
+            function_address(self._library, "numba_ptxlink_check_barrier") if has_synccheck else 0
+        )
+
+    def begin(self, launch: int = 0) -> int:
+        """Begin a launch; return its number, which other workers of the launch pass."""
+        return int(self._library.numba_ptxlink_checks_begin(self.address, self._enabled, launch))
+
+    def log_reports(self, launch: Launch, reported: set[tuple[Any, ...]]) -> None:
+        """
+        Log the reports of a launch as warnings, each pair of source lines once.
+
+        Args:
+            launch: The launch.
+            reported: The reports of earlier launches, to which those of this one are added.
+        """
+        reports = ctypes.POINTER(Report)()
+        count = self._library.numba_ptxlink_checks_reports(self.address, ctypes.byref(reports))
+        for report in reports[:count]:
+            sites = [site for site in (report.site, report.other_site) if site != _NO_SITE]
+            key = (launch.kernel, report.kind, *(_place(launch.location_of(site)) for site in sites))
+            if key not in reported:
+                reported.add(key)
+                log.warning("%s", _message(report, launch))
+
+
+def _message(report: Report, launch: Launch) -> str:
+    """Return the text of a report: what happened, where, and what to do."""
+    place = launch.location_of(report.site)
+    block, thread = _index(report.block, launch.grid), _index(report.thread, launch.block)
+    head = f"{launch.kernel}, block {block}, thread {thread}"
+    if report.kind == _DIVERGENT_BARRIER:
+        text = f"synccheck: {head}: {_divergence(report, launch)}"
+    elif report.kind == _UNINITIALISED:
+        text = (
+            f"initcheck: {head}: {report.size} bytes at {report.address:#x}{_memory(report, launch)} are "
+            "read, and nothing has written them; write them first."
+        )
+    else:
+        text = f"racecheck: {head}: {_race(report, launch)}"
+    more = f" ({report.count} times)" if report.count > 1 else ""
+    source = _place(place) if place.file else ""
+    return located(source, f"{text}{more}\n    {place.instruction}", severity="warning")
+
+
+def _race(report: Report, launch: Launch) -> str:
+    other = launch.location_of(report.other_site)
+    is_other_block = report.block != report.other_block
+    block = f" of block {_index(report.other_block, launch.grid)}" if is_other_block else " of the block"
+    if is_other_block:
+        cure = "let them use different memory, atomic operations, or two launches"
+    elif report.thread // _WARP_SIZE == report.other_thread // _WARP_SIZE:
+        cure = (
+            "put __syncwarp() (cuda.syncwarp()) between them, since lanes of a warp need not run in lockstep"
+        )
+    else:
+        cure = "put __syncthreads() (cuda.syncthreads()) between them"
+    verbs = [("writes" if report.is_write else "reads"), ("wrote" if report.other_is_write else "read")]
+    return (
+        f"the thread {verbs[0]} {report.size} bytes at {report.address:#x}{_memory(report, launch)}, which "
+        f"thread {_index(report.other_thread, launch.block)}{block} {verbs[1]} at {_place(other)}, in no "
+        f"order; {cure}."
+    )
+
+
+def _divergence(report: Report, launch: Launch) -> str:
+    if report.other_site == _NO_SITE:
+        return (
+            "the barrier opens although other threads of the block have ended; let all threads of the block "
+            "reach it, or none."
+        )
+    other = _place(launch.location_of(report.other_site))
+    return (
+        f"threads of the block wait at different barriers, here and at {other}; let all threads reach the "
+        "same one."
+    )
+
+
+def _place(location: SourceLocation) -> str:
+    return f"{location.file}:{location.line}" if location.file else f"`{location.instruction}`"
+
+
+def _memory(report: Report, launch: Launch) -> str:
+    name = "shared memory" if report.is_shared else launch.name_of(report.address)
+    return f" in {name}" if name else ""
+
+
+def _index(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
+    """Return the index along x, y and z of a number."""
+    width, height, _ = extents
+    return number % width, number // width % height, number // (width * height)

@@ -1,0 +1,141 @@
+"""racecheck, initcheck and synccheck: what they report, and what they do not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cuda_cxx import ptx
+
+import numba_ptxlink as pl
+from numba_ptxlink._cpu.host import PtxKernel
+from numba_ptxlink._cpu.run import CpuProgram
+
+CHECKS = ("memcheck", "racecheck", "initcheck", "synccheck")
+KERNEL = 'extern "C" __global__ void'
+SOURCE = f"""
+{KERNEL} harris(const int* x, int* o) {{
+    __shared__ volatile int s[64]; int t = threadIdx.x; s[t] = x[t] + x[t + 64]; __syncthreads();
+    if (t < 32) s[t] += s[t + 32];
+    __syncthreads();
+    if (t < 32) {{
+        s[t] += s[t + 16]; s[t] += s[t + 8]; s[t] += s[t + 4]; s[t] += s[t + 2]; s[t] += s[t + 1]; }}
+    if (t == 0) *o = s[0];
+}}
+{KERNEL} shuffled(const int* x, int* o) {{
+    __shared__ int s[64]; int t = threadIdx.x; s[t] = x[t] + x[t + 64]; __syncthreads();
+    if (t < 32) {{ int v = s[t] + s[t + 32]; for (int d = 16; d; d >>= 1) v += __shfl_down_sync(-1, v, d);
+        if (t == 0) *o = v; }}
+}}
+{KERNEL} halo(const int* x, int* o) {{
+    __shared__ int s[66]; int t = threadIdx.x; for (int d = 0; d < 3; d++) s[t + d] = x[t + d];
+    __syncthreads(); o[t] = s[t] + s[t + 1] + s[t + 2];
+}}
+{KERNEL} neighbour(const int* x, int* o) {{
+    __shared__ int s[64]; int t = threadIdx.x;
+    s[t] = x[t];
+    o[t] = s[t ^ 32];
+}}
+{KERNEL} synced(const int* x, int* o) {{
+    __shared__ int s[64]; int t = threadIdx.x;
+    s[t] = x[t]; __syncwarp();
+    o[t] = s[t ^ 1]; __syncthreads(); s[t ^ 33] = 1;
+}}
+{KERNEL} partial(const int* x, int* o) {{
+    __shared__ int s[64]; int t = threadIdx.x; if (t) s[t] = x[t]; __syncthreads();
+    o[t] = s[t];
+}}
+{KERNEL} sums(const int* x, int* o) {{
+    if (threadIdx.x == 0) o[1] = o[1] + x[blockIdx.x];
+}}
+{KERNEL} counted(const int* x, int* o) {{ atomicAdd(o, x[threadIdx.x]); }}
+{KERNEL} some(const int* x, int* o) {{
+    if (threadIdx.x < 32) {{
+        __syncthreads();
+        o[threadIdx.x] = x[5]; }}
+}}
+{KERNEL} branches(const int* x, int* o) {{
+    if (threadIdx.x < 32) {{
+        __syncthreads(); o[threadIdx.x] = 1;
+    }} else {{
+        o[threadIdx.x] = 2; __syncthreads(); o[threadIdx.x] += x[0];
+    }}
+}}
+"""
+LINES = SOURCE.splitlines()
+
+
+def line_of(text: str) -> int:
+    """Return the number of the line that has *text*."""
+    return next(number for number, line in enumerate(LINES, start=1) if text in line)
+
+
+# The lines at which each kernel is reported, and the end of the message.
+REPORTS = {
+    "harris": ("racecheck", "s[t + 16]", "s[t + 16]", "put __syncwarp() (cuda.syncwarp()) between them"),
+    "neighbour": (
+        "racecheck",
+        "s[t ^ 32]",
+        "    s[t] = x[t];",
+        "put __syncthreads() (cuda.syncthreads()) between",
+    ),
+    "partial": ("initcheck", "    o[t] = s[t];", "", "nothing has written them; write them first"),
+    "sums": ("racecheck", "o[1] + x", "o[1] + x", "atomic operations, or two launches"),
+    "some": ("synccheck", "        __syncthreads();", "", "other threads of the block have ended"),
+    "branches": (
+        "synccheck",
+        "o[threadIdx.x] = 1;",
+        "o[threadIdx.x] = 2;",
+        "let all threads reach the same one",
+    ),
+}
+SILENT = ("shuffled", "halo", "synced", "counted")
+
+
+@pytest.fixture(scope="module")
+def program() -> CpuProgram:
+    """Return the kernels of `SOURCE`."""
+    return CpuProgram.of(ptx(SOURCE, "sm_90", "-lineinfo"), checks=CHECKS)
+
+
+def launch(program: CpuProgram, name: str) -> np.ndarray:
+    """Launch a kernel; return what it writes."""
+    written = np.zeros(66, np.int32)
+    PtxKernel(program, name)[3 if name == "sums" else 1, 64](np.arange(130, dtype=np.int32), written)
+    return written
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_reports(program, name, caplog):
+    """A report names the check, both source lines, the threads and a cure, and the kernel goes on."""
+    check, line, other, cure = REPORTS[name]
+    written = launch(program, name)
+    place = re.escape(f"{Path.cwd() / 'source.cu'}:{line_of(line)}: warning: {check}: {name}, ")
+    elsewhere = rf".*source\.cu:{line_of(other)}.*" if other else ".*"
+    pattern = rf"{place}block \(.*\), thread \(.*\): {elsewhere}{re.escape(cure)}"
+    assert [pattern] == [pattern for message in caplog.messages if re.match(pattern, message)][:1]
+    assert written.any()
+    caplog.clear()
+    launch(program, name)
+    assert [] == caplog.messages
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_what_is_ordered_is_not_reported(program, name, caplog):
+    """Shuffles, equal values, barriers of warps and of blocks, and atomic operations are no race."""
+    assert launch(program, name).any()
+    assert [] == caplog.messages
+
+
+def test_checks_of_a_link(caplog):
+    """`Linked.kernel` takes the names of checks; an unknown one is an error."""
+    linked = pl.link(f"{KERNEL} k(int* o) {{ o[0] = threadIdx.x; }}", arch="sm_90", lineinfo=True)
+    written = np.zeros(1, np.int32)
+    linked.kernel("k", device="cpu", checks=("racecheck",))[1, 2](written)
+    assert ["writes 4 bytes"] == [re.search("writes 4 bytes", each)[0] for each in caplog.messages]
+    with pytest.raises(
+        pl.ConfigError, match=r"checks is \('race',\); pass True, False, or a tuple of memcheck"
+    ):
+        linked.kernel("k", device="cpu", checks=("race",))
