@@ -2,8 +2,8 @@
 Provide locks that are free in a forked child; the only module of the package that creates locks.
 
 A fork copies locks that other threads hold, but not those threads: acquiring such a lock in the child would
-deadlock. Therefore every lock is registered here and replaced in the child. Those of NVIDIA's libraries and
-of imports cannot be replaced: a fork amid another thread's compilation or import is not handled.
+deadlock. Therefore every lock is registered here and replaced in the child. Locks of NVIDIA's libraries and
+of Python's imports cannot be replaced: a fork during another thread's compilation or import is not handled.
 """
 
 from __future__ import annotations

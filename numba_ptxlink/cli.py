@@ -33,11 +33,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     Run the command.
 
     Args:
-        argv: Its arguments, without the program's name; the process's own by default.
+        argv: The arguments without the program's name; by default those of the process.
 
     Returns:
-        The exit status: 0 for success, 1 for an error printed to stderr or, with --strict, for a problem that
-        was found, 2 for wrong usage, 130 for Ctrl-C.
+        The exit status: 0 for success, 1 for an error printed to stderr or, with --strict, for a found
+        problem, 2 for wrong usage, 130 for Ctrl-C.
     """
     prepare_streams()
     parser = make_parser()
@@ -74,19 +74,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(message: str) -> int:
-    # Editors and build tools find a place where a line begins with it.
+    # Editors and build tools recognise a location only at the beginning of a line.
     program = "" if re.match(r".+:\d+: error: ", message) else "numba-ptxlink: error: "
     print(f"{program}{visible(message)}", file=sys.stderr)
     return 1
 
 
 def _drop_stdout() -> None:
-    # Python would flush it once more at exit, and fail.
+    # Otherwise Python would flush it once more at exit, and fail.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def make_parser() -> args.Parser:
-    """Return the parser of the command, which its reference page is made of."""
+    """Return the parser of the command, from which its reference page is generated."""
     parser = args.Parser(
         prog="numba-ptxlink",
         description="Python functions as CUDA symbols: export, link, inspect.",
@@ -124,7 +124,7 @@ def make_parser() -> args.Parser:
     inspect.add_argument(
         "--sass",
         action=argparse.BooleanOptionalAction,
-        help="fail where the machine code cannot be shown, or leave it out (default: shown where it can be)",
+        help="fail if the machine code cannot be shown, or leave it out (default: shown if possible)",
     )
 
     doctor = args.add_command(
@@ -145,25 +145,29 @@ def make_parser() -> args.Parser:
 def _inspect(arguments: argparse.Namespace) -> Report:
     from .inspection import inspect
 
-    found = inspect(arguments.file, arch=arguments.arch, sass=arguments.sass is not False)
-    parts = (found, *found.parts)
+    inspection = inspect(arguments.file, arch=arguments.arch, sass=arguments.sass is not False)
+    parts = (inspection, *inspection.parts)
     notes = dict.fromkeys(note for part in parts for note in part.notes)
     if arguments.sass and not any(part.sass for part in parts):
-        raise LinkError(f"{found.name} has no machine code that can be shown. {' '.join(notes)}".rstrip())
+        raise LinkError(
+            f"{inspection.name} has no machine code that can be shown. {' '.join(notes)}".rstrip()
+        )
     if not (arguments.json or arguments.quiet):
-        # What reads the output would take what is not shown for what is not there.
+        # Without the notes, readers would think that missing parts do not exist.
         for note in notes:
             print(f"numba-ptxlink: note: {visible(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
-    return Report(found.as_dict(), report.inspection(found), "\n".join(dict.fromkeys(names)))
+    return Report(inspection.as_dict(), report.inspection(inspection), "\n".join(dict.fromkeys(names)))
 
 
 def _doctor(arguments: argparse.Namespace) -> Report:
     from .doctor import diagnose
 
-    found = diagnose()
-    status = 1 if arguments.strict and found.problems else 0
-    return Report(found.as_dict(), report.diagnosis(found), report.problems(found.problems), status=status)
+    diagnosis = diagnose()
+    status = 1 if arguments.strict and diagnosis.problems else 0
+    return Report(
+        diagnosis.as_dict(), report.diagnosis(diagnosis), report.problems(diagnosis.problems), status=status
+    )
 
 
 if __name__ == "__main__":

@@ -468,7 +468,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("cache/tiered.py", "    if settings.cache_secret is None:", "    if False:", "cache"),
         ("cache/server.py", "+ PAUSE_SECONDS", "", "cache"),
-        ("cache/server.py", "if len(sealed) > LARGEST:", "if len(sealed) < LARGEST:", "cache"),
+        ("cache/server.py", "if len(sealed) > MAX_ENTRY_BYTES:", "if len(sealed) < LARGEST:", "cache"),
         ("cache/single_flight.py", "in (errno.EACCES, errno.EAGAIN)", "in ()", "cache"),
         (
             "cache/single_flight.py",

@@ -77,7 +77,7 @@ WRONG_PATHS = {
         f"link kernel.ptx --arch sm_90 -o {out}": f"{out} could not be written; give the path of a file in"
         for out in ("folder.py", "no/out", "dangling", "file/out")
     },
-    "link kernel.cu --arch sm_90 -o ./kernel.cu": "kernel.cu is an input too; give another output.",
+    "link kernel.cu --arch sm_90 -o ./kernel.cu": "kernel.cu is an input, too; pass another output.",
     "inspect udfs.py": "its content is Python; pass a file of ptx",
 }
 

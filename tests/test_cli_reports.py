@@ -75,9 +75,10 @@ def test_verbosity_shows_the_log():
     [
         ("xport udfs.py", "invalid choice: 'xport'"),
         ("doctor --stri", "unrecognized arguments: --stri\n"),
-        ("run a.json f -1e3", "-1e3; a value that begins with a minus stands after --\n"),
+        ("run a.json f -1e3", "-1e3; put values that begin with a minus after --\n"),
         ("link a --arch sm_90 -o b --inline atuo", "invalid choice: 'atuo'"),
         ("link a --arch sm_90 b -o c --ich", "unrecognized arguments: b --ich\n"),
+        ("link a --arch sm_90 -o c b", "unrecognized arguments: b; put all values before the options\n"),
     ],
 )
 def test_what_is_mistyped_is_told_in_one_line(capsys, command, answer):

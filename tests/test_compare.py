@@ -140,7 +140,7 @@ def test_run_writes_what_a_function_writes(manifest, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("scaled", "x", "1"), r"'x' is no value \(malformed .*\); give a number"),
+        (("scaled", "x", "1"), r"'x' is not a value \(malformed .*\); pass a number"),
         (("scaled", "none.npy", "1"), r"none\.npy: No such file"),
         (("scaled", "1", "1", "--grid", "1"), "scaled is a function: give .* neither for a function"),
         (("count", "1", "1", "--grid", "1"), "count is a kernel: give both --grid and --block"),

@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 PACKAGE = Path(__file__).resolve().parents[1] / "numba_ptxlink"
 UNFINISHED = (
     "_arch.py",
-    "_cli",
     "_cpu",
-    "cache",
-    "cli.py",
     "doctor.py",
     "errors.py",
     "inspection.py",

@@ -1,1 +1,1 @@
-"""The parts of the command line: arguments, files, a module for each command, and its report."""
+"""The parts of the command line: arguments, files, reports, and a module for each command."""

@@ -1,4 +1,4 @@
-"""Arguments of the command line: what all commands take, and their types."""
+"""Arguments that several commands share, and their types."""
 
 from __future__ import annotations
 
@@ -19,44 +19,50 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are short."""
 
     def error(self, message: str) -> NoReturn:
-        """End with *message* in place of a usage of many lines."""
-        # argparse takes -1 and -1.5 for values, and -1e3 and -inf for options.
+        """Exit with *message* instead of a usage of many lines."""
+        # argparse accepts -1 and -1.5 as values, but takes -1e3 and -inf for options.
         if re.match("unrecognized arguments: -[^-]", message):
-            message += "; a value that begins with a minus stands after --"
+            message += "; put values that begin with a minus after --"
+        elif re.fullmatch(r"unrecognized arguments:( [^-]\S*)+", message):
+            message += "; put all values before the options"
         self.exit(2, f"{self.prog}: error: {message}\nSee `{self.prog} --help`.\n")
 
 
 def add_command(
-    commands: Any, name: str, run: Any, what: str, examples: Sequence[str] = ()
+    commands: Any, name: str, run: Any, summary: str, examples: Sequence[str] = ()
 ) -> argparse.ArgumentParser:
-    """Add the command *name*, which *run* carries out, with *examples* and the options of all commands."""
+    """Add the command *name*, which *run* implements, with *examples* and the options of all commands."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=what,
-        description=f"{what[0].upper()}{what[1:]}.",
-        epilog="\n".join(["examples:", *(f"  numba-ptxlink {each}" for each in examples)])
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        epilog="\n".join(["examples:", *(f"  numba-ptxlink {example}" for example in examples)])
         if examples
         else None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    # Of arguments that name none.
+    # The default type of arguments.
     parser.register("type", None, text)
     parser.set_defaults(run=run)
-    talk = parser.add_argument_group("messages")
-    talk.add_argument("-v", "--verbose", action="count", default=0, help="log decisions; twice: each step")
-    talk.add_argument("-q", "--quiet", action="store_true", help="print only results, warnings and errors")
-    talk.add_argument("--json", action="store_true", help="print JSON")
+    messages = parser.add_argument_group("messages")
+    messages.add_argument(
+        "-v", "--verbose", action="count", default=0, help="log decisions; twice: each step"
+    )
+    messages.add_argument(
+        "-q", "--quiet", action="store_true", help="print only results, warnings and errors"
+    )
+    messages.add_argument("--json", action="store_true", help="print JSON")
     return parser
 
 
 def add_front_end(parser: argparse.ArgumentParser) -> None:
-    """Add the option that chooses what compiles Python."""
+    """Add the option for the front end."""
     parser.add_argument(
         "--front-end",
         choices=FRONT_ENDS,
-        help="the compiler of functions whose decorator names none (default: what they use, or what is "
-        "installed, numba-cuda first)",
+        help="the compiler of functions whose decorator names none (default: the one whose types and "
+        "functions they use, or an installed one, numba-cuda first)",
     )
 
 
@@ -66,7 +72,7 @@ ARITHMETIC = {
     "prec_div": "round divisions of floats correctly (default: yes)",
     "prec_sqrt": "round square roots of floats correctly (default: yes)",
 }
-"""The options of arithmetic that several commands have: what they do, by their names."""
+"""The arithmetic options that several commands have: their effect, by their names."""
 
 
 def add_arithmetic(command: argparse.ArgumentParser) -> None:
@@ -76,13 +82,13 @@ def add_arithmetic(command: argparse.ArgumentParser) -> None:
         command.add_argument(flag, action=argparse.BooleanOptionalAction, default=None, help=meaning)
 
 
-def add_target_release(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options that say which toolkit or PTX to *what* for."""
+def add_target_release(parser: argparse.ArgumentParser, verb: str) -> None:
+    """Add the options for the CUDA release or PTX version to *verb* for."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--cuda",
         metavar="RELEASE",
-        help=f'the oldest CUDA toolkit and driver to {what} for, such as "12.4"',
+        help=f'the oldest CUDA toolkit and driver to {verb} for, such as "12.4"',
     )
     group.add_argument(
         "--ptx-isa",
@@ -93,7 +99,7 @@ def add_target_release(parser: argparse.ArgumentParser, what: str) -> None:
 
 @contextmanager
 def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
-    """Show as many messages as the number of -v asks for, on top of NUMBA_PTXLINK_LOG, or with -q fewer."""
+    """Show messages by the number of -v, in addition to NUMBA_PTXLINK_LOG, or fewer with -q."""
     root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
     level = logger.level
     if verbose:
@@ -103,7 +109,7 @@ def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
     handler = logging.StreamHandler()
     form = "numba-ptxlink: %(levelname)s: %(message)s" if config().log_level is None else LOG_FORMAT
     handler.setFormatter(logging.Formatter(form))
-    # A package that the command imports gives the root logger a handler where it has none, with another form.
+    # Otherwise packages that the command imports may add a handler with another format.
     if not root.handlers:
         root.addHandler(handler)
     try:
@@ -113,26 +119,26 @@ def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def text(given: str) -> str:
-    """Return an argument that says nothing where it is empty, as of an unset variable."""
-    if not given:
+def text(argument: str) -> str:
+    """Return an argument; refuse an empty one, such as that of an unset variable."""
+    if not argument:
         raise argparse.ArgumentTypeError("the value is empty")
-    return given
+    return argument
 
 
-def path(given: str) -> Path:
-    """Return the path of an argument; an empty one would be the working directory."""
-    return Path(text(given))
+def path(argument: str) -> Path:
+    """Return the path of an argument; refuse an empty one, which would mean the working directory."""
+    return Path(text(argument))
 
 
 def add_repeated(
     parser: argparse.ArgumentParser,
     *names: str,
     metavar: str,
-    what: str,
+    summary: str,
     type: Callable[[str], Any] = text,  # noqa: A002 - argparse's name
 ) -> None:
-    """Add an option that may be given several times; its values are listed under its long name's plural."""
+    """Add an option that may be repeated; the attribute of its values is its long name in the plural."""
     parser.add_argument(
         *names,
         dest=f"{names[-1].removeprefix('--').replace('-', '_')}s",
@@ -140,5 +146,5 @@ def add_repeated(
         action="append",
         default=[],
         metavar=metavar,
-        help=f"{what}; repeat for more",
+        help=f"{summary}; repeat for more",
     )

@@ -28,8 +28,8 @@ def _stats(_: argparse.Namespace) -> Report:
     tiers, lines, content = default.tiers(), [], []
     for directory in tiers.directories:
         sizes, written = directory.sizes(), directory is tiers.writer
-        found = {"path": str(directory.path), "writable": written, "entries": len(sizes)}
-        content.append({**found, "size": sum(sizes), "cap": directory.size})
+        entry = {"path": str(directory.path), "writable": written, "entries": len(sizes)}
+        content.append({**entry, "size": sum(sizes), "cap": directory.size})
         lines.append(
             f"{directory.path}  ({'written' if written else 'read'})\n"
             f"  {len(sizes)} entries, {report.size(sum(sizes))} of {report.size(directory.size)}"

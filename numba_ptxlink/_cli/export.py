@@ -1,4 +1,4 @@
-"""Implement the command `export`: its arguments, and what is said of what it wrote."""
+"""Implement the command `export`: its arguments, and the report of the written files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _PASSED_ON = (
     *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
     *("front_end", *args.ARITHMETIC),
 )
-# So many files take seconds.
-_FEW = 4
+# Exporting more files takes seconds, so that progress is printed.
+_MAX_WITHOUT_PROGRESS = 4
 
 
 def add(commands: Any) -> None:
@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
         help="a Python file with functions to export; each file gets a header of its own",
     )
     source.add_argument(
-        "-m", "--module", metavar="MODULE", help='a module in place of a file, such as "package.module"'
+        "-m", "--module", metavar="MODULE", help='a module instead of a file, such as "package.module"'
     )
     export.add_argument(
         "-o",
@@ -70,7 +70,7 @@ def add(commands: Any) -> None:
         "--depfile",
         type=args.path,
         metavar="FILE",
-        help="write a rule for make and Ninja: what the export is made of",
+        help="write a rule for make and Ninja, with the files that the export depends on",
     )
     export.add_argument(
         "--emit",
@@ -85,7 +85,7 @@ def add(commands: Any) -> None:
         "--include-dir",
         metavar="DIR",
         type=args.path,
-        what="a folder of headers that define structs of the functions",
+        summary="a folder of headers that define structs of the functions",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
     args.add_front_end(export)
@@ -113,7 +113,7 @@ def _export(arguments: argparse.Namespace) -> Report:
     options["arch"] = options["arch"] or "sm_75"
     options["emit"] = options["emit"] and ",".join(options["emit"])
     with (
-        # What imported modules print is not the command's, whose standard output may be JSON.
+        # Text printed by imported modules must not mix with the report, which may be JSON.
         output.stdout_to_stderr(),
         _threads(arguments.jobs) as threads,
         progress.shown(is_quiet=arguments.quiet),
@@ -135,10 +135,10 @@ def _export_each(
     threads: ThreadPoolExecutor,
 ) -> list[Export]:
     """
-    Export several files, as many at a time as there are *threads*; what fails is told of all of them.
+    Export several files in parallel, on *threads*; report the errors of all.
 
-    With a depfile, whose target is the manifest of the first one, that one is written last, and only if none
-    has failed: a build tool takes its target for up to date once it is there.
+    The target of a depfile is the manifest of the first file, which is written last, and only if no export
+    has failed, since build tools consider all up to date once the target exists.
     """
     from numba_ptxlink._export.load import Source
     from numba_ptxlink._export.write import write
@@ -167,14 +167,14 @@ def _export_each(
             done.append(future.result())
         except PtxlinkError as error:
             errors.append(error)
-        if len(paths) > _FEW and not arguments.quiet:
-            # On a terminal the rest of the line of progress is deleted (ECMA-48).
+        if len(paths) > _MAX_WITHOUT_PROGRESS and not arguments.quiet:
+            # On a terminal, delete the rest of the line of progress (ECMA-48).
             delete = "\x1b[K" if sys.stderr.isatty() else ""
             print(f"{delete}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
     if last:
-        made_of = {source for each in done for source in each.sources}
-        done[0] = write(replace(done[0], sources=tuple(made_of)), out, arguments.depfile)
+        sources = {source for exported in done for source in exported.sources}
+        done[0] = write(replace(done[0], sources=tuple(sources)), out, arguments.depfile)
     return done
 
 
@@ -185,22 +185,26 @@ def _threads(jobs: int) -> ThreadPoolExecutor:
     from numba_ptxlink.errors import ExportError
 
     if jobs < 1:
-        raise ExportError(f"{jobs} processes cannot export; give 1 or more.")
+        raise ExportError(f"{jobs} processes cannot export; pass 1 or more.")
     return ThreadPoolExecutor(min(jobs, len(os.sched_getaffinity(0))))
 
 
 def _report(exports: list[Export]) -> Report:
-    prototypes = [f"{signature};" for each in exports for signature in each.signatures]
-    paths = [path for each in exports for path in (each.header, *each.artifacts.values(), each.manifest)]
+    prototypes = [f"{signature};" for exported in exports for signature in exported.signatures]
+    paths = [
+        path
+        for exported in exports
+        for path in (exported.header, *exported.artifacts.values(), exported.manifest)
+    ]
     sizes = {str(path): path.stat().st_size for path in paths}
     lines = [*prototypes, *report.table([(f"  {path}", report.size(size)) for path, size in sizes.items()])]
-    compilers = ", ".join(dict.fromkeys(filter(None, (each.host_compiler for each in exports))))
+    compilers = ", ".join(dict.fromkeys(filter(None, (exported.host_compiler for exported in exports))))
     if compilers:
         lines.append(f"Host code of the object: {compilers}")
     content = {
         "functions": prototypes,
         "files": sizes,
         "host compiler": compilers,
-        "left out": sorted({each.kind for made in exports for each in made.left_out}),
+        "left out": sorted({missing.kind for exported in exports for missing in exported.left_out}),
     }
     return Report(content, "\n".join(lines))

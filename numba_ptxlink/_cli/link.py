@@ -1,4 +1,4 @@
-"""Implement the command `link`: its arguments, and the report of what it wrote."""
+"""Implement the command `link`: its arguments, and the report of the written file."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def add(commands: Any) -> None:
         "--lto",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="link-time optimisation (default: where an input is LTO-IR)",
+        help="link-time optimisation (default: if an input is LTO-IR)",
     )
     args.add_repeated(
-        link, "-I", "--include-dir", metavar="DIR", type=args.path, what="a folder of headers for CUDA C++"
+        link, "-I", "--include-dir", metavar="DIR", type=args.path, summary="a folder of headers for CUDA C++"
     )
-    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", what="define a macro for CUDA C++")
+    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", summary="define a macro for CUDA C++")
     link.add_argument("--std", dest="cxx_standard", metavar="STANDARD", help='such as "c++20"')
     args.add_repeated(
         link,
         "--name-expression",
         metavar="NAME",
-        what='a C++ name whose symbol is wanted, such as "scale<float>"',
+        summary='a C++ name whose symbol is wanted, such as "scale<float>"',
     )
     link.add_argument(
         "--inline",
@@ -93,7 +93,7 @@ def _link(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink.linker import link
 
     output.check_output(arguments.output, arguments.inputs)
-    # It imports the Python files among the inputs.
+    # Text printed by imported Python files must not mix with the report, which may be JSON.
     with output.stdout_to_stderr():
         macros = [f"--define-macro={define}" for define in arguments.defines]
         options = {name: getattr(arguments, name) for name in _PASSED_ON}
@@ -121,5 +121,5 @@ def _link(arguments: argparse.Namespace) -> Report:
         "inlined": linked.inlined,
         "names": dict(linked.lowered_names),
     }
-    # What is written to the standard output is the content alone.
+    # If the standard output gets the content, the report goes to the standard error.
     return Report(described, "\n".join(lines), aside=output.is_stream(arguments.output))

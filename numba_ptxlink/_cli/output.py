@@ -1,4 +1,4 @@
-"""What a command writes: its report, in each of the forms that a user can ask for, and files."""
+"""The output of commands: reports, as text or JSON, and files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-# All but the tab and the line feed.
+# All control characters except for tab and line feed.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def prepare_streams() -> None:
     """
-    Open the null device where a standard stream is closed: the next file would be opened in its place.
+    Open the null device for closed standard streams, whose numbers the next opened files would get.
 
-    The standard output escapes what its encoding lacks, as the standard error does.
+    Characters that the encoding of the standard output lacks are escaped, as for the standard error.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -38,19 +38,19 @@ def prepare_streams() -> None:
 
 
 def visible(text: str) -> str:
-    """Return *text* with control characters escaped, by which names in a file could steer a terminal."""
+    """Return *text* with control characters escaped, with which names in a file could control a terminal."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 @dataclass(frozen=True)
 class Report:
     """
-    What a command has done or found.
+    The result of a command.
 
     Args:
-        content: All of it, as values that JSON has.
-        text: What a person reads.
-        brief: What is left of the text with --quiet.
+        content: The content for JSON.
+        text: The text for people.
+        brief: The text with --quiet.
         aside: Whether it goes to the standard error, because the standard output has the result itself.
         status: The exit status.
     """
@@ -62,7 +62,7 @@ class Report:
     status: int = 0
 
     def show(self, arguments: argparse.Namespace) -> None:
-        """Print the form that *arguments* ask for."""
+        """Print the form that *arguments* request."""
         if arguments.json:
             text = json.dumps(self.content, indent=2, sort_keys=True)
         else:
@@ -72,7 +72,7 @@ class Report:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file at once, or to what cannot be replaced."""
+    """Write a file atomically, or write to a device or pipe, which cannot be replaced."""
     from numba_ptxlink._artifacts import outputs
 
     try:
@@ -90,19 +90,19 @@ def is_stream(path: Path) -> bool:
 
 
 def check_output(path: Path, inputs: Sequence[Path]) -> None:
-    """Refuse, before anything is compiled, an output that is one of *inputs* or has no folder."""
+    """Refuse, before compiling, an output that is one of *inputs* or has no folder."""
     if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
-        raise PtxlinkError(f"{path} is an input too; give another output.")
+        raise PtxlinkError(f"{path} is an input, too; pass another output.")
     if path.is_dir() or not Path(os.path.realpath(path)).parent.is_dir():
         raise PtxlinkError(f"{path} could not be written; give the path of a file in a folder that exists.")
 
 
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
-    """Let what this process, and others that it starts, write to stdout go to stderr, for a block."""
+    """Redirect stdout of this process, and of processes that it starts, to stderr for a `with` block."""
     saved = None
     with redirect_stdout(sys.stderr):
-        with suppress(OSError):  # Whoever called this may have closed either below Python.
+        with suppress(OSError):  # Callers may have closed the descriptors without Python.
             saved = os.dup(1)
             os.dup2(2, 1)
         try:

@@ -1,4 +1,4 @@
-"""Format results as text for a terminal: what `inspect` and `doctor` find, tables and sizes."""
+"""Format results as text for a terminal: reports of `inspect` and `doctor`, tables and sizes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 def inspection(report: Inspection) -> str:
     """Format the contents of a file, one symbol per line, the machine code last."""
-    # A container may hold code for several architectures.
+    # A container may contain code for several architectures.
     archs = dict.fromkeys(filter(None, (part.arch for part in report.parts or (report,))))
     header = [report.name, report.kind, *([", ".join(archs)] if archs else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
@@ -46,7 +46,7 @@ def inspection(report: Inspection) -> str:
 
 
 def _symbol(symbol: SymbolReport) -> Iterator[str]:
-    state = symbol.kind if symbol.defined else f"{symbol.kind}, asked for"
+    state = symbol.kind if symbol.defined else f"{symbol.kind}, undefined"
     yield f"  {symbol.name}  ({state})"
     if symbol.c_prototype:
         yield f"      {symbol.c_prototype}"
@@ -72,8 +72,8 @@ def diagnosis(report: Diagnosis) -> str:
         f"{'active' if report.active else 'NOT ACTIVE'}: {report.reason}"
         + (f" ({report.trigger})" if report.trigger else ""),
         *(
-            f"  {each.name}: {'active' if each.active else 'not active'}: {each.reason}"
-            for each in report.front_ends
+            f"  {front_end.name}: {'active' if front_end.active else 'not active'}: {front_end.reason}"
+            for front_end in report.front_ends
         ),
         "",
         *table(list(report.system.items())),
@@ -85,6 +85,6 @@ def diagnosis(report: Diagnosis) -> str:
     return "\n".join([*lines, "", problems(report.problems) or "No problem found."])
 
 
-def problems(found: Iterable[Problem]) -> str:
+def problems(listed: Iterable[Problem]) -> str:
     """Format problems with their cures."""
-    return "\n".join(f"problem: {problem.what}\n   cure: {problem.cure}" for problem in found)
+    return "\n".join(f"problem: {problem.what}\n   cure: {problem.cure}" for problem in listed)

@@ -15,6 +15,7 @@ from .output import Report
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 _EXAMPLES = (
     "run build/udfs.json damp 2.0 0.5",
@@ -62,7 +63,7 @@ def add(commands: Any) -> None:
         "--seed",
         type=int,
         metavar="N",
-        help="what random arguments are drawn by (default: another each time)",
+        help="the seed of the random arguments (default: another one each time)",
     )
     args.add_front_end(compare)
 
@@ -73,50 +74,79 @@ def extents(text: str) -> tuple[int, ...]:
 
 
 def _run(arguments: argparse.Namespace) -> Report:
+    # Text printed by kernels and imported modules must not mix with the report, which may be JSON.
+    with output.stdout_to_stderr():
+        item = _load_item(arguments)
+        sizes = _launch_sizes(arguments, is_kernel=hasattr(item, "launch"))
+        values = _Values(arguments.values)
+        content: dict[str, Any] = {}
+        text = ""
+        if sizes:
+            item.launch(*values.in_order, **sizes, shared=arguments.shared)
+        else:
+            result = item(*values.in_order)
+            content["result"], text = _plain(result), _as_text(result)
+    changed = values.save_changed()
+    lines = [text, *(f"{path}  {array.dtype} {array.shape}\n{array}" for path, array in changed.items())]
+    if sizes or changed:
+        content["written"] = {path: _plain(array) for path, array in changed.items()}
+    return Report(content, "\n".join(filter(None, lines)) or "No array was changed.", text)
+
+
+def _load_item(arguments: argparse.Namespace) -> Any:
+    """Return the function or kernel, of an export or of a Python file, which is exported."""
     from numba_ptxlink._launch.library import load
 
     source: Any = arguments.source
-    # What a kernel prints is not the report, which may be JSON.
-    with output.stdout_to_stderr():
-        if source.suffix == ".py":
-            from numba_ptxlink.exporter import export
+    if source.suffix == ".py":
+        from numba_ptxlink.exporter import export
 
-            source = export(source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
-        found: Any = load(source, device="cpu")[arguments.name]
-        # Behind what says how to install it.
+        source = export(source, emit="ptx", lineinfo=True, front_end=arguments.front_end)
+    return load(source, device="cpu")[arguments.name]
+
+
+def _launch_sizes(arguments: argparse.Namespace, *, is_kernel: bool) -> dict[str, Any]:
+    """Return grid and block of a kernel; an empty dictionary for a function."""
+    sizes = {name: getattr(arguments, name) for name in ("grid", "block") if getattr(arguments, name)}
+    if len(sizes) != 2 * is_kernel:
+        raise LaunchError(
+            f"{arguments.name} is a {'kernel' if is_kernel else 'function'}: give both --grid and "
+            "--block for a kernel, and neither for a function."
+        )
+    return sizes
+
+
+class _Values:
+    """The arguments of a call. A file that occurs twice, under any paths, is one array."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
         import numpy as np
 
-        is_kernel = hasattr(found, "launch")
-        sizes = {name: getattr(arguments, name) for name in ("grid", "block") if getattr(arguments, name)}
-        if len(sizes) != 2 * is_kernel:
-            raise LaunchError(
-                f"{arguments.name} is a {'kernel' if is_kernel else 'function'}: give both --grid and "
-                "--block for a kernel, and neither for a function."
-            )
-        # A file that is named twice, by whatever paths, is one array.
-        paths = {os.path.realpath(each): each for each in arguments.values if each.endswith(".npy")}
-        texts = [paths.get(os.path.realpath(each), each) for each in arguments.values]
-        by_text = {each: _value(each) for each in texts}
-        given = [by_text[each] for each in texts]
-        arrays = {text: each for text, each in by_text.items() if isinstance(each, np.ndarray)}
-        before = {text: each.tobytes() for text, each in arrays.items()}
-        content, lines = {}, []
-        if is_kernel:
-            found.launch(*given, **sizes, shared=arguments.shared)
-        else:
-            result = found(*given)
-            content["result"] = _plain(result)
-            # Tuples show numbers without the names of their types.
-            with np.printoptions(legacy="1.21"):
-                lines.append(str(result))
-    brief = "".join(lines)
-    changed = {text: each for text, each in arrays.items() if before[text] != each.tobytes()}
-    for text, array in changed.items():
-        np.save(text, array)
-        lines.append(f"{text}  {array.dtype} {array.shape}\n{array}")
-    if is_kernel or changed:
-        content["written"] = {text: _plain(array) for text, array in changed.items()}
-    return Report(content, "\n".join(lines) or "No array was changed.", brief)
+        paths = {os.path.realpath(text): text for text in texts if text.endswith(".npy")}
+        names = [paths.get(os.path.realpath(text), text) for text in texts]
+        by_name = {name: _value(name) for name in names}
+        self.in_order = [by_name[name] for name in names]
+        self._arrays = {name: value for name, value in by_name.items() if isinstance(value, np.ndarray)}
+        self._contents = {name: array.tobytes() for name, array in self._arrays.items()}
+
+    def save_changed(self) -> dict[str, Any]:
+        """Write the arrays that a call has changed to their files; return these by path."""
+        import numpy as np
+
+        changed = {
+            path: array for path, array in self._arrays.items() if array.tobytes() != self._contents[path]
+        }
+        for path, array in changed.items():
+            np.save(path, array)
+        return changed
+
+
+def _as_text(result: Any) -> str:
+    import numpy as np
+
+    # Without the names of NumPy's types in tuples of numbers.
+    with np.printoptions(legacy="1.21"):
+        return str(result)
 
 
 def _value(text: str) -> Any:
@@ -129,13 +159,13 @@ def _value(text: str) -> Any:
         return _WORDS[text] if text in _WORDS else ast.literal_eval(text)
     except (EOFError, SyntaxError, ValueError) as error:
         raise LaunchError(
-            f"{text!r} is no value ({error}); give a number, a tuple such as '(1, 2.5)', None, or the path "
-            "of a .npy file."
+            f"{text!r} is not a value ({error}); pass a number, a tuple such as '(1, 2.5)', None, or the "
+            "path of a .npy file."
         ) from error
 
 
 def _plain(value: Any) -> Any:
-    """Return a result as JSON has it; numbers that are not in JSON become text."""
+    """Return a result for JSON; values that JSON lacks become text."""
     from numba_ptxlink._launch.results import Record
 
     if isinstance(value, Record):

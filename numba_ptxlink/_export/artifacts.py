@@ -209,24 +209,31 @@ class _Packing:
         }
         text = codes[0].artifacts.get(PTX, b"").decode()
         self.cooperative = executables.cooperative(text, [kernel.name for kernel in self.kernels])
+        # Not cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
+        self._linkable = b""
+        self._executable: Executable | None = None
 
-    @functools.cached_property
+    @property
     def linkable(self) -> bytes:
         """The fat binary of relocatable code."""
-        target_release, lineinfo = self.request.target_release, self.request.options.lineinfo
-        zstd = target_release is None or target_release.reads_zstd
-        return nvfatbin.pack(self.members, zstd=zstd, lineinfo=lineinfo)
+        if not self._linkable:
+            target_release, lineinfo = self.request.target_release, self.request.options.lineinfo
+            zstd = target_release is None or target_release.reads_zstd
+            self._linkable = nvfatbin.pack(self.members, zstd=zstd, lineinfo=lineinfo)
+        return self._linkable
 
-    @functools.cached_property
+    @property
     def executable(self) -> Executable:
         """The fat binary that a driver loads."""
-        return executables.pack(
-            self.request.stem,
-            [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in self.codes],
-            self.kernels,
-            options=self.request.options,
-            target_release=self.request.target_release,
-        )
+        if self._executable is None:
+            self._executable = executables.pack(
+                self.request.stem,
+                [(code.arch, code.artifacts.get(PTX, b""), code.undefined) for code in self.codes],
+                self.kernels,
+                options=self.request.options,
+                target_release=self.request.target_release,
+            )
+        return self._executable
 
     def pack_fatbin(self) -> bytes:
         return self.linkable

@@ -112,7 +112,7 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
             "name": name,
         },
     )
-    stored = cache.default().found(key)
+    stored = cache.default().look_up(key)
     if stored and stored.meta["files"] == _digests(stored.meta["files"]):
         return stored.code.decode()
     log.info("nvcc compiles %s, since it includes headers that NVRTC lacks", name)

@@ -1,8 +1,8 @@
 """
 Cache compiled, linked and exported results as bytes; a failure of the cache never fails a build.
 
-A result is stored under a hash of everything it depends on, in a directory that processes share and, if one
-is configured, on a Redis server that machines share. A damaged, unreadable or foreign entry is a miss.
+A result is stored under a hash of all its inputs, in a directory that processes share and, if configured, on
+a Redis server that machines share. A damaged, unreadable or foreign entry is a miss.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = [
     "package_version",
 ]
 
-# Imported when it is first used: a kernel that numba-cuda itself has kept needs keys, and no tier.
+# Imported on first use: kernels from numba-cuda's own cache need keys, but no tiers.
 _HOMES = {"Entry": "key", "Key": "key", "package_version": "key"}
 
 

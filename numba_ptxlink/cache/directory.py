@@ -19,22 +19,23 @@ from .single_flight import Processes
 log = logging.getLogger(__name__)
 
 LAYOUT = "v2"
-"""The subdirectory of the entries, named after the layout: releases with another one never read it."""
+"""The subdirectory of the entries, named after the layout: releases with another layout do not read it."""
 WRITABLE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 for no cache"
-"""What helps where no directory can be written."""
+"""The cure if no directory can be written."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# O_NONBLOCK: opening a FIFO in an entry's place must not wait for its writer.
+# O_NONBLOCK: if an entry is a FIFO, opening it must not wait for a writer.
 _OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TEMPORARY = "new-"
-_OWN = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY}.*")
-# No write takes that long: the process that wrote such a temporary file was killed.
+_ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY}.*")
+# Writes are faster: the process that wrote an older temporary file was killed.
 _ABANDONED_SECONDS = 3600
-# Of so many writes about one looks at the size: listing 100,000 entries takes longer than a compile.
-_WRITES = 256
+# The size is checked once in about this many writes, since listing 100,000 entries takes longer than a
+# compile.
+_WRITES_PER_CHECK = 256
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -58,16 +59,17 @@ class Directory:
     """
     A directory of entries, shared by processes and threads. Reading needs no write permission.
 
-    The path is resolved once and the descriptor kept, so that replacing the path has no effect. Where it is
-    deleted meanwhile, this process keeps nothing more.
+    The path is resolved once and the descriptor kept, so that replacing the path has no effect. If the
+    directory is deleted meanwhile, this process stores nothing more.
 
     Args:
-        path: Its path; created with mode 0700 if it is missing and *create* is set.
+        path: The path; created with mode 0700 if it is missing and *create* is set.
         size: The soft limit in bytes.
         create: Whether it may be created.
 
     Raises:
-        CacheError: It is missing, or another user owns it or can write to it: loading would run their code.
+        CacheError: The directory is missing, or another user owns it or can write to it, whose code loading
+            an entry would run.
     """
 
     def __init__(self, path: Path, size: int, *, create: bool) -> None:
@@ -76,24 +78,24 @@ class Directory:
         self._written = 0
         self._warned = False
         if create:
-            _make(path)
+            _create_folders(path)
         try:
-            self._top = os.open(path, _OPEN_DIRECTORY)
+            self._descriptor = os.open(path, _OPEN_DIRECTORY)
         except OSError as error:
             raise CacheError(f"{path} cannot be used: {error.strerror}") from error
-        self.processes = Processes(self._top)
-        weakref.finalize(self, os.close, self._top).atexit = False
-        status = os.fstat(self._top)
-        _refuse_foreign(path, status)
-        # Entries follow the directory's read permissions: opening it to others is meant to share them.
+        self.processes = Processes(self._descriptor)
+        weakref.finalize(self, os.close, self._descriptor).atexit = False
+        status = os.fstat(self._descriptor)
+        _check_owner(path, status)
+        # Entries get the directory's read permissions: if it is open to others, they may read entries.
         self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
-        self.writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._top)
+        self.writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._descriptor)
         if create:
-            with contextlib.suppress(OSError):  # It is there, or the first entry cannot be written.
-                os.mkdir(LAYOUT, 0o700, dir_fd=self._top)
-                os.chmod(LAYOUT, 0o700 | self._mode, dir_fd=self._top)
+            with contextlib.suppress(OSError):  # If this fails, writing the first entry reports it.
+                os.mkdir(LAYOUT, 0o700, dir_fd=self._descriptor)
+                os.chmod(LAYOUT, 0o700 | self._mode, dir_fd=self._descriptor)
         with contextlib.suppress(OSError):
-            _refuse_foreign(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._top, follow_symlinks=False))
+            _check_owner(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._descriptor, follow_symlinks=False))
 
     def get(self, address: bytes) -> bytes | None:
         """Return the entry stored under *address*, None if it is missing or unreadable. Counts as a use."""
@@ -105,7 +107,7 @@ class Directory:
             self._warn("cache: ignored an entry: %s", error)
         except OSError as error:
             if error.errno is None:
-                raise  # a signal handler's, such as of a time-out
+                raise  # A signal handler raised it, such as for a time-out.
             # The error may be transient: the entry is not deleted.
             log.debug("cache: %s could not be read: %s", self.path, error)
         return None
@@ -115,15 +117,15 @@ class Directory:
         Return the entry stored under *address*, and mark it as used, which delays its eviction.
 
         Raises:
-            CacheError: Another user owns it or can write to it.
-            OSError: It is missing or cannot be read.
+            CacheError: Another user owns the entry or can write to it.
+            OSError: The entry is missing or cannot be read.
         """
-        file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._top)
+        file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._descriptor)
         try:
             status = os.fstat(file)
-            _refuse_foreign(self.path / LAYOUT / address.hex(), status)
+            _check_owner(self.path / LAYOUT / address.hex(), status)
             if self.writable:
-                # Without times, utime takes the file system's clock, the same for all machines that share it.
+                # Without times, utime uses the file system's clock, which is the same for all machines.
                 os.utime(file)
             return os.read(file, status.st_size)
         finally:
@@ -138,10 +140,10 @@ class Directory:
             self._count(len(sealed))
         except (OSError, CacheError) as error:
             if isinstance(error, OSError) and error.errno is None:
-                raise  # a signal handler's, such as of a time-out
+                raise  # A signal handler raised it, such as for a time-out.
             self._warn(
-                "cache: %s cannot be written (%s); going on without. Free space, mend the permissions, "
-                "or set NUMBA_PTXLINK_CACHE.",
+                "cache: %s cannot be written (%s), and results are not stored; free space, correct the "
+                "permissions, or set NUMBA_PTXLINK_CACHE.",
                 self.path,
                 getattr(error, "strerror", None) or error,
             )
@@ -152,24 +154,26 @@ class Directory:
         """
         Write *sealed* to a temporary file and rename it, without fsync.
 
-        fsync can take longer than a link and gains nothing here: an entry that a crash of the machine leaves
-        half written fails its digest check and is a miss.
+        fsync can take longer than a link, and is not needed: if a crash of the machine leaves an entry half
+        written, its digest check fails, which is a miss.
         """
         temporary = f"{LAYOUT}/{_TEMPORARY}{secrets.token_hex(8)}"
-        file = os.open(temporary, _CREATE, 0o600, dir_fd=self._top)
+        file = os.open(temporary, _CREATE, 0o600, dir_fd=self._descriptor)
         try:
             try:
-                # fchmod overrides the umask: entries follow the directory's permissions.
+                # fchmod overrides the umask, so that entries get the directory's permissions.
                 os.fchmod(file, 0o600 | self._mode & _OTHERS_READ)
                 rest = memoryview(sealed)
                 while rest:
                     rest = rest[os.write(file, rest) :]
             finally:
                 os.close(file)
-            os.replace(temporary, f"{LAYOUT}/{name}", src_dir_fd=self._top, dst_dir_fd=self._top)
+            os.replace(
+                temporary, f"{LAYOUT}/{name}", src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor
+            )
         except BaseException:
             with contextlib.suppress(OSError):
-                os.unlink(temporary, dir_fd=self._top)
+                os.unlink(temporary, dir_fd=self._descriptor)
             raise
 
     def discard(self, address: bytes) -> None:
@@ -187,11 +191,11 @@ class Directory:
         try:
             for _, _, name in self._files():
                 with contextlib.suppress(FileNotFoundError):
-                    os.unlink(f"{LAYOUT}/{name}", dir_fd=self._top)
+                    os.unlink(f"{LAYOUT}/{name}", dir_fd=self._descriptor)
                     entries += not name.startswith(_TEMPORARY)
         except OSError as error:
             raise CacheError(
-                f"{self.path} could not be cleared: {error.strerror}; mend its permissions."
+                f"{self.path} could not be cleared: {error.strerror}; correct its permissions."
             ) from error
         return entries
 
@@ -202,9 +206,9 @@ class Directory:
         return []
 
     def _count(self, length: int) -> None:
-        """Enforce the soft limit, and sweep what killed writers left, from time to time."""
+        """Enforce the soft limit, and delete files of killed writers, from time to time."""
         self._written += length
-        if self._written <= self.size // 16 and secrets.randbelow(_WRITES):
+        if self._written <= self.size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
             return
         self._written = 0
         used = self._files()
@@ -218,39 +222,39 @@ class Directory:
                 self._unlink(name)
 
     def _files(self) -> list[tuple[float, int, str]]:
-        """Return when each entry, or what is to become one, was used last, its size and its name."""
-        found = []
-        # A separate descriptor: listing moves a descriptor's position, which threads would share.
-        folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._top)
+        """Return the last use, the size and the name of each entry and each temporary file."""
+        files = []
+        # A separate descriptor, since threads would share the position of one while they list the folder.
+        folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._descriptor)
         try:
-            for name in filter(_OWN.fullmatch, os.listdir(folder)):  # noqa: PTH208 - a descriptor
+            for name in filter(_ENTRY_NAME.fullmatch, os.listdir(folder)):  # noqa: PTH208 - a descriptor
                 with contextlib.suppress(FileNotFoundError):
                     status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                    found.append((status.st_mtime, status.st_size, name))
+                    files.append((status.st_mtime, status.st_size, name))
         finally:
             os.close(folder)
-        return found
+        return files
 
     def _unlink(self, name: str) -> None:
         with contextlib.suppress(OSError):
-            os.unlink(f"{LAYOUT}/{name}", dir_fd=self._top)
+            os.unlink(f"{LAYOUT}/{name}", dir_fd=self._descriptor)
 
     def _warn(self, message: str, *arguments: object) -> None:
         log.log(logging.DEBUG if self._warned else logging.WARNING, message, *arguments)
         self._warned = True
 
 
-def _make(path: Path) -> None:
+def _create_folders(path: Path) -> None:
     """Create the directory *path* and its missing parents with mode 0700."""
     try:
-        for each in (*reversed(path.parents), path):
-            if not each.is_dir():
-                each.mkdir(mode=0o700, exist_ok=True)
+        for folder in (*reversed(path.parents), path):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise CacheError(f"{path} cannot be made: {error.strerror}; {WRITABLE}") from error
+        raise CacheError(f"{path} cannot be created: {error.strerror}; {WRITABLE}") from error
 
 
-def _refuse_foreign(path: Path, status: os.stat_result) -> None:
+def _check_owner(path: Path, status: os.stat_result) -> None:
     if status.st_uid not in (os.geteuid(), 0):
         raise CacheError(
             f"{path} belongs to user {status.st_uid}, whose code would be run; "

@@ -1,7 +1,7 @@
 """
-The address of a cached result, a hash of its labelled, length-prefixed inputs, and the bytes stored there.
+The address of a cached result, a hash of its labelled, length-prefixed inputs, and the stored bytes.
 
-A stored result is its metadata and code under a SHA-256 digest and, with a secret, an HMAC.
+A stored result consists of metadata and code, with a SHA-256 digest and, with a secret, an HMAC.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SCHEMA = 1
-"""Incremented whenever a part changes its meaning, or a stored result its form, so that old entries miss."""
+"""Incremented when the meaning of a part or the form of a stored result changes, so that old entries miss."""
 
-_SHOWN = 96
+_MAX_SHOWN_BYTES = 96
 MAGIC = b"PTXLINK\x01"
 _HEAD = struct.Struct("<8s32s32s32sI")
 _NO_TAG = bytes(32)
@@ -45,7 +45,7 @@ class Key(NamedTuple):
         """
         Hash *parts*. Keys are equal exactly if kind, labels, their order and contents are equal.
 
-        One text or bytes are the same as a sequence of only these.
+        A single text equals a sequence of this text alone; likewise for bytes.
 
         Args:
             kind: The kind of the result.
@@ -61,7 +61,7 @@ class Key(NamedTuple):
             for element in elements:
                 _feed(digest, b"each", _bytes(element))
             _feed(whole, label.encode(), digest.digest())
-            short = sum(map(len, elements)) <= _SHOWN
+            short = sum(map(len, elements)) <= _MAX_SHOWN_BYTES
             text = b" ".join(map(_bytes, elements)).decode(errors="replace") if short else ""
             descriptions[label] = text if text.isprintable() and short else digest.hexdigest()[:16]
         return cls(kind, whole.digest(), descriptions)
@@ -81,15 +81,15 @@ def package_version() -> str:
     """
     Return this package's version and a digest of its source, which are part of every key.
 
-    Both decide flags and checks. Between two releases only the source distinguishes builds; it is hashed by
-    content, so that machines with the same source share entries. A wheel brings the digest along, which the
-    build wrote: reading all files takes longer than finding an entry.
+    The source determines flags and checks, and distinguishes builds between two releases. It is hashed by
+    content, so that machines with the same source share entries. A wheel contains the digest, since reading
+    all files takes longer than finding an entry.
     """
     from numba_ptxlink._version import __version__
 
     try:
         digest = Path(__file__).with_name("source_digest.txt").read_text()
-    except OSError:  # in a checkout, whose files change
+    except OSError:  # A checkout has no digest, since its files change.
         digest = source_digest(Path(__file__).parents[1])
     return f"{__version__} {digest}"
 
@@ -98,13 +98,13 @@ def source_digest(package: Path) -> str:
     """Return the start of a digest of all files of Python (.py) and of LLVM IR (.ll) below *package*."""
     whole = hashlib.sha256()
     for path in sorted(map(str, package.rglob("*.[pl][yl]"))):
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - it takes a third of the time
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - three times as fast
             _feed(whole, path.removeprefix(str(package)).encode(), file.read())
     return whole.hexdigest()[:32]
 
 
-class Damaged(Exception):  # noqa: N818 - a state of an entry, which no caller of the package ever sees
-    """The bytes are not an entry, or were altered since it was written."""
+class Damaged(Exception):  # noqa: N818 - a state of an entry, never raised to callers of the package
+    """The bytes are not an entry, or were altered after it was written."""
 
 
 class WrongSeal(Exception):  # noqa: N818 - likewise
@@ -113,7 +113,7 @@ class WrongSeal(Exception):  # noqa: N818 - likewise
 
 class Entry(NamedTuple):
     """
-    One cached result.
+    A cached result.
 
     Args:
         meta: JSON values stored beside the code, such as the tool's log.
@@ -131,10 +131,10 @@ class Entry(NamedTuple):
 
 def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
     """
-    Serialise *entry* to bytes that `unseal` accepts under the same *address* and *secret* only.
+    Serialise *entry* to bytes that `unseal` accepts only under the same *address* and *secret*.
 
     Args:
-        address: Its address, 32 bytes.
+        address: The address of the entry, 32 bytes.
         entry: The result.
         secret: The shared secret of the HMAC, None for no HMAC.
     """
@@ -155,11 +155,11 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
         secret: The shared secret of the HMAC, None for no HMAC.
 
     Raises:
-        Damaged: It is truncated, altered, of another address or not an entry.
-        WrongSeal: It is intact, but has the HMAC of another secret, or one where none is expected, or none.
+        Damaged: The bytes are truncated, altered, of another address or not an entry.
+        WrongSeal: The entry is intact, but its HMAC is missing, unexpected, or that of another secret.
     """
     if len(sealed) < _HEAD.size + 4:
-        raise Damaged("it is cut short")
+        raise Damaged("it is truncated")
     magic, stored, digest, tag, size = _HEAD.unpack_from(sealed)
     body = memoryview(sealed)[_HEAD.size :]
     if (magic, stored, size) != (MAGIC, address, len(body)):
@@ -170,11 +170,11 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     if not hmac.compare_digest(expected, tag):
         raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
     (length,) = struct.unpack_from("<I", body)
-    # The digest proves that the bytes are as written, not that this package wrote them.
+    # The digest proves that the bytes are unchanged, but not that this package wrote them.
     try:
         meta = json.loads(bytes(body[4 : 4 + length]))
     except ValueError as error:
-        raise Damaged("its description is damaged") from error
+        raise Damaged("its metadata is damaged") from error
     return Entry(meta, bytes(body[4 + length :]))
 
 

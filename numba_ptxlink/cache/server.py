@@ -18,13 +18,13 @@ TIMEOUT_SECONDS = 0.5
 """The timeout of connecting, and of one read or write of a socket, in seconds."""
 
 PAUSE_SECONDS = 30.0
-"""How long a server is not asked again after a failure, in seconds."""
+"""The pause after a failure of the server, in seconds."""
 
-LARGEST = 32 << 20
+MAX_ENTRY_BYTES = 32 << 20
 """The largest entry that is sent, in bytes."""
 
 NAME = "the server that NUMBA_PTXLINK_CACHE names"
-"""What messages call it: a URL, even the start of a wrong one, may show a password."""
+"""The name of the server in messages, since a URL, even the start of a wrong one, may contain a password."""
 
 _PREFIX = b"numba-ptxlink:"
 
@@ -33,18 +33,18 @@ class Server:
     """
     A Redis server that stores sealed entries. Connects at the first use. Thread-safe; a fork may use it.
 
-    A fault is a miss and a warning without passwords; the server is then left alone for a while.
+    A failure is a miss and a warning without passwords; the server is then not used for a while.
 
     Args:
-        url: As `redis.Redis.from_url` takes it; rediss:// is TLS, unix:// a socket of this machine.
+        url: The URL for `redis.Redis.from_url`; rediss:// means TLS, unix:// a socket of this machine.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Any = None
         self._resume = 0.0
-        # The parent's clients after a fork. Threads that no longer exist may hold their locks, so that
-        # finalising them could deadlock: they are kept alive.
+        # The parent's clients after a fork. Threads of the parent may hold their locks, so that finalising
+        # them could deadlock: they are kept alive.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
 
@@ -54,17 +54,17 @@ class Server:
 
     def get(self, address: bytes) -> bytes | None:
         """Return the entry stored under *address*, None if there is none or no reply comes in time."""
-        value = self._ask("read", lambda client: client.get(_PREFIX + address.hex().encode()))
+        value = self._query("read", lambda client: client.get(_PREFIX + address.hex().encode()))
         return value if isinstance(value, bytes) else None
 
     def put(self, address: bytes, sealed: bytes) -> bool:
         """Store *sealed* under *address*; return whether the server accepted it."""
-        if len(sealed) > LARGEST:
+        if len(sealed) > MAX_ENTRY_BYTES:
             return False
         name = _PREFIX + address.hex().encode()
-        return bool(self._ask("write", lambda client: client.set(name, sealed)))
+        return bool(self._query("write", lambda client: client.set(name, sealed)))
 
-    def _ask(self, action: str, operation: Callable[[Any], Any]) -> Any:
+    def _query(self, action: str, operation: Callable[[Any], Any]) -> Any:
         if time.monotonic() < self._resume:
             return None
         try:
@@ -79,12 +79,12 @@ class Server:
                     self._client = self._connect()
                 client = self._client
             return operation(client)
-        # The last three are of a wrong URL. No others: what a signal handler raises is the program's.
+        # An invalid URL raises the last three. Other exceptions may be those of a signal handler.
         except (redis.RedisError, OSError, ValueError, TypeError, AttributeError) as error:
             self._resume = time.monotonic() + PAUSE_SECONDS
             log.warning(
-                # Its text may quote the URL, with its password.
-                "cache: %s failed to %s (%s); doing without it for %d s. Check it and its URL, such as "
+                # Without the error's text, which may quote the URL with its password.
+                "cache: %s failed to %s (%s), and is not used for %d s; check it and its URL, such as "
                 "rediss://user:password@host:6379/0, with the password percent-encoded",
                 NAME,
                 action,
@@ -102,6 +102,6 @@ class Server:
             self._url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            # One retry, for a connection that went stale.
+            # A single retry, for a stale connection.
             retry=Retry(NoBackoff(), 1),
         )

@@ -1,4 +1,4 @@
-"""Single flight: of all threads and processes that need one key, one computes and the others wait."""
+"""Single flight: if several threads and processes need one key, one computes it and the others wait."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 WAIT_SECONDS = 60.0
-"""How long to wait for another thread or process before doing the work here, in seconds."""
+"""The maximum time to wait for another thread or process before doing the work here, in seconds."""
 
 _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _FIRST_PAUSE = 0.002
-_LONGEST_PAUSE = 0.05
+_MAX_PAUSE = 0.05
 # File offsets have 63 bits; some file systems accept fewer.
-_OFFSETS = 1 << 60
+_OFFSET_COUNT = 1 << 60
 
 
 class _Flight(Generic[T]):
-    """One computation: its end, and its result, none if it failed."""
+    """A computation: its end, and its result; no result if it failed."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -40,7 +40,7 @@ class Threads(Generic[T]):
 
     def __init__(self) -> None:
         self._flying: dict[bytes, _Flight[T]] = {}
-        # A forked child has the keys of the parent's threads, but not the threads.
+        # A forked child inherits the keys of the parent's threads, but not the threads.
         self._lock = Lock(forget=self._flying.clear)
 
     def join(self, address: bytes, work: Callable[[], T]) -> tuple[T, bool]:
@@ -48,11 +48,11 @@ class Threads(Generic[T]):
         Run *work*, or wait for the thread that is running it already.
 
         Exceptions of the other thread are not shared: a faulty input fails here again, and an interrupt was
-        meant for that thread alone.
+        meant only for that thread.
 
         Args:
             address: The key of the work.
-            work: Computes the result; it runs here too if the other thread fails or takes too long.
+            work: Computes the result; runs here, too, if the other thread fails or takes too long.
 
         Returns:
             The result, and whether another thread computed it.
@@ -80,13 +80,14 @@ class Processes:
     """
     The keys that processes are computing, as record locks on one file: one byte per key, beyond its end.
 
-    The kernel releases the locks of a process that exits or is killed. Network file systems support them too.
+    The kernel releases the locks of a process that exits or is killed. Network file systems support them,
+    too.
 
     A forked child holds none of its parent's locks, and releases none of them.
 
     Args:
-        folder: The descriptor of the directory of the file. That of the file is never closed: closing any
-            descriptor of a file drops all locks that the process has on it.
+        folder: The descriptor of the directory of the file. The file's own descriptor is never closed, since
+            closing any descriptor of a file drops all locks that the process has on it.
     """
 
     def __init__(self, folder: int) -> None:
@@ -96,26 +97,26 @@ class Processes:
         self._lock = Lock()
 
     @contextlib.contextmanager
-    def lead(self, address: bytes, landed: Callable[[], bool]) -> Iterator[None]:
+    def lead(self, address: bytes, is_available: Callable[[], bool]) -> Iterator[None]:
         """
         Hold the lock of *address* during the `with` block.
 
         Args:
             address: The key of the work.
-            landed: Whether the result is available; called while another process holds the lock.
+            is_available: Whether the result is available; called while another process holds the lock.
         """
-        start = int.from_bytes(address[:8], "little") % _OFFSETS
+        start = int.from_bytes(address[:8], "little") % _OFFSET_COUNT
         deadline = time.monotonic() + WAIT_SECONDS
         pause = _FIRST_PAUSE
-        while not (held := self._take(start)):
-            if not self._usable or landed() or time.monotonic() > deadline:
+        while not (is_held := self._take(start)):
+            if not self._usable or is_available() or time.monotonic() > deadline:
                 break
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE)
         try:
             yield
         finally:
-            if held and self._file is not None:
+            if is_held and self._file is not None:
                 with contextlib.suppress(OSError):
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, start)
 
@@ -129,9 +130,9 @@ class Processes:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
         except OSError as error:
             if error.errno is None:
-                raise  # a signal handler's, such as of a time-out
+                raise  # A signal handler raised it, such as for a time-out.
             if error.errno not in (errno.EACCES, errno.EAGAIN):
-                # The file system supports no locks: no single flight among processes.
+                # The file system does not support locks, so that processes may compute a key twice.
                 self._usable = False
             return False
         return True

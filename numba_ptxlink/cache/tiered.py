@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OFF = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
-"""The reason why a cache is not used."""
+"""The reason for which a cache is not used."""
 
 
 class Counters(NamedTuple):
     """
-    What a cache did in this process.
+    The activity of a cache in this process.
 
     Args:
-        hits: Results that were found, or that another thread or process had just computed.
-        misses: Results that had to be computed.
-        bytes_read: The size of the code that was found, in bytes.
-        bytes_written: The size of the code that was stored, in bytes.
+        hits: The number of results that were found, or that another thread or process had just computed.
+        misses: The number of results that had to be computed.
+        bytes_read: The size of the found code, in bytes.
+        bytes_written: The size of the stored code, in bytes.
     """
 
     hits: int = 0
@@ -49,9 +49,9 @@ class Tiers(NamedTuple):
     The directories of a cache.
 
     Args:
-        directories: Those that are read, in order.
-        writer: The one that is written to, None without one.
-        refused: Why others are not used.
+        directories: The directories to read, in order.
+        writer: The directory to write to, None if there is none.
+        refused: The reasons for which others are not used.
     """
 
     directories: tuple[Directory, ...] = ()
@@ -77,7 +77,7 @@ class Cache:
 
     @property
     def counters(self) -> Counters:
-        """What this cache did so far."""
+        """The activity of this cache so far."""
         with self._lock.held:
             return self._counters
 
@@ -89,7 +89,7 @@ class Cache:
             return self._opened
 
     def unused(self) -> tuple[str, ...]:
-        """Return why directories are not used."""
+        """Return the reasons for which directories are not used."""
         return self.tiers().refused if self.settings.cache else (OFF,)
 
     def writer(self) -> Directory:
@@ -97,19 +97,19 @@ class Cache:
         Return the directory that is written to.
 
         Raises:
-            CacheError: There is none.
+            CacheError: No directory can be written.
         """
         writer = self.tiers().writer
         if writer is None:
-            why = "; ".join(self.unused()) or f"all are read-only; {WRITABLE}"
-            raise CacheError(f"no cache directory can be written: {why}.")
+            reasons = "; ".join(self.unused()) or f"all are read-only; {WRITABLE}"
+            raise CacheError(f"no cache directory can be written: {reasons}.")
         return writer
 
     def put(self, key: Key, entry: Entry) -> None:
-        """Store *entry* under *key*, in every tier that can be written. Never raises."""
+        """Store *entry* under *key* in the writable directory and on the server. Never raises."""
         address = self._address(key)
-        kept = entry._replace(meta={**entry.meta, "kind": key.kind})
-        sealed = seal(address, kept, self.settings.cache_secret)
+        described = entry._replace(meta={**entry.meta, "kind": key.kind})
+        sealed = seal(address, described, self.settings.cache_secret)
         writer = self.tiers().writer
         stored = writer is not None and writer.put(address, sealed)
         if self._server is not None:
@@ -117,63 +117,63 @@ class Cache:
         if stored:
             self._count(bytes_written=len(entry.code))
 
-    def found(self, key: Key) -> Entry | None:
+    def look_up(self, key: Key) -> Entry | None:
         """Return the entry of *key* in a directory, None if `get_or_compute` is needed. Never raises."""
-        entry = self._local(self._address(key))
+        entry = self._read_local(self._address(key))
         return entry and self._hit(entry)
 
-    def memoize(self, key: Key, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return what is noted under *key*, or note what *ask* tells; that is no result, and not counted."""
+    def memoize(self, key: Key, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the facts stored under *key*, or compute and store them. The counters count only results."""
         if not self.settings.cache:
-            return ask()
-        entry = self._local(self._address(key))
+            return compute()
+        entry = self._read_local(self._address(key))
         if entry is None:
-            entry = Entry(ask(), b"")
+            entry = Entry(compute(), b"")
             self.put(key, entry)
         return entry.meta
 
-    def get_or_compute(self, key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
+    def get_or_compute(self, key: Key | Callable[[], Key], compute: Callable[[], Entry]) -> Entry:
         """
-        Return the entry of *key*; on a miss, compute it with *make* and store it.
+        Return the entry of *key*; on a miss, compute it with *compute* and store it.
 
-        Single flight: of all threads and processes that ask for one key at a time, one runs *make*. The cache
-        is off within *make*: parts of a stored result need not be stored as well.
+        Single flight: of all threads and processes that ask for one key at a time, one runs *compute*. The
+        cache is off within *compute*: parts of a stored result need not be stored as well.
 
         Args:
-            key: Everything the result depends on; or what returns that, called where the cache is used.
-            make: Computes the result. Its exceptions are raised here, and nothing is stored.
+            key: The inputs of the result; or a function that returns them, called only if the cache is used.
+            compute: Computes the result. Its exceptions are raised here, and nothing is stored.
         """
-        if not self.settings.cache or _inside.busy:
-            return make()
+        if not self.settings.cache or _computing.busy:
+            return compute()
         key = key if isinstance(key, Key) else key()
-        if entry := self.found(key):
+        if entry := self.look_up(key):
             return entry
         address = self._address(key)
-        entry, another = self._threads.join(address, lambda: self._make(key, address, make))
-        return self._hit(entry) if another else entry
+        entry, from_other_thread = self._threads.join(address, lambda: self._compute(key, address, compute))
+        return self._hit(entry) if from_other_thread else entry
 
-    def _make(self, key: Key, address: bytes, make: Callable[[], Entry]) -> Entry:
-        def landed() -> bool:
-            return self._local(address) is not None
+    def _compute(self, key: Key, address: bytes, compute: Callable[[], Entry]) -> Entry:
+        def is_available() -> bool:
+            return self._read_local(address) is not None
 
         writer = self.tiers().writer
-        with writer.processes.lead(address, landed) if writer else contextlib.nullcontext():
+        with writer.processes.lead(address, is_available) if writer else contextlib.nullcontext():
             # Another process may have stored the result between the first lookup and the lock.
-            entry = self._local(address) or self._remote(address)
+            entry = self._read_local(address) or self._read_remote(address)
             if entry is not None:
                 return self._hit(entry)
             self._count(misses=1)
             log.debug("cache: missed %s %s: %s", key.kind, address.hex()[:12], dict(key.parts))
-            with _inside:
-                result = make()
+            with _computing:
+                result = compute()
             self.put(key, result)
             return result
 
     def _address(self, key: Key) -> bytes:
-        # Different addresses let entries with and without an HMAC share a directory.
+        # Entries with and without an HMAC have different addresses, so that they can share a directory.
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
-    def _local(self, address: bytes) -> Entry | None:
+    def _read_local(self, address: bytes) -> Entry | None:
         for directory in self.tiers().directories:
             sealed = directory.get(address)
             if sealed is None:
@@ -187,7 +187,7 @@ class Cache:
                 log.warning("cache: ignored entry %s in %s: %s", address.hex()[:12], directory.path, error)
         return None
 
-    def _remote(self, address: bytes) -> Entry | None:
+    def _read_remote(self, address: bytes) -> Entry | None:
         if self._server is None or (sealed := self._server.get(address)) is None:
             return None
         try:
@@ -204,19 +204,19 @@ class Cache:
         self._count(hits=1, bytes_read=len(entry.code))
         return entry
 
-    def _count(self, **more: int) -> None:
+    def _count(self, **increments: int) -> None:
         with self._lock.held:
-            now = self._counters._asdict()
-            self._counters = Counters(**{name: now[name] + more.get(name, 0) for name in now})
+            values = self._counters._asdict()
+            self._counters = Counters(**{name: values[name] + increments.get(name, 0) for name in values})
 
 
 def _connect(settings: Config) -> Server | None:
-    """Return the server that machines share, None without one."""
+    """Return the server that machines share, None if there is none."""
     if not (settings.cache and settings.cache_url):
         return None
     if settings.cache_secret is None:
         log.warning(
-            "cache: %s is not used, for whoever can write to it could have their code run; set "
+            "cache: %s is not used, since anybody who can write to it could run code here; set "
             "NUMBA_PTXLINK_CACHE_SECRET to the same secret on all machines",
             NAME,
         )
@@ -232,11 +232,11 @@ def _open(settings: Config) -> Tiers:
     writer: Directory | None = None
     for path in settings.cache_dirs or ("",):
         try:
-            place = locate(path)
-            # Past the directory that is written, a missing one is normal.
-            if writer is not None and not place.exists():
+            folder = locate(path)
+            # Directories behind the writable one may be missing.
+            if writer is not None and not folder.exists():
                 continue
-            directory = Directory(place, settings.cache_size, create=writer is None)
+            directory = Directory(folder, settings.cache_size, create=writer is None)
         except CacheError as error:
             log.warning("cache: %s", error)
             refused.append(str(error))
@@ -245,11 +245,11 @@ def _open(settings: Config) -> Tiers:
         if writer is None and directory.writable:
             writer = directory
     if writer is None:
-        log.warning("cache: nothing is kept: no directory can be written")
+        log.warning("cache: results are not stored, since no directory can be written; %s", WRITABLE)
     return Tiers(tuple(directories), writer, tuple(refused))
 
 
-class _Inside(threading.local):
+class _Computing(threading.local):
     busy = False
 
     def __enter__(self) -> None:
@@ -259,7 +259,7 @@ class _Inside(threading.local):
         self.busy = False
 
 
-_inside = _Inside()
+_computing = _Computing()
 
 
 @functools.cache
@@ -268,11 +268,11 @@ def default() -> Cache:
     return Cache(config())
 
 
-def cached(key: Key | Callable[[], Key], make: Callable[[], Entry]) -> Entry:
-    """Return the entry of *key* in the default cache, computed on a miss. See `Cache.through`."""
-    return default().get_or_compute(key, make)
+def cached(key: Key | Callable[[], Key], compute: Callable[[], Entry]) -> Entry:
+    """Return the entry of *key* in the default cache, computed on a miss. See `Cache.get_or_compute`."""
+    return default().get_or_compute(key, compute)
 
 
 def counters() -> Counters:
-    """Return what the default cache did in this process."""
+    """Return the activity of the default cache in this process."""
     return default().counters

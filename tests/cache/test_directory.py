@@ -75,10 +75,10 @@ def test_what_another_could_have_put_there_is_not_believed(filled, caplog, spoil
     """An entry that others could have written, a link and a pipe are a miss, and are replaced."""
     cache, file = filled
     spoil(file)
-    assert cache.found(key("a")) is None
+    assert cache.look_up(key("a")) is None
     assert message in caplog.text
     fill(cache, "a")
-    assert cache.found(key("a")) is not None
+    assert cache.look_up(key("a")) is not None
 
 
 def test_what_a_killed_writer_left_is_swept(directory, filled, monkeypatch):
@@ -113,7 +113,7 @@ def test_a_time_out_of_the_program_ends_what_it_interrupts(filled, monkeypatch, 
 
     monkeypatch.setattr(os, call, interrupted)
     with pytest.raises(type(error)):
-        fill(filled[0], "b") if call == "write" else filled[0].found(key("a"))
+        fill(filled[0], "b") if call == "write" else filled[0].look_up(key("a"))
 
 
 def test_files_of_the_cache_are_closed(directory):
@@ -121,7 +121,7 @@ def test_files_of_the_cache_are_closed(directory):
     before = len(list(Path("/proc/self/fd").iterdir()))
     cache = open_cache(directory)
     fill(cache, "a", "b")
-    assert cache.found(key("a")) is not None
+    assert cache.look_up(key("a")) is not None
     assert cache.writer().sizes()
     del cache
     assert before == len(list(Path("/proc/self/fd").iterdir()))

@@ -86,7 +86,7 @@ def test_an_unreachable_server_is_left_alone(tmp_path, caplog, url):
     cache = open_cache(tmp_path, cache_url=url, cache_secret=SECRET)
     assert [b"a", b"b"] == [get(cache, "a", b"a"), get(cache, "b", b"b")]
     (record,) = caplog.records
-    assert "doing without it for 30 s. Check it and its URL" in record.message
+    assert "is not used for 30 s; check it and its URL" in record.message
     assert [] == [
         part for part in ("qxz", "vwk", ":12") if part in f"{caplog.text} {cache!r} {cache.settings!r}"
     ]

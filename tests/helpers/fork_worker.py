@@ -57,7 +57,7 @@ def use(found: Cache) -> None:
     """Do everything that takes a lock."""
     name = f"of {os.getpid()}"
     assert found.get_or_compute(key(name), lambda: Entry({}, code(name))).code == code(name)
-    assert found.found(key(name)) is not None
+    assert found.look_up(key(name)) is not None
     assert found.counters.misses
     assembler.assemble(make_kernel(), "sm_90")
     linker.link(SOURCE, arch="sm_90")
