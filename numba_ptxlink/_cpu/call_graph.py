@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from numba_ptxlink._formats import ptx
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # Opcodes at which a thread may suspend to wait for others, and the call of the device runtime that does so.
 _SUSPENDING_OPCODES = {
@@ -36,6 +36,7 @@ class CallGraph:
     Args:
         functions: Functions with a body, by their names and aliases.
         entry: The name of the kernel or function that is launched or called.
+        address_taken: Returns the functions that a call by a pointer may reach, by name.
 
     Attributes:
         bodies: For each reachable function its statements, with their indices and scopes.
@@ -44,7 +45,13 @@ class CallGraph:
         recursive: Functions that call themselves, directly or not, and functions that call such a function.
     """
 
-    def __init__(self, functions: Mapping[str, ptx.Function], entry: str) -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, ptx.Function],
+        entry: str,
+        address_taken: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        self._address_taken = address_taken
         self.bodies: dict[str, Sequence[tuple[int, ptx.Statement, ptx.Scope]]] = {}
         self.callees: dict[str, set[str]] = {}
         self.suspending: set[str] = set()
@@ -66,13 +73,29 @@ class CallGraph:
         name = function.name
         self.bodies[name] = body = list(ptx.scoped(function.body))
         instructions = [statement for _, statement, _ in body if isinstance(statement, ptx.Instruction)]
-        called = {ptx.parse_call(call).callee for call in instructions if call.opcode == "call"}
+        calls = [ptx.parse_call(call) for call in instructions if call.opcode == "call"]
+        called = {call.callee for call in calls}
+        for call in calls:
+            if call.callee.startswith("%"):
+                called |= {target.name for target in self.indirect_callees(call, functions)}
         opcodes = {instruction.opcode for instruction in instructions}
         if _SUSPENDING_CALL in called or opcodes & _SUSPENDING_OPCODES:
             self.suspending.add(name)
         self.callees[name] = {functions[callee].name for callee in called if callee in functions}
         for callee in self.callees[name]:
             self._callers.setdefault(callee, []).append(name)
+
+    def indirect_callees(
+        self, call: ptx.Call, functions: Mapping[str, ptx.Function]
+    ) -> Sequence[ptx.Function]:
+        """Return the functions that a call by a pointer may reach, by the number of its operands."""
+        counts = len(call.results), len(call.arguments)
+        targets = {functions[name].name: functions[name] for name in self._address_taken()}
+        return [
+            target
+            for target in targets.values()
+            if target.kind != "entry" and (len(target.results), len(target.params)) == counts
+        ]
 
     def stack_sizes(self, frame_sizes: Mapping[str, int], recursion_size: int) -> Mapping[str, int]:
         """

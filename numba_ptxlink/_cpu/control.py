@@ -74,11 +74,35 @@ def call(b: Translator, parsed: ptx.Call) -> None:
     if parsed.callee.startswith(_DEVICE_LAUNCHES):
         b.fault(Fault.UNSUPPORTED)
         return
+    if parsed.callee.startswith("%"):
+        _call_pointer(b, parsed, [storage for storage in storages if storage])
+        return
     if function is None:
         EXTERNAL_FUNCTIONS[parsed.callee](b, [storage for storage in storages if storage])
         return
+    _call_function(b, function, [storage for storage in storages if storage])
+
+
+def _call_pointer(b: Translator, parsed: ptx.Call, storages: Sequence[Storage]) -> None:
+    """Call the function whose address is in a register, out of those that may be called."""
+    address, after = b.read_operand(parsed.callee, 64), b.unique_name()
+    sizes = [storage.size for storage in storages]
+    for function in b.module.call_graph.indirect_callees(parsed, b.module.functions):
+        if [max(variable.size, 1) for variable in (*function.results, *function.params)] == sizes:
+            found, following = b.unique_name(), b.unique_name()
+            is_callee = b.emit_op("icmp eq", "i64", address, b.module.symbol_address(function.name))
+            b.cond_branch(is_callee, found, following)
+            b.begin_block(found)
+            _call_function(b, function, storages)
+            b.end_block(f"br label %{after}")
+            b.begin_block(following)
+    b.fault(Fault.UNDEFINED_FUNCTION)
+    b.begin_block(after)
+
+
+def _call_function(b: Translator, function: ptx.Function, storages: Sequence[Storage]) -> None:
     suspends = function.name in b.module.call_graph.suspending
-    passed_sizes = [storage.size for storage in storages if storage]
+    passed_sizes = [storage.size for storage in storages]
     declared_sizes = [max(variable.size, 1) for variable in (*function.results, *function.params)]
     if passed_sizes != declared_sizes:
         raise UnsupportedInstruction
@@ -86,7 +110,7 @@ def call(b: Translator, parsed: ptx.Call) -> None:
     if suspends and function.name in b.module.call_graph.recursive:
         b.fault(Fault.RECURSIVE_BARRIER)
         return
-    pointers = "".join(f", ptr {storage.pointer}" for storage in storages if storage)
+    pointers = "".join(f", ptr {storage.pointer}" for storage in storages)
     b.call_function(function.name, pointers)
 
 

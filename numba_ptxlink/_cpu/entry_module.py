@@ -83,7 +83,7 @@ class EntryModule:
     def __init__(self, symbols: Symbols, entry: str, *, checks: bool, reports_accesses: bool = False) -> None:
         self.checks, self.reports_accesses = checks, reports_accesses
         self.functions = symbols.functions
-        self.call_graph = CallGraph(symbols.functions, entry)
+        self.call_graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
         self.global_values: dict[str, str] = {}
         self.fault_sites: list[tuple[str, int]] = []
         self.access_count = 0

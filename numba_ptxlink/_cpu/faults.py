@@ -57,7 +57,8 @@ _FAULT_MESSAGES = {
     Fault.STACK_OVERFLOW: "recursive calls exceeded the local memory of a thread; reduce their depth.",
     Fault.INTERRUPTED: "execution was interrupted; start it again.",
     Fault.UNDEFINED_FUNCTION: "the called function is not defined in the module, has other parameters there, "
-    "or is called through a pointer; link the file that defines it, and call it by name.",
+    "or is called by a pointer that is no function's address; link the file that defines it, or correct the "
+    "pointer.",
     Fault.RECURSIVE_BARRIER: "a recursive function with a barrier or a warp operation is called, which the "
     "CPU does not support; write it as a loop, or run the kernel on a GPU.",
     Fault.NOT_COOPERATIVE: "the kernel synchronises its grid, but the launch is not cooperative; pass "

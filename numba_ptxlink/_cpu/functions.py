@@ -123,7 +123,7 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
 
 def declared_local_size(symbols: Symbols, entry: str) -> int:
     """Return the bytes of local memory that a kernel and its callees declare, on the path with the most."""
-    graph = CallGraph(symbols.functions, entry)
+    graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
     declared = {
         name: sum(
             variable.size

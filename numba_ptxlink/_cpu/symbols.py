@@ -8,10 +8,12 @@ name.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import re
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._formats import ptx
 from numba_ptxlink.errors import LaunchError
 
 from .mnemonics import UnsupportedInstruction, parse_number
@@ -19,13 +21,13 @@ from .mnemonics import UnsupportedInstruction, parse_number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from numba_ptxlink._formats import ptx
 
 # A byte of an address, as LLVM writes pointers in packed structs: `0xFF00(generic(x))` is the second byte.
 _ADDRESS_BYTE = re.compile(r"0xFF((?:00)*)\s*\((.+)\)")
 _ADDRESS_BYTES = 8
+_NAME = re.compile(r"[\w$%]+")
 _SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
-# Function addresses are only compared, so they are numbers outside of the address space of a process.
+# Function addresses are only compared, by calls of pointers too, so they are outside of the address space.
 _FIRST_FUNCTION_ADDRESS, _FUNCTION_DISTANCE = 1 << 60, 16
 
 
@@ -55,6 +57,16 @@ class Symbols:
         self.shared: Mapping[str, ptx.Variable] = {
             variable.name: variable for variable in module.variables if variable.space == "shared"
         }
+
+    @functools.cached_property
+    def address_taken(self) -> frozenset[str]:
+        """The functions whose address is in an initialiser or in a register, by name."""
+        names = {name for variable in self.variables.values() for name in _NAME.findall(variable.initial)}
+        for function in {*self.functions.values()}:
+            for statement in function.body:
+                if isinstance(statement, ptx.Instruction) and statement.opcode == "mov":
+                    names.update(statement.names)
+        return frozenset(names & self.functions.keys())
 
     def address(self, name: str) -> str:
         """

@@ -24,6 +24,18 @@ DECLARED = """
 __constant__ int four[4] = {3, 4, 5, 6};
 __device__ int seven = 7;
 __device__ int* pointed = &seven;
+struct Shape { __device__ virtual int area(int x) const = 0; };
+struct Square : Shape {
+    int side; __device__ Square(int s) : side(s) {}
+    __device__ int area(int x) const override { return side * x; }
+};
+struct Disc : Shape {
+    int radius; __device__ Disc(int r) : radius(r) {}
+    __device__ int area(int x) const override { return 3 * radius + __shfl_sync(__activemask(), x, 0) - x; }
+};
+__device__ __noinline__ int plus(int a, int b) { return a + b; }
+__device__ __noinline__ int times(int a, int b) { return a * b; }
+__device__ int (*operations[2])(int, int) = {plus, times};
 struct Counted { int value; __device__ Counted() : value(7) {} };
 """
 # What a lane i computes into o[i], and what it is.
@@ -55,6 +67,11 @@ PROGRAMS = {
         ),
         np.where(LANE < 32, 2, (31 - LANE % 32) * 3 + 300),
     ),
+    "virtual functions, of which one has a shuffle": (
+        "Square q(i); Disc d(i); const Shape* s = i & 32 ? (const Shape*)&q : &d; o[i] = s->area(2);",
+        np.where(LANE < 32, 3 * LANE, 2 * LANE),
+    ),
+    "pointers to functions": ("o[i] = operations[i & 1](i, 3);", np.where(LANE % 2, 3 * LANE, LANE + 3)),
     "memory of the heap": ("int* p = (int*)malloc(1 << 20); p[1] = i; o[i] = p[1]; free(p);", LANE),
     "products of bytes, and zeros, which are normal numbers": (
         (
