@@ -23,6 +23,13 @@ from .read import Input
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+# NVIDIA's runtime, which the bindings contain, needs undocumented tables of the driver.
+_RUNTIME_FUNCTIONS = {
+    "cudaDeviceSynchronize": "cuCtxSynchronize",
+    "cudaStreamSynchronize": "cuStreamSynchronize",
+    "cudaStreamWaitEvent": "cuStreamWaitEvent",
+}
+
 
 def attach() -> None:
     """Register the functions that compile PTX, link it and run kernels; called by the library in cuInit."""
@@ -53,8 +60,28 @@ def replace_core() -> None:
     if core is None or not hasattr(core, "Linker") or hasattr(core.Linker, "numba_ptxlink_original"):
         return
     fault_reports.replace_everywhere(core.launch, fault_reports.reporting(core.launch))
+    _replace_runtime()
     for original, make in ((core.Program, _program_type), (core.Linker, _linker_type)):
         fault_reports.replace_everywhere(original, make(original))
+
+
+def _replace_runtime() -> None:
+    """Let the functions of NVIDIA's runtime that cuda.core calls be those of the driver."""
+    driver, runtime = (sys.modules.get(f"cuda.bindings.{name}") for name in ("driver", "runtime"))
+    if driver is None or runtime is None:
+        return
+    for name, replacement in _RUNTIME_FUNCTIONS.items():
+        setattr(runtime, name, _forward(getattr(driver, replacement), runtime.cudaError_t))
+
+
+def _forward(function: Any, error_type: Any) -> Any:
+    @functools.wraps(function)
+    def forward(*args: Any) -> Any:
+        result, *values = function(*args)
+        # The errors of both have the same numbers.
+        return (error_type(int(result)), *values)
+
+    return forward
 
 
 def _program_type(original: Any) -> type:

@@ -66,16 +66,19 @@ def completed() -> Links:
 
 def link(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked:
     """Link the code of a kernel to a cubin, and count the link; raises as `run.link` does."""
-    global _links  # noqa: PLW0603 - counts of the process
     from . import run
     from .backends import Target
 
     linked = run.link(inputs, Target(arch), options)
-    with _lock.held:
-        assembled = linked.backend == "nvptxcompiler"
-        last = f"{linked.backend}: {linked.reason}"
-        _links = Links(_links.assembled + assembled, _links.linked + (not assembled), last)
+    _count(linked.backend, linked.reason)
     return linked
+
+
+def _count(backend: str, reason: str) -> None:
+    global _links  # noqa: PLW0603 - the links of this process
+    assembled = backend == "nvptxcompiler"
+    with _lock.held:
+        _links = Links(_links.assembled + assembled, _links.linked + (not assembled), f"{backend}: {reason}")
 
 
 class LinkedPtx(NamedTuple):
@@ -99,7 +102,9 @@ def link_for_device(inputs: Sequence[Input], arch: Arch, options: Options) -> Li
         return link(inputs, arch, options)
     from .one_ptx import one_ptx
 
-    return LinkedPtx(one_ptx(inputs, arch, options))
+    linked = LinkedPtx(one_ptx(inputs, arch, options))
+    _count("CPU device", "one PTX module")
+    return linked
 
 
 @contextlib.contextmanager

@@ -24,8 +24,8 @@ static bool is_default(CUstream stream) { return (uintptr_t)stream <= (uintptr_t
 
 /* Write the context of a stream. */
 static CUresult stream_context(CUstream stream, CUcontext *context) {
-  CHECK(require_context(context));
-  if (is_default(stream)) return CUDA_SUCCESS;
+  if (is_default(stream)) return require_context(context);
+  CHECK(check_initialized());
   *context = stream->context;
   REQUIRE(!(*context)->destroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   return (*context)->sticky_error;
