@@ -1,37 +1,34 @@
 """
 Programs of PTX on the CPU: kernels are launched, and device functions called, on memory of this process.
 
-A kernel or function is compiled when it is first used, with the functions that it calls. The variables of the
-module are compiled when the program is made; all its kernels share them.
+A worker executes the blocks of a launch one after the other; a cooperative launch has one for each block.
 """
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink import cache
 from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink._formats.mangling import written_name
-from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import LaunchError
 
-from . import faults, functions, machine_code, runtime
+from . import faults, functions
 from .checks import Launch, WorkerChecks, needs_accesses
 from .checks import library as check_library
 from .checks import parse as parse_checks
+from .compiled import CompiledModule
 from .regions import Region, RegionTable
 from .runtime import BlockStatus, Fault, Resume
-from .symbols import Symbols
 from .worker import Buffer, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from .checks import CpuChecks
+    from .compiled import CompiledEntry
 
 __all__ = ["CpuProgram", "Region", "byte_sizes"]
 
@@ -51,32 +48,6 @@ _HEAP_BYTES = 8 << 20
 def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
     """Return the size of each parameter, or result, of a function in bytes."""
     return [max(variable.size, 1) for variable in variables]
-
-
-_STORED_METADATA = ("local_size", "shared_size", "access_count", "fault_sites")
-
-
-class CompiledEntry(NamedTuple):
-    """
-    A kernel or function in machine code.
-
-    Args:
-        name: The kernel or function.
-        address: The address of the function that executes a block, or that calls the function for elements.
-        frame_size: Bytes of the coroutine frame of a thread, None if threads never suspend.
-        local_size: Bytes of local memory for each thread.
-        shared_size: Bytes of static shared memory for each block.
-        access_count: The number of checked accesses.
-        fault_sites: Function and statement index of each place that can fault.
-    """
-
-    name: str
-    address: int
-    frame_size: int | None
-    local_size: int
-    shared_size: int
-    access_count: int
-    fault_sites: Sequence[Sequence[Any]]
 
 
 class CpuProgram:
@@ -106,14 +77,9 @@ class CpuProgram:
         if needs_accesses(self._checks):
             # Code that is loaded later calls functions of the library.
             check_library()
-        self._symbols = symbols = Symbols(self.module)
-        variables = symbols.definitions()
-        objects = [_compile_shared("cpu variables", variables)] if variables else []
-        self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
-        self._entries: dict[str, CompiledEntry] = {}
+        self._code = CompiledModule(self.module, checks=self._checks)
         self._reported: set[tuple[Any, ...]] = set()
         self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
-        self._lock = Lock()
         # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
         self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
         self._heap = Buffer(_HEAP_BYTES)
@@ -122,8 +88,8 @@ class CpuProgram:
             function.name: function for function in self.module.functions if function.defined
         }
         self.variables: Mapping[str, Region] = {
-            name: Region(self._loaded.address(f"v.{name}"), variable.size, variable.memory != "const", name)
-            for name, variable in symbols.variables.items()
+            name: Region(self._code.address(f"v.{name}"), variable.size, variable.memory != "const", name)
+            for name, variable in self._code.symbols.variables.items()
             if variable.size
         }
 
@@ -142,43 +108,6 @@ class CpuProgram:
             LaunchError: llvmlite is missing, the module is malformed, or it does not define a variable.
         """
         return cls(ptx.decode(errors="surrogateescape") if isinstance(ptx, bytes) else ptx, checks=checks)
-
-    def entry(self, name: str) -> CompiledEntry:
-        """Return a kernel or function in machine code, compiled or from the cache at its first use."""
-        entry = self._entries.get(name)
-        if entry is None:
-            with self._lock.held:
-                entry = self._entries.get(name) or self._entries.setdefault(name, self._load(name))
-        return entry
-
-    def _load(self, name: str) -> CompiledEntry:
-        parts = {
-            "package": cache.package_version(),
-            "tool": machine_code.target(),
-            "checks": ",".join(sorted(self._checks)),
-            "entry": name,
-            "ptx": self.module.text,
-        }
-        stored = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
-        self._loaded.add(stored.code)
-        # The cache adds metadata of its own.
-        metadata = {field: stored.meta[field] for field in CompiledEntry._fields if field in stored.meta}
-        if not stored.meta["suspends"]:
-            prefix = "block" if self.functions[name].kind == "entry" else "elementwise"
-            return CompiledEntry(name, self._loaded.address(f"{prefix}.{name}"), None, **metadata)
-        if self.functions[name].kind != "entry":
-            raise LaunchError(
-                f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
-                "launch a kernel that calls it."
-            )
-        frame_size = machine_code.frame_size(self._loaded.address(f"ramp.{name}"))
-        return CompiledEntry(name, self._loaded.address(f"block.{name}"), frame_size, **metadata)
-
-    def _compile(self, name: str) -> cache.Entry:
-        text, *metadata = translation = functions.translate(self._symbols, name, checks=self._checks)
-        return cache.Entry(
-            dict(zip(translation._fields[1:], metadata, strict=True)), machine_code.compile_ir(text)
-        )
 
     def launch(
         self,
@@ -224,7 +153,7 @@ class CpuProgram:
 
     def local_size(self, name: str) -> int:
         """Return the bytes of local memory that a kernel and its callees declare for a thread."""
-        return functions.declared_local_size(self._symbols, name)
+        return functions.declared_local_size(self._code.symbols, name)
 
     def launch_packed(
         self,
@@ -247,7 +176,7 @@ class CpuProgram:
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
         """
-        entry = self.entry(name)
+        entry = self._code.entry(name)
         if launch_config.cooperative:
             self._launch_cooperative(entry, launch_config, params, regions, steps)
             return
@@ -306,7 +235,7 @@ class CpuProgram:
             DeviceFaultError: A call faulted; its thread is the index of the element.
             LaunchError: The function has a barrier or a warp operation.
         """
-        entry = self.entry(name)
+        entry = self._code.entry(name)
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
         worker = self._take_worker(entry, _CALL_CONFIG, 0, RegionTable.of(regions), steps)
@@ -385,7 +314,7 @@ class CpuProgram:
         """Execute blocks, or call a function for elements; return a BlockStatus."""
         if worker.checks:
             worker.checks.begin()
-        status = worker.run(self._loaded.address(executor), entry.address, first, count, resume_mode)
+        status = worker.run(self._code.address(executor), entry.address, first, count, resume_mode)
         if worker.checks:
             worker.checks.log_reports(self._described(entry, worker), self._reported)
         if worker.fault_record.kind != Fault.NONE:
@@ -427,14 +356,3 @@ def _check_config(name: str, launch_config: Configuration) -> None:
         )
     if launch_config.cluster and math.prod(launch_config.cluster) > 1:
         raise LaunchError(f"Kernel {name}: clusters are not executed on the CPU; leave cluster out.")
-
-
-@functools.cache
-def _runtime_object() -> bytes:
-    return _compile_shared("cpu runtime", runtime.read_ir("runtime.ll"))
-
-
-def _compile_shared(kind: str, text: str) -> bytes:
-    """Return LLVM IR that kernels share in machine code, compiled or from the cache."""
-    key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})
-    return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code

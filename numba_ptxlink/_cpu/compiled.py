@@ -1,0 +1,121 @@
+"""
+The machine code of a PTX module: each kernel or function is compiled when it is first used.
+
+A kernel is compiled with the functions that it calls. The variables of the module are compiled first, and all
+kernels share them. All code is stored in the cache.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from numba_ptxlink import cache
+from numba_ptxlink._locks import Lock
+from numba_ptxlink.errors import LaunchError
+
+from . import machine_code, runtime
+from .functions import translate
+from .symbols import Symbols
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numba_ptxlink._formats import ptx
+
+
+class CompiledEntry(NamedTuple):
+    """
+    A kernel or function in machine code.
+
+    Args:
+        name: The kernel or function.
+        address: The address of the function that executes a block, or that calls the function for elements.
+        frame_size: Bytes of the coroutine frame of a thread, None if threads never suspend.
+        local_size: Bytes of local memory for each thread.
+        shared_size: Bytes of static shared memory for each block.
+        access_count: The number of checked accesses.
+        fault_sites: Function and statement index of each place that can fault.
+    """
+
+    name: str
+    address: int
+    frame_size: int | None
+    local_size: int
+    shared_size: int
+    access_count: int
+    fault_sites: Sequence[Sequence[Any]]
+
+
+class CompiledModule:
+    """
+    A PTX module in machine code. Several threads may use it at a time.
+
+    Args:
+        module: The PTX module.
+        checks: The names of the checks.
+
+    Attributes:
+        symbols: The functions and variables of the module.
+    """
+
+    def __init__(self, module: ptx.Module, *, checks: frozenset[str]) -> None:
+        self._module, self._checks = module, checks
+        self.symbols = Symbols(module)
+        variables = self.symbols.definitions()
+        objects = [_compile_shared("cpu variables", variables)] if variables else []
+        self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
+        self._entries: dict[str, CompiledEntry] = {}
+        self._lock = Lock()
+
+    def address(self, name: str) -> int:
+        """Return the address of a function of the runtime, or of the variable x as "v.x"."""
+        return self._loaded.address(name)
+
+    def entry(self, name: str) -> CompiledEntry:
+        """Return a kernel or function in machine code, compiled or from the cache at its first use."""
+        entry = self._entries.get(name)
+        if entry is None:
+            with self._lock.held:
+                entry = self._entries.get(name) or self._entries.setdefault(name, self._load(name))
+        return entry
+
+    def _load(self, name: str) -> CompiledEntry:
+        parts = {
+            "package": cache.package_version(),
+            "tool": machine_code.target(),
+            "checks": ",".join(sorted(self._checks)),
+            "entry": name,
+            "ptx": self._module.text,
+        }
+        stored = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
+        self._loaded.add(stored.code)
+        # The cache adds metadata of its own.
+        metadata = {field: stored.meta[field] for field in CompiledEntry._fields if field in stored.meta}
+        if not stored.meta["suspends"]:
+            prefix = "block" if self.symbols.functions[name].kind == "entry" else "elementwise"
+            return CompiledEntry(name, self._loaded.address(f"{prefix}.{name}"), None, **metadata)
+        if self.symbols.functions[name].kind != "entry":
+            raise LaunchError(
+                f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
+                "launch a kernel that calls it."
+            )
+        frame_size = machine_code.frame_size(self._loaded.address(f"ramp.{name}"))
+        return CompiledEntry(name, self._loaded.address(f"block.{name}"), frame_size, **metadata)
+
+    def _compile(self, name: str) -> cache.Entry:
+        text, *metadata = translation = translate(self.symbols, name, checks=self._checks)
+        return cache.Entry(
+            dict(zip(translation._fields[1:], metadata, strict=True)), machine_code.compile_ir(text)
+        )
+
+
+@functools.cache
+def _runtime_object() -> bytes:
+    return _compile_shared("cpu runtime", runtime.read_ir("runtime.ll"))
+
+
+def _compile_shared(kind: str, text: str) -> bytes:
+    """Return LLVM IR that kernels share in machine code, compiled or from the cache."""
+    key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})
+    return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code
