@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Errors of a link file or an option that no key can describe.
+_UNKNOWN = (PtxlinkError, OSError, ValueError)
+
 
 class _LinkItem(NamedTuple):
     """The name and content of a link file, and the state of all files that were read for that."""
@@ -81,7 +84,7 @@ def look_up(
             "options": [f"{name}={_option_text(options[name])}" for name in sorted(options)],
             "files": [item.description for item in items],
         }
-    except (PtxlinkError, OSError, ValueError) as error:
+    except _UNKNOWN as error:
         log.info("cache: a kernel is not kept: %s: %s", type(error).__name__, error)
         return
     _look_ups.of[cache] = _LookUp(tuple(link), source_options, items, Key.of("jit", parts).digest.hex())
@@ -117,7 +120,7 @@ def describes(cache: Any, linked: Iterable[Any]) -> bool:
         unchanged = lookup.items == [
             _link_item(link_file, lookup.source_options) for link_file in lookup.link
         ]
-    except (OSError, ValueError):
+    except _UNKNOWN:
         unchanged = False
     if not unchanged:
         log.info("cache: a kernel is not kept: its link files were changed while it was compiled")
@@ -144,7 +147,9 @@ def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
         path = Path(item)
         # Changing the target of a symbolic link is a change, too.
         versions = tuple(map(includes.version, (path.lstat(), path.stat())))
-        name, content, is_source, folder = path.name, path.read_bytes(), path.suffix == ".cu", path.parent
+        # Line information contains the path.
+        name, is_source, folder = str(path.absolute()), path.suffix == ".cu", path.parent
+        content = path.read_bytes()
     else:
         versions, folder = (), None
         name, is_source = f"{item.kind} {item.name}", item.kind == "cu"
