@@ -52,10 +52,14 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
         del self.overloads[args]
         self.targetctx.remove_user_function(known.entry_point)
         return_type = known.signature.return_type
-    if current().lineinfo and not self.targetoptions.get("debug"):
-        self.targetoptions["lineinfo"] = True
-    with entered(cc=cc):
-        compiled = original(self, args, return_type)
+    options = self.targetoptions
+    if current().lineinfo and not options.get("debug"):
+        self.targetoptions = {**options, "lineinfo": True}
+    try:
+        with entered(cc=cc):
+            compiled = original(self, args, return_type)
+    finally:
+        self.targetoptions = options
     notes(compiled.library).variant = cc, checked
     return compiled
 

@@ -30,11 +30,17 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     """
     from numba.cuda.dispatcher import reshape_funcs
 
-    lineinfo = device.is_active() and not kwargs.get("debug")
-    if lineinfo:
-        kwargs["lineinfo"] = True
-    with entered(searched_names=(*reshape_funcs, *self.NRT_functions), lineinfo=lineinfo):
-        original(self, *args, **kwargs)
+    names = (*reshape_funcs, *self.NRT_functions)
+    lineinfo = device.is_active() and not (kwargs.get("debug") or kwargs.get("lineinfo"))
+    try:
+        with entered(searched_names=names, lineinfo=lineinfo):
+            original(self, *args, **(kwargs | {"lineinfo": True} if lineinfo else kwargs))
+    except ZeroDivisionError:
+        # numba-cuda has no debug information for arguments of 0 bytes, such as empty tuples.
+        if not lineinfo:
+            raise
+        with entered(searched_names=names):
+            original(self, *args, **kwargs)
     library, code = self._codelibrary, self.py_func.__code__
     # The original has read the name before the symbols of the program were renamed.
     self.entry_name = library._entry_name
