@@ -94,12 +94,12 @@ def dotted(version: tuple[int, ...] | None) -> str:
 
 
 OLDEST = PtxVersion(7, 0)
-"""The version that is needed at least; what is older is not told apart."""
+"""The oldest version that is distinguished."""
 _NEWEST_KNOWN = (13, 5)
 _LAST_MINORS = {11: 8, 12: 9, 13: 99}
 
-# Which version introduced a target, from the release notes in the PTX ISA manual; to sm_80 they are as old as
-# `OLDEST`.
+# The targets by the version that introduced them, from the release notes in the PTX ISA manual. Targets up to
+# sm_80 are as old as `OLDEST`.
 _TARGETS = {
     (7, 1): "sm_86",
     (7, 4): "sm_87",
@@ -114,7 +114,7 @@ _TARGETS = {
 
 def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     """
-    Return the newest PTX ISA that a CUDA *release* reads, None for a release this package does not know.
+    Return the newest PTX ISA that a CUDA *release* reads; None for an unknown release.
 
     The release notes in the PTX ISA manual name the release that introduced each version.
 
@@ -124,30 +124,31 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     major, minor = release
     if minor > _LAST_MINORS.get(major, -1):
         return None
-    # CUDA 12.5 and 12.6 have the same.
+    # CUDA 12.5 and 12.6 read the same version.
     return PtxVersion(major - 4, minor - (major == 12 and minor > 5))
 
 
 def sure_isa(release: tuple[int, int]) -> PtxVersion | None:
-    """Return the same for a release that was tested, None for a release it is only expected of."""
+    """Return the newest PTX ISA that a tested CUDA *release* reads; None for a release after these."""
     return newest_isa(release) if release <= _NEWEST_KNOWN else None
 
 
 def first_release(isa: PtxVersion) -> tuple[int, int]:
-    """Return the oldest CUDA release that reads PTX of version *isa*, 11.0 at least."""
+    """Return the oldest CUDA release that reads PTX of version *isa*, from 11.0 on."""
     if isa < OLDEST:
         return (OLDEST.major + 4, OLDEST.minor)
     return (isa.major + 4, isa.minor + (isa.major == 8 and isa.minor > 5))
 
 
 def release_of(isa: PtxVersion) -> tuple[int, int] | None:
-    """Return the newest CUDA release whose PTX is of version *isa*, None where none is known."""
+    """Return the newest CUDA release that emits PTX of version *isa*; None if it is unknown."""
     major, minor = first_release(isa)
-    return next((each for each in ((major, minor + 1), (major, minor)) if newest_isa(each) == isa), None)
+    releases = ((major, minor + 1), (major, minor))
+    return next((release for release in releases if newest_isa(release) == isa), None)
 
 
 def arch_since(target: str) -> PtxVersion | None:
-    """Return the version that introduced *target*, such as "sm_90a", None for one that no table has."""
+    """Return the version that introduced *target*, such as "sm_90a"; None for an unknown target."""
     number = target.removeprefix("sm_").rstrip("af")
     if number.isdigit() and int(number) <= 80:
         return OLDEST

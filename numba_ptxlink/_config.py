@@ -34,7 +34,7 @@ CPU_CHECKS = ("memcheck", "initcheck", "racecheck", "synccheck")
 MAX_CPU_DEVICES = 16
 # The schemes of URLs of stores that `cache.tiered` connects to.
 STORES = ("redis", "rediss", "unix")
-# Patterns are compiled where they are used, which a process without these variables never does.
+# Patterns are compiled where they are used, since most processes have no such variables.
 _SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?)i?b"
 # A URL contains the character that separates directories, so it has to come last.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
@@ -58,8 +58,8 @@ class Config(NamedTuple):
     """
     The configuration from the environment.
 
-    Each start of a program that uses numba.cuda reads it, and a frozen dataclass takes five times as long to
-    define.
+    A NamedTuple, since every start of a program with numba.cuda defines it, and the definition of a frozen
+    dataclass takes five times as long.
 
     Args:
         mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.

@@ -32,12 +32,12 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-# Functions and the shared memory that a launch sizes, which most PTX declares, are none that it lacks.
-_DECLARATION = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
+# Declarations of variables, without dynamic shared memory, which a launch defines.
+_UNDEFINED_VARIABLE = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
 _LINE = r"\bline (\d+)"
 _EPILOGUE = "Ptx assembly aborted due to errors"
-_MOST_LINES = 10
-_WIDEST_LINE = 160
+_MAX_LISTED_LINES = 10
+_MAX_LINE_CHARS = 160
 
 _UPGRADE = (
     "upgrade numba-ptxlink, or build it from source with a newer nvidia-nvptxcompiler: "
@@ -45,32 +45,32 @@ _UPGRADE = (
 )
 
 TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=True and link later."
-"""The advice of `assemble`, which is none for a link."""
+"""The cure in errors of `assemble`; a link has another one."""
 
-# Texts in the compiler's log and the advice for each; the first that occurs in the log is used.
+# Texts in the compiler's log and the cure for each; the first that occurs in the log is used.
 _CURES = {
     "Unknown option": "Correct or remove that flag in extra_flags.",
-    "could not be opened": "Each string in extra_flags is one flag or its value; remove what is neither.",
+    "could not be opened": "Each string in extra_flags is a flag or its value; remove other strings.",
     "argument expected after": "Add the value that flag needs to extra_flags.",
     "for option '": "Correct the value of that option.",
     "': expected ": "Correct the value of that option.",
     "cannot be compiled for architecture": (
-        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one."
+        "Assemble for the architecture in the .target of the PTX, or generate the PTX for this one."
     ),
     "SM version specified by .target is higher": (
-        "Assemble for the architecture the PTX names as its .target, or generate the PTX for this one."
+        "Assemble for the architecture in the .target of the PTX, or generate the PTX for this one."
     ),
     "Unresolved extern": TO_RESOLVE,
     "requires PTX ISA .version": "Generate the PTX with a newer toolkit, or raise its .version.",
     "does not support .target": "Generate the PTX with a newer toolkit, or raise its .version.",
     "Missing .version directive": (
-        "Begin the PTX with .version and .target directives; link() compiles CUDA C++, and export() Python."
+        "Begin the PTX with .version and .target; compile CUDA C++ by link(), and Python by export()."
     ),
     "Optimized debugging not supported": (
-        "Pass debug=True in place of a flag; where the PTX's .target says debug, leave the level out."
+        "Pass debug=True in place of a flag; if the .target of the PTX has debug, leave opt_level out."
     ),
     "too much global constant data": (
-        "Constant memory holds 64 KiB, global arrays of a Python function too: pass large ones as arguments."
+        "Constant memory, with global arrays of Python functions, has 64 KiB; pass large arrays as arguments."
     ),
 }
 _CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
@@ -112,26 +112,26 @@ def assemble(
     Compile *ptx* to a cubin in this process, without a driver or a device.
 
     Thread-safe; other Python threads run meanwhile. As with ptxas and the driver, a variable that *ptx*
-    declares and does not define becomes a new one, unless *relocatable*, and a warning is logged. It holds
-    zeros, or in shared memory nothing certain.
+    declares and does not define is defined as zeros, in shared memory with undefined content, and a warning
+    is logged; not with *relocatable*.
 
     Args:
-        ptx: One PTX module.
+        ptx: A PTX module.
         arch: The GPU to generate code for, such as "sm_90".
         relocatable: Leave external calls and variables for a later link.
-        opt_level: 0 to 3. Under *debug*, and for PTX whose `.target` says debug, the default means 0.
+        opt_level: 0 to 3. With *debug*, and for PTX whose `.target` has debug, the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
-        max_registers: The most registers a thread may use, 1 to 255. The compiler raises a number below the
-            architecture's minimum, and says so in its log.
-        fma: Whether multiplications and additions that the PTX leaves open become fused ones. Its other
-            arithmetic is in its instructions: whoever makes the PTX has the options for it.
-        extra_flags: Further ptxas flags, one string each, passed on as they are; none for which there is a
+        max_registers: Limit of registers per thread, 1 to 255. The compiler raises a number below the
+            architecture's minimum, with a message in its log.
+        fma: Whether multiplications and additions without a rounding mode are contracted to fused ones. Other
+            arithmetic is fixed by the instructions of the PTX: its compiler has the options.
+        extra_flags: Further ptxas flags, one string each, passed on unchanged; none for which there is a
             parameter here.
 
     Raises:
-        AssembleError: The compiler refused *ptx* or an option. Carries its log and the PTX lines it names.
-        ConfigError: An option or *arch* has a value this package does not know.
+        AssembleError: The compiler rejected *ptx* or an option. Carries its log and the PTX lines it names.
+        ConfigError: An option or *arch* has an unknown value.
     """
     config()
     options = Options(
@@ -143,7 +143,7 @@ def assemble(
         fma=fma,
         extra_flags=assembler_flags(extra_flags),
     )
-    target, text = Arch.of(arch), _encode(ptx)
+    target, text = Arch.of(arch), _encoded_ptx(ptx)
     flags = (f"--gpu-name={target.sm}", *options.checked().to_flags(PTXAS, text))
     entry = compile_ptx(text, target, flags)
     if not relocatable:
@@ -156,9 +156,9 @@ def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.E
     Compile *ptx* with the arguments *flags*, as `assemble` does, but do not warn of undefined variables.
 
     Raises:
-        AssembleError: The compiler refused *ptx* or an option.
+        AssembleError: The compiler rejected *ptx* or an option.
     """
-    text = _encode(ptx)
+    text = _encoded_ptx(ptx)
     key = cache.Key.of(
         "assemble",
         {
@@ -173,17 +173,17 @@ def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.E
 
 def may_lack_variables(text: bytes) -> bool:
     """
-    Return whether PTX has a declaration of a variable that it may not define, at a glance.
+    Return whether PTX may declare a variable that it does not define, by a quick search.
 
-    A compiler of whole programs makes such a variable where a linker refuses it, of zeros but in shared
-    memory: ptxas, nvPTXCompiler and the driver that loads PTX only warn. Observed with nvPTXCompiler 13.5 and
-    a driver of CUDA 13.0.
+    In whole-program mode ptxas, nvPTXCompiler and the driver define such a variable, as zeros or in shared
+    memory with undefined content, and only warn; a linker rejects it. Observed with nvPTXCompiler 13.5 and a
+    driver of CUDA 13.0.
     """
-    return b".extern" in text and re.search(_DECLARATION, text) is not None
+    return b".extern" in text and re.search(_UNDEFINED_VARIABLE, text) is not None
 
 
 def warn_of_undefined(text: bytes) -> None:
-    """Warn of variables that PTX only declares, where nvPTXCompiler defined them."""
+    """Warn of variables that PTX only declares, which nvPTXCompiler has defined."""
     if not may_lack_variables(text):
         return
     from ._formats import ptx
@@ -200,11 +200,11 @@ def warn_of_undefined(text: bytes) -> None:
 def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
     status, code, log = nvptxcompiler.compile_ptx(text, flags)
     if status:
-        raise _refusal(log or f"status {status}\n", text, target, flags)
+        raise _rejection(log or f"status {status}\n", text, target, flags)
     return cache.Entry({"log": log}, code)
 
 
-def _encode(ptx: object) -> bytes:
+def _encoded_ptx(ptx: object) -> bytes:
     if isinstance(ptx, str):
         try:
             text = ptx.encode(errors="surrogateescape")
@@ -222,34 +222,33 @@ def _encode(ptx: object) -> bytes:
     if not text.strip():
         raise AssembleError("The PTX is empty; pass a module that begins with a .version directive.")
     if (position := text.find(0)) >= 0:
-        # The compiler would stop reading there, and succeed.
+        # The compiler would stop reading at a NUL, and succeed.
         raise AssembleError(
-            f"The PTX has a NUL character at byte {position}; remove it, pass text, not a binary, or save "
-            "text in UTF-16 as UTF-8."
+            f"The PTX has a NUL character at byte {position}; remove it, pass text instead of a binary, or "
+            "save UTF-16 text as UTF-8."
         )
     return text
 
 
-def _refusal(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
+def _rejection(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
     name = f"nvPTXCompiler {dotted(compiler_version())}"
     if "Unsupported .version" in log:
         newest = supported_ptx_versions()[-1]
         message = (
-            f"The PTX is of a newer ISA than {name} reads, which is {newest} at most.\n{_excerpt(ptx, log)}"
+            f"The PTX has a newer version than {newest}, the newest that {name} reads:\n{_excerpt(ptx, log)}"
             f"Generate it with an older toolkit, or {_UPGRADE}."
         )
     elif f"'{arch.sm}' is not defined for option" in log:
         names = ", ".join(supported.sm for supported in supported_archs())
-        # No release takes up again what one has given up.
+        # Newer releases do not support architectures that an older one has dropped.
         upgrade = "" if arch.cc < supported_archs()[0].cc else f", or {_UPGRADE}"
         message = (
-            f'{name} does not know {arch.sm}; it knows {names}, the variant "a" from sm_90 on and "f" from '
-            "sm_100 on: choose one of these, or link it where the nvJitLink of a toolkit that knows it is "
-            f"installed{upgrade}."
+            f'{name} does not support {arch.sm}; choose one of {names}, with the variant "a" from sm_90 on '
+            f'and "f" from sm_100 on, or link it with the nvJitLink of a toolkit that supports it{upgrade}.'
         )
     else:
         cure = next((cure for text, cure in _CURES.items() if text in log), _CURE)
-        message = f"{name} refused the PTX for {arch.sm}:\n{_excerpt(ptx, log)}{cure}"
+        message = f"{name} rejected the PTX for {arch.sm}:\n{_excerpt(ptx, log)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 
 
@@ -257,12 +256,16 @@ def _excerpt(ptx: bytes, log: str) -> str:
     """Return the messages in *log*, followed by the PTX lines they refer to, indented."""
     messages = [line for line in log.splitlines() if _EPILOGUE not in line]
     source = ptx.decode(errors="replace").split("\n")
-    numbers = sorted({int(match[1]) for line in messages[:_MOST_LINES] for match in re.finditer(_LINE, line)})
+    numbers = sorted(
+        {int(match[1]) for line in messages[:_MAX_LISTED_LINES] for match in re.finditer(_LINE, line)}
+    )
     numbers = [number for number in numbers if 0 < number <= len(source)]
-    excerpt = messages[:_MOST_LINES]
-    if len(messages) > _MOST_LINES:
-        excerpt.append(f"... and {len(messages) - _MOST_LINES} more, in the attribute log")
+    excerpt = messages[:_MAX_LISTED_LINES]
+    if len(messages) > _MAX_LISTED_LINES:
+        excerpt.append(f"... and {len(messages) - _MAX_LISTED_LINES} more, in the attribute log")
     if numbers:
         width = len(str(numbers[-1]))
-        excerpt += [f"{number:>{width}} | {source[number - 1].rstrip()[:_WIDEST_LINE]}" for number in numbers]
+        excerpt += [
+            f"{number:>{width}} | {source[number - 1].rstrip()[:_MAX_LINE_CHARS]}" for number in numbers
+        ]
     return "".join(f"    {line}\n" for line in excerpt)

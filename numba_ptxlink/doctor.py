@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
 _ACTIVATE = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
-# The tools that a toolkit brings: by the name in `find` its module, and what fails without it.
+# The tools of a toolkit, by their names in `find`: the module, and the effect if it is missing.
 _LIBRARIES: dict[str, tuple[Any, str]] = {
     "nvJitLink": (nvjitlink, "links of LTO-IR, cubins, objects and debug information fail"),
     "nvrtc": (nvrtc, "neither CUDA C++ nor a Python function is compiled"),
@@ -52,11 +52,11 @@ _LIBRARIES: dict[str, tuple[Any, str]] = {
 @dataclass(frozen=True)
 class Component:
     """
-    One tool, library or package.
+    A tool, library or package.
 
     Args:
         name: Its name.
-        version: Its version, "" if it is missing.
+        version: Its version; "" if it is missing.
         where: The file it was loaded from, or its provider.
     """
 
@@ -71,8 +71,8 @@ class Problem:
     A defect of the environment.
 
     Args:
-        code: What kind of problem it is, such as "tool-missing".
-        what: The failure, and what it affects.
+        code: The kind of problem, such as "tool-missing".
+        what: The failure and its effect.
         cure: The action that resolves it.
     """
 
@@ -87,12 +87,12 @@ class Diagnosis:
     The state of this environment.
 
     Args:
-        components: Every tool that takes part, and the packages that are installed.
+        components: The tools, and the installed packages.
         active: Whether a front end links through this package in a fresh process like this one.
-        reason: Why, or why not.
+        reason: Why it does, or does not.
         trigger: The event that decided it.
         front_ends: The state in each front end, as in `Status`.
-        driver_isa: The newest PTX ISA that the driver's own compiler reads, "" without a driver.
+        driver_isa: The newest PTX ISA that the driver's own compiler reads; "" without a driver.
         problems: The defects; empty if there are none.
         system: Operating system and Python, by these names.
     """
@@ -108,19 +108,19 @@ class Diagnosis:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the diagnosis as a dict that JSON can represent."""
-        return {**asdict(self), "front_ends": [each._asdict() for each in self.front_ends]}
+        return {**asdict(self), "front_ends": [status._asdict() for status in self.front_ends]}
 
 
 def driver_can_load_ptx(ptx: str | bytes) -> bool:
     """
     Return whether the driver's own compiler reads the ISA version that *ptx* declares.
 
-    Neither creates a context nor initialises CUDA; False without a driver, and for text without a `.version`.
-    The `.target` of the PTX, which decides whether it suits the device, is not checked. The
-    versions are those of the release notes in NVIDIA's PTX ISA manual.
+    Neither creates a context nor initialises CUDA. False without a driver, and for text without a `.version`.
+    The `.target` of the PTX, which has to fit the device, is not checked. The versions are those of the
+    release notes in NVIDIA's PTX ISA manual.
 
     Args:
-        ptx: One PTX module.
+        ptx: A PTX module.
     """
     text = ptx.decode(errors="replace") if isinstance(ptx, bytes) else ptx
     declared, supported = read_header(text).version, driver.version()
@@ -142,8 +142,8 @@ def diagnose() -> Diagnosis:
         reason=status.reason if status.active or not broken else next(iter(broken.values())).what,
         trigger=status.trigger or "",
         front_ends=tuple(
-            each._replace(reason=broken[each.name].what) if each.name in broken else each
-            for each in status.front_ends
+            state._replace(reason=broken[state.name].what) if state.name in broken else state
+            for state in status.front_ends
         ),
         driver_isa=str((tools.driver and newest_isa(tools.driver)) or ""),
         problems=(
@@ -171,9 +171,9 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library], dotted(version), where)
-    # Without a libNVVM of the environment, none is asked for.
-    for each in nvvm.toolkits() if tools.nvvm else ():
-        yield Component("libNVVM of a toolkit", dotted(each.release), each.path)
+    # The search compares with the libNVVM of this environment.
+    for nvvm_library in nvvm.toolkits() if tools.nvvm else ():
+        yield Component("libNVVM of a toolkit", dotted(nvvm_library.release), nvvm_library.path)
     where = device.description() if device.is_active() else "libcuda.so.1"
     yield Component("driver", dotted(tools.driver), where if tools.driver else "")
     for package, number in tools.packages.items():
@@ -181,41 +181,43 @@ def _components(tools: Toolchain) -> Iterator[Component]:
 
 
 def _import_front_ends() -> dict[str, Problem]:
-    """Import the modules that the import hook waits for; return why that failed, by the front ends' names."""
+    """Import the modules that the import hook waits for; return the failures, by the front ends' names."""
     broken = {}
     for front_end in filter(registry.installed, registry.front_ends()):
         try:
-            # As every program does: two threads that enter a package from its two ends cannot both go on.
+            # The package first, as programs do: threads that import a package and its module in opposite
+            # orders deadlock.
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.trigger_module)
         except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
             known = error if isinstance(error, PtxlinkError) else find.missing_library_error(error)
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            what = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
+            failure = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
             if unsupported := front_end.unsupported_reason():
                 unsupported, cure = _reason_and_cure(unsupported)
-                what = f"{unsupported}: {what}"
+                failure = f"{unsupported}: {failure}"
             elif known is not None:
                 cure = _reason_and_cure(known)[1]
-            broken[front_end.name] = Problem("front-end-broken", what, cure)
+            broken[front_end.name] = Problem("front-end-broken", failure, cure)
     return broken
 
 
 def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
-    there = [each.name for each in registry.front_ends() if registry.installed(each)]
-    if not there:
-        extras = " or ".join(f"'numba-ptxlink[{each.extra}]'" for each in registry.front_ends())
+    front_ends = registry.front_ends()
+    installed = [front_end.name for front_end in front_ends if registry.installed(front_end)]
+    if not installed:
+        extras = " or ".join(f"'numba-ptxlink[{front_end.extra}]'" for front_end in front_ends)
         yield Problem(
             "no-front-end",
-            "no compiler for Python functions is installed: export() and kernels are not served",
+            "no compiler for Python functions is installed: export() and kernels fail",
             f"python -m pip install {extras}",
         )
-    for each in status.front_ends:
-        if each.name in broken:
-            yield broken[each.name]
-        elif each.name in there and not each.active and (cure := _activation_cure(each.reason)):
-            yield Problem("not-active", f"the plugin is not active in {each.name}: {each.reason}", cure)
+    for state in status.front_ends:
+        if state.name in broken:
+            yield broken[state.name]
+        elif state.name in installed and not state.active and (cure := _activation_cure(state.reason)):
+            yield Problem("not-active", f"the plugin is not active in {state.name}: {state.reason}", cure)
     if status.active and status.trigger == "entry point":
         yield Problem(
             "no-hook",
@@ -225,7 +227,7 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
 
 
 def _activation_cure(reason: str) -> str:
-    """Return what helps if the plugin is not active for *reason*, "" if that is as configured."""
+    """Return the cure if the plugin is not active for *reason*; "" if that is as configured."""
     if switch.enabled is False:
         return "call numba_ptxlink.enable()"
     if switch.enabled is None and config().mode == "0":
@@ -236,7 +238,7 @@ def _activation_cure(reason: str) -> str:
 
 
 def _reason_and_cure(message: object) -> tuple[str, str]:
-    """Return an error's *message* without the cure that it ends with, and that cure, "" without one."""
+    """Return an error's *message* without its cure, and the cure; "" if there is none."""
     reason, separator, cure = str(message).removesuffix(".").rpartition("; ")
     return (reason, cure) if separator else (cure, "")
 
@@ -255,11 +257,11 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
     together = f"upgrade together: {find.install()} --upgrade"
     for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
         if _is_newer(compiler, linker):
-            what = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
-            yield Problem("nvjitlink-older", what, together)
+            failure = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
+            yield Problem("nvjitlink-older", failure, together)
     if _is_newer(tools.nvvm, maker):
-        what = f"nvPTXCompiler {dotted(maker)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
-        yield Problem("nvptxcompiler-older", what, "python -m pip install --upgrade numba-ptxlink")
+        failure = f"nvPTXCompiler {dotted(maker)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
+        yield Problem("nvptxcompiler-older", failure, "python -m pip install --upgrade numba-ptxlink")
     if linker == LOSES_STRUCTS:
         yield Problem(
             "nvjitlink-structs",
@@ -293,7 +295,7 @@ def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
 
 
 def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> bool:
-    """Return whether CUDA *maker* writes newer PTX than *reader* reads: NVVM is known by its PTX alone."""
+    """Return whether CUDA *maker* writes newer PTX than *reader* reads: NVVM has no other version."""
     written, read = maker and newest_isa(maker), reader and newest_isa(reader)
     return bool(written and read and written > read)
 

@@ -82,7 +82,7 @@ class LaunchError(PtxlinkError, RuntimeError):
 
 class DeviceFaultError(LaunchError):
     """
-    Code that ran on the CPU as a device did what it must not do.
+    Device code that ran on the CPU was stopped by a fault.
 
     Args:
         message: What happened, where, and the cure.
@@ -135,17 +135,17 @@ def converted(error: PtxlinkError, kind: type[T], message: str = "") -> T:
     return kind(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
 
 
-def located(place: str, message: object, severity: str = "error") -> str:
-    """Return *message* as compilers write it: after "file.py:line: error: ", if the *place* is known."""
-    return f"{place}: {severity}: {message}" if place else str(message)
+def located(location: str, message: object, severity: str = "error") -> str:
+    """Return *message* in the form of compilers, "file.py:line: error: ...", if the *location* is known."""
+    return f"{location}: {severity}: {message}" if location else str(message)
 
 
 def shown(value: object, longest: int = 80) -> str:
-    """Return *value* as messages show it, in no more than *longest* characters."""
+    """Return the text of *value* for messages, in at most *longest* characters."""
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - it is another package's
-        # Integers of many digits have no text.
+        # Integers of more than 4,300 digits raise.
         text = "a value"
     return text if len(text) < longest else f"{text[: longest - 4]} ..."
 

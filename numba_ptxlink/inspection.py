@@ -1,4 +1,4 @@
-"""Inspect PTX, LTO-IR, cubins, and what contains them, up to libraries: their symbols and resource usage."""
+"""Inspect PTX, LTO-IR, cubins, and files that contain them: their symbols and resource usage."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _SPILLS = re.compile(
     r"Function properties for (\S+)\s*\n[^\n]*?(\d+) bytes stack frame, "
     r"(\d+) bytes spill stores, (\d+) bytes spill loads"
 )
-_MANY = 16
-"""From more pieces on, none is compiled or disassembled: libraries have thousands."""
+_MAX_DISASSEMBLED_PIECES = 16
+"""If a file has more pieces, none is compiled or disassembled: libraries have thousands."""
 
 
 @dataclass(frozen=True)
 class SymbolReport:
     """
-    One symbol and its resource usage.
+    A symbol and its resource usage.
 
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
         defined: Whether it is defined here, rather than only declared.
-        prototype: The prototype in PTX terms, "" where it is not recorded.
-        c_prototype: The declaration in C, "" where no manifest of its export is beside it: PTX records no
-            types, a `.b32` may be an integer or a float.
-        registers: Registers per thread, None where there is no machine code.
-        stack: Bytes of stack frame per thread, None where there is no machine code.
-        spills: Bytes of spill stores and spill loads, None where nothing was compiled to count them.
+        prototype: The prototype in PTX; "" if the file does not contain it.
+        c_prototype: The declaration in C; "" if no manifest is beside the file: in PTX, a `.b32` may be an
+            integer or a float.
+        registers: Registers per thread; None without machine code.
+        stack: Bytes of stack frame per thread; None without machine code.
+        spills: Bytes of spill stores and spill loads; None if nothing was compiled to count them.
         shared: Bytes of static shared memory.
         constant: Bytes of constant memory, parameters included.
         size: Bytes of machine code or data.
@@ -80,11 +80,11 @@ class Inspection:
         name: Its name.
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
-        details: Facts of its header: the PTX ISA, whether it can be linked further, the LTO-IR's versions.
+        details: Fields of its header: the PTX ISA, whether it can be linked further, the version of LTO-IR.
         symbols: Its symbols; of a container, those of the first piece for *arch*.
-        parts: Every piece in it, or every one for the architecture that was named, inspected by itself.
-        sass: Its machine code as disassembled by nvdisasm, "" where either is missing, and for containers.
-        notes: What could not be determined, and why.
+        parts: The inspections of the pieces in it, or of those for the requested architecture.
+        sass: Its machine code as disassembled by nvdisasm; "" if either is missing, and for containers.
+        notes: Properties that could not be determined, and why.
     """
 
     name: str
@@ -103,16 +103,16 @@ class Inspection:
 
 def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> Inspection:
     """
-    Read the content of *source*. Needs neither a GPU nor a driver, and runs nothing of it.
+    Read the content of *source*. Needs neither a GPU nor a driver, and runs no code of it.
 
-    Fat binaries, host files and libraries are read by NVIDIA's cuobjdump, machine code by nvdisasm, where
-    they are installed. Of LTO-IR the header is told.
+    Fat binaries, host files and libraries are read by NVIDIA's cuobjdump, machine code by nvdisasm, if they
+    are installed. Of LTO-IR, only the header is read.
 
     Args:
-        source: A path, or content, as `link` takes it, except CUDA C++; shared libraries and executables too.
-            Beside a file that `export` wrote, its manifest tells the declarations in C.
-        arch: The architecture to report resource usage for; by default the one that the file names. Of
-            several pieces of code, only those for it are read.
+        source: A path or content as for `link`, except CUDA C++; also a shared library or executable. The
+            manifest beside a file of an export has the declarations in C.
+        arch: The architecture to report resource usage for; by default that of the file. Pieces of code for
+            other architectures are skipped.
         sass: Whether to disassemble.
 
     Raises:
@@ -123,85 +123,86 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     content = read(source)
     if content.kind == CU:
         raise LinkError(
-            f"{content.name} is CUDA C++, which has no symbols yet; compile it first, such as with "
-            "`numba-ptxlink link`, or inspect the PTX, cubin or object beside a header.",
+            f"{content.name} is CUDA C++, which has no symbols yet; compile it, for example by "
+            "`numba-ptxlink link`, and inspect the result.",
             inputs=(content.name,),
         )
     target = None if arch is None else Arch.of(arch)
-    reader = _of_code if content.kind in _READERS else _of_container
+    reader = _inspect_code if content.kind in _READERS else _inspect_container
     inspection = reader(content, target, sass=sass)
-    return _declared(inspection, content.path, content.code) if content.path else inspection
+    return _with_manifest(inspection, content.path, content.code) if content.path else inspection
 
 
-def _of_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
+def _inspect_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
     inspection, image = _READERS[source.kind](source, arch)
     text, note = disassemble(image) if sass and image else ("", "")
     return replace(inspection, sass=text, notes=(*inspection.notes, *filter(None, [note])))
 
 
-def _of_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
+def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
-    reports = tuple(map(_of_symbol, symbols(source)))
+    reports = tuple(map(_report, symbols(source)))
     notes: tuple[str, ...] = ()
     try:
         machine = arch or Arch.of(target[0] if target else "")
         oldest = assembler.supported_archs()[0]
         if arch is None and machine.cc < oldest.cc:
-            # Devices run PTX that is for older ones.
+            # Newer devices run PTX for older ones.
             compiler = f"nvPTXCompiler {dotted(assembler.compiler_version())}"
-            cause = f"Resources are for {oldest.sm}: {compiler} does not know {machine.sm}"
-            notes, machine = (f"{cause}. Name another architecture by arch= (--arch).",), oldest
+            cause = f"Resources are for {oldest.sm}, since {compiler} does not support {machine.sm}"
+            notes, machine = (f"{cause}; pass another architecture as arch= (--arch).",), oldest
         cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
     except PtxlinkError as error:
-        said = str(error).splitlines()
-        # A compiler's reason is in the line after the one that introduces it.
-        reason = " ".join(line.strip() for line in said[: 2 if said[0].endswith(":") else 1])
-        notes = (f"Resources are not told: {reason}",)
+        message = str(error).splitlines()
+        # A compiler's reason is in the line after a line that ends with a colon.
+        reason = " ".join(line.strip() for line in message[: 2 if message[0].endswith(":") else 1])
+        notes = (f"Resources are unknown: {reason}",)
         return Inspection(source.name, PTX, "", details, symbols=reports, notes=notes), b""
     spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(cubin.info_log)}
-    usage = _resources(elf.read(cubin.code, source.name))
+    usage = _resource_usage(elf.read(cubin.code, source.name))
     reports = tuple(
-        replace(each, **usage.get(each.name, {}), spills=spills.get(each.name)) for each in reports
+        replace(report, **usage.get(report.name, {}), spills=spills.get(report.name)) for report in reports
     )
     return Inspection(source.name, PTX, machine.sm, details, symbols=reports, notes=notes), cubin.code
 
 
-def _of_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
+def _inspect_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
     image = elf.read(source.code, source.name)
     details = {"linkable": "yes" if image.relocatable else "no"}
-    usage = _resources(image)
+    usage = _resource_usage(image)
     reports = tuple(
-        SymbolReport(each.name, each.kind, each.defined, **usage[each.name]) for each in image.symbols
+        SymbolReport(symbol.name, symbol.kind, symbol.defined, **usage[symbol.name])
+        for symbol in image.symbols
     )
     return Inspection(source.name, CUBIN, f"sm_{image.sm}", details, symbols=reports), source.code
 
 
-def _of_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
+def _inspect_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
     header = ltoir_header(source.code)
     if header is None:
-        raise LinkError(f"{source.name} is not a whole LTO-IR container; generate or copy it again.")
+        raise LinkError(f"{source.name} is incomplete LTO-IR; generate or copy it again.")
     version, sm = header
-    notes = ("Its symbols are told once it is linked.",)
+    notes = ("The symbols of LTO-IR are unknown before it is linked.",)
     return Inspection(source.name, LTOIR, f"sm_{sm}", {"nvvm_ir": dotted(version)}, notes=notes), b""
 
 
-_READERS = {PTX: _of_ptx, CUBIN: _of_cubin, LTOIR: _of_ltoir}
+_READERS = {PTX: _inspect_ptx, CUBIN: _inspect_cubin, LTOIR: _inspect_ltoir}
 
 
-def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
+def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
     plain = Inspection(source.name, source.kind, "", {})
     pieces = programs.pieces(source.code, source.name)
     if pieces is None:
         return replace(plain, notes=(programs.NO_CUOBJDUMP,))
-    wanted = [piece for piece in pieces if arch is None or piece.arch == arch.sm]
-    if not wanted:
+    selected = [piece for piece in pieces if arch is None or piece.arch == arch.sm]
+    if not selected:
         archs = ", ".join(dict.fromkeys(piece.arch for piece in pieces)) or "no GPU"
-        return replace(plain, notes=(f"The code in it is for {archs}.",))
-    few = len(wanted) <= _MANY
-    parts = tuple(_part(source, piece, sass=sass and few, compile_it=few) for piece in wanted)
+        return replace(plain, notes=(f"The file has code for {archs}.",))
+    few = len(selected) <= _MAX_DISASSEMBLED_PIECES
+    parts = tuple(_inspect_piece(source, piece, sass=sass and few, compile_it=few) for piece in selected)
     first = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
-    note = f"Of {len(wanted)} pieces of code only the symbols are read; name one architecture."
+    note = f"Only the symbols of {len(selected)} pieces of code are read; pass one architecture for the rest."
     return replace(
         plain,
         arch=parts[0].arch,
@@ -211,25 +212,25 @@ def _of_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection
     )
 
 
-def _part(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) -> Inspection:
+def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) -> Inspection:
     """Inspect one piece of the container *whole*."""
     name = f"{whole.name}({piece.member})" if piece.member else whole.name
     plain = Inspection(name, piece.kind, piece.arch, {})
     if piece.code is None:
-        note = "Its symbols are not read: cuobjdump writes another piece of this file under the same name."
+        note = "The symbols are unknown: cuobjdump writes another piece of this file under the same name."
         return replace(plain, notes=() if piece.kind == LTOIR else (note,))
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
         if piece.kind == PTX and not compile_it:
-            return replace(plain, symbols=tuple(map(_of_symbol, symbols(source))))
+            return replace(plain, symbols=tuple(map(_report, symbols(source))))
         named = None if piece.kind == PTX else Arch.of(piece.arch)
-        return replace(_of_code(source, named, sass=sass), arch=piece.arch)
+        return replace(_inspect_code(source, named, sass=sass), arch=piece.arch)
     except PtxlinkError as error:
         return replace(plain, notes=(str(error),))
 
 
-def _declared(inspection: Inspection, path: Path, code: bytes) -> Inspection:
-    """Give *inspection* the declarations of the manifest beside *path*, if it is of that content."""
+def _with_manifest(inspection: Inspection, path: Path, code: bytes) -> Inspection:
+    """Return *inspection* with the declarations of the manifest beside *path*, if it lists this content."""
     parts = path.name.split(".")
     for number in range(len(parts) - 1, 0, -1):
         manifest = manifests.read(path.with_name(".".join(parts[:number]) + ".json"))
@@ -237,7 +238,7 @@ def _declared(inspection: Inspection, path: Path, code: bytes) -> Inspection:
         if manifest is None or recorded is None:
             continue
         if recorded != manifests.digest(code):
-            note = f"{manifest.path.name} is of another export: the digest that it has of this file differs."
+            note = f"{manifest.path.name} is of another export: it has another digest of this file."
             return replace(inspection, notes=(*inspection.notes, note))
         declarations: dict[str, str | None] = {
             function.symbol: function.declaration for function in manifest.functions
@@ -249,18 +250,18 @@ def _declared(inspection: Inspection, path: Path, code: bytes) -> Inspection:
 
 
 def _with_declarations(inspection: Inspection, declarations: Mapping[Any, Any]) -> Inspection:
-    # LTO-IR itself tells none.
-    told = (SymbolReport(str(name), "func", True) for name in declarations if inspection.kind == LTOIR)
+    # The symbols of LTO-IR are known by the manifest only.
+    exported = (SymbolReport(str(name), "func", True) for name in declarations if inspection.kind == LTOIR)
     reports = tuple(
         replace(symbol, c_prototype=declarations.get(symbol.name) or symbol.c_prototype)
-        for symbol in inspection.symbols or told
+        for symbol in inspection.symbols or exported
     )
     parts = tuple(_with_declarations(part, declarations) for part in inspection.parts)
     return replace(inspection, symbols=reports, parts=parts)
 
 
-def _resources(image: elf.Image) -> dict[str, dict[str, Any]]:
-    """Return what the public symbols of machine code use, by their names, as `SymbolReport` has it."""
+def _resource_usage(image: elf.Image) -> dict[str, dict[str, Any]]:
+    """Return the resource usage of the public symbols of a cubin, by name, as fields of `SymbolReport`."""
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     info = image.section(".nv.info")
@@ -292,6 +293,6 @@ def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
         at += 4 + len(value)
 
 
-def _of_symbol(symbol: Symbol) -> SymbolReport:
+def _report(symbol: Symbol) -> SymbolReport:
     prototype = str(symbol.prototype) if symbol.prototype else ""
     return SymbolReport(symbol.name, symbol.kind, symbol.defined, prototype, size=symbol.size)

@@ -113,14 +113,14 @@ def test_quotes_the_lines_it_names() -> None:
     """A refusal shows what the compiler said, and each line it named with its number."""
     error = refusal(make_kernel(body="foo %rd1;\n    call nope;"))
     assert (
-        f"nvPTXCompiler {VERSION} refused the PTX for sm_90:\n"
+        f"nvPTXCompiler {VERSION} rejected the PTX for sm_90:\n"
         "    ptxas application ptx input, line 9; error   : Not a name of any known instruction: 'foo'\n"
     ) == "".join(str(error).splitlines(keepends=True)[:2])
     assert "\n     9 |     foo %rd1;\n    10 |     call nope;\n" in str(error)
     assert str(error).endswith("\nCorrect the PTX; if a tool wrote it, correct that tool's input.")
 
 
-NO_NUL = "remove it, pass text, not a binary, or save text in UTF-16 as UTF-8."
+NO_NUL = "remove it, pass text instead of a binary, or save UTF-16 text as UTF-8."
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_newer_isa_names_the_package_to_upgrade(kernel: str) -> None:
     error = refusal(kernel.replace(".version 8.0", ".version 99.0"))
     newest = supported_ptx_versions()[-1]
     assert str(error).startswith(
-        f"The PTX is of a newer ISA than nvPTXCompiler {VERSION} reads, which is {newest} at most.\n"
+        f"The PTX has a newer version than {newest}, the newest that nvPTXCompiler {VERSION} reads:\n"
     )
     assert "\n    1 | .version 99.0\n" in str(error)
     assert str(error).endswith("python -m pip install --upgrade numba-ptxlink.")
@@ -158,7 +158,7 @@ def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
     """An architecture the compiler lacks is refused with those it has."""
     error = refusal(kernel, arch)
     known = ", ".join(each.sm for each in supported_archs())
-    assert str(error).startswith(f"nvPTXCompiler {VERSION} does not know {arch}; it knows {known}, ")
+    assert str(error).startswith(f"nvPTXCompiler {VERSION} does not support {arch}; choose one of {known}, ")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
             make_kernel(),
             ("nope",),
             "Input file 'nope' could not be opened",
-            "Each string in extra_flags is one flag or its value; remove what is neither.",
+            "Each string in extra_flags is a flag or its value; remove other strings.",
         ),
         (
             make_kernel(),

@@ -94,9 +94,11 @@ def test_ptx_for_devices_that_are_too_old_is_compiled_for_the_oldest(packed):
     piece = report.parts[0] if packed else report
     assert piece.symbols[0].registers
     (note,) = piece.notes
-    assert note.startswith(f"Resources are for {oldest}: nvPTXCompiler ")
-    assert note.endswith("does not know sm_52. Name another architecture by arch= (--arch).")
-    with pytest.raises(pl.AssembleError, match=r"choose one of these, or link it where .* is installed\.$"):
+    assert note.startswith(f"Resources are for {oldest}, since nvPTXCompiler ")
+    assert note.endswith("does not support sm_52; pass another architecture as arch= (--arch).")
+    with pytest.raises(
+        pl.AssembleError, match=r"or link it with the nvJitLink of a toolkit that supports it\.$"
+    ):
         pl.assemble(text, old)
 
 
@@ -109,7 +111,7 @@ def test_machine_code_is_shown_where_nvdisasm_is():
 
 def test_cuda_source_is_refused():
     """CUDA C++ has nothing to inspect, and the error says what to do."""
-    with pytest.raises(pl.LinkError, match="compile it first"):
+    with pytest.raises(pl.LinkError, match="compile it, for example by"):
         pl.inspect(CALLEE.format(value=1))
 
 
