@@ -96,12 +96,24 @@ def test_closures_whose_arguments_would_be_mixed_up_are_refused(front_end, call)
 
 HALF = np.float16(1.5)
 RECORD = np.dtype([("n", "i4"), ("x", "f4")], align=True)
+UNALIGNED = np.dtype([("n", "i1"), ("z", "f4")])
+FLAGS = np.dtype([("n", "i4"), ("flags", "?", 4)], align=True)
 # What authors write, and what they read, of both compilers or of one.
 UNCLEAR = {
     "lambda r: r.y": ("float32(RECORD)", r"py:\d+: a record has no field 'y'; it has 'n', 'x'", ""),
     "lambda a: a[0].y": ("float32(RECORD[::1])", r"py:\d+: a record has no field 'y'; it has 'n', 'x'", ""),
     "lambda x: np.sqrt(x)": ("float64(float64)", r"py:\d+: .* no NumPy 'sqrt' .*; use math\.sqrt", ""),
     "lambda x: np.abs(x)": ("float64(float64)", "no NumPy 'absolute' .*; use abs", "numba-cuda"),
+    "lambda x: np.zeros(1)[0]": (
+        "float64(float64)",
+        r"py:\d+: .* cannot allocate arrays, as by np\.zeros\(\); use cuda\.local\.array",
+        "numba-cuda",
+    ),
+    "lambda r: r.z": (
+        "float32(UNALIGNED)",
+        r"py:\d+: .*field 'z' .* not aligned; .*align=True",
+        "numba-cuda",
+    ),
     "lambda n: fib(n)": ("int32(int32)", r"calls itself .* write a loop, or give the arguments", ""),
     "lambda n: keyword_only(n, k=4)": (
         "int32(int32)",
@@ -165,11 +177,24 @@ def test_what_a_compiler_says_in_words_of_its_own_is_explained(front_end, text):
     types = vars(front_ends.get(front_end).types)
     scope = {"np": np, "fib": fib, "keyword_only": keyword_only}
     scope |= {"half": HALF, "halves": ((1, HALF),), "with_half": with_half}
-    record = front_ends.get(front_end).from_dtype(RECORD)
-    typed = eval(signature, {**types, "RECORD": record})  # noqa: S307 - of the table
+    from_dtype = front_ends.get(front_end).from_dtype
+    records = {"RECORD": from_dtype(RECORD), "UNALIGNED": from_dtype(UNALIGNED)}
+    typed = eval(signature, {**types, **records})  # noqa: S307 - of the table
     function = eval(compile(text, "udfs.py", "eval"), scope)  # noqa: S307 - likewise
     with pytest.raises(pl.ExportError, match=message):
         pl.export([pl.udf(typed, name="f", front_end=front_end)(function)], arch="sm_90", emit="ptx")
+
+
+@pytest.mark.parametrize("front_end", front_ends.NAMES)
+def test_an_array_of_booleans_in_a_record_is_explained(front_end):
+    """The error names the type to use instead."""
+
+    @pl.udf("int32(FLAGS[::1])", front_end=front_end)
+    def first(records):
+        return records[0].n if FLAGS else 0
+
+    with pytest.raises(pl.AbiError, match="no arrays of booleans; declare them as u1"):
+        pl.export([first], arch="sm_90", emit="ptx")
 
 
 @pytest.mark.parametrize(

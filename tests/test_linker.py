@@ -56,6 +56,7 @@ def test_cuda_sources_are_optimised_together():
         ("", "Input 1 is empty text; pass a path, PTX or CUDA C++."),
         (make_kernel().encode("utf-16"), "Input 1 is of no known kind; pass PTX"),
         (b"", "Input 1 is empty; pass PTX, LTO-IR, a cubin"),
+        (b"!<thin>\n", "Input 1 is a thin archive, which has no code (create it by `ar rcs`); pass PTX"),
         (7, "Input 1 is a int; pass a path, PTX or CUDA C++ text, bytes"),
     ],
 )

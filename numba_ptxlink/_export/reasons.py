@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _UFUNC = re.compile(r"<ufunc '(\w+)'>")
+_ALLOCATION = re.compile(
+    r"No implementation of function Function\(<(?:built-in )?function "
+    r"((?:zeros|ones|empty|full)(?:_like)?|arange|linspace|array)\b"
+)
+_UNALIGNED = re.compile(r"Record\(.*\)\.(\w+) of type \S+ is not aligned")
 # Names of NumPy's functions in Python and `math`, if they differ.
 _PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
 
@@ -27,7 +32,13 @@ def reason(function: Any, error: Exception) -> str:
     if explained:
         return str(explained)
     frames = _frames(error)
-    cause = _ufunc(error) or _field(error, frames) or _keyword_only(function, error)
+    cause = (
+        _ufunc(error)
+        or _allocation(error)
+        or _unaligned(error)
+        or _field(error, frames)
+        or _keyword_only(function, error)
+    )
     if not cause:
         if str(error).strip():
             return f"{type(error).__name__}: {error}"
@@ -52,6 +63,23 @@ def _ufunc(error: Exception) -> str:
     name = match[1]
     instead = _PLAIN.get(name) or (f"math.{name}" if hasattr(math, name) else "functions of math")
     return f"the compiler has no NumPy {name!r} of these numbers; use {instead}"
+
+
+def _allocation(error: Exception) -> str:
+    match = _ALLOCATION.search(str(error))
+    if match is None:
+        return ""
+    return (
+        f"compiled functions cannot allocate arrays, as by np.{match[1]}(); use cuda.local.array(shape, "
+        "dtype), or pass an array to write to"
+    )
+
+
+def _unaligned(error: Exception) -> str:
+    match = _UNALIGNED.search(str(error))
+    if match is None:
+        return ""
+    return f"the field {match[1]!r} of a record is not aligned; create its dtype with align=True"
 
 
 def _field(error: Exception, frames: list[FrameType]) -> str:

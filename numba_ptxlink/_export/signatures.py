@@ -313,7 +313,7 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
         # Types without a size, such as np.void, which `from numpy import *` imports, are no single type.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
-        return front_end.from_dtype(value)
+        return _from_dtype(value, front_end)
     types = front_end.types
     if not isinstance(value, type):
         return value if isinstance(value, types.Type) else None
@@ -322,6 +322,16 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     if issubclass(value, tuple) and hasattr(value, "_fields"):
         return _named_tuple(value, front_end)
     return front_end.vector_of(value)
+
+
+def _from_dtype(dtype: Any, front_end: FrontEnd) -> Any:
+    try:
+        return front_end.from_dtype(dtype)
+    except AttributeError as error:
+        # Numba computes the size of an array in a record from the bits of its elements, which booleans lack.
+        if "bitwidth" in str(error):
+            raise AbiError("records of Numba have no arrays of booleans; declare them as u1") from error
+        raise
 
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:

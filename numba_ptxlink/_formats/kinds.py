@@ -14,6 +14,7 @@ KERNELS, LAUNCHER, HOST = "kernels", "launcher", "host"
 
 EM_CUDA = 190
 _ELF = b"\x7fELF"
+_THIN_ARCHIVE = b"!<thin>\n"
 _LTOIR_HEADER = struct.Struct("<6x2B18xH")
 _LLVM_IR = (
     r'(?m)^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|'
@@ -96,6 +97,8 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
 
 def describe(code: bytes) -> str:
     """Return a description of *code*, which is of none of the kinds that can be linked."""
+    if code.startswith(_THIN_ARCHIVE):
+        return "a thin archive, which has no code (create it by `ar rcs`)"
     if b"\0" in code or not is_text(code):
         return "of no known kind"
     text = code.decode(errors="surrogateescape")

@@ -10,6 +10,7 @@ import processes
 from cuda_toolkit import host_includes
 
 import numba_ptxlink as pl
+from numba_ptxlink._cabi.descriptions import TypeDescription
 from numba_ptxlink._launch import results
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class HostCalls:
     def __init__(self, manifest: Path, limits: Mapping[tuple[str, str], tuple[int, int]], count: int) -> None:
         described = json.loads(manifest.read_text())
         self._folder, self._stem, self._count = manifest.parent, manifest.stem, count
-        self._types, self._limits = described["types"], limits
+        self._types = {name: TypeDescription.read(entry) for name, entry in described["types"].items()}
+        self._limits = limits
         self._rng = np.random.default_rng(7)
         functions = [each for each in described["functions"] if each.get("host")]
         columns = [self._arguments(each) for each in functions]
@@ -100,7 +102,7 @@ class HostCalls:
             each["symbol"]: self._call(getattr(library, each["symbol"]), each, passed)
             for each, passed in zip(functions, columns, strict=True)
         }
-        has_views = any(each["kind"] == "view" for each in self._types.values())
+        has_views = any(each.kind == "view" for each in self._types.values())
         text = _PROGRAM.format(
             stem=self._stem,
             elements=ELEMENTS,
@@ -139,12 +141,12 @@ class HostCalls:
         ]
 
     def _column(self, function: str, name: str, spelling: str) -> np.ndarray:
-        kind = self._types[spelling]
-        if kind["kind"] not in ("pointer", "view"):
+        ctype = self._types[spelling]
+        if ctype.kind not in ("pointer", "view"):
             limits = self._limits.get((function, name))
             return self._values(results.dtype(self._types, spelling), self._count, limits)
-        elements = results.dtype(self._types, kind.get("target") or kind["element"])
-        shape = (4, ELEMENTS // 4) if kind.get("ndim") == 2 else (ELEMENTS,)
+        elements = results.dtype(self._types, ctype.target or ctype.element)
+        shape = (4, ELEMENTS // 4) if ctype.ndim == 2 else (ELEMENTS,)
         return self._values(elements, self._count * ELEMENTS).reshape(self._count, *shape)
 
     def _values(self, dtype: np.dtype, count: int, limits: tuple[int, int] | None = None) -> np.ndarray:
@@ -173,7 +175,7 @@ class HostCalls:
 
     def _call(self, function: Any, described: Mapping[str, Any], columns: list[np.ndarray]) -> np.ndarray:
         """Return what a function returns and the memory of its arguments after each call, as records."""
-        kinds = [self._types[each["type"]]["kind"] for each in described["parameters"]]
+        kinds = [self._types[each["type"]].kind for each in described["parameters"]]
         memory = [index for index, kind in enumerate(kinds) if kind in ("pointer", "view")]
         fields = [(f"memory_{index}", columns[index].dtype, columns[index].shape[1:]) for index in memory]
         if described["result"] != "void":
