@@ -85,6 +85,17 @@ def test_unknown_values_end_the_program(variables, message):
         python("print('started')", **variables)
 
 
+def test_numba_cuda_is_imported_already():
+    """numba-cuda looks for a driver once, when it is imported."""
+    program = (
+        "from numba import cuda; import numba_ptxlink as pl\n"
+        "try: pl.use_cpu()\n"
+        "except pl.ActivationError as error: print(error)"
+    )
+    pytest.importorskip("numba")
+    assert "numba.cuda is imported already" in python(program).stdout
+
+
 def test_another_driver_is_loaded(tmp_path):
     """A driver that the process has loaded already cannot be replaced."""
     (tmp_path / "cuda.c").write_text("int cuInit(unsigned flags) { return 0; }")

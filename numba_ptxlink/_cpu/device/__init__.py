@@ -54,7 +54,7 @@ def use_cpu(
     arch: ArchLike | None = None, devices: int | None = None, checks: Iterable[str] | None = None
 ) -> None:
     """
-    Make the CPU the CUDA device of this process, before CUDA is initialised.
+    Make the CPU the CUDA device of this process, before numba.cuda is imported and CUDA is initialised.
 
     Programs that use numba-cuda, numba-cuda-mlir, cuda.core, cuda.bindings or the driver API run unmodified;
     those with NVIDIA's static runtime library, such as CuPy and PyTorch, do not. Each launch has ended when
@@ -84,6 +84,12 @@ def use_cpu(
         raise ActivationError(
             "NVIDIA's libcuda.so.1 is loaded in this process already; call use_cpu() before CUDA is "
             "imported, or set NUMBA_PTXLINK_DEVICE=cpu."
+        )
+    # numba-cuda looks for a driver when it is imported, and never again.
+    if loaded is None and "numba.cuda" in sys.modules:
+        raise ActivationError(
+            "numba.cuda is imported already, and has found no driver; call use_cpu() before, or set "
+            "NUMBA_PTXLINK_DEVICE=cpu."
         )
     try:
         # Everything that loads libcuda.so.1 later gets the library that has this name already.

@@ -33,10 +33,18 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
+/* Memory knows its context, so that no context has to be current when it is freed. */
+static CUresult check_owner(uintptr_t address) {
+  struct allocation found;
+  CHECK(check_initialized());
+  REQUIRE_VALUE(find_allocation(address, &found));
+  return found.context ? found.context->sticky_error : CUDA_SUCCESS;
+}
+
 CUresult cuMemFree_v2(CUdeviceptr address) {
-  CHECK(require_context(NULL));
   struct allocation removed;
-  if (!address) return CUDA_SUCCESS;
+  if (!address) return check_initialized();
+  CHECK(check_owner(address));
   CHECK(remove_range(address, DEVICE_MEMORY | MANAGED_MEMORY, &removed));
   count_pool_memory(removed.pool, -(ptrdiff_t)removed.size);
   return CUDA_SUCCESS;
@@ -50,8 +58,9 @@ CUresult cuMemHostAlloc(void **address, size_t size, unsigned flags) {
 CUresult cuMemAllocHost_v2(void **address, size_t size) { return cuMemHostAlloc(address, size, 0); }
 
 CUresult cuMemFreeHost(void *address) {
-  CHECK(require_context(NULL));
-  return address ? remove_range((uintptr_t)address, PINNED_MEMORY, NULL) : CUDA_SUCCESS;
+  if (!address) return check_initialized();
+  CHECK(check_owner((uintptr_t)address));
+  return remove_range((uintptr_t)address, PINNED_MEMORY, NULL);
 }
 
 CUresult cuMemHostRegister_v2(void *address, size_t size, unsigned flags) {
@@ -69,7 +78,7 @@ CUresult cuMemHostRegister(void *address, size_t size, unsigned flags) {
 }
 
 CUresult cuMemHostUnregister(void *address) {
-  CHECK(require_context(NULL));
+  CHECK(check_initialized());
   const CUresult result = remove_range((uintptr_t)address, REGISTERED_MEMORY, NULL);
   return result ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : CUDA_SUCCESS;
 }
