@@ -32,6 +32,7 @@ FRONT_ENDS: tuple[str, ...] = get_args(FrontEndName)
 # Checks of kernels on the CPU, by the names of compute-sanitizer's tools.
 CPU_CHECKS = ("memcheck", "initcheck", "racecheck", "synccheck")
 MAX_CPU_DEVICES = 16
+_MAX_CPU_THREADS = 1024
 # The schemes of URLs of stores that `cache.tiered` connects to.
 STORES = ("redis", "rediss", "unix")
 # Patterns are compiled where they are used, since most processes have no such variables.
@@ -48,6 +49,7 @@ VARIABLES = (
     *("NUMBA_PTXLINK_CACHE", "NUMBA_PTXLINK_CACHE_SECRET", "NUMBA_PTXLINK_CACHE_SIZE"),
     *("NUMBA_PTXLINK_DEVICE", "NUMBA_PTXLINK_CPU_ARCH", "NUMBA_PTXLINK_CPU_DEVICES"),
     "NUMBA_PTXLINK_CPU_CHECKS",
+    "NUMBA_PTXLINK_CPU_THREADS",
     # Set by `numba-ptxlink cpu`, for programs without Python.
     *("NUMBA_PTXLINK_CPU_PYTHON", "NUMBA_PTXLINK_CPU_LIBPYTHON"),
 )
@@ -77,6 +79,7 @@ class Config(NamedTuple):
         cpu_arch: NUMBA_PTXLINK_CPU_ARCH, the compute capability that the CPU has as a CUDA device; unread
             until the device is used.
         cpu_devices: NUMBA_PTXLINK_CPU_DEVICES, the number of CUDA devices that the CPU is.
+        cpu_threads: NUMBA_PTXLINK_CPU_THREADS, how many cores run the blocks of a launch.
         cpu_checks: NUMBA_PTXLINK_CPU_CHECKS, the checks of kernels on the CPU device.
     """
 
@@ -93,6 +96,7 @@ class Config(NamedTuple):
     device: str = ""
     cpu_arch: str = "7.5"
     cpu_devices: int = 1
+    cpu_threads: int = 1
     cpu_checks: tuple[str, ...] = ("memcheck",)
 
     def __repr__(self) -> str:
@@ -124,7 +128,8 @@ class Config(NamedTuple):
             cache_secret=os.fsencode(environ.get("NUMBA_PTXLINK_CACHE_SECRET", "")) or None,
             device=_choice(environ, "NUMBA_PTXLINK_DEVICE", ("cpu",), ""),
             cpu_arch=environ.get("NUMBA_PTXLINK_CPU_ARCH", "").strip() or "7.5",
-            cpu_devices=_cpu_devices(environ.get("NUMBA_PTXLINK_CPU_DEVICES", "").strip() or "1"),
+            cpu_devices=_number(environ, "NUMBA_PTXLINK_CPU_DEVICES", MAX_CPU_DEVICES),
+            cpu_threads=_number(environ, "NUMBA_PTXLINK_CPU_THREADS", _MAX_CPU_THREADS),
             cpu_checks=_cpu_checks(environ.get("NUMBA_PTXLINK_CPU_CHECKS", "").strip() or "memcheck"),
         )
 
@@ -136,11 +141,10 @@ def _choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...],
     return value
 
 
-def _cpu_devices(value: str) -> int:
-    if not value.isdecimal() or not 1 <= int(value) <= MAX_CPU_DEVICES:
-        raise ConfigError(
-            f"NUMBA_PTXLINK_CPU_DEVICES={value!r} is unknown; set it to a number from 1 to {MAX_CPU_DEVICES}."
-        )
+def _number(environ: Mapping[str, str], variable: str, largest: int) -> int:
+    value = environ.get(variable, "").strip() or "1"
+    if not value.isdecimal() or not 1 <= int(value) <= largest:
+        raise ConfigError(f"{variable}={value!r} is unknown; set it to a number from 1 to {largest}.")
     return int(value)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import _native
 from numba_ptxlink._config import CPU_CHECKS
-from numba_ptxlink.errors import ConfigError, located, shown
+from numba_ptxlink.errors import LaunchError, located, shown
 
 from . import machine_code
 from .runtime import BlockContext
@@ -83,13 +83,13 @@ def parse(checks: CpuChecks) -> frozenset[str]:
         checks: True for memcheck, False for none, or names.
 
     Raises:
-        ConfigError: A name is unknown.
+        LaunchError: A name is unknown.
     """
     if isinstance(checks, bool):
         return frozenset(("memcheck",) if checks else ())
     if isinstance(checks, (tuple, list, set, frozenset)) and all(name in CPU_CHECKS for name in checks):
         return frozenset(checks)
-    raise ConfigError(f"checks is {shown(checks)}; pass True, False, or a tuple of {', '.join(CPU_CHECKS)}.")
+    raise LaunchError(f"checks is {shown(checks)}; pass True, False, or a tuple of {', '.join(CPU_CHECKS)}.")
 
 
 def needs_accesses(checks: Iterable[str]) -> bool:

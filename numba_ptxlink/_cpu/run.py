@@ -10,12 +10,13 @@ import ctypes
 import math
 from typing import TYPE_CHECKING, Any
 
+from numba_ptxlink._config import config
 from numba_ptxlink._formats import ptx as formats
 from numba_ptxlink._formats.mangling import written_name
 from numba_ptxlink._tools.launching import Configuration
 from numba_ptxlink.errors import LaunchError
 
-from . import faults, functions
+from . import faults, functions, parallel
 from .checks import Launch, WorkerChecks, needs_accesses
 from .checks import library as check_library
 from .checks import parse as parse_checks
@@ -180,9 +181,15 @@ class CpuProgram:
         if launch_config.cooperative:
             self._launch_cooperative(entry, launch_config, params, regions, steps)
             return
-        worker = self._take_worker(entry, launch_config, params, regions, steps)
-        self._run(entry, worker, "ptxlink.run_grid", 0, math.prod(launch_config.grid))
-        self._keep_worker(entry, launch_config, steps, worker)
+        blocks = math.prod(launch_config.grid)
+        count = min(config().cpu_threads, blocks)
+        workers = [self._take_worker(entry, launch_config, params, regions, steps) for _ in range(count)]
+        if count == 1:
+            self._run(entry, workers[0], "ptxlink.run_grid", 0, blocks)
+        else:
+            parallel.run_blocks(workers, blocks, lambda *part: self._run_part(entry, *part))
+        for worker in workers:
+            self._keep_worker(entry, launch_config, steps, worker)
 
     def _launch_cooperative(
         self,
@@ -321,6 +328,9 @@ class CpuProgram:
             function, statement = entry.fault_sites[worker.fault_record.fault_site]
             raise faults.fault_error(self.module, entry.name, function, statement, worker)
         return status
+
+    def _run_part(self, entry: CompiledEntry, worker: Worker, first: int, count: int) -> None:
+        self._run(entry, worker, "ptxlink.run_grid", first, count)
 
     def _described(self, entry: CompiledEntry, worker: Worker) -> Launch:
         """Return a launch as reports of checks describe it."""

@@ -15,7 +15,7 @@ from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
 from numba_ptxlink._tools.launching import Configuration, Launchable
-from numba_ptxlink.errors import ConfigError, LaunchError, shown
+from numba_ptxlink.errors import LaunchError, shown
 
 from .arrays import DeviceArguments, Types
 from .values import Parameters
@@ -93,17 +93,21 @@ def load(
         steps: The maximum number of iterations of all loops in a thread on the CPU; None for no limit.
 
     Raises:
-        ConfigError: A check is unknown.
-        LaunchError: There is no manifest, it does not describe the kernels, *device* is unknown, or *steps*
-            is below 1. On the CPU also: llvmlite is missing, or the export has no PTX.
+        LaunchError: There is no manifest, it does not describe the kernels, *device* or a check is unknown,
+            or *steps* is below 1. On the CPU also: llvmlite is missing, or the export has no PTX.
     """
     if device not in (None, "cpu"):
         raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
+    if not isinstance(checks, bool):
+        # Deferred: few name the checks.
+        from numba_ptxlink._cpu.checks import parse
+
+        checks = parse(checks)
     if steps is not None and not (type(steps) is int and 0 < steps < 1 << 63):
         raise LaunchError(f"steps is {shown(steps)}; pass a whole number from 1 on, or None for no limit.")
     try:
         return _library(source, device, checks=checks, steps=steps)
-    except (ConfigError, LaunchError):
+    except LaunchError:
         raise
     except Exception as error:
         raise LaunchError(

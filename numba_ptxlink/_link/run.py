@@ -98,7 +98,6 @@ class Linked:
                 "memcheck", "initcheck", "racecheck" and "synccheck".
 
         Raises:
-            ConfigError: A check is unknown.
             LinkError: cuda-core is not installed. On the CPU: the inputs do not become one PTX.
             LaunchError: There is no driver, or it cannot be used. On the CPU: llvmlite is missing, or there
                 is no such kernel.

@@ -136,6 +136,6 @@ def test_checks_of_a_link(caplog):
     linked.kernel("k", device="cpu", checks=("racecheck",))[1, 2](written)
     assert ["writes 4 bytes"] == [re.search("writes 4 bytes", each)[0] for each in caplog.messages]
     with pytest.raises(
-        pl.ConfigError, match=r"checks is \('race',\); pass True, False, or a tuple of memcheck"
+        pl.LaunchError, match=r"checks is \('race',\); pass True, False, or a tuple of memcheck"
     ):
         linked.kernel("k", device="cpu", checks=("race",))

@@ -12,10 +12,13 @@ import pytest
 from cuda_cxx import ptx
 from instructions import HEAD, Sample, bits_of, kernel
 
+from numba_ptxlink import _config
 from numba_ptxlink._cpu import machine_code
+from numba_ptxlink._cpu import run as run_module
 from numba_ptxlink._cpu.host import PtxKernel
 from numba_ptxlink._cpu.run import CpuProgram, Region
 from numba_ptxlink._tools.launching import Configuration
+from numba_ptxlink.errors import DeviceFaultError
 
 LANES = 64
 LANE = np.arange(LANES, dtype=np.int64)
@@ -235,6 +238,29 @@ def test_machine_code_comes_from_the_cache(tmp_path, monkeypatch):
         command = [sys.executable, "-c", program]
         done = subprocess.run(command, input=ptx(source), text=True, capture_output=True, check=True)
         assert "4\n" == done.stdout
+
+
+def test_blocks_run_on_several_cores(monkeypatch):
+    """Two threads run the blocks of a grid: sums are those of one, and a fault of any block is raised."""
+    source = """
+    extern "C" __global__ void k(int* x, int* sum, int bad) {
+        __shared__ int s[32];
+        int i = blockIdx.x * 32 + threadIdx.x;
+        s[threadIdx.x] = i; __syncthreads();
+        x[i] = s[31 - threadIdx.x]; atomicAdd(sum, i);
+        if (blockIdx.x == bad) x[1 << 20] = 1;
+        while (bad >= 0 && blockIdx.x == 0) ;
+    }
+    """
+    monkeypatch.setattr(run_module, "config", lambda: _config.Config(cpu_threads=3))
+    kernel = PtxKernel(CpuProgram.of(ptx(source, "sm_90")), "k")
+    values, total = np.zeros(7 * 32, np.int32), np.zeros(1, np.int32)
+    kernel[7, 32](values, total, np.int32(-1))
+    expected = np.arange(7 * 32).reshape(7, 32)[:, ::-1].reshape(-1)
+    assert expected.tolist() == values.tolist()
+    assert [expected.sum()] == total.tolist()
+    with pytest.raises(DeviceFaultError, match=r"block \(6, 0, 0\)"):
+        kernel[7, 32](values, total, np.int32(6))
 
 
 def test_a_nan_has_the_bits_of_its_origin():

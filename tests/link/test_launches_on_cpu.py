@@ -338,7 +338,10 @@ REFUSED = {
         lambda _: pl.load("x.json", device="cpu", steps=2.5),
         "steps is 2.5; pass a whole number",
     ),
-    "named_checks": (lambda _: pl.load("x.json", checks="none"), "checks is 'none'; pass True or False"),
+    "named_checks": (
+        lambda _: pl.load("x.json", checks="none"),
+        "checks is 'none'; pass True, False, or a tuple",
+    ),
 }
 
 
