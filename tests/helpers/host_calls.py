@@ -10,8 +10,6 @@ import processes
 from cuda_toolkit import host_includes
 
 import numba_ptxlink as pl
-from numba_ptxlink._cabi.descriptions import TypeDescription
-from numba_ptxlink._launch import results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,6 +17,7 @@ if TYPE_CHECKING:
 
 # Elements of the memory that a pointer or an array leads to.
 ELEMENTS = 16
+_LETTERS = {"int": "i", "uint": "u", "float": "f", "float16": "f", "complex": "c"}
 FLAGS = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi")
 _PROGRAM = """\
 #include "{stem}.h"
@@ -89,8 +88,7 @@ class HostCalls:
     def __init__(self, manifest: Path, limits: Mapping[tuple[str, str], tuple[int, int]], count: int) -> None:
         described = json.loads(manifest.read_text())
         self._folder, self._stem, self._count = manifest.parent, manifest.stem, count
-        self._types = {name: TypeDescription.read(entry) for name, entry in described["types"].items()}
-        self._limits = limits
+        self._types, self._limits = described["types"], limits
         self._rng = np.random.default_rng(7)
         functions = [each for each in described["functions"] if each.get("host")]
         columns = [self._arguments(each) for each in functions]
@@ -102,7 +100,7 @@ class HostCalls:
             each["symbol"]: self._call(getattr(library, each["symbol"]), each, passed)
             for each, passed in zip(functions, columns, strict=True)
         }
-        has_views = any(each.kind == "view" for each in self._types.values())
+        has_views = any(each["kind"] == "view" for each in self._types.values())
         text = _PROGRAM.format(
             stem=self._stem,
             elements=ELEMENTS,
@@ -141,12 +139,12 @@ class HostCalls:
         ]
 
     def _column(self, function: str, name: str, spelling: str) -> np.ndarray:
-        ctype = self._types[spelling]
-        if ctype.kind not in ("pointer", "view"):
+        kind = self._types[spelling]
+        if kind["kind"] not in ("pointer", "view"):
             limits = self._limits.get((function, name))
-            return self._values(results.dtype(self._types, spelling), self._count, limits)
-        elements = results.dtype(self._types, ctype.target or ctype.element)
-        shape = (4, ELEMENTS // 4) if ctype.ndim == 2 else (ELEMENTS,)
+            return self._values(dtype(self._types, spelling), self._count, limits)
+        elements = dtype(self._types, kind.get("target") or kind["element"])
+        shape = (4, ELEMENTS // 4) if kind.get("ndim") == 2 else (ELEMENTS,)
         return self._values(elements, self._count * ELEMENTS).reshape(self._count, *shape)
 
     def _values(self, dtype: np.dtype, count: int, limits: tuple[int, int] | None = None) -> np.ndarray:
@@ -175,11 +173,11 @@ class HostCalls:
 
     def _call(self, function: Any, described: Mapping[str, Any], columns: list[np.ndarray]) -> np.ndarray:
         """Return what a function returns and the memory of its arguments after each call, as records."""
-        kinds = [self._types[each["type"]].kind for each in described["parameters"]]
+        kinds = [self._types[each["type"]]["kind"] for each in described["parameters"]]
         memory = [index for index, kind in enumerate(kinds) if kind in ("pointer", "view")]
         fields = [(f"memory_{index}", columns[index].dtype, columns[index].shape[1:]) for index in memory]
         if described["result"] != "void":
-            fields.insert(0, ("result", results.dtype(self._types, described["result"]), ()))
+            fields.insert(0, ("result", dtype(self._types, described["result"]), ()))
         records = np.zeros(self._count, fields)
         for index in memory:
             records[f"memory_{index}"] = columns[index]
@@ -197,8 +195,27 @@ class HostCalls:
         return records
 
 
+def dtype(types: Mapping[str, Any], spelling: str) -> np.dtype:
+    """Return the NumPy type of a C type that a manifest describes."""
+    kind, size = types[spelling]["kind"], types[spelling]["size"]
+    if kind == "vector":
+        element = dtype(types, types[spelling]["element"])
+        return np.dtype([(name, element) for name in "xyzw"[: types[spelling]["count"]]])
+    if kind != "struct":
+        return np.dtype(bool if kind == "bool" else f"{_LETTERS[kind]}{size}")
+    members = types[spelling]["members"]
+    return np.dtype(
+        {
+            "names": [each["name"] for each in members],
+            "formats": [dtype(types, each["type"]) for each in members],
+            "offsets": [each["offset"] for each in members],
+            "itemsize": size,
+        }
+    )
+
+
 def _equal(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """Return which elements have the same bits, or are both no numbers."""
+    """Return which elements have the same bits; for doubles also those that are both NaN."""
     if actual.dtype.names:
         return np.all([_equal(actual[name], expected[name]) for name in actual.dtype.names], axis=0)
     rows = [np.ascontiguousarray(each).reshape(len(each), -1) for each in (actual, expected)]
@@ -207,4 +224,6 @@ def _equal(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     if rows[0].dtype.kind != "f":
         return (rows[0] == rows[1]).all(axis=1)
     bits = [each.view(f"u{each.itemsize}") for each in rows]
-    return ((bits[0] == bits[1]) | (np.isnan(rows[0]) & np.isnan(rows[1]))).all(axis=1)
+    # A double that is NaN has the sign and the payload that the processor gives it.
+    are_nan = np.isnan(rows[0]) & np.isnan(rows[1]) & (rows[0].itemsize == 8)
+    return ((bits[0] == bits[1]) | are_nan).all(axis=1)
