@@ -125,7 +125,7 @@ def _with_qualifiers(ctype: CType, *, const: bool, restrict: bool) -> CType:
         return view(ctype.element, ctype.ndim, ctype.layout, readonly=True)
     if const or restrict:
         raise AbiError(
-            "It is neither const nor restrict: const is for pointers and arrays, restrict for pointers."
+            "Only pointers and arrays can be const, and only pointers restrict; leave the option out."
         )
     return ctype
 
@@ -143,7 +143,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
     """
     types = of_type(ty).types
     if isinstance(ty, types.Literal) and types.unliteral(ty) != ty:
-        raise AbiError(f"It fixes the value, whatever the caller passes; use {types.unliteral(ty)}.")
+        raise AbiError(f"A literal type fixes the value; use {types.unliteral(ty)}.")
     ctype = _scalar(ty) or _composite(ty, names or {})
     if ctype is None:
         raise AbiError(

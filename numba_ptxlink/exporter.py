@@ -167,7 +167,7 @@ def export(
         raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
     if arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.requested_kinds):
         log.warning(
-            "LTO-IR takes %s from the link that optimises it; give them there, too",
+            "LTO-IR gets %s when it is linked; pass the same options to the link",
             ", ".join(arithmetic),
         )
     exported = jobs.export(named, request, executor)

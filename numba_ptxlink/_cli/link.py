@@ -100,7 +100,7 @@ def _link(arguments: argparse.Namespace) -> Report:
         linked = link(*arguments.inputs, nvrtc_flags=macros, **options)
     if arguments.emit == PTX and not linked.ptx:
         raise LinkError(
-            f"The inputs did not become one PTX module: {linked.reason}. Give PTX, CUDA C++ or Python alone, "
+            f"The inputs did not become one PTX module: {linked.reason}; pass only PTX, CUDA C++ or Python, "
             "with --no-lto, --inline auto and --backend auto, without --debug and --lineinfo; or link "
             "without --emit ptx.",
             inputs=linked.inputs,

@@ -171,7 +171,7 @@ def pack(
 
 
 class _Packing:
-    """The code of an export and what its containers share; see `pack`."""
+    """The code of an export while it is packed, with the parts that several containers share; see `pack`."""
 
     def __init__(
         self,

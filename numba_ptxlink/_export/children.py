@@ -147,8 +147,8 @@ def run(
                     return value
     except (EOFError, ConnectionError):
         raise ExportError(
-            "The process that imports and compiles the functions has died; what it wrote to its standard "
-            "error, and `python -X faulthandler` with the file, may show the cause."
+            "The process that imports and compiles the functions has died; see its standard error, or "
+            "run the file with `python -X faulthandler`."
         ) from None
 
 

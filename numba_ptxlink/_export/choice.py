@@ -166,8 +166,8 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
         raise ExportError(
             located(
                 function.location,
-                f"{function.name} uses {uses}; one front end compiles a function with all that it calls: "
-                "take all of them from one.",
+                f"{function.name} uses {uses}; a function and its callees need one front end; use types "
+                "and functions of one.",
             )
         )
     if not uses_by_front_end:
@@ -199,7 +199,7 @@ def common(functions: Sequence[Marked], requested_front_end: str | None = None) 
         raise ExportError(
             located(
                 location,
-                f"{listed}: the functions of one export are compiled by one front end. Export them apart, "
+                f"{listed}: the functions of an export need one front end; export them separately, "
                 "under two names, or choose one with front_end=.",
             )
         )

@@ -325,7 +325,8 @@ def _compile_ir(
             raise ExportError(f"{names} cannot be compiled for {arch.sm}: {missing}") from error
         if known is None:
             raise ExportError(
-                f"NVVM generates no code for {arch.sm}; `--arch all` stands for what it knows."
+                f"NVVM does not support {arch.sm}; choose another GPU, or all that it supports by `--arch "
+                "all`."
             ) from error
         raise ExportError(
             f"NVVM could not compile {names} for {arch.sm}: {error}; take a newer NVVM, or export "
@@ -343,6 +344,6 @@ def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> Non
         expected = signature.prototype_for(llvm_ir.NvvmDialect.of(arch))
         if visible.get(signature.name) != expected:
             raise ExportError(
-                f"NVVM gave {signature.name} the prototype {visible.get(signature.name)} where C++ has "
-                f"{expected}; please report this with the function's signature."
+                f"{signature.name} has the prototype {visible.get(signature.name)} in PTX, and {expected} in "
+                "C++; please report this with the function's signature."
             )

@@ -154,7 +154,7 @@ def _compile_renamed(
     """
     Compile CUDA C++ to LTO-IR with symbols renamed, as far as macros can rename them.
 
-    A macro also replaces what has the same name in headers, so that a variable `x` would break `threadIdx.x`.
+    A macro also replaces equal names in headers, so that a variable `x` would break `threadIdx.x`.
     Such a symbol keeps its name.
 
     Args:
@@ -202,8 +202,8 @@ def _needed_code(
         # themselves.
         elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
             log.warning(
-                "link= gives %s, of kind %s, and an export takes in CUDA C++ and LTO-IR alone; give that "
-                "file to the linker beside the artifact, or one of these to link=.",
+                "link= lists %s, of kind %s, and an export includes only CUDA C++ and LTO-IR; pass that file "
+                "to the linker beside the artifact, or CUDA C++ or LTO-IR to link=.",
                 file.name,
                 file.kind,
             )
@@ -286,8 +286,8 @@ def merge_ltoir(
         )
         raise LinkError(
             f"{uses}: nvJitLink {dotted(nvjitlink.version())} cannot merge their code into LTO-IR; CUDA "
-            "13.4 is the first that can. Export these from a file of their own, and the other functions "
-            "have LTO-IR; or leave ltoir out: PTX, cubins and fat binaries hold all of them.",
+            "13.4 is the first that can; export these functions from a separate file, so that the others "
+            "have LTO-IR, or leave ltoir out: PTX, cubins and fat binaries contain all of them.",
             inputs=tuple(name for name, _ in linked),
         )
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)

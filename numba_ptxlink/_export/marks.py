@@ -80,8 +80,8 @@ class Udf(Marked):
             ignored, function = _ignored_options(function), decorated
             if ignored:
                 log.warning(
-                    "%s has %s of Numba's decorator, which an export does not read; give launch_bounds to "
-                    "@kernel, and the others to the export or the link",
+                    "%s has %s of Numba's decorator, which an export ignores; pass launch_bounds to @kernel, "
+                    "and the others to the export or the link",
                     function.__name__,
                     ignored,
                 )
@@ -131,7 +131,7 @@ class Udf(Marked):
 
     def __getstate__(self) -> dict[str, Any]:
         """
-        Return the content without what compilers added, for cloudpickle.
+        Return the attributes without those that compilers have added, for cloudpickle.
 
         Numba compares it among processes, to find a kernel on disk whose closure has the function.
         """
@@ -229,8 +229,8 @@ def udf(signature: Any = None, **options: Unpack[MarkOptions]) -> Callable[[Any]
         name: The C symbol; the function's `__name__` by default.
         on_error: The effect of an error: "zero" returns a zero-initialised value, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the function and in all
-            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
-            always checks.
+            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and the checks
+            that Numba always makes.
         namespace: A namespace of C++, such as "physics", in which the function has its Python name, with an
             overload for each signature. Unless *name* is passed, the symbol consists of namespace, name and
             types.
@@ -268,8 +268,8 @@ def kernel(
         name: The C symbol; the function's `__name__` by default.
         on_error: The effect of an error: "zero" ends the thread in which it occurs, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the kernel and in all
-            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and what Numba
-            always checks.
+            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and the checks
+            that Numba always makes.
         launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
             number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which
             counts from sm_90 on.

@@ -1,5 +1,5 @@
 """
-Show on a terminal what a long export does.
+Show the current step of a long export on a terminal.
 
 An export of many functions, for several GPUs, or with a header that nvcc compiles takes seconds. After two of
 them, one line of standard error names the step; the line is deleted at the end. Children report their steps

@@ -131,7 +131,7 @@ def _option_text(value: Any) -> str:
     text = repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
     # Another process may have another object at this address.
     if " at 0x" in text:
-        raise ValueError(f"an option has no text of its own: {text}")
+        raise ValueError(f"an option has no stable text: {text}")
     return text
 
 
@@ -159,7 +159,7 @@ def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
         # NVRTC receives the file's name without its directory, so the working directory is searched first.
         included = includes.find_includes(content, Path(), source_options(folder=folder).include_dirs)
         if included.key is None:
-            raise ValueError(f"what {name} includes is unknown")
+            raise ValueError(f"the headers that {name} includes are unknown")
         digest.update(repr(included.key).encode())
         versions += included.versions
     return _LinkItem(f"{name} {digest.hexdigest()}", versions)

@@ -1,4 +1,4 @@
-"""Load what an export wrote, and launch its kernels: `load`."""
+"""Load exports, and launch their kernels: `load`."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class CpuFunction:
 
         Raises:
             DeviceFaultError: The function faulted, as at an access out of bounds. Names the instruction.
-            LaunchError: An argument is not what its parameter takes.
+            LaunchError: An argument does not fit its parameter.
         """
         import numpy as np
 

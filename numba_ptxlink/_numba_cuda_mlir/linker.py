@@ -263,7 +263,7 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
             values = [value] if isinstance(value, (str, bool)) else value
             flags += (_FLAGS[name].format(item) for item in values if item)
         else:
-            raise LinkError(f"There is no option {name!r} for links of numba-cuda-mlir here; leave it out.")
+            raise LinkError(f"The link option {name!r} of numba-cuda-mlir is unknown here; leave it out.")
     # Drop flags for link-time optimisation from other links, as nvJitLink ignores them.
     applicable = (flag for flag in flags if options["lto"] or tool_of_flag(flag) != LTO)
     return Options(**options, extra_flags=tuple(applicable))

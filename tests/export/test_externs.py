@@ -143,7 +143,7 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
     assert {"ptx", "cubin", "fatbin"} == {kind for kind, _ in exported.artifacts}
     assert ["ltoir"] == [each.kind for each in exported.left_out]
     with pytest.raises(
-        pl.ExportError, match=f"^{half.location}: error: .* Export these from a file of their own"
+        pl.ExportError, match=f"^{half.location}: error: .* export these functions from a separate file"
     ):
         pl.export([half], tmp_path, arch="sm_90", emit="ltoir", name="other")
     assert not list(tmp_path.glob("other*"))

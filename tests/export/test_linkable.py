@@ -109,6 +109,6 @@ def test_what_is_no_part_of_an_export_is_told(name, kind, tmp_path, caplog):
     path = tmp_path / f"doubled.{kind}"
     path.write_bytes(compiled(kind))
     made = export(calling(name, "doubled", "float32(float32)", link=str(path)), "ptx")
-    assert f"link= gives {path.name}, of kind {kind}, and an export takes in" in caplog.text
+    assert f"link= lists {path.name}, of kind {kind}, and an export includes" in caplog.text
     assert ["doubled"] == undefined(made)
     assert b"caller" in pl.link(CALLER, made.read("ptx"), path, arch="sm_90").cubin

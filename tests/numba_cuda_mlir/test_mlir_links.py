@@ -162,5 +162,5 @@ def test_options_reach_the_tools():
     used = ("-variables-used=a", "-variables-used=b")
     assert ("-ftz=1", "-verbose", *used, "-Xptxas=-dlcm=cg") == optimised.to_flags(LTO)[-5:]
     assert {"fma": False} == link_options({"fma": False}).arithmetic
-    with pytest.raises(LinkError, match="no option 'no_cache'"):
+    with pytest.raises(LinkError, match=r"option 'no_cache' .* is unknown"):
         link_options({"no_cache": True})
