@@ -155,7 +155,7 @@ class WorkerChecks:
         count = self._library.numba_ptxlink_checks_reports(self.address, ctypes.byref(reports))
         for report in reports[:count]:
             sites = [site for site in (report.site, report.other_site) if site != _NO_SITE]
-            key = (launch.kernel, report.kind, *(_place(launch.location_of(site)) for site in sites))
+            key = (launch.kernel, report.kind, *(_position(launch.location_of(site)) for site in sites))
             if key not in reported:
                 reported.add(key)
                 log.warning("%s", _message(report, launch))
@@ -163,7 +163,7 @@ class WorkerChecks:
 
 def _message(report: Report, launch: Launch) -> str:
     """Return the text of a report: what happened, where, and what to do."""
-    place = launch.location_of(report.site)
+    location = launch.location_of(report.site)
     block, thread = _index(report.block, launch.grid), _index(report.thread, launch.block)
     head = f"{launch.kernel}, block {block}, thread {thread}"
     if report.kind == _DIVERGENT_BARRIER:
@@ -176,8 +176,8 @@ def _message(report: Report, launch: Launch) -> str:
     else:
         text = f"racecheck: {head}: {_race(report, launch)}"
     more = f" ({report.count} times)" if report.count > 1 else ""
-    source = _place(place) if place.file else ""
-    return located(source, f"{text}{more}\n    {place.instruction}", severity="warning")
+    source = _position(location) if location.file else ""
+    return located(source, f"{text}{more}\n    {location.instruction}", severity="warning")
 
 
 def _race(report: Report, launch: Launch) -> str:
@@ -195,7 +195,7 @@ def _race(report: Report, launch: Launch) -> str:
     verbs = [("writes" if report.is_write else "reads"), ("wrote" if report.other_is_write else "read")]
     return (
         f"the thread {verbs[0]} {report.size} bytes at {report.address:#x}{_memory(report, launch)}, which "
-        f"thread {_index(report.other_thread, launch.block)}{block} {verbs[1]} at {_place(other)}, in no "
+        f"thread {_index(report.other_thread, launch.block)}{block} {verbs[1]} at {_position(other)}, in no "
         f"order; {cure}."
     )
 
@@ -206,14 +206,14 @@ def _divergence(report: Report, launch: Launch) -> str:
             "the barrier opens although other threads of the block have ended; let all threads of the block "
             "reach it, or none."
         )
-    other = _place(launch.location_of(report.other_site))
+    other = _position(launch.location_of(report.other_site))
     return (
         f"threads of the block wait at different barriers, here and at {other}; let all threads reach the "
         "same one."
     )
 
 
-def _place(location: SourceLocation) -> str:
+def _position(location: SourceLocation) -> str:
     return f"{location.file}:{location.line}" if location.file else f"`{location.instruction}`"
 
 

@@ -89,13 +89,13 @@ def _call_pointer(b: Translator, parsed: ptx.Call, storages: Sequence[Storage]) 
     sizes = [storage.size for storage in storages]
     for function in b.module.call_graph.indirect_callees(parsed, b.module.functions):
         if [max(variable.size, 1) for variable in (*function.results, *function.params)] == sizes:
-            found, following = b.unique_name(), b.unique_name()
+            is_callee_label, next_label = b.unique_name(), b.unique_name()
             is_callee = b.emit_op("icmp eq", "i64", address, b.module.symbol_address(function.name))
-            b.cond_branch(is_callee, found, following)
-            b.begin_block(found)
+            b.cond_branch(is_callee, is_callee_label, next_label)
+            b.begin_block(is_callee_label)
             _call_function(b, function, storages)
             b.end_block(f"br label %{after}")
-            b.begin_block(following)
+            b.begin_block(next_label)
     b.fault(Fault.UNDEFINED_FUNCTION)
     b.begin_block(after)
 

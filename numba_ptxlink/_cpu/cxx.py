@@ -150,7 +150,7 @@ def variable(ir: str) -> str:
 
 class _Printer:
     """
-    One function, an instruction at a time.
+    Prints one function, instruction by instruction.
 
     A value that is used once is printed at its use, unless a variable or the memory that it reads is written
     in between, or its use is in another block. All other values are variables of C++.
@@ -174,7 +174,7 @@ class _Printer:
 
     def function(self, result: str, name: str, params: str, body: str) -> CxxFunction:
         """Print a function, given the parts of its definition."""
-        lines = [line for each in body.split("\n") if (line := _IGNORED.sub("", each).strip())]
+        lines = [line for text in body.split("\n") if (line := _IGNORED.sub("", text).strip())]
         self._scan(lines)
         for line in lines:
             if line.endswith(":"):
@@ -183,7 +183,7 @@ class _Printer:
                 self._assign(*line.split(" = ", 1))
             else:
                 self._statement(line)
-        formals = ", ".join(f"{_type(each.type)} {_local(each.text)}" for each in _operands(params))
+        formals = ", ".join(f"{_type(param.type)} {_local(param.text)}" for param in _operands(params))
         declared = [f"{kind} {', '.join(names)};" for kind, names in self._declared.items()]
         targets = set(re.findall(r"goto (\w+);", "\n".join(self._lines)))
         statements = [line for line in self._lines if not line.endswith(":;") or line[:-2] in targets]
@@ -304,16 +304,16 @@ class _Printer:
                 self._lines.append(f"{_incoming(name)} = {self._value(operand)};")
             self._lines += end
 
-    def _store(self, value: _Operand, place: _Operand, *, ordered: bool) -> None:
+    def _store(self, value: _Operand, address: _Operand, *, ordered: bool) -> None:
         expression = self._value(value)
-        if place.text not in self._scalars:
-            address = self._value(place)
+        if address.text not in self._scalars:
+            pointer = self._value(address)
             self._flush(_MEMORY)
-            self._lines.append(f"op_store{'_atomic' * ordered}({expression}, {address});")
+            self._lines.append(f"op_store{'_atomic' * ordered}({expression}, {pointer});")
             return
-        self._flush(place.text)
-        if place.text in self._loaded:
-            self._lines.append(f"{_local(place.text)} = {expression};")
+        self._flush(address.text)
+        if address.text in self._loaded:
+            self._lines.append(f"{_local(address.text)} = {expression};")
 
     def _end_block(self, text: str) -> list[str]:
         if match := _BRANCH.fullmatch(text):
@@ -371,13 +371,13 @@ def _has_effects(name: str) -> bool:
 
 def _operands(text: str) -> list[_Operand]:
     """Return the operands of a list such as "i32 %a, i1 true"."""
-    pairs = (each.partition(" ") for each in _split(text))
+    pairs = (part.partition(" ") for part in _split(text))
     return [_Operand(_type(kind), value) for kind, _, value in pairs]
 
 
 def _split(text: str) -> list[str]:
     """Return the parts of *text* between commas that are not in parentheses."""
-    return [each.strip() for each in re.findall(r"(?:[^,(]|\([^)]*\))+", text)]
+    return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text)]
 
 
 def _type(kind: str) -> str:

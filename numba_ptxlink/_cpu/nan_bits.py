@@ -1,5 +1,5 @@
 """
-Which registers hold results of float32 arithmetic, whose NaNs have one bit pattern on a GPU.
+Find the registers with results of float32 arithmetic, whose NaNs have one bit pattern on a GPU.
 
 A GPU returns 0x7fffffff for each NaN that it computes; x86 keeps sign and payload. Arithmetic that follows
 does not depend on these bits, so a NaN is replaced only where they can be seen: where a register is stored,
@@ -26,7 +26,7 @@ _SIGN, _INFINITY = 1 << 31, 0x7F800000
 
 
 class Origin(Flag):
-    """What wrote to a register."""
+    """The instructions that wrote to a register."""
 
     NONE = 0
     ARITHMETIC = 1
@@ -55,7 +55,7 @@ def _is_number(operand: str) -> bool:
 
 def origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx.Register, Origin]:
     """Return the origins of the values that each register of a function may have."""
-    found: dict[ptx.Register, Origin] = {}
+    register_origins: dict[ptx.Register, Origin] = {}
     copies: dict[ptx.Register, list[ptx.Register]] = {}
     for _, statement, scope in body:
         if not isinstance(statement, ptx.Instruction) or not statement.operands:
@@ -73,14 +73,15 @@ def origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx
         for operand in ptx.elements(statement.operands[0]):
             target = scope.find(operand.partition("|")[0].strip())
             if target:
-                found[target] = found.get(target, Origin.NONE) | origin
+                register_origins[target] = register_origins.get(target, Origin.NONE) | origin
                 for source in filter(None, sources):
                     copies.setdefault(source, []).append(target)
     pending = [*copies]
     for source in pending:
         for target in copies.get(source, ()):
-            combined = found.get(target, Origin.NONE) | found.get(source, Origin.NONE)
-            if combined != found.get(target):
-                found[target] = combined
+            before = register_origins.get(target, Origin.NONE)
+            combined = before | register_origins.get(source, Origin.NONE)
+            if combined != before:
+                register_origins[target] = combined
                 pending.append(target)
-    return found
+    return register_origins

@@ -74,7 +74,7 @@ class BlockStatus(IntEnum):
 
 
 class Resume(IntEnum):
-    """Where the executor of a block continues: at its start, after the grid barrier, or where it yielded."""
+    """The point where the executor of a block continues: its start, the grid barrier, or the last yield."""
 
     START = 0
     GRID_BARRIER = 1

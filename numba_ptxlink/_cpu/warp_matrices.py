@@ -73,7 +73,7 @@ def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if not shape:
         raise UnsupportedInstruction
     m, n, k = map(int, shape.groups())
-    kinds = [f"{each.letter}{each.bits}" for each in mnemonic.types]
+    kinds = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
     kinds += [modifier for modifier in modifiers if modifier in ELEMENT_BITS]
     if not {*kinds} <= _BITS.keys():
         raise UnsupportedInstruction
@@ -96,9 +96,8 @@ def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def _space(modifiers: Sequence[str]) -> str:
-    return next(
-        (each for each in ("shared", "global") if each in {m.partition("::")[0] for m in modifiers}), ""
-    )
+    names = {modifier.partition("::")[0] for modifier in modifiers}
+    return "shared" if "shared" in names else "global" if "global" in names else ""
 
 
 def _addresses(
@@ -173,7 +172,7 @@ def _multiply(
         for number, register in enumerate(ptx.elements(operand)[:count]):
             value = b.read_operand(register, 8 * size)
             b.store(f"i{8 * size}", value, registers, offset + number * size)
-    name = "ptxlink.wmma." + ".".join(f"{each.rows}x{each.columns}.{each.kind}" for each in matrices)
+    name = "ptxlink.wmma." + ".".join(f"{m.rows}x{m.columns}.{m.kind}" for m in matrices)
     name += ".sat" * saturates
     if name not in b.global_values:
         b.global_values[name] = _product_function(

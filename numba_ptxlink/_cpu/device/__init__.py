@@ -141,9 +141,9 @@ def child_environment(chosen: Settings, inherited: Mapping[str, str]) -> dict[st
 def _libpython() -> str:
     """Return the shared library of this Python; "" if it has none."""
     names = (sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
-    own = Path(*filter(None, names))
-    if own.is_file() and ".so" in own.name:
-        return str(own)
+    library = Path(*filter(None, names))
+    if library.is_file() and ".so" in library.name:
+        return str(library)
     return ctypes.util.find_library(f"python{sys.version_info[0]}.{sys.version_info[1]}") or ""
 
 
@@ -221,7 +221,7 @@ def checked_settings(
     """
     configured = config()
     try:
-        found = Arch.of(configured.cpu_arch if arch is None else arch)
+        chosen_arch = Arch.of(configured.cpu_arch if arch is None else arch)
     except ConfigError as error:
         raise ConfigError(f"NUMBA_PTXLINK_CPU_ARCH: {error}" if arch is None else str(error)) from error
     count = configured.cpu_devices if devices is None else devices
@@ -230,4 +230,4 @@ def checked_settings(
     names = configured.cpu_checks if checks is None else checks
     if not isinstance(names, (tuple, list, set)) or not all(name in CPU_CHECKS for name in names):
         raise ConfigError(f"checks is {shown(checks)}; pass a tuple of {', '.join(CPU_CHECKS)}.")
-    return Settings(found, count, tuple(names))
+    return Settings(chosen_arch, count, tuple(names))

@@ -196,8 +196,8 @@ class Device:
                     strict=True,
                 )
             ]
-            found = (ctypes.c_char_p * count).from_address(names)
-            texts = [(name or b"").decode(errors="replace") for name in found]
+            spelled = (ctypes.c_char_p * count).from_address(names)
+            texts = [(name or b"").decode(errors="replace") for name in spelled]
             ptx = self._link_ptx(texts, contents) + b"\0"
             # C frees it.
             copy = _duplicate(ptx, len(ptx))
@@ -217,7 +217,7 @@ class Device:
     def _describe(self, library: int, program: CpuProgram) -> None:
         """Tell C the kernels and variables of a program."""
         sizes = static_shared_sizes(program.module)
-        constants = sum(each.size for each in program.module.variables if each.memory == "const")
+        constants = sum(variable.size for variable in program.module.variables if variable.memory == "const")
         target = next((word for word in program.module.header.target if word.startswith("sm_")), "")
         ptx_version = int("".join(filter(str.isdecimal, target)) or _PTX_VERSION_DEFAULT)
         handle = ctypes.c_void_p(library)
@@ -281,10 +281,10 @@ class Device:
         """Yield the regions before and after an address, named by the argument that points into them."""
         neighbours = (_Allocation * 2)()
         count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
-        for each in neighbours[:count]:
-            addresses = range(each.start, each.start + each.size + 1)
-            name = _argument_within(program, kernel, params, addresses) or _KINDS[each.kind]
-            yield Region(each.start, each.size, each.kind != _CONSTANT, name)
+        for allocation in neighbours[:count]:
+            addresses = range(allocation.start, allocation.start + allocation.size + 1)
+            name = _argument_within(program, kernel, params, addresses) or _KINDS[allocation.kind]
+            yield Region(allocation.start, allocation.size, allocation.kind != _CONSTANT, name)
 
 
 def _argument_within(program: CpuProgram, kernel: str, params: int, addresses: range) -> str:

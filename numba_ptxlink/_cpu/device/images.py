@@ -47,9 +47,9 @@ def ptx_at(address: int, arch: Arch) -> str:
         members = fatbin.ptx_members(ctypes.string_at(address, head + size))
         if not members:
             raise NoPtxError(f"The fat binary has machine code of GPUs alone; {_CURE}.")
-        usable = [each for each in members if each.arch <= arch.number]
+        usable = [member for member in members if member.arch <= arch.number]
         if not usable:
-            oldest = min(each.arch for each in members)
+            oldest = min(member.arch for member in members)
             raise NoPtxError(_too_new("The fat binary", oldest, arch))
         return max(usable)[1].decode(errors="surrogateescape")
     text = ctypes.string_at(address).decode(errors="surrogateescape")
