@@ -196,7 +196,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "natural.members != members",
             ABI,
         ),
-        ("_cabi/aggregates.py", "return ctype.in_memory and not ctype.record", "return ctype.in_memory", ABI),
+        (
+            "_cabi/aggregates.py",
+            'return ctype.in_memory and ctype.python_kind != "record"',
+            "return ctype.in_memory",
+            ABI,
+        ),
         ("_cabi/signatures.py", "_MAX_DIRECT_SIZE = 128", "_MAX_DIRECT_SIZE = 256", "cabi"),
         ("_cabi/signatures.py", "aligned = 4 if", "aligned = 1 if", "cabi"),
         (
@@ -423,7 +428,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "_front_end/activation.py",
             "if trigger_module not in self.ran and not _is_loaded(trigger_module):",
-            "if driver not in self.ran:",
+            "if trigger_module not in self.ran:",
             ACTIVE,
         ),
         ("_front_end/patch.py", "        if applied.uses:\n            return\n", "", ACTIVE),
@@ -468,7 +473,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("cache/tiered.py", "    if settings.cache_secret is None:", "    if False:", "cache"),
         ("cache/server.py", "+ PAUSE_SECONDS", "", "cache"),
-        ("cache/server.py", "if len(sealed) > MAX_ENTRY_BYTES:", "if len(sealed) < LARGEST:", "cache"),
+        (
+            "cache/server.py",
+            "if len(sealed) > MAX_ENTRY_BYTES:",
+            "if len(sealed) < MAX_ENTRY_BYTES:",
+            "cache",
+        ),
         ("cache/single_flight.py", "in (errno.EACCES, errno.EAGAIN)", "in ()", "cache"),
         (
             "cache/single_flight.py",
