@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _lock = Lock()
+# At the end of a process, a compilation that takes longer is not waited for.
+_MAX_COMPILE_SECONDS = 60
 _MIN_LLVM_VERSION = (20, 0, 0)
+
+
+def stop_compiling() -> None:
+    """Wait until no thread compiles, and let no other thread begin: the process ends."""
+    _lock.held.acquire(timeout=_MAX_COMPILE_SECONDS)
 
 
 @functools.cache

@@ -71,9 +71,21 @@ int main(int, char **arguments) {
   if (way == "overrun") run(context, 2, 1000, 1001);
   if (way == "exit") std::thread([] { std::exit(3); }).join();
   if (way == "endless") {
-    image.replace(image.find("ret;"), 4, "loop: bra loop;");
-    std::thread([=] { run(context, 2, 100, 100); }).detach();
-    std::this_thread::sleep_for(std::chrono::milliseconds(700));
+    static volatile unsigned *flag = nullptr;
+    check(cuCtxSetCurrent(context));
+    check(cuMemHostAlloc((void **)&flag, sizeof *flag, 0));
+    *flag = 0;
+    std::thread([=] {
+      CUmodule module;
+      CUfunction kernel;
+      CUdeviceptr address = (CUdeviceptr)flag;
+      void *arguments[] = {&address};
+      check(cuCtxSetCurrent(context));
+      check(cuModuleLoadData(&module, image.data()));
+      check(cuModuleGetFunction(&kernel, module, "endless"));
+      check(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, nullptr, arguments, nullptr));
+    }).detach();
+    while (*flag != 1) std::this_thread::yield();
   }
   if (way == "late") late.context = context;
   return 0;

@@ -44,6 +44,14 @@ PTX = """\
 done:
     ret;
 }
+.visible .entry endless(.param .u64 flag)
+{
+    .reg .b64 %rd1;
+    ld.param.u64 %rd1, [flag];
+    st.volatile.global.u32 [%rd1], 1;
+loop:
+    bra loop;
+}
 """
 
 
@@ -78,11 +86,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("threads", 0, "before\n1 2 3 4 5 6 7 8 \n"),
         ("exit", 3, "before\n"),
         ("endless", 0, "before\n"),
-        ("late", 0, "before\nlate 4\n"),
+        ("late", 2, "before\nerror 4: driver shutting down\n"),
     ],
 )
 def test_a_program_ends(program, way, status, output):
-    """It returns, exits in a thread, leaves an endless kernel, or launches in a static destructor."""
+    """It returns, exits in a thread, leaves an endless kernel, or calls the driver in a destructor."""
     environ = processes.environ(NUMBA_PTXLINK_CACHE="0")
     done = subprocess.run(
         [*program, way], env=environ, capture_output=True, text=True, check=False, timeout=30

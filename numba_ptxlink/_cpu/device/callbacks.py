@@ -13,7 +13,7 @@ import itertools
 import logging
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._cpu import checks, require
+from numba_ptxlink._cpu import checks, machine_code, require
 from numba_ptxlink._cpu.functions import param_offsets
 from numba_ptxlink._cpu.regions import Region, RegionTable
 from numba_ptxlink._cpu.resources import (
@@ -85,6 +85,7 @@ _FUNCTIONS = {
         ctypes.c_int, *[ctypes.c_void_p] * 3, ctypes.c_uint, *[ctypes.c_void_p] * 2, *_MESSAGE
     ),
     "log": ctypes.CFUNCTYPE(None, ctypes.c_char_p),
+    "stop_compiling": ctypes.CFUNCTYPE(None),
 }
 
 
@@ -211,6 +212,9 @@ class Device:
 
     def _log(self, text: bytes) -> None:
         log.warning("%s", text.decode(errors="replace"))
+
+    def _stop_compiling(self) -> None:
+        machine_code.stop_compiling()
 
     # Modules
 

@@ -6,7 +6,7 @@
 
 struct device_settings devices = {1, 7, 5, (size_t)16 << 30};
 pthread_mutex_t driver_lock = PTHREAD_MUTEX_INITIALIZER;
-static enum { NOT_INITIALIZED, INITIALIZED, FORKED } state;
+static enum { NOT_INITIALIZED, INITIALIZED, FORKED, DEINITIALIZED } state;
 
 /* "Technical Specifications per Compute Capability" of the CUDA C++ Programming Guide. */
 static const struct architecture {
@@ -36,7 +36,12 @@ static void after_fork(void) {
 
 static void register_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork); }
 
-CUresult check_initialized(void) { return state == INITIALIZED ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
+CUresult check_initialized(void) {
+  REQUIRE(state != DEINITIALIZED, CUDA_ERROR_DEINITIALIZED);
+  return state == INITIALIZED ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+void deinitialize(void) { state = DEINITIALIZED; }
 
 CUresult check_device(CUdevice device) {
   CHECK(check_initialized());
@@ -47,6 +52,7 @@ CUresult cuInit(unsigned flags) {
   static pthread_once_t once = PTHREAD_ONCE_INIT;
   REQUIRE_VALUE(flags == 0);
   REQUIRE(state != FORKED, CUDA_ERROR_NOT_INITIALIZED);
+  REQUIRE(state != DEINITIALIZED, CUDA_ERROR_DEINITIALIZED);
   if (state == INITIALIZED) return CUDA_SUCCESS;
   CHECK(attach_python());
   REQUIRE(devices.count > 0, CUDA_ERROR_NO_DEVICE);

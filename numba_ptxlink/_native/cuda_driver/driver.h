@@ -46,6 +46,7 @@ extern pthread_mutex_t driver_lock;
 CUresult check_initialized(void);
 CUresult check_device(CUdevice device);
 int device_attribute(CUdevice_attribute attribute, CUdevice device);
+void deinitialize(void);
 
 /* contexts.c */
 
@@ -153,6 +154,7 @@ struct python_functions {
   int (*link)(void *const *inputs, const size_t *sizes, const char *const *names, unsigned count, void **output,
               size_t *output_size, char *message, size_t message_size);
   void (*log)(const char *text);
+  void (*stop_compiling)(void);
 };
 extern struct python_functions python;
 extern bool has_own_interpreter;

@@ -34,6 +34,9 @@ static const char redirect_output[] =
     "    def flush(self):\n"
     "        pass\n"
     "sys.stdout = ProgramOutput()\n";
+static const char load_compiler[] =
+    "from numba_ptxlink._cpu import machine_code\n"
+    "machine_code.target()\n";
 static const char import_device[] =
     "from numba_ptxlink._link import cpu_device\n"
     "cpu_device.attach()\n";
@@ -98,6 +101,21 @@ static bool run_in_python(const char *text) {
   return !failed;
 }
 
+/*
+ * Libraries that Python has loaded, such as OpenSSL and LLVM, are destroyed at exit. Before that, stop all threads that
+ * could use them: none compiles, and none runs Python, since this one keeps the GIL. Kernels may go on.
+ */
+static void at_exit(void) {
+  void *library = RTLD_DEFAULT;
+  PYTHON_FUNCTION(int, PyGILState_Ensure, void);
+  static bool called;
+  if (called) return;
+  called = true;
+  deinitialize();
+  python.stop_compiling();
+  PyGILState_Ensure();
+}
+
 static void attach_once(void) {
   void *library = RTLD_DEFAULT;
   PYTHON_FUNCTION(int, Py_IsInitialized, void);
@@ -108,7 +126,10 @@ static void attach_once(void) {
     char *locale = strdup(setlocale(LC_CTYPE, NULL));
     struct sigaction interrupt;
     sigaction(SIGINT, NULL, &interrupt);
-    attached = load_python() && run_in_python(redirect_output) && run_in_python(import_device);
+    attached = load_python() && run_in_python(redirect_output) && run_in_python(load_compiler) &&
+               run_in_python(import_device);
+    /* Handlers run in reverse order: after the libraries are loaded, so that this one runs before their destructors. */
+    if (attached) atexit(at_exit);
     sigaction(SIGINT, &interrupt, NULL);
     setlocale(LC_CTYPE, locale);
     free(locale);
