@@ -191,7 +191,7 @@ def config() -> Config:
     """
     Return the configuration of this process, read from the environment at the first call.
 
-    That call sets up logging as NUMBA_PTXLINK_LOG says, so every public function calls this first.
+    That call also sets up logging by NUMBA_PTXLINK_LOG, so every public function calls this first.
     """
     settings = Config.from_environ(os.environ)
     if settings.log_level is not None:

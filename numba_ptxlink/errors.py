@@ -87,7 +87,7 @@ class DeviceFaultError(LaunchError):
     Args:
         message: What happened, where, and the cure.
         kernel: The kernel or function that was launched or called.
-        file: The source file as the PTX names it, "" where it has no line numbers.
+        file: The source file as named in the PTX; "" if it has no line numbers.
         line: The line in it, 0 without one.
         block: The block's index along x, y and z.
         thread: The thread's index in it, or for a call the number of the element.

@@ -83,5 +83,5 @@ def has_line_numbers(text: str) -> bool:
 
 
 def is_for_debugging(text: str) -> bool:
-    """Return whether the module *text* asks for full debug information."""
+    """Return whether the module *text* has full debug information."""
     return "emissionKind: FullDebug" in text

@@ -135,7 +135,7 @@ class Tool(NamedTuple):
         supported = self.archs(release)
         if not supported or Arch(*arch.cc) in supported:
             return ""
-        return f"{arch.sm}, which {self.of(release)} does not know"
+        return f"{arch.sm}, which {self.of(release)} does not support"
 
 
 def _ptxas(reader: CubinReader | None) -> Release:

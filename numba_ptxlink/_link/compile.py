@@ -2,7 +2,7 @@
 Compile CUDA C++ by NVRTC, and compare its declarations with the functions of exports.
 
 PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
-links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
+links. NVRTC checks the declared types: assertions that are appended to the source generate no code.
 """
 
 from __future__ import annotations

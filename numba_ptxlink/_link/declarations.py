@@ -2,7 +2,7 @@
 Compare the declarations in CUDA C++ and LLVM IR with the functions of an export.
 
 PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
-links. NVRTC knows the declared types: assertions about them, appended to the source, generate no code.
+links. NVRTC checks the declared types: assertions that are appended to the source generate no code.
 """
 
 from __future__ import annotations

@@ -220,7 +220,8 @@ def header_guard_check(
     """
     Return CUDA C++ to append to a source: an `#error` if it includes a header of another export.
 
-    Guard macros tell which headers a source has included. A source that includes the linked one too compiles.
+    The guard macros show which headers a source has included. A source that includes the linked one too
+    compiles.
 
     Args:
         manifests: The manifests of the artifacts of a link.

@@ -35,15 +35,15 @@ def check_compile_options(
     inputs: Sequence[Input], options: Options, *, compiles_source: bool = False
 ) -> list[str]:
     """
-    Log and return a warning for each option that an input cannot obey. Example: fma=False with a cubin.
+    Log and return a warning for each option that has no effect on an input. Example: fma=False with a cubin.
 
     Args:
         inputs: The inputs of a link.
         options: The options of the link.
-        compiles_source: Whether the link compiles Python as well, which obeys all options.
+        compiles_source: Whether the link compiles Python as well, to which all options apply.
 
     Raises:
-        LinkError: No input obeys an option. Names the cure.
+        LinkError: An option has no effect on any input. Names the cure.
     """
     option_warnings = []
     requested = options.arithmetic
@@ -52,8 +52,8 @@ def check_compile_options(
             source.name for source in inputs if option not in _HONOURED_OPTIONS.get(source.kind, ())
         ]
         # Objects and libraries may contain LTO-IR.
-        obeyed = compiles_source or (options.lto and option in _HONOURED_OPTIONS[LTOIR])
-        if len(unaffected) == len(inputs) and option in requested and not obeyed:
+        applies_elsewhere = compiles_source or (options.lto and option in _HONOURED_OPTIONS[LTOIR])
+        if len(unaffected) == len(inputs) and option in requested and not applies_elsewhere:
             names = ", ".join(unaffected)
             are, their = ("is", "its") if len(unaffected) == 1 else ("are", "their")
             raise LinkError(

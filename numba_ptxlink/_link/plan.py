@@ -1,8 +1,8 @@
 """
 Plan a link: choose the tool that makes the machine code, its flags, and the reason. Nothing is run.
 
-A tool is taken if it can compile or link the inputs, reads their PTX, knows the GPU, and makes code that the
-reader accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler comes first; it compiles one PTX
+A tool is taken if it can compile or link the inputs, reads their PTX, supports the GPU, and makes code that
+the reader accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler comes first; it compiles one PTX
 module. Its cubins may be too new: drivers of an older major version reject them, and cuobjdump 13.0 and 13.2
 fail on line numbers of 13.5. Then the nvJitLink of the environment is taken.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from .read import Input
 
 SINGLE_PTX = "one PTX and nothing to link it with"
-REQUESTED = "asked for"
+REQUESTED = "requested"
 # Device functions with a body. nvPTXCompiler's time grows with the square of the number of functions; from
 # 200 on, compiling relocatable code and linking is faster.
 _FUNCTION = rb"\.func\b[^;{]*\{"
@@ -204,7 +204,7 @@ def _choose_tool(
 
 
 def _choose_linker(reason: str, environment: Environment) -> Choice:
-    """Return the linker that is installed; raise the error that says how to install the first one."""
+    """Return the linker that is installed; raise the error with its package if none is."""
     first, *_ = (tool for tool in environment.tools if tool.flag_syntax == NVJITLINK)
     tool, release = environment.linker() or (first, first.version(None))
     if tool != first:

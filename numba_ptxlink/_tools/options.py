@@ -112,7 +112,7 @@ class Options(NamedTuple):
 
     Args:
         relocatable: Keep calls and variables open for a later link.
-        opt_level: 0 to 3. Under *debug*, and for PTX whose `.target` says debug, the default means 0.
+        opt_level: 0 to 3. With *debug*, and for PTX whose `.target` has debug, the default means 0.
         debug: Emit full debug information; the code is not optimised.
         lineinfo: Emit line numbers. Included in *debug*.
         max_registers: The most registers a thread may use, 1 to 255; None for no limit.
@@ -358,7 +358,7 @@ def check_flags(
         # Tools ignore text after "--verbose " in one argument. In nvrtc_flags, the value of a macro may have
         # " -".
         if option == "extra_flags" and re.search(r"\s-", flag):
-            raise ConfigError(f"{option} contains {flag!r}; pass each flag as an item of its own.")
+            raise ConfigError(f"{option} contains {flag!r}; pass each flag as a separate item.")
         name = _name(re.sub(_INNER, "", flag))
         # The level follows "-O" directly.
         parameter = _PARAMETERS.get(re.sub(r"^O\d+$", "O", name))

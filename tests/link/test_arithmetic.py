@@ -93,7 +93,7 @@ def test_nothing_is_fused_where_that_is_asked(form, front_end):
         ((F,), {"nvrtc_flags": ["-fdevice-syntax-only"]}, "link() makes only cubins that a driver loads"),
         ((F,), {"extra_flags": ["-fma=0"]}, "use the parameter fma for it"),
         ((F,), {"extra_flags": ["--apply-controls=a"]}, "no cache key contains that file"),
-        ((F,), {"extra_flags": ["--verbose -O1"]}, "pass each flag as an item"),
+        ((F,), {"extra_flags": ["--verbose -O1"]}, "pass each flag as a separate item"),
         ((F,), {"fma": 0}, "fma is 0; pass True, False or None"),
     ],
 )

@@ -70,7 +70,7 @@ OPTIMISED = "link-time optimisation"
 DRIVERS = "drivers of CUDA 12 may not read code of nvPTXCompiler 13.5"
 PROGRAMS = "programs of CUDA 13.0 may not read code of nvPTXCompiler 13.5"
 LINKER = "nvJitLink 13.0 may not read code of nvPTXCompiler 13.5"
-UNKNOWN = "which nvPTXCompiler 13.5 does not know"
+UNKNOWN = "which nvPTXCompiler 13.5 does not support"
 FUSED = "2 PTX as one, 0 calls inlined"
 REPORT = "correct the PTX, or report this if ptxas takes it."
 FOR_12 = {"cuda": (12, 4)}
@@ -89,7 +89,7 @@ TABLE = [
         CUDA12_4,
         ONE,
         {"arch": "sm_120"},
-        "nvptxcompiler --gpu-name=sm_120 --opt-level=3: sm_120, which nvJitLink 12.4 does not know",
+        "nvptxcompiler --gpu-name=sm_120 --opt-level=3: sm_120, which nvJitLink 12.4 does not support",
     ),
     # What nvPTXCompiler does not know or read.
     (OLDER, ONE, {"arch": "sm_130"}, f"nvptxcompiler --gpu-name=sm_130 --opt-level=3: {SINGLE_PTX}"),
@@ -179,9 +179,9 @@ TABLE = [
     (NEW, (UNREAD,), {"inline": "all"}, ALONE),
     # A tool that is asked for.
     (NEW, ONE, {"backend": "other"}, "!There is no backend 'other'"),
-    (NEW, ONE, {"backend": "nvjitlink"}, f"{LINKED}: asked for"),
-    (CUDA12, ONE, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: asked for"),
-    (NEW, TWO, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: {FUSED}; asked for"),
+    (NEW, ONE, {"backend": "nvjitlink"}, f"{LINKED}: requested"),
+    (CUDA12, ONE, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: requested"),
+    (NEW, TWO, {"backend": "nvptxcompiler"}, f"{ASSEMBLED}: {FUSED}; requested"),
     (
         NEW,
         CUBIN,
@@ -221,7 +221,7 @@ TABLE = [
         FOR_12,
         "!No cubin for CUDA 12.4: no compiler of CUDA 12 is installed (nvPTXCompiler is 13.5); run `pip",
     ),
-    (NEW, ONE, {**FOR_12, "backend": "nvptxcompiler"}, f"!{DRIVERS} (asked for)"),
+    (NEW, ONE, {**FOR_12, "backend": "nvptxcompiler"}, f"!{DRIVERS} (requested)"),
 ]
 
 

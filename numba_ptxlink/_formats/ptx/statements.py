@@ -1,7 +1,7 @@
 """
 The statements of PTX functions as values, in the order of the text; a block is a pair of braces.
 
-A statement does not know its position. A pass replaces statements by others, and `str` prints a statement.
+A statement has no position. A pass replaces statements by others, and `str` prints a statement.
 """
 
 from __future__ import annotations
