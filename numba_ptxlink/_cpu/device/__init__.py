@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import os
 import sys
-import sysconfig
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import _native
-from numba_ptxlink._arch import Arch
 from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
 from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from numba_ptxlink._arch import ArchLike
+    from numba_ptxlink._arch import Arch, ArchLike
 
 LIBRARY_FOLDER = Path(_native.__file__).parent / "cuda_driver"
 """The directory of libcuda.so.1, which is on no search path."""
@@ -140,6 +137,10 @@ def child_environment(chosen: Settings, inherited: Mapping[str, str]) -> dict[st
 
 def _libpython() -> str:
     """Return the shared library of this Python; "" if it has none."""
+    # Deferred: every program that uses Numba imports this module.
+    import ctypes.util
+    import sysconfig
+
     names = (sysconfig.get_config_var("LIBDIR"), sysconfig.get_config_var("INSTSONAME"))
     library = Path(*filter(None, names))
     if library.is_file() and ".so" in library.name:
@@ -219,6 +220,8 @@ def checked_settings(
     Raises:
         ConfigError: A value is not among its choices.
     """
+    from numba_ptxlink._arch import Arch
+
     configured = config()
     try:
         chosen_arch = Arch.of(configured.cpu_arch if arch is None else arch)
