@@ -1,5 +1,5 @@
 """
-Break the package in 140 ways, and tell which of them the tests catch.
+Break the package in 155 ways, and tell which of them the tests catch.
 
 `python tests/mutants.py [--only area]` changes one text in a copy of the package at a time and runs the tests
 that should fail. A mutant is a file, a text that it has once, what stands there instead, and the tests.
@@ -31,6 +31,8 @@ PROGRAMS = "ptx_machine/test_fused.py"
 ABI = "test_abi.py cabi"
 IMPORTS = "test_export_imports.py test_export_depfile.py"
 ACTIVE = "front_end test_plugin.py"
+CPU_PROGRAMS = "cpu/test_cpu_programs.py"
+ASYNC = "cpu/test_cpu_async.py"
 
 MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
     "linking": [
@@ -439,6 +441,62 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "numba_cuda_mlir/test_mlir_disk_cache.py",
         ),
         ("_plugin.py", "if len(refused) >= len(installed):", "if len(refused) > len(installed):", ACTIVE),
+    ],
+    "CPU": [
+        ("_cpu/memory.py", "<= storage.size - size:", "<= storage.size:", "cpu/test_cpu_faults.py"),
+        (
+            "_cpu/run.py",
+            "ready = dict.fromkeys(yielded, Resume.YIELD)",
+            "ready, at_grid_barrier = dict.fromkeys(yielded, Resume.YIELD), []",
+            CPU_PROGRAMS,
+        ),
+        (
+            "_cpu/run.py",
+            "dict.fromkeys(yielded, Resume.YIELD)",
+            "dict.fromkeys(yielded, Resume.YIELD) | dict.fromkeys(at_grid_barrier, Resume.GRID_BARRIER)",
+            CPU_PROGRAMS,
+        ),
+        (
+            "_cpu/memory.py",
+            "reports = not _is_thread_private(",
+            "reports = _is_thread_private(",
+            "cpu/test_cpu_checks.py",
+        ),
+        ("_cpu/checks.py", "if key not in reported:", "if True:", "cpu/test_cpu_checks.py"),
+        (
+            "_cpu/checks.py",
+            "elif report.thread // _WARP_SIZE == report",
+            "elif report.thread // _WARP_SIZE != report",
+            "cpu/test_cpu_checks.py",
+        ),
+        ("_cpu/call_graph.py", "self.suspending.update(new)", "pass", CPU_PROGRAMS),
+        ("_cpu/symbols.py", "+ index * _FUNCTION_DISTANCE", "+ _FUNCTION_DISTANCE", CPU_PROGRAMS),
+        (
+            "_cpu/nan_bits.py",
+            "found[target] = found.get(target, Origin.NONE) | origin",
+            "found[target] = origin",
+            CPU_PROGRAMS,
+        ),
+        (
+            "_cpu/instructions.py",
+            'values[1] = b.emit_op("xor", f"i{ptx_type.bits}", values[1], -1)',
+            "pass",
+            CPU_PROGRAMS,
+        ),
+        (
+            "_cpu/warps.py",
+            "icmp {'sge' if mode == 'up' else 'sle'}",
+            "icmp {'sgt' if mode == 'up' else 'sle'}",
+            f"cpu/test_cpu_instructions.py {CPU_PROGRAMS}",
+        ),
+        ("_cpu/async_copies.py", '"icmp uge", "i32", count, size', '"icmp ugt", "i32", size, count', ASYNC),
+        ("_cpu/async_copies.py", 'drops=mode == "arrive_drop"', "drops=False", ASYNC),
+        (
+            "_cpu/matrices.py",
+            "for block in range(product.rows // 8):\n        row",
+            "for block in range(1):\n        row",
+            "cpu/test_cpu_matrices.py",
+        ),
     ],
     "cache": [
         ("cache/directory.py", "0o600 | self._mode & _OTHERS_READ", "0o644", "cache"),

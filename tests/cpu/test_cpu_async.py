@@ -11,6 +11,7 @@ from numba_ptxlink._cpu.run import CpuProgram
 from numba_ptxlink.errors import DeviceFaultError
 
 SOURCE = r"""
+#include <cuda_awbarrier_primitives.h>
 #include <cuda_pipeline.h>
 #include <cuda/barrier>
 extern "C" __global__ void pipelined(const float* x, float* o, int n) {
@@ -45,6 +46,19 @@ extern "C" __global__ void phases(int* o) {
         barrier.wait(std::move(token));
     }
     o[i] = sum;
+}
+extern "C" __global__ void dropped(int* o) {
+    __shared__ __mbarrier_t barrier;
+    int i = threadIdx.x;
+    if (i == 0) __mbarrier_init(&barrier, 64);
+    __syncthreads();
+    auto token = i < 32 ? __mbarrier_arrive(&barrier) : __mbarrier_arrive_and_drop(&barrier);
+    __syncthreads();
+    o[i] = __mbarrier_test_wait(&barrier, token);
+    if (i >= 32) return;
+    token = __mbarrier_arrive(&barrier);
+    __syncwarp();
+    o[i] += 2 * __mbarrier_test_wait(&barrier, token);
 }
 """
 
@@ -87,3 +101,10 @@ def test_phases_of_a_barrier(program):
     sums = np.zeros(64, np.int32)
     PtxKernel(program, "phases")[1, 64](sums)
     assert (((np.arange(64) + 1) % 64) * 30 + 3).tolist() == sums.tolist()
+
+
+def test_a_barrier_does_not_wait_for_threads_that_dropped_out(program):
+    """The second phase is complete when the threads of the first that did not drop out have arrived."""
+    completed = np.zeros(64, np.int32)
+    PtxKernel(program, "dropped")[1, 64](completed)
+    assert [3] * 32 + [1] * 32 == completed.tolist()

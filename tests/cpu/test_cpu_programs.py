@@ -195,6 +195,13 @@ def program() -> CpuProgram:
         o[i] = i; cooperative_groups::this_grid().sync(); int v = o[(i + 100) % 256];
         cooperative_groups::this_grid().sync(); o[i] = v;
     }
+    extern "C" __global__ void uneven(int* o) {
+        if (blockIdx.x == 1) while (!atomicAdd(o + 8, 0));
+        if (blockIdx.x == 2) atomicExch(o + 8, 1);
+        o[blockIdx.x] = blockIdx.x + 1;
+        cudaCGSynchronize(cudaCGGetIntrinsicHandle(cudaCGScopeGrid), 0);
+        o[4 + blockIdx.x] = o[(blockIdx.x + 1) % 3];
+    }
     extern "C" __global__ void print(int* o) {
         if (threadIdx.x < 2) *o = printf("%d %5.2f %s %c %llu %#x %#o %hhd %a %05f %.0d|%-*s|%p %%\\n",
             threadIdx.x, 1.5, "text", 65, 1ull << 40, 0, 8, 300, 1.5, 1 / 0.0, 0, 3, "ab", (void*)0);
@@ -216,6 +223,13 @@ def test_blocks_wait_for_each_other(program):
     array = np.zeros(4 * LANES, np.int32)
     run(program, "grid", array, grid=4, cooperative=True)
     assert np.roll(np.arange(256), -100).tolist() == array.tolist()
+
+
+def test_blocks_wait_at_the_barrier_of_a_grid_for_one_that_yields(program):
+    """At the barrier that Numba calls, a block stays while another one spins for a third; then it goes on."""
+    array = np.zeros(9, np.int32)
+    run(program, "uneven", array, grid=3, cooperative=True)
+    assert [2, 3, 1] == array[4:7].tolist()
 
 
 def test_machine_code_comes_from_the_cache(tmp_path, monkeypatch):
