@@ -65,6 +65,18 @@ def operations() -> dict[str, Operation]:
     }
 
 
+def operation(name: str) -> Operation:
+    """
+    Return an operation by its name.
+
+    Raises:
+        UnsupportedInstruction: The table has no such row.
+    """
+    if name not in operations():
+        raise UnsupportedInstruction
+    return operations()[name]
+
+
 def find_operation(mnemonic: Mnemonic) -> Operation:
     """
     Return the operation of an instruction: the most specific row, with or without modifiers and a type.
@@ -202,7 +214,7 @@ def emit_directed(
         suffix=ptx_type.suffix,
         up=str(rounding == "rp" or negates).lower(),
     )
-    value = b.emit_text(operations()[f"directed.{name}"].body, names)
+    value = b.emit_text(operation(f"directed.{name}").body, names)
     if not negates:
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")

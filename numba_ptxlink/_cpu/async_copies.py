@@ -32,11 +32,15 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         raise UnsupportedInstruction
     if "mbarrier" in modifiers:
         # Without `.noinc`, the arrival is one more that the barrier waits for.
+        if not operands:
+            raise UnsupportedInstruction
         if "noinc" in modifiers:
             _arrive(b, space_pointer(b, operands[0], "shared", 8, write=True), "1", drops=False)
         return
     if modifiers & {"commit_group", "wait_group", "wait_all"}:
         return
+    if len(operands) < 3 or operands[2] not in ("4", "8", "16"):
+        raise UnsupportedInstruction
     target, source, size = operands[0], operands[1], int(operands[2])
     has_policy = any(modifier.endswith("cache_hint") for modifier in modifiers)
     limit = operands[3] if len(operands) > 3 + has_policy else ""
@@ -96,13 +100,14 @@ def _parse_address(operand: str) -> tuple[str, int]:
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`mbarrier`, without the counts of bytes that only `cp.async.bulk` completes."""
-    mode, *modifiers = mnemonic.modifiers
+    mode, *modifiers = mnemonic.modifiers or [""]
     if mode == "pending_count":
         b.write_register(operands[0], _count(b, b.read_operand(operands[1], 64)), 32)
         return
     has_result = mode not in ("init", "inval") and not operands[0].startswith("[")
     memory, *sources = operands[has_result:]
-    if mode not in _MODES or "expect_tx" in modifiers:
+    needs_source = mode in ("init", "test_wait", "try_wait")
+    if mode not in _MODES or "expect_tx" in modifiers or len(sources) < needs_source:
         raise UnsupportedInstruction
     barrier = space_pointer(b, memory, "shared" if _is_shared(modifiers) else "", 8, write=True)
     if mode == "init":

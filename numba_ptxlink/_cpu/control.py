@@ -40,7 +40,9 @@ def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`brx.idx`."""
-    targets = [_find_label(b, label) for label in b.branch_targets[operands[1]]]
+    targets = [_find_label(b, label) for label in b.branch_targets.get(operands[1], ())]
+    if not targets:
+        raise UnsupportedInstruction
     if min(targets) <= b.statement_index:
         b.count_back_edge()
     index, default = b.read_operand(operands[0], 32), b.unique_name()
@@ -78,6 +80,9 @@ def call(b: Translator, parsed: ptx.Call) -> None:
         _call_pointer(b, parsed, [storage for storage in storages if storage])
         return
     if function is None:
+        if parsed.callee not in EXTERNAL_FUNCTIONS:
+            b.fault(Fault.UNDEFINED_FUNCTION)
+            return
         EXTERNAL_FUNCTIONS[parsed.callee](b, [storage for storage in storages if storage])
         return
     _call_function(b, function, [storage for storage in storages if storage])

@@ -42,6 +42,24 @@ _HANDLERS = {
     **WARP_MATRIX_HANDLERS,
     **CONTROL_HANDLERS,
 }
+# The numbers of operands that an opcode may have, if those are not two to five.
+_OPERAND_COUNTS = {
+    **dict.fromkeys(("ret", "exit", "trap", "griddepcontrol"), range(1)),
+    **dict.fromkeys(("bra", "activemask", "stacksave", "stackrestore"), range(1, 2)),
+    **dict.fromkeys(
+        ("mov", "brx", "cvta", "isspacep", "elect", "movmatrix", "ldmatrix", "stmatrix"), range(2, 3)
+    ),
+    **dict.fromkeys(("ld", "ldu", "st"), range(2, 4)),
+    **dict.fromkeys(("vote", "match", "redux"), range(3, 4)),
+    **dict.fromkeys(("selp", "slct", "prmt", "mma"), range(4, 5)),
+    **dict.fromkeys(("membar", "fence"), range(3)),
+    "shfl": range(5, 6),
+    **dict.fromkeys(
+        ("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent"), range(1, 3)
+    ),
+    **dict.fromkeys(("mbarrier", "bar", "barrier", "createpolicy"), range(1, 6)),
+    "cp": range(6),
+}
 # The frame is at %memory. If that is null, the kernel returns the frame's size instead of starting.
 _COROUTINE_BEGIN = """%identity = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)
   %size = call i64 @llvm.coro.size.i64()
@@ -222,9 +240,11 @@ def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
             begin = len(b.lines)
         if mnemonic.opcode == "call":
             call(b, ptx.parse_call(instruction))
+        elif len(instruction.operands) not in _OPERAND_COUNTS.get(mnemonic.opcode, range(2, 6)):
+            raise UnsupportedInstruction  # noqa: TRY301 - as from a handler
         else:
             _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
-    except (UnsupportedInstruction, KeyError, ValueError, IndexError):
+    except UnsupportedInstruction:
         del b.lines[begin:]
         b.block_is_open = True
         b.fault(Fault.UNDEFINED_FUNCTION if mnemonic.opcode == "call" else Fault.UNSUPPORTED)

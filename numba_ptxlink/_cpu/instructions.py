@@ -20,6 +20,8 @@ _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 _PREDICATE_OPERATIONS = {"and", "or", "xor"}
 # Integers up to this one are exact in a double.
 _MAX_EXACT_INTEGER = 1 << 53
+# Types of the elements that `cvt.pack` returns.
+_PACKED_TYPES = {f"{letter}{bits}" for letter in "us" for bits in (2, 4, 8, 16)}
 _FLOAT8 = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
 # Modes of `prmt`, and the selectors for the values 0 to 3 of its control operand ("prmt" in the PTX ISA).
 _PERMUTATION_MODES = {
@@ -47,6 +49,9 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         add_with_carry(b, mnemonic, operands)
         return
     operation = arithmetic.find_operation(mnemonic)
+    if f"{{{'abcde'[len(operands) - 1]}}}" in operation.body:
+        # An operand is missing.
+        raise UnsupportedInstruction
     sources = operation.sources.ljust(len(operands) - 1, operation.sources[-1])
     widths = [_operand_type(letter, mnemonic).width for letter in sources]
     keeps_nan = not nan_bits.is_arithmetic(mnemonic)
@@ -96,6 +101,8 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = operands
     bits = mnemonic.type.width
     targets, sources = ptx.elements(target), ptx.elements(source)
+    if not targets:
+        raise UnsupportedInstruction
     if len(sources) > 1:
         size = bits // len(sources)
         value = b.join_bits([b.read_operand(part, size) for part in sources], size)
@@ -114,6 +121,8 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`setp` and `set`: one or two comparisons, combined with a predicate."""
     ptx_type = mnemonic.type
+    if len(operands) != 3 + (not _PREDICATE_OPERATIONS.isdisjoint(mnemonic.modifiers)):
+        raise UnsupportedInstruction
     condition = tuple(part for part in mnemonic.modifiers if part not in _PREDICATE_OPERATIONS)
     single = Mnemonic("setp", condition, (ptx_type.element,))
     keeps_nan = not ptx_type.is_float
@@ -150,6 +159,8 @@ def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> 
 
 def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`slct`: the first value if the third operand is not negative, otherwise the second."""
+    if len(mnemonic.types) != 2:
+        raise UnsupportedInstruction
     ptx_type, third = mnemonic.types
     first, second = (b.read_operand(source, ptx_type.bits) for source in operands[1:3])
     zero = "0.0" if third.is_float else "0"
@@ -163,7 +174,9 @@ def permute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`prmt`: four of the eight bytes of two registers, by a selector or by a mode."""
     first, second, control = (b.read_operand(source, 32) for source in operands[1:])
     if mnemonic.modifiers:
-        (mode,) = mnemonic.modifiers
+        mode = ".".join(mnemonic.modifiers)
+        if mode not in _PERMUTATION_MODES:
+            raise UnsupportedInstruction
         modes = sum(selector << (16 * n) for n, selector in enumerate(_PERMUTATION_MODES[mode]))
         # As an i64 of LLVM IR, which has no unsigned numbers.
         signed = modes - (1 << 64) if modes >> 63 else modes
@@ -179,6 +192,8 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if not _FLOAT8.keys().isdisjoint(mnemonic.modifiers):
         _convert_float8(b, mnemonic, operands)
         return
+    if len(mnemonic.types) != 2:
+        raise UnsupportedInstruction
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
@@ -197,8 +212,10 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`cvt.pack.sat`: two saturated integers, and above them the lower bits of the last operand."""
     # Integers of 2 and 4 bits are types of no other instruction.
-    first = mnemonic.types[0]
-    name = mnemonic.modifiers[2] if len(mnemonic.modifiers) > 2 else f"{first.letter}{first.bits}"
+    names = [*mnemonic.modifiers[2:], *(f"{each.letter}{each.bits}" for each in mnemonic.types)]
+    name = names[0] if names else ""
+    if name not in _PACKED_TYPES or len(operands) < 3:
+        raise UnsupportedInstruction
     is_signed, bits = name.startswith("s"), int(name[1:])
     low = -(1 << (bits - 1)) if is_signed else 0
     high = (1 << (bits - is_signed)) - 1
@@ -216,9 +233,15 @@ def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
 def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`cvt` to and from pairs of 8-bit floats. With two operands, the first becomes the upper half."""
     name = next(_FLOAT8[modifier] for modifier in mnemonic.modifiers if modifier in _FLOAT8)
-    (ptx_type,) = mnemonic.types
+    ptx_type = mnemonic.type
     is_bf16x2 = ptx_type == PtxType("bf", 16, 2)
-    if not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8} or is_bf16x2:
+    source_count = 2 if ptx_type.elements == 1 and "satfinite" in mnemonic.modifiers else 1
+    if (
+        not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8}
+        or is_bf16x2
+        or len(mnemonic.types) > 1
+        or len(operands) != 1 + source_count
+    ):
         raise UnsupportedInstruction
     element = ptx_type.element
     if "satfinite" in mnemonic.modifiers:
@@ -264,6 +287,8 @@ def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str
     """Return a value as an integer; floats, and with `.sat` integers, are clamped to its range."""
     target, source = mnemonic.types
     if source.is_float:
+        if mode not in _ROUND_FUNCTIONS:
+            raise UnsupportedInstruction
         return b.expand(
             "cvt.integer",
             value=value,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 ALL_LANES = "-1"
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+ACCUMULATORS = {"f16", "f32", "f64", "s32"}
 _SHAPE = re.compile(r"m(8|16)n8k(\d+)")
 
 
@@ -126,6 +127,8 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
         or len(factors) != 2
         or not {*factors} <= ELEMENT_BITS.keys()
         or "row" not in mnemonic.modifiers
+        or len(names) < 2
+        or not {names[0], names[-1]} <= ACCUMULATORS
     ):
         raise UnsupportedInstruction
     rows, depth = int(shape[1]), int(shape[2])
@@ -321,7 +324,7 @@ def _check_matrices(mnemonic: Mnemonic, count: int) -> None:
     """Raise UnsupportedInstruction for other matrices than those of 8 by 8 halves."""
     modifiers = {modifier.partition("::")[0] for modifier in mnemonic.modifiers} - {"trans"}
     is_known = modifiers == {"sync", "aligned", "m8n8", f"x{count}", "shared"}
-    if not is_known or mnemonic.types[-1].width != 16:
+    if not is_known or mnemonic.type.width != 16:
         raise UnsupportedInstruction
 
 

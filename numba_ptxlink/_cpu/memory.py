@@ -190,15 +190,18 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     target = operands[0] if mnemonic.opcode == "atom" else "_"
     memory, *sources = operands[mnemonic.opcode == "atom" :]
     vector_length = _vector_length(mnemonic)
-    operation, *unsupported = _other_modifiers(mnemonic) - {"acq_rel"}
-    if unsupported:
+    operation = ".".join(_other_modifiers(mnemonic) - {"acq_rel"})
+    if operation not in {"min", "max", "cas", *_ATOMIC_OPERATIONS}:
         raise UnsupportedInstruction
     if "L2::cache_hint" in mnemonic.modifiers:
         sources.pop()
     size = mnemonic.type.width // 8
     pointer = space_pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
     targets = ptx.elements(target) if target != "_" else ["_"] * vector_length
-    elements = zip(*map(ptx.elements, sources), strict=True)
+    columns = [ptx.elements(source) for source in sources]
+    if len(columns) != 1 + (operation == "cas") or {*map(len, [targets, *columns])} != {vector_length}:
+        raise UnsupportedInstruction
+    elements = zip(*columns, strict=True)
     # Each element of a vector is an atomic operation of its own.
     for number, (element_target, element_sources) in enumerate(zip(targets, elements, strict=True)):
         element = b.offset_pointer(pointer, size * number)

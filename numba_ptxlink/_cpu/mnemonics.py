@@ -12,7 +12,7 @@ from numba_ptxlink._formats import ptx
 
 # LLVM's type for the arithmetic of floats, by the width of PTX's type.
 _FLOATS = {16: "float", 32: "float", 64: "double"}
-_TYPE = re.compile(r"(bf|[busf])(8|16|32|64|128)(?:x(2))?")
+_TYPE = re.compile(r"(?!f8|f128|bf(?!16))(bf|[busf])(8|16|32|64|128)(?:x(2))?")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,14 @@ class Mnemonic(NamedTuple):
 
     @property
     def type(self) -> PtxType:
-        """The last type, which is that of the operands."""
+        """
+        The last type, which is that of the operands.
+
+        Raises:
+            UnsupportedInstruction: The instruction has no type.
+        """
+        if not self.types:
+            raise UnsupportedInstruction
         return self.types[-1]
 
 
@@ -115,21 +122,24 @@ def parse_number(text: str, bits: int) -> int | None:
     Return the bits of an immediate operand, None for another operand.
 
     Raises:
-        ValueError: *text* begins like a number, but is no number of that width.
+        UnsupportedInstruction: *text* begins like a number, but is no number of that width.
     """
-    integer = ptx.number(text)
-    if integer is not None:
-        return integer % (1 << bits)
-    if text[:1] not in "-.0123456789":
-        return None
-    if text[:2] in ("0f", "0F", "0d", "0D"):
-        content = bytes.fromhex(text[2:])
-        if {bits, 8 * len(content)} == {32, 64}:
-            # ptxas converts a float of the other width, too.
-            (value,) = struct.unpack(">f" if bits == 64 else ">d", content)
-            content = struct.pack(">d" if bits == 64 else ">f", value)
-    else:
-        content = struct.pack(">d" if bits == 64 else ">f", float(text))
+    try:
+        integer = ptx.number(text)
+        if integer is not None:
+            return integer % (1 << bits)
+        if text[:1] not in "-.0123456789":
+            return None
+        if text[:2] in ("0f", "0F", "0d", "0D"):
+            content = bytes.fromhex(text[2:])
+            if {bits, 8 * len(content)} == {32, 64}:
+                # ptxas converts a float of the other width, too.
+                (value,) = struct.unpack(">f" if bits == 64 else ">d", content)
+                content = struct.pack(">d" if bits == 64 else ">f", value)
+        else:
+            content = struct.pack(">d" if bits == 64 else ">f", float(text))
+    except (ValueError, OverflowError):
+        raise UnsupportedInstruction from None
     if len(content) * 8 != bits:
-        raise ValueError(text)
+        raise UnsupportedInstruction
     return int.from_bytes(content, "big")

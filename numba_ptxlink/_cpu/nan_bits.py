@@ -63,7 +63,7 @@ def origins(body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> Mapping[ptx
         mnemonic = parse_mnemonic(statement.mnemonic)
         origin = Origin.ARITHMETIC if is_arithmetic(mnemonic) else Origin.OTHER
         sources: list[ptx.Register | None] = []
-        if mnemonic.opcode in _COPIES and mnemonic.types[-1].width == _F32.bits:
+        if mnemonic.opcode in _COPIES and [last.width for last in mnemonic.types[-1:]] == [_F32.bits]:
             operands = statement.operands[_COPIES[mnemonic.opcode]]
             sources = [scope.find(operand) for operand in operands]
             is_copy = all(

@@ -142,7 +142,7 @@ class Symbols:
     def _initial_value(self, variable: ptx.Variable, text: str, bits: int) -> str:
         """Return a value of an initialiser: a number, or an address with an offset."""
         match = _SYMBOL_WITH_OFFSET.fullmatch(text)
-        with contextlib.suppress(UnsupportedInstruction, ValueError):
+        with contextlib.suppress(UnsupportedInstruction):
             value = parse_number(text, bits)
             if value is not None:
                 return str(value)

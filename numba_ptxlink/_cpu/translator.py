@@ -200,7 +200,7 @@ class Translator(IRBuilder):
         if operand[:1] == "%" or operand == "WARP_SZ":
             self.reads_workspace |= operand in ("%envreg1", "%envreg2")
             return self.resize(
-                self.expand(operand), _RESULT_WIDTHS[arithmetic.operations()[operand].result], bits
+                self.expand(operand), _RESULT_WIDTHS[arithmetic.operation(operand).result], bits
             )
         self.uses_short_pointers |= bits < 8 * _POINTER_BYTES
         return self.resize(self._read_address(operand), 64, bits)
@@ -250,7 +250,7 @@ class Translator(IRBuilder):
     def write_expansion(self, operand: str, name: str, **values: object) -> None:
         """Write the result of an operation of the table to a register."""
         self.write_register(
-            operand, self.expand(name, **values), _RESULT_WIDTHS[arithmetic.operations()[name].result]
+            operand, self.expand(name, **values), _RESULT_WIDTHS[arithmetic.operation(name).result]
         )
 
     def _address_of(self, name: str) -> str:
@@ -274,7 +274,7 @@ class Translator(IRBuilder):
 
     def expand(self, name: str, **values: object) -> str:
         """Add an operation of the table that takes its values by name; return the result."""
-        return self.emit_text(arithmetic.operations()[name].body, _ContextValues(self, values))
+        return self.emit_text(arithmetic.operation(name).body, _ContextValues(self, values))
 
     # Calls, faults and suspension
 

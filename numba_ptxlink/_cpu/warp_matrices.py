@@ -14,6 +14,7 @@ from numba_ptxlink._formats import ptx
 
 from .ir_builder import IRBuilder
 from .matrices import (
+    ACCUMULATORS,
     ALL_LANES,
     ELEMENT_BITS,
     decode_element,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .translator import Translator
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_OPERAND_COUNTS = {"load": (2, 3), "store": (2, 3), "mma": (4,)}
 _BITS = {**ELEMENT_BITS, "f32": 32, "s32": 32}
 
 
@@ -68,20 +70,22 @@ class _Matrix(NamedTuple):
 
 def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`wmma.load`, `wmma.store` and `wmma.mma`."""
-    action, *modifiers = mnemonic.modifiers
+    action, *modifiers = mnemonic.modifiers or [""]
     shape = next(filter(None, map(_SHAPE.fullmatch, modifiers)), None)
     if not shape:
         raise UnsupportedInstruction
     m, n, k = map(int, shape.groups())
     kinds = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
     kinds += [modifier for modifier in modifiers if modifier in ELEMENT_BITS]
-    if not {*kinds} <= _BITS.keys():
+    if not kinds or not {*kinds} <= _BITS.keys() or len(operands) not in _OPERAND_COUNTS.get(action, ()):
         raise UnsupportedInstruction
     if action == "mma":
         # The types of halves are those of the result and of the third matrix.
         factors = [kind for kind in kinds[1:] if kind in ELEMENT_BITS][:2]
         factors = ["f16", "f16"] if len(kinds) == 2 else factors
-        third = next(kind for kind in reversed(kinds) if kind not in modifiers)
+        third = next((kind for kind in reversed(kinds) if kind not in modifiers), "")
+        if len(factors) < 2 or not {third, kinds[0]} <= ACCUMULATORS:
+            raise UnsupportedInstruction
         matrices = [_Matrix(m, k, factors[0]), _Matrix(k, n, factors[1]), _Matrix(m, n, third)]
         _multiply(b, [*matrices, _Matrix(m, n, kinds[0])], operands, saturates="satfinite" in modifiers)
         return
@@ -89,10 +93,8 @@ def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     matrix, by_rows = _Matrix(rows, columns, kinds[0]), "row" in modifiers
     if action == "load":
         _load(b, matrix, operands, _space(modifiers), by_rows=by_rows)
-    elif action == "store":
-        _store(b, matrix, operands, _space(modifiers), by_rows=by_rows)
     else:
-        raise UnsupportedInstruction
+        _store(b, matrix, operands, _space(modifiers), by_rows=by_rows)
 
 
 def _space(modifiers: Sequence[str]) -> str:

@@ -92,17 +92,19 @@ def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if mnemonic.type.is_float:
         reduce_floats(b, mnemonic, operands)
         return
-    operation = mnemonic.modifiers[-1]
-    group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    operation = ".".join(mnemonic.modifiers[1:])
     sign = "s" if mnemonic.type.is_signed else "u"
     name = f"{sign}{operation}" if operation in ("min", "max") else operation
+    if name not in _REDUCTIONS:
+        raise UnsupportedInstruction
+    group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
     arguments = f"ptr {first}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
     b.write_register(operands[0], b.call("ptxlink.reduce", "i32", *arguments), 32)
 
 
 def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`redux` of floats: the minimum or maximum, of the values or with `.abs` of their magnitudes."""
-    _, mode, *modifiers = mnemonic.modifiers
+    mode, *modifiers = mnemonic.modifiers[1:] or [""]
     if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
         raise UnsupportedInstruction
     group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
@@ -128,14 +130,14 @@ def read_active_mask(b: Translator, mnemonic: Mnemonic, operands: Sequence[str])
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`bar` and `barrier` of warps and blocks, with or without a reduction."""
-    mode, *rest = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")]
+    mode, *rest = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")] or [""]
     if [mode, *rest] == ["warp", "sync"]:
         exchange(b, "0", operands[0])
         return
     if mode == "arrive":
         _arrive(b, operands[0])
         return
-    if mode not in ("sync", "red"):
+    if mode not in ("sync", "red") or len(operands) not in ((3, 4) if mode == "red" else (1, 2)):
         raise UnsupportedInstruction
     arguments = list(operands[1:] if mode == "red" else operands)
     value = _read_wide(b, arguments.pop(), 1) if mode == "red" else "0"
@@ -145,7 +147,7 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
     if mode == "sync":
         return
     hits = b.load("i32", "%thread_record", thread_field_offset("seen"))
-    b.write_expansion(operands[0], f"bar.{rest[0]}", hits=hits, group=_load_group(b))
+    b.write_expansion(operands[0], f"bar.{'.'.join(rest)}", hits=hits, group=_load_group(b))
 
 
 def _arrive(b: Translator, barrier: str) -> None:

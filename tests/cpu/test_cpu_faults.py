@@ -174,3 +174,27 @@ def test_variables_of_a_function_have_bounds(access, message):
     program = CpuProgram.of(f"{HEAD}.visible .entry k() {{ {registers} {access}; ret; }}")
     with pytest.raises(DeviceFaultError, match=message) if message else contextlib.nullcontext():
         program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
+
+
+MALFORMED = (
+    "add.u32 %r, %r",
+    "add.f8 %r, %r, %r",
+    "mov.u32 %r, 0f12",
+    "setp.eq.and.u32 %p, %r, %r",
+    "cvt.s32.f32 %r, %f",
+    "atom.global.cas.b32 %r, [%d], %r",
+    "redux.sync.mul.u32 %r, %r, -1",
+    "shfl.sync.left.b32 %r, %r, 1, 31, -1",
+    "brx.idx %r, nowhere",
+    "wmma.load.a.sync.m16n16k16.row",
+)
+
+
+@pytest.mark.parametrize("instruction", MALFORMED)
+def test_a_malformed_instruction_is_a_fault(instruction):
+    """An unknown modifier, a missing operand or type, or an operand that is none is reported when reached."""
+    registers = ".reg .pred %p; .reg .b32 %r; .reg .f32 %f; .reg .b64 %d;"
+    program = CpuProgram.of(f"{HEAD}.visible .entry k() {{ {registers} {instruction}; ret; }}")
+    with pytest.raises(DeviceFaultError, match="does not support") as caught:
+        program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
+    assert instruction in caught.value.instruction
