@@ -12,7 +12,7 @@ import ctypes
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import _native
 from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
@@ -99,6 +99,25 @@ def use_cpu(
 def is_active() -> bool:
     """Return whether the CPU is the CUDA device of this process."""
     return _settings is not None
+
+
+def needs_lines(function: Callable[..., Any], options: Mapping[str, Any]) -> bool:
+    """
+    Return whether a kernel has to be compiled with line numbers, which faults name.
+
+    Args:
+        function: The Python function. Compilers warn of line numbers for one without a source file.
+        options: The options of its decorator.
+    """
+    if not is_active() or options.get("debug") or options.get("lineinfo"):
+        return False
+    import inspect
+
+    try:
+        inspect.getsource(function)
+    except (OSError, TypeError):
+        return False
+    return True
 
 
 def settings() -> Settings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from numba_ptxlink._cpu import device
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda.context import current, entered, notes
 
@@ -53,7 +54,7 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
         self.targetctx.remove_user_function(known.entry_point)
         return_type = known.signature.return_type
     options = self.targetoptions
-    if current().lineinfo and not options.get("debug"):
+    if current().lineinfo and device.needs_lines(self.py_func, options):
         self.targetoptions = {**options, "lineinfo": True}
     try:
         with entered(cc=cc):
