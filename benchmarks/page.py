@@ -187,12 +187,16 @@ def _memory(content: Mapping[str, Any]) -> str:
 
 
 def _for_readme(content: Mapping[str, Any] | None, pictures: Path) -> str:
-    """Return what README says of the results."""
-    if content is None or not (pictures / "summary.svg").exists():
+    """Return the sentence and the picture of README."""
+    calls = plots.ratios_of_calls(content).get("LTO") if content else None
+    if content is None or not calls or not (pictures / "summary.svg").exists():
         return "[Benchmarks](docs/benchmarks.md) has how it is measured beside NVIDIA's tools."
+    ratio = f"{statistics.median(calls):.2f} times"
+    spread = f"median of {len(calls)} programs, {min(calls):.2f} to {max(calls):.3g}"
     return (
-        f"![{plots.SUMMARY}](docs/_static/benchmarks/summary.svg)\n\nMedians on an {machine_of(content)}; "
-        "[benchmarks](docs/benchmarks.md) has all of them, with the method and what is slower."
+        f"![{plots.SUMMARY}](docs/_static/benchmarks/summary.svg)\n\n"
+        f"On an {machine_of(content)} a call takes {ratio} as long as the same function in C++\n({spread}). "
+        "[Benchmarks](docs/benchmarks.md) has the method, and the slower cases."
     )
 
 

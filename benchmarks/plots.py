@@ -16,7 +16,7 @@ LESS, MORE, EVEN = "#0a7d4f", "#c2410c", "#6b7280"
 COLORS = dict(zip(goals.VERDICTS, (LESS, EVEN, "#eab308", MORE, "#d1d5db"), strict=True))
 WAYS = {"LTO": "as LTO-IR", "PTX inlined": "as PTX, inlined here", "PTX": "as PTX by nvJitLink"}
 STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "none", "svg.hashsalt": "ptxlink"}
-SUMMARY = "Calls from C++ beside one C++ source; the first kernel of a process"
+SUMMARY = "Calls from C++ beside one C++ source, and the first kernel of a process"
 GOALS = "Each goal: the median and quartiles of its ratio, and its bound"
 START = "start to first kernel"
 

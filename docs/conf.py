@@ -9,6 +9,7 @@ project = "numba-ptxlink"
 author = copyright = "the numba-ptxlink developers"  # noqa: A001 - Sphinx's names
 extensions = [
     "generated",
+    "redirects",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 
 import doc_blocks
 import pytest
@@ -82,3 +83,10 @@ def test_each_page_is_in_a_table_of_contents():
             names = [line for line in tree.splitlines() if line and not line.startswith(":")]
             listed |= {(page.parent / f"{name}.md").resolve() for name in names}
     assert [] == [name_of(page) for page in sorted(DOCS.rglob("*.md")) if page not in listed]
+
+
+def test_the_address_of_a_page_that_is_gone_leads_to_its_successor():
+    """A redirect is from a page that does not exist, to a page that does."""
+    for old, new in runpy.run_path(str(DOCS / "redirects.py"))["REDIRECTS"].items():
+        assert not (DOCS / f"{old}.md").exists(), old
+        assert (DOCS / f"{new.partition('#')[0]}.md").exists(), new

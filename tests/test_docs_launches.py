@@ -40,10 +40,9 @@ def blocks(page: str, language: str) -> list[str]:
     return [block.text for block in doc_blocks.blocks(PAGES / page) if block.language == language]
 
 
-def exported(page: str, folder: Path) -> None:
-    """Run the command of a page on the kernel of the first one."""
-    (folder / "udfs.py").write_text(blocks("load.md", "python")[0])
-    command = blocks(page, "bash")[0]
+def export_kernel(command: str, folder: Path) -> None:
+    """Run a command of the page on its kernel."""
+    (folder / "udfs.py").write_text(blocks("launch.md", "python")[0])
     program, *arguments = shlex.split(command)
     assert program == "numba-ptxlink"
     subprocess.run([sys.executable, "-m", "numba_ptxlink.cli", *arguments], cwd=folder, check=True)
@@ -58,9 +57,9 @@ def run(program: str, folder: Path, **environ: str) -> None:
 @pytest.mark.slow
 def test_the_page_about_loading_is_right(tmp_path):
     """The export is launched in both ways that are shown."""
-    exported("load.md", tmp_path)
+    export_kernel(blocks("launch.md", "bash")[0], tmp_path)
     (tmp_path / "cupy.py").write_text(CUPY)
-    run(blocks("load.md", "python")[1], tmp_path, **launches.fake_driver(tmp_path))
+    run(blocks("launch.md", "python")[1], tmp_path, **launches.fake_driver(tmp_path))
     assert ["launch saxpy 8,1,1 128,1,1 0 (nil) 0 ", "launch saxpy 8,1,1 128,1,1 0 0x40 0 "] == [
         line for line in launches.log_of(tmp_path) if line.startswith("launch")
     ]
@@ -69,10 +68,10 @@ def test_the_page_about_loading_is_right(tmp_path):
 @pytest.mark.slow
 def test_the_page_about_launchers_is_right(tmp_path):
     """The C++ that is shown compiles and launches."""
-    exported("launcher.md", tmp_path)
+    export_kernel(blocks("launch.md", "bash")[1], tmp_path)
     call = "(reinterpret_cast<CUstream_st*>(0x40), nullptr, nullptr, 300)"
     main = f"int main() {{ return run{call} | run_in_clusters{call}; }}\n"
-    (tmp_path / "main.cpp").write_text("".join([*blocks("launcher.md", "cpp"), main]))
+    (tmp_path / "main.cpp").write_text("".join([*blocks("launch.md", "cpp"), main]))
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/build", f"-I{INCLUDE_DIR}"]
     command = ["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main"), "-ldl"]
     subprocess.run(command, check=True)

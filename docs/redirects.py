@@ -1,0 +1,46 @@
+"""Writes a page at the address of each one that was renamed or merged, which leads to its successor."""
+
+from __future__ import annotations
+
+import html
+import posixpath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
+
+REDIRECTS = {
+    "how-to/index": "index",
+    "how-to/launcher": "how-to/launch#from-c",
+    "how-to/load": "how-to/launch",
+    "reference/compared": "start/numba#beside-stock-numba-cuda",
+}
+"""The names of pages that are gone, and the page and section that has their subject."""
+
+_PAGE = """\
+<!DOCTYPE html>
+<meta charset="utf-8">
+<title>Moved</title>
+<meta http-equiv="refresh" content="0; url={url}">
+<link rel="canonical" href="{url}">
+<p>Moved to <a href="{url}">{url}</a>.</p>
+"""
+
+
+def write_redirects(app: Sphinx, exception: Exception | None) -> None:
+    """Write the pages after a build of HTML."""
+    if exception or app.builder.format != "html":
+        return
+    for old, new in REDIRECTS.items():
+        page, _, section = new.partition("#")
+        path = Path(app.outdir, f"{old}.html")
+        url = posixpath.relpath(f"{page}.html", posixpath.dirname(old) or ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_PAGE.format(url=html.escape(f"{url}#{section}" if section else url)))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Register the function."""
+    app.connect("build-finished", write_redirects)
+    return {"parallel_read_safe": True}

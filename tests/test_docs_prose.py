@@ -1,0 +1,54 @@
+"""The prose of the documentation: short pages of short sentences, without vague clauses."""
+
+from __future__ import annotations
+
+import prose
+import pytest
+from doc_blocks import ROOT
+
+# The most words that each page may have. A page that is not listed was not written by these rules yet.
+BUDGETS = {
+    "README.md": 400,
+    "docs/how-to/cpu.md": 550,
+    "docs/how-to/launch.md": 650,
+    "docs/how-to/replace.md": 350,
+    "docs/index.md": 210,
+    "docs/reference/limits.md": 650,
+    "docs/start/index.md": 450,
+    "docs/start/numba.md": 450,
+}
+SEMICOLONS_PER_1000_WORDS = 2
+
+pages = pytest.mark.parametrize("page", BUDGETS)
+
+
+@pages
+def test_a_page_has_few_words(page):
+    """A page has no more words than its budget."""
+    assert prose.measure_page(ROOT / page).words <= BUDGETS[page]
+
+
+@pages
+def test_sentences_are_short_and_plain(page):
+    """A page has neither sentences over 35 words nor "what" in place of a noun, and few semicolons."""
+    measured = prose.measure_page(ROOT / page)
+    assert [] == measured.long
+    assert [] == measured.vague
+    assert measured.semicolons <= SEMICOLONS_PER_1000_WORDS * measured.words / 1000
+
+
+def test_each_budget_is_of_a_page():
+    """A page that was deleted has no budget."""
+    assert [] == [page for page in BUDGETS if not (ROOT / page).exists()]
+
+
+def test_the_measures_of_a_text():
+    """Code, comments and targets of links are no prose. Cells and list items are sentences of their own."""
+    text = (
+        "<!-- a; b -->\n# A page\n\nRun `a; b` [here](what.md); see.\n\n```bash\nx; y\n```\n\n| one | two |\n"
+    )
+    assert (8, 1, [], []) == prose.measure(text)
+    assert ["Take what is there"] == prose.measure("Take what is there").vague
+    assert [" ".join(["word"] * 36)] == prose.measure(" ".join(["word"] * 36)).long
+    assert [] == prose.measure("- " + "word " * 30 + "\n- " + "word " * 30).long
+    assert [] == prose.measure("Say what to do.").vague
