@@ -453,7 +453,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         (
             "_cpu/run.py",
             "dict.fromkeys(yielded, Resume.YIELD)",
-            "dict.fromkeys(yielded, Resume.YIELD) | dict.fromkeys(at_grid_barrier, Resume.GRID_BARRIER)",
+            "dict.fromkeys(at_grid_barrier, Resume.GRID_BARRIER) | dict.fromkeys(yielded, Resume.YIELD)",
             CPU_PROGRAMS,
         ),
         (

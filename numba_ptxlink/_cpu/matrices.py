@@ -15,9 +15,9 @@ from numba_ptxlink._formats import ptx
 
 from . import arithmetic
 from .ir_builder import IRBuilder
-from .memory import effective_address, region_pointer
+from .memory import effective_address, region_pointer, report_access
 from .mnemonics import UnsupportedInstruction
-from .runtime import THREAD_RECORD_SIZE, Fault, thread_field_offset
+from .runtime import THREAD_RECORD_SIZE, Access, Fault, thread_field_offset
 from .warps import exchange
 
 if TYPE_CHECKING:
@@ -292,10 +292,13 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
             for part in range(2):
                 start = _row_address(b, first, number, b.emit_op("add", "i32", column, part))
                 address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
-                halves.append(b.emit_value(f"load i16, ptr {region_pointer(b, address, 2, write=False)}"))
+                pointer = region_pointer(b, address, 2, write=False)
+                report_access(b, pointer, 2, Access.READ)
+                halves.append(b.emit_value(f"load i16, ptr {pointer}"))
             value = b.join_bits(halves, 16)
         else:
             pointer = region_pointer(b, _pair_address(b, first, number, row, column), 4, write=False)
+            report_access(b, pointer, 4, Access.READ)
             value = b.emit_value(f"load i32, ptr {pointer}")
         b.write_register(target, value, 32)
     exchange(b, "0", ALL_LANES)
@@ -313,9 +316,12 @@ def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
             for part, half in enumerate(b.split_bits(value, 32, 2)):
                 start = _row_address(b, first, number, b.emit_op("add", "i32", column, part))
                 address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
-                b.emit(f"store i16 {half}, ptr {region_pointer(b, address, 2, write=True)}")
+                pointer = region_pointer(b, address, 2, write=True)
+                report_access(b, pointer, 2, Access.WRITE, b.resize(half, 16, 64))
+                b.emit(f"store i16 {half}, ptr {pointer}")
         else:
             pointer = region_pointer(b, _pair_address(b, first, number, row, column), 4, write=True)
+            report_access(b, pointer, 4, Access.WRITE, b.resize(value, 32, 64))
             b.emit(f"store i32 {value}, ptr {pointer}")
     exchange(b, "0", ALL_LANES)
 

@@ -184,6 +184,7 @@ class CpuProgram:
         blocks = math.prod(launch_config.grid)
         count = min(config().cpu_threads, blocks)
         workers = [self._take_worker(entry, launch_config, params, regions, steps) for _ in range(count)]
+        _begin_checks(workers)
         if count == 1:
             self._run(entry, workers[0], "ptxlink.run_grid", 0, blocks)
         else:
@@ -205,6 +206,7 @@ class CpuProgram:
             self._create_worker(entry, launch_config, params, regions, steps, workspace)
             for _ in range(math.prod(launch_config.grid))
         ]
+        _begin_checks(workers)
         ready, at_grid_barrier = dict.fromkeys(range(len(workers)), Resume.START), list[int]()
         while ready:
             yielded = []
@@ -246,6 +248,7 @@ class CpuProgram:
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
         worker = self._take_worker(entry, _CALL_CONFIG, 0, RegionTable.of(regions), steps)
+        _begin_checks([worker])
         self._run(entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
         self._keep_worker(entry, _CALL_CONFIG, steps, worker)
 
@@ -319,8 +322,6 @@ class CpuProgram:
         resume_mode: Resume = Resume.START,
     ) -> int:
         """Execute blocks, or call a function for elements; return a BlockStatus."""
-        if worker.checks:
-            worker.checks.begin()
         status = worker.run(self._code.address(executor), entry.address, first, count, resume_mode)
         if worker.checks:
             worker.checks.log_reports(self._described(entry, worker), self._reported)
@@ -349,6 +350,14 @@ class CpuProgram:
         return Launch(
             written_name(entry.name), tuple(context.nctaid), tuple(context.ntid), location_of, name_of
         )
+
+
+def _begin_checks(workers: Sequence[Worker]) -> None:
+    """Let the workers of a launch check it together: accesses of different launches are ordered."""
+    number = 0
+    for worker in workers:
+        if worker.checks:
+            number = worker.checks.begin(number)
 
 
 def _check_config(name: str, launch_config: Configuration) -> None:

@@ -23,8 +23,9 @@ from .matrices import (
     registers_of,
     sum_of_products,
 )
-from .memory import effective_address, region_pointer
+from .memory import effective_address, region_pointer, report_access
 from .mnemonics import UnsupportedInstruction
+from .runtime import Access
 from .warps import exchange
 
 if TYPE_CHECKING:
@@ -136,6 +137,7 @@ def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], space: str, *
     elements = []
     for address in _addresses(b, matrix, operands[1], stride, space, by_rows=by_rows):
         pointer = region_pointer(b, address, matrix.bits // 8, write=False)
+        report_access(b, pointer, matrix.bits // 8, Access.READ)
         elements.append(b.emit_value(f"load i{matrix.bits}, ptr {pointer}"))
     targets, packed = ptx.elements(operands[0]), matrix.register_bits // matrix.bits
     # Lanes that load together have loaded before one of them stores.
@@ -154,6 +156,7 @@ def _store(b: Translator, matrix: _Matrix, operands: Sequence[str], space: str, 
     addresses = _addresses(b, matrix, operands[0], stride, space, by_rows=by_rows)
     for address, element in zip(addresses, elements, strict=False):
         pointer = region_pointer(b, address, matrix.bits // 8, write=True)
+        report_access(b, pointer, matrix.bits // 8, Access.WRITE, b.resize(element, matrix.bits, 64))
         b.emit(f"store i{matrix.bits} {element}, ptr {pointer}")
     exchange(b, "0", ALL_LANES)
 

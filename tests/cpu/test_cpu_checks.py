@@ -16,6 +16,9 @@ from numba_ptxlink._cpu.run import CpuProgram
 CHECKS = ("memcheck", "racecheck", "initcheck", "synccheck")
 KERNEL = 'extern "C" __global__ void'
 SOURCE = f"""
+#include <cooperative_groups.h>
+#include <cuda_pipeline.h>
+#include <mma.h>
 {KERNEL} harris(const int* x, int* o) {{
     __shared__ volatile int s[64]; int t = threadIdx.x; s[t] = x[t] + x[t + 64]; __syncthreads();
     if (t < 32) s[t] += s[t + 32];
@@ -51,6 +54,28 @@ SOURCE = f"""
     if (threadIdx.x == 0) o[1] = o[1] + x[blockIdx.x];
 }}
 {KERNEL} counted(const int* x, int* o) {{ atomicAdd(o, x[threadIdx.x]); }}
+{KERNEL} copied(const int* x, int* o) {{
+    __shared__ int4 s[64]; int t = threadIdx.x;
+    __pipeline_memcpy_async(&s[t], x + t / 4 * 4, 16, 8); __pipeline_commit(); __pipeline_wait_prior(0);
+    o[t] = s[t].y + s[t].w;
+}}
+{KERNEL} product(const int* x, int* o) {{
+    __shared__ float s[256]; int t = threadIdx.x;
+    nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> sums;
+    nvcuda::wmma::fill_fragment(sums, 2);
+    if (t < 32) nvcuda::wmma::store_matrix_sync(s, sums, 16, nvcuda::wmma::mem_row_major);
+    __syncthreads(); o[t] = s[4 * t];
+}}
+{KERNEL} grid(const int* x, int* o) {{
+    __shared__ int s[64]; int t = threadIdx.x; s[t] = 1 + blockIdx.x; __syncthreads();
+    o[0] = s[t];
+    cudaCGSynchronize(cudaCGGetIntrinsicHandle(cudaCGScopeGrid), 0); if (t) o[t] = s[t - 1];
+}}
+{KERNEL} uneven(const int* x, int* o) {{
+    __shared__ int s[64]; int t = threadIdx.x;
+    if (x[0]) {{ if (t < 32) asm volatile("bar.sync 1, 32;"); return; }}
+    s[t] = x[t]; o[t] = s[t ^ 32];
+}}
 {KERNEL} some(const int* x, int* o) {{
     if (threadIdx.x < 32) {{
         __syncthreads();
@@ -91,13 +116,13 @@ REPORTS = {
         "let all threads reach the same one",
     ),
 }
-SILENT = ("shuffled", "halo", "synced", "counted")
+SILENT = ("shuffled", "halo", "synced", "counted", "copied", "product")
 
 
 @pytest.fixture(scope="module")
 def program() -> CpuProgram:
     """Return the kernels of `SOURCE`."""
-    return CpuProgram.of(ptx(SOURCE, "sm_90", "-lineinfo"), checks=CHECKS)
+    return CpuProgram.of(ptx(SOURCE, "sm_90", "-w", "-lineinfo", folders=(".",)), checks=CHECKS)
 
 
 def launch(program: CpuProgram, name: str) -> np.ndarray:
@@ -124,9 +149,26 @@ def test_reports(program, name, caplog):
 
 @pytest.mark.parametrize("name", SILENT)
 def test_what_is_ordered_is_not_reported(program, name, caplog):
-    """Shuffles, equal values, barriers of warps and of blocks, and atomic operations are no race."""
+    """Shuffles, equal values, barriers, atomic operations, and memory that matrices or copies fill."""
     assert launch(program, name).any()
     assert [] == caplog.messages
+
+
+def test_blocks_of_a_grid_are_checked_together(program, caplog):
+    """A race of blocks that meet is found, and shared memory stays initialised beyond the barrier."""
+    values = np.zeros(64, np.int32)
+    PtxKernel(program, "grid").launch(values, values, grid=2, block=64, cooperative=True)
+    places = [re.search(r"source.cu:(\d+): warning: (\w+)", message).groups() for message in caplog.messages]
+    assert (str(line_of("o[0] = s[t];")), "racecheck") in places
+    assert ["racecheck"] * len(places) == [check for _, check in places]
+
+
+def test_a_launch_begins_without_the_barriers_of_the_one_before(program, caplog):
+    """Warps that passed different numbers of barriers in one launch race in the next."""
+    for first in (1, 0):
+        values = np.full(64, first, np.int32)
+        PtxKernel(program, "uneven")[1, 64](values, np.zeros(64, np.int32))
+    assert any("racecheck: uneven" in message for message in caplog.messages)
 
 
 def test_checks_of_a_link(caplog):

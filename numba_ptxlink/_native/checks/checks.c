@@ -232,7 +232,7 @@ void numba_ptxlink_check_order(void *context, uint32_t scope) {
 
 /* Called by the scheduler for a barrier that opens although threads of the block have ended, or are at another one. */
 void numba_ptxlink_check_barrier(void *context, uint32_t site, uint32_t other_site, uint32_t thread) {
-  struct checks *checks = FIELD(context, struct checks *, checks);
+  struct checks *checks = current_checks(context);
   add_report(checks, (struct report){.kind = DIVERGENT_BARRIER, .site = site, .other_site = other_site,
                                      .thread = thread, .block = checks->block});
 }
@@ -250,6 +250,7 @@ uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uin
   pthread_mutex_unlock(&lock);
   checks->enabled = enabled;
   checks->launch = launch;
+  checks->block = UINT32_MAX; /* so that the first access begins a block */
   checks->report_count = 0;
   return launch;
 }
