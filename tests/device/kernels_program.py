@@ -40,6 +40,11 @@ def store(x, i):
 
 
 @cuda.jit
+def nothing(unused):
+    """Have no body and an argument of 0 bytes: numba-cuda compiles neither with line numbers."""
+
+
+@cuda.jit
 def overrun(unused, x):
     """Write behind an array."""
     store(x, cuda.grid(1))
@@ -51,6 +56,8 @@ device_y = cuda.to_device(y, stream=stream)
 saxpy[2, 64, stream](np.float32(2), cuda.to_device(x, stream=stream), device_y)
 assert (device_y.copy_to_host(stream=stream) == 2 * x + y).all()
 reverse[2, 64](x)
+nothing[1, 1](())
+nothing[1, 1](x)
 assert (x[:64] == np.arange(63, -1, -1)).all()
 try:
     saxpy.inspect_sass()

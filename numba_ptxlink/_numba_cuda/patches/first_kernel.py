@@ -35,8 +35,9 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     try:
         with entered(searched_names=names, lineinfo=lineinfo):
             original(self, *args, **(kwargs | {"lineinfo": True} if lineinfo else kwargs))
-    except ZeroDivisionError:
-        # numba-cuda has no debug information for arguments of 0 bytes, such as empty tuples.
+    except (ZeroDivisionError, IndexError):
+        # numba-cuda has no debug information for arguments of 0 bytes, such as empty tuples, and for
+        # functions whose body is only a docstring.
         if not lineinfo:
             raise
         with entered(searched_names=names):
