@@ -41,6 +41,9 @@ SOURCE = f"""
     s[t] = x[t];
     o[t] = s[t ^ 32];
 }}
+{KERNEL} total(const int* x, int* o) {{
+    o[0] += x[threadIdx.x];
+}}
 {KERNEL} synced(const int* x, int* o) {{
     __shared__ int s[64]; int t = threadIdx.x;
     s[t] = x[t]; __syncwarp();
@@ -106,6 +109,7 @@ REPORTS = {
         "    s[t] = x[t];",
         "put __syncthreads() (cuda.syncthreads()) between",
     ),
+    "total": ("racecheck", "o[0] += x", "o[0] += x", "or use an atomic operation (cuda.atomic.add)"),
     "partial": ("initcheck", "    o[t] = s[t];", "", "nothing has written them; write them first"),
     "sums": ("racecheck", "o[1] + x", "o[1] + x", "atomic operations, or two launches"),
     "some": ("synccheck", "        __syncthreads();", "", "other threads of the block have ended"),
