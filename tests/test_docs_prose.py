@@ -11,6 +11,7 @@ BUDGETS = {
     "README.md": 400,
     "docs/how-to/cpu.md": 550,
     "docs/how-to/launch.md": 650,
+    "docs/how-to/programs.md": 600,
     "docs/how-to/replace.md": 350,
     "docs/index.md": 210,
     "docs/reference/limits.md": 650,

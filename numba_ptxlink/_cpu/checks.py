@@ -192,7 +192,7 @@ def _race(report: Report, launch: Launch) -> str:
         )
     else:
         cure = "put __syncthreads() (cuda.syncthreads()) between them"
-    if not is_other_block and _place(launch.location_of(report.site)) == _place(other):
+    if not is_other_block and _position(launch.location_of(report.site)) == _position(other):
         # The statement may be `total[0] += x`, for which a barrier is no cure.
         cure += ", or use an atomic operation (cuda.atomic.add) if all add to one element"
     verbs = [("writes" if report.is_write else "reads"), ("wrote" if report.other_is_write else "read")]

@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # What a comment begins with, by language; "" for those without.
 LANGUAGES = {
-    **dict.fromkeys(("bash", "cmake", "dockerfile", "make", "python", "toml"), "# "),
+    **dict.fromkeys(("bash", "cmake", "dockerfile", "make", "python", "toml", "yaml"), "# "),
     **dict.fromkeys(("console", "json", "text"), ""),
     "cpp": "// ",
 }
