@@ -11,10 +11,20 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 REDIRECTS = {
+    "explanation/abi": "explanation/design#the-c-abi",
+    "explanation/activation": "explanation/design#activation",
+    "explanation/inlining": "explanation/design#inlining-ptx",
+    "explanation/link-plan": "explanation/design#the-link-plan",
+    "explanation/security": "how-to/deploy#trust",
     "how-to/index": "index",
     "how-to/launcher": "how-to/launch#from-c",
+    "how-to/libraries": "how-to/link#cupy",
     "how-to/load": "how-to/launch",
+    "how-to/many": "how-to/deploy#many-functions",
+    "how-to/nvcc": "start/cpp",
+    "reference/checks": "explanation/design#checks-before-a-link",
     "reference/compared": "start/numba#beside-stock-numba-cuda",
+    "start/words": "explanation/design#forms-of-code",
 }
 """The names of pages that are gone, and the page and section that has their subject."""
 

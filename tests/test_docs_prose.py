@@ -9,12 +9,16 @@ from doc_blocks import ROOT
 # The most words that each page may have. A page that is not listed was not written by these rules yet.
 BUDGETS = {
     "README.md": 400,
+    "docs/explanation/design.md": 1850,
     "docs/how-to/cpu.md": 550,
+    "docs/how-to/deploy.md": 650,
     "docs/how-to/launch.md": 650,
+    "docs/how-to/link.md": 550,
     "docs/how-to/programs.md": 600,
     "docs/how-to/replace.md": 350,
     "docs/index.md": 210,
     "docs/reference/limits.md": 650,
+    "docs/start/cpp.md": 500,
     "docs/start/index.md": 450,
     "docs/start/numba.md": 450,
 }

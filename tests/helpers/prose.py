@@ -17,7 +17,7 @@ _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 # A full stop before a space, a blank line, an item of a list, and the borders of cells end a sentence.
 _SENTENCE_END = re.compile(r"(?<=[.!?:]) |\n{2,}|^(?:[-*]|\d+\.) |\|", re.MULTILINE)
 _VAGUE = re.compile(
-    r"\bwhat\b(?! to\b)|\bbut for\b|, too\b|\bthe former\b|\bnor\b|^Of ", re.IGNORECASE | re.MULTILINE
+    r"\bwhat\b(?! to\b)|\bbut for\b|, too\b|\bthe former\b|\bnor\b|(?-i:^Of )", re.IGNORECASE | re.MULTILINE
 )
 
 
