@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 
@@ -90,3 +91,15 @@ def test_the_address_of_a_page_that_is_gone_leads_to_its_successor():
     for old, new in runpy.run_path(str(DOCS / "redirects.py"))["REDIRECTS"].items():
         assert not (DOCS / f"{old}.md").exists(), old
         assert (DOCS / f"{new.partition('#')[0]}.md").exists(), new
+
+
+def test_each_known_fault_has_evidence():
+    """A fault of another tool has all cells of its row, and a test here or an issue of the tool."""
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
+    for fault in tomllib.loads((DOCS / "known.toml").read_text())["fault"]:
+        assert {"tool", "releases", "symptom", "response"} <= set(fault), fault
+        assert fault.get("test") or re.fullmatch(r"https://github\.com/.+/issues/\d+", fault["issue"]), fault
+        if "test" in fault:
+            path, _, name = fault["test"].partition("::")
+            functions = ast.walk(ast.parse((ROOT / path).read_text()))
+            assert name in {node.name for node in functions if isinstance(node, ast.FunctionDef)}, fault
