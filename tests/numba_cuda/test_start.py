@@ -63,6 +63,7 @@ AT_IMPORT = {
         "_front_end.registry",
         "_front_end.patch",
     ),
+    *("_cpu", "_cpu.device"),
     *("_link", "_link.kernels"),
     *("_numba_cuda", "_numba_cuda.context", "_numba_cuda.front_end", "_numba_cuda.patches"),
     "_numba_cuda.linker",
