@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _COUNT_BITS, _PHASE_BIT = 20, 40
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
+# Bytes that `cp.async` copies.
+_COPY_SIZES = (4, 8, 16)
 
 
 def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -39,16 +41,17 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         return
     if modifiers & {"commit_group", "wait_group", "wait_all"}:
         return
-    if len(operands) < 3 or operands[2] not in ("4", "8", "16"):
+    target, source, size, *_ = *operands, "", "", ""
+    byte_count = ptx.number(size)
+    if byte_count not in _COPY_SIZES:
         raise UnsupportedInstruction
-    target, source, size = operands[0], operands[1], int(operands[2])
     has_policy = any(modifier.endswith("cache_hint") for modifier in modifiers)
     limit = operands[3] if len(operands) > 3 + has_policy else ""
-    destination = space_pointer(b, target, "shared", size, write=True)
+    destination = space_pointer(b, target, "shared", byte_count, write=True)
     if limit:
-        _copy_and_fill(b, destination, source, size, _source_bytes(b, limit, size))
+        _copy_and_fill(b, destination, source, byte_count, _source_bytes(b, limit, byte_count))
     else:
-        _copy_all(b, destination, source, size)
+        _copy_all(b, destination, source, byte_count)
 
 
 def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:

@@ -20,6 +20,8 @@ _ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 _PREDICATE_OPERATIONS = {"and", "or", "xor"}
 # Integers up to this one are exact in a double.
 _MAX_EXACT_INTEGER = 1 << 53
+# The last place of a tf32, as bits of a float32, and the bits of the latter's exponent.
+_TF32_UNIT, _F32_EXPONENT = 1 << 13, 0x7F800000
 # Types of the elements that `cvt.pack` returns.
 _PACKED_TYPES = {f"{letter}{bits}" for letter in "us" for bits in (2, 4, 8, 16)}
 _FLOAT8 = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
@@ -192,6 +194,9 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if not _FLOAT8.keys().isdisjoint(mnemonic.modifiers):
         _convert_float8(b, mnemonic, operands)
         return
+    if mnemonic.modifiers[1:] == ("tf32",):
+        _convert_to_tf32(b, mnemonic.modifiers[0], operands)
+        return
     if len(mnemonic.types) != 2:
         raise UnsupportedInstruction
     target, source = mnemonic.types
@@ -207,6 +212,26 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         signed=target.is_signed,
         is_computed=str(nan_bits.is_arithmetic(mnemonic)).lower(),
     )
+
+
+def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> None:
+    """`cvt` of a float32 to tf32, which has the upper 10 of its 23 bits after the point."""
+    bits = b.read_operand(operands[1], 32)
+    if rounding == "rna":
+        increment: str | int = _TF32_UNIT // 2
+    elif rounding == "rn":
+        increment = b.emit_op("and", "i32", b.emit_op("lshr", "i32", bits, 13), 1)
+        increment = b.emit_op("add", "i32", increment, _TF32_UNIT // 2 - 1)
+    elif rounding == "rz":
+        increment = 0
+    else:
+        raise UnsupportedInstruction
+    # The increment of the largest numbers carries into the exponent, which makes them infinite.
+    rounded = b.emit_op("and", "i32", b.emit_op("add", "i32", bits, increment), -_TF32_UNIT)
+    exponent = b.emit_op("and", "i32", bits, _F32_EXPONENT)
+    is_finite = b.emit_op("icmp ne", "i32", exponent, _F32_EXPONENT)
+    value = arithmetic.emit_gpu_nan(b, b.select(is_finite, "i32", rounded, bits))
+    b.write_register(operands[0], value, 32)
 
 
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:

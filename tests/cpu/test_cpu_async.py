@@ -31,6 +31,12 @@ extern "C" __global__ void filled(const int4* x, int* o, int bytes) {
     __pipeline_memcpy_async(&tile, x, 16, 16 - bytes); __pipeline_commit(); __pipeline_wait_prior(0);
     o[0] = tile.x; o[1] = tile.y; o[2] = tile.z; o[3] = tile.w;
 }
+extern "C" __global__ void hexadecimal(const int4* x, int* o) {
+    __shared__ int4 tile;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 0x10;"
+        :: "r"((unsigned)__cvta_generic_to_shared(&tile)), "l"(x));
+    *o = tile.w;
+}
 extern "C" __global__ void phases(int* o) {
     __shared__ cuda::barrier<cuda::thread_scope_block> barrier;
     __shared__ int values[64];
@@ -94,6 +100,13 @@ def test_a_copy_out_of_bounds_is_a_fault(program):
     """A copy is checked like a load and a store."""
     with pytest.raises(DeviceFaultError, match=r"16 bytes at .* are out of bounds"):
         PtxKernel(program, "filled")[1, 1](np.zeros(2, np.int32), np.zeros(4, np.int32), np.int32(16))
+
+
+def test_a_size_may_be_hexadecimal(program):
+    """Triton writes the size of a copy as 0x10."""
+    written = np.zeros(1, np.int32)
+    PtxKernel(program, "hexadecimal")[1, 1](np.array([1, 2, 3, 4], np.int32), written)
+    assert 4 == written[0]
 
 
 def test_phases_of_a_barrier(program):

@@ -142,7 +142,17 @@ def select_by_sign(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
+
+
 # Opcode: the type of the result, those of the operands, and what it computes of their bits.
+def to_tf32(bits: np.ndarray) -> np.ndarray:
+    """Return floats with 10 bits after the point, rounded to nearest, ties away from zero."""
+    exact = bits.view(np.float32).astype(np.float64)
+    scale = 2.0 ** (np.maximum(np.frexp(exact)[1], -125) - 11)
+    rounded = np.where(np.isfinite(exact), np.trunc(exact / scale + np.copysign(0.5, exact)) * scale, exact)
+    return np.where(np.isnan(exact), 0x7FFFFFFF, rounded.astype(np.float32).view(np.uint32))
+
+
 ROWS = {
     "vadd4.u32.s32.u32": ("u32", (*U32, "u32"), simd(np.add, ("s8", "u8"))),
     "vadd2.s32.s32.s32.sat": ("u32", (*U32, "u32"), simd(np.add, ("s16", "s16"), sat="s16")),
@@ -194,6 +204,7 @@ ROWS = {
         (*U32, "u32"),
         lambda a, b, c: np.array(list(map(find_nth, a.tolist(), b.tolist(), c.view(np.int32).tolist())), I64),
     ),
+    "cvt.rna.tf32.f32": ("b32", ("f32",), to_tf32),
     "cvt.pack.sat.u16.s32": ("u32", ("s32", "s32"), packed("u16")),
     "cvt.pack.sat.s8.s32.b32": ("u32", ("s32", "s32", "u32"), packed("s8")),
     "cvt.pack.sat.u4.s32.b32": ("u32", ("s32", "s32", "u32"), packed("u4")),
