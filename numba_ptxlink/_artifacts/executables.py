@@ -150,7 +150,7 @@ def _link_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
     except LinkError as error:
         raise converted(error, ExportError) from error
     tool = next(candidate for candidate in backends.TOOLS if candidate.name == linked.backend)
-    return linked.cubin, tool.of(tool.release())
+    return linked.cubin, tool.title(tool.release())
 
 
 def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:

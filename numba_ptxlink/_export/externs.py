@@ -111,7 +111,7 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
         if not function.signature.kernel
     ]
     for file in files:
-        manifest = manifests.of(Input(file.kind, file.name, file.content, path=file.path))
+        manifest = manifests.find(Input(file.kind, file.name, file.content, path=file.path))
         known += declarations_of(manifest) if manifest else []
 
     def check(function: LoweredFunction) -> None:

@@ -219,7 +219,7 @@ class RegisterPieces:
 
 
 class _Moves:
-    """Moves between registers of the program and the cells of a variable."""
+    """Moves between registers of the program and the pieces of a variable."""
 
     def __init__(self, pieces: Mapping[tuple[int, int], str], temporary: str, guard: str) -> None:
         self._pieces = pieces
@@ -279,7 +279,7 @@ class _Moves:
         return whole
 
     def _spread(self, whole: str, offset: int, size: int) -> None:
-        """Move the halves of *whole* to the cells of *size* bytes at *offset*."""
+        """Move the halves of *whole* to the pieces of the *size* bytes at *offset*."""
         half = size // 2
         ranges = (offset, half), (offset + half, half)
         low, high = (self._pieces.get(part_range) or self._temporary(half * 8) for part_range in ranges)

@@ -74,7 +74,7 @@ class CubinReader(NamedTuple):
 
     def incompatibility(self, tool: Tool, release: Release) -> str:
         """Return why it may reject cubins that *release* of *tool* makes; "" if it accepts them."""
-        return f"{self.name} may not read code of {tool.of(release)}" if release > self.newest else ""
+        return f"{self.name} may not read code of {tool.title(release)}" if release > self.newest else ""
 
 
 class Tool(NamedTuple):
@@ -98,8 +98,8 @@ class Tool(NamedTuple):
     newest_ptx: Callable[[Release], PtxVersion | None]
     archs: Callable[[Release], Collection[Arch]]
 
-    def of(self, release: Release | None) -> str:
-        """Return its name with a *release*."""
+    def title(self, release: Release | None) -> str:
+        """Return its label, followed by *release*."""
         return f"{self.label} {dotted(release)}".strip()
 
     def release(self, reader: CubinReader | None = None) -> Release | None:
@@ -128,14 +128,14 @@ class Tool(NamedTuple):
         newest = self.newest_ptx(release)
         if declared is None or newest is None or declared <= newest:
             return ""
-        return f"PTX {declared}, and {self.of(release)} reads {newest} at most"
+        return f"PTX {declared}, and {self.title(release)} reads {newest} at most"
 
     def unsupported_arch(self, arch: Arch, release: Release) -> str:
         """Return that *release* of it does not support *arch*; "" if it does."""
         supported = self.archs(release)
         if not supported or Arch(*arch.cc) in supported:
             return ""
-        return f"{arch.sm}, which {self.of(release)} does not support"
+        return f"{arch.sm}, which {self.title(release)} does not support"
 
 
 def _ptxas(reader: CubinReader | None) -> Release:

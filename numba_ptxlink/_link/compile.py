@@ -88,7 +88,7 @@ def compile_sources(
     if compares:
         called = [function for code in python for function in code.called]
         known = [function for code in python for function in code.defined]
-        exports = {source: manifest for source in sources if (manifest := manifests.of(source))}
+        exports = {source: manifest for source in sources if (manifest := manifests.find(source))}
         for manifest in exports.values():
             known += declarations.declarations_of(manifest)
         for extern in called:
@@ -103,8 +103,8 @@ def compile_sources(
         if source.kind != CU:
             inputs.append(source)
             continue
-        checks = _checks_of(source, options, exports, known, called)
-        compiled, nvrtc_log = _compile_as_declared(source, arch, kind, options, checks)
+        assertions = _assertions_for(source, options, exports, known, called)
+        compiled, nvrtc_log = _compile_as_declared(source, arch, kind, options, assertions)
         logs += [compiled.log, nvrtc_log]
         lowered |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
@@ -184,7 +184,7 @@ def _folder_of(source: Input) -> Path:
     return (source.path or Path(source.name)).parent
 
 
-class _Checks(NamedTuple):
+class _Assertions(NamedTuple):
     """
     The assertions that NVRTC compiles with a source.
 
@@ -202,20 +202,20 @@ class _Checks(NamedTuple):
     header_check: str
     header_errors: dict[str, str]
 
-    def with_assertions(self, source: Input) -> Input:
+    def appended_to(self, source: Input) -> Input:
         """Return *source* with the assertions."""
         text = declarations.assertions((*self.known, *self.required_definitions), self.named)
         # The last line of a source may end in a backslash.
         return replace(source, code=source.code + f"\n\n{self.header_check}{text}".encode())
 
 
-def _checks_of(
+def _assertions_for(
     source: Input,
     options: SourceOptions,
     exports: Mapping[Input, manifests.Manifest],
     known: Sequence[DeclaredFunction],
     required_definitions: Sequence[DeclaredFunction],
-) -> _Checks | None:
+) -> _Assertions | None:
     """Return the assertions for *source*; None if there is nothing to compare it with."""
     if not (exports or known or required_definitions):
         return None
@@ -237,23 +237,23 @@ def _checks_of(
     has_namespace = b"namespace" in text
     functions = (*known, *required_definitions)
     named = {function.name for function in functions if has_namespace and function.name.encode() in text}
-    return _Checks(known, required_definitions, named, header_check, header_errors)
+    return _Assertions(known, required_definitions, named, header_check, header_errors)
 
 
 def _compile_as_declared(
-    source: Input, arch: Arch, output: str, options: SourceOptions, checks: _Checks | None
+    source: Input, arch: Arch, output: str, options: SourceOptions, assertions: _Assertions | None
 ) -> tuple[cache.Entry, str]:
     """
-    Compile *source*, and compare its declarations by *checks*.
+    Compile *source*, and compare its declarations by *assertions*.
 
     It is compiled more than once only if an assertion fails.
 
     Returns:
         The compiled code, and a warning about declarations that could not be compared.
     """
-    if checks is None:
+    if assertions is None:
         return _compile_warned(source, arch, output, options), ""
-    asserted, nvrtc_log = checks.with_assertions(source), ""
+    asserted, nvrtc_log = assertions.appended_to(source), ""
     plain = options._replace(name_expressions=())
     try:
         if plain == options:
@@ -261,7 +261,7 @@ def _compile_as_declared(
         # Names of templates may contain macros, which the assertions undefine.
         _compile(asserted, arch, PTX, plain)
     except LinkError as error:
-        for line, message in checks.header_errors.items():
+        for line, message in assertions.header_errors.items():
             if line in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
         nvrtc_log = error.log or str(error)
@@ -270,21 +270,21 @@ def _compile_as_declared(
         from numba_ptxlink._formats.ptx import parse
 
         ptx = _compile(source, arch, PTX, options).code
-        nvrtc_log = _check_assertion_log(source, checks, nvrtc_log, parse(ptx.decode(errors="replace")))
+        nvrtc_log = _check_assertion_log(source, assertions, nvrtc_log, parse(ptx.decode(errors="replace")))
     return compiled, nvrtc_log
 
 
-def _check_assertion_log(source: Input, checks: _Checks, log: str, module: Module) -> str:
+def _check_assertion_log(source: Input, assertions: _Assertions, log: str, module: Module) -> str:
     """Refuse the contradictions in the *log* of assertions; return a warning about uncompared functions."""
     # A function of the same name may be unrelated: static, or a C++ function, whose symbol is another name.
     defined = {function.name: function.defined for function in module.functions}
-    callees = [function for function in checks.known if defined.get(function.name) is False]
-    definitions = [function for function in checks.required_definitions if defined.get(function.name)]
+    callees = [function for function in assertions.known if defined.get(function.name) is False]
+    definitions = [function for function in assertions.required_definitions if defined.get(function.name)]
     declarations.raise_contradictions(source.name, declarations.failed_assertions(log, callees))
     for function in declarations.failed_assertions(log, definitions):
         definition = replace(function, declaration=function.name, origin=source.name)
         declarations.raise_contradictions(function.origin, [definition])
-    reasons = declarations.uncompared_reasons(log, (*checks.known, *checks.required_definitions))
+    reasons = declarations.uncompared_reasons(log, (*assertions.known, *assertions.required_definitions))
     lines = [
         f"    {function.name}  of {function.origin}: {reasons[function.name]}"
         for function in (*callees, *definitions)

@@ -41,8 +41,8 @@ class Fusion(NamedTuple):
     remarks: str = ""
 
     @classmethod
-    def of(cls, sources: Sequence[Input], reason: str = "") -> Fusion:
-        """Return *sources* without a merge, for a *reason*."""
+    def unmerged(cls, sources: Sequence[Input], reason: str = "") -> Fusion:
+        """Return *sources* as they are, and the *reason* why they are not merged."""
         return cls(tuple(sources), tuple(sources), reason)
 
 
@@ -66,9 +66,9 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
     ptx_inputs = [source for source in sources if source.kind == PTX]
     fewest = 1 if options.inlined == "all" else 2
     if options.inlined == "none" or len(ptx_inputs) < fewest or options.tool not in ("auto", "nvptxcompiler"):
-        return Fusion.of(sources)
+        return Fusion.unmerged(sources)
     if not_fusable_reason := _not_fusable_reason(ptx_inputs, options):
-        return Fusion.of(sources, not_fusable_reason)
+        return Fusion.unmerged(sources, not_fusable_reason)
     from numba_ptxlink import cache
     from numba_ptxlink._fusion import NotCombinedError
 
@@ -89,7 +89,7 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
         )
     # If this parser rejects the PTX, leave it to nvJitLink, which accepts it or reports the error.
     except (NotCombinedError, LinkError) as error:
-        return Fusion.of(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
+        return Fusion.unmerged(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
     names = tuple(source.name for source in ptx_inputs)
     count = int(entry.meta["inlined"])
     position = [source.kind for source in sources].index(PTX)

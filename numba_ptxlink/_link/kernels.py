@@ -129,7 +129,7 @@ def exported_beside(path: Path, code: bytes) -> list[DeclaredFunction]:
     from .declarations import declarations_of
     from .read import Input
 
-    manifest = manifests.of(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
+    manifest = manifests.find(Input(EXTENSIONS.get(path.suffix, ""), path.name, code, path=path))
     return [] if manifest is None else declarations_of(manifest)
 
 

@@ -163,7 +163,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def of(source: Input) -> Manifest | None:
+def find(source: Input) -> Manifest | None:
     """
     Return the manifest that lists *source*; None if no export has written a file of that name there.
 

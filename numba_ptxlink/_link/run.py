@@ -60,8 +60,8 @@ class Linked:
         log: The messages of the tools, and the calls between PTX inputs that were not inlined.
         lowered_names: The symbol of each requested name expression.
         inlined: The calls between PTX inputs that were inlined.
-        ptx: The PTX module that the cubin was compiled from, "" if a linker combined the inputs.
-        sources: What was linked, compiled.
+        ptx: The PTX module that the cubin was compiled from; "" if a linker combined the inputs.
+        sources: The inputs after compilation, in order.
         options: The options of the link.
     """
 
@@ -193,7 +193,7 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
     """
     with _explaining(inputs):
         checked = check_inputs(inputs, arch, options)
-        link_plan = plan(Fusion.of(checked), Target(arch), options, ptx=True)
+        link_plan = plan(Fusion.unmerged(checked), Target(arch), options, ptx=True)
     log.info("%s", link_plan)
     with _explaining(inputs, link_plan.tool.name):
         return run(link_plan)
@@ -209,7 +209,7 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
         AssembleError: The tool rejected *ptx*, or there is none for the release of *target*. Carries its log.
     """
     options = options._replace(backend="auto", checks="none", inline="none")
-    link_plan = plan(Fusion.of([Input(PTX, "code.ptx", ptx)]), target, options)
+    link_plan = plan(Fusion.unmerged([Input(PTX, "code.ptx", ptx)]), target, options)
     log.info("%s", link_plan)
     if link_plan.compatibility_warning and options.relocatable:
         _, release = CURRENT_ENVIRONMENT.linker() or (None, (0, 0))
@@ -226,7 +226,7 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
         raise converted(error, AssembleError) from error
     if link_plan.tool.name == "nvptxcompiler" and not options.relocatable:
         assembler.warn_of_undefined(ptx)
-    return entry.code, link_plan.tool.of(link_plan.release)
+    return entry.code, link_plan.tool.title(link_plan.release)
 
 
 def _retry(failed: Plan, error: PtxlinkError) -> Fusion | None:
@@ -240,11 +240,13 @@ def _retry(failed: Plan, error: PtxlinkError) -> Fusion | None:
     runtime = backends.device_runtime() if backends.lacks_runtime(error, fusion.sources) else None
     if runtime is not None:
         sources = (*fusion.sources, runtime)
-        return fuse(sources, failed.target, options) if fusion.fused else Fusion.of(sources, fusion.reason)
+        return (
+            fuse(sources, failed.target, options) if fusion.fused else Fusion.unmerged(sources, fusion.reason)
+        )
     if not fusion.fused or (options.tool != "auto" and len(fusion.sources) > 1):
         return None
     cause = next(iter(re.findall(_ERROR, error.log)), str(error).partition("\n")[0])
-    return Fusion.of(fusion.sources, f"refused as one: {cause}")
+    return Fusion.unmerged(fusion.sources, f"refused as one: {cause}")
 
 
 @contextmanager
