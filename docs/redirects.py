@@ -22,8 +22,10 @@ REDIRECTS = {
     "how-to/load": "how-to/launch",
     "how-to/many": "how-to/deploy#many-functions",
     "how-to/nvcc": "start/cpp",
+    "migration": "start/numba#from-another-package",
     "reference/checks": "explanation/design#checks-before-a-link",
     "reference/compared": "start/numba#beside-stock-numba-cuda",
+    "reference/platforms": "reference/versions",
     "start/words": "explanation/design#forms-of-code",
 }
 """The names of pages that are gone, and the page and section that has their subject."""

@@ -8,6 +8,7 @@ from doc_blocks import ROOT
 
 # The most words that each page may have. A page that is not listed was not written by these rules yet.
 BUDGETS = {
+    "MIGRATION.md": 300,
     "README.md": 400,
     "docs/explanation/design.md": 1850,
     "docs/how-to/cpu.md": 550,
@@ -19,9 +20,10 @@ BUDGETS = {
     "docs/index.md": 210,
     "docs/reference/compilers.md": 950,
     "docs/reference/limits.md": 650,
+    "docs/reference/versions.md": 550,
     "docs/start/cpp.md": 500,
     "docs/start/index.md": 450,
-    "docs/start/numba.md": 450,
+    "docs/start/numba.md": 500,
 }
 SEMICOLONS_PER_1000_WORDS = 2
 

@@ -43,7 +43,7 @@ def test_the_description_has_no_relative_link():
 
 def test_the_readme_links_to_files_that_are_there():
     """Each relative link of README.md is a file of the repository, which the index's links point at."""
-    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md"):
+    for page in ("README.md", "MIGRATION.md", "CONTRIBUTING.md", "SECURITY.md", "RELEASING.md"):
         links = re.findall(r"\]\((?!https?://|#)([^)\s#]+)", (ROOT / page).read_text())
         assert [] == [link for link in links if not (ROOT / link).exists()], page
 
