@@ -473,8 +473,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cpu/symbols.py", "+ index * _FUNCTION_DISTANCE", "+ _FUNCTION_DISTANCE", CPU_PROGRAMS),
         (
             "_cpu/nan_bits.py",
-            "found[target] = found.get(target, Origin.NONE) | origin",
-            "found[target] = origin",
+            "register_origins[target] = register_origins.get(target, Origin.NONE) | origin",
+            "register_origins[target] = origin",
             CPU_PROGRAMS,
         ),
         (

@@ -237,7 +237,7 @@ def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> N
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`cvt.pack.sat`: two saturated integers, and above them the lower bits of the last operand."""
     # Integers of 2 and 4 bits are types of no other instruction.
-    names = [*mnemonic.modifiers[2:], *(f"{each.letter}{each.bits}" for each in mnemonic.types)]
+    names = [*mnemonic.modifiers[2:], *(f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types)]
     name = names[0] if names else ""
     if name not in _PACKED_TYPES or len(operands) < 3:
         raise UnsupportedInstruction

@@ -8,7 +8,6 @@ name.
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import re
 from typing import TYPE_CHECKING
@@ -54,13 +53,20 @@ class Symbols:
             for variable in module.variables
             if variable.memory in ("global", "const", "managed")
         }
+        self._address_taken: frozenset[str] | None = None
         self.shared: Mapping[str, ptx.Variable] = {
             variable.name: variable for variable in module.variables if variable.space == "shared"
         }
 
-    @functools.cached_property
+    @property
     def address_taken(self) -> frozenset[str]:
         """The functions whose address is in an initialiser or in a register, by name."""
+        # Not a cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
+        if self._address_taken is None:
+            self._address_taken = self._find_address_taken()
+        return self._address_taken
+
+    def _find_address_taken(self) -> frozenset[str]:
         names = {name for variable in self.variables.values() for name in _NAME.findall(variable.initial)}
         for function in {*self.functions.values()}:
             for statement in function.body:

@@ -22,7 +22,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import traceback
 import warnings
 from logging.handlers import QueueHandler
@@ -257,10 +256,10 @@ class _Events:
     """Sends events to the caller. Thread-safe."""
 
     def __init__(self, connection: Any) -> None:
-        self._connection, self._lock = connection, threading.Lock()
+        self._connection, self._lock = connection, Lock()
 
     def send(self, event: str, value: Any) -> None:
-        with self._lock:
+        with self._lock.held:
             self._connection.send((event, value))
 
 

@@ -14,6 +14,8 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from numba_ptxlink._locks import Lock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -28,14 +30,14 @@ class _Line:
     def __init__(self) -> None:
         self._count = self._total = 0
         self._text, self._is_visible = "", False
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._timer = threading.Timer(_DELAY_SECONDS, self._appear)
         self._timer.daemon = True
         self._timer.start()
 
     def show(self, text: str, expected: int, completed: int) -> None:
         """Replace the text if it is not empty, and add to the counts."""
-        with self._lock:
+        with self._lock.held:
             self._total += expected
             self._count += completed
             if text:
@@ -46,13 +48,13 @@ class _Line:
     def end(self) -> None:
         """Delete the line."""
         self._timer.cancel()
-        with self._lock:
+        with self._lock.held:
             if self._is_visible:
                 self._write("")
                 self._is_visible = False
 
     def _appear(self) -> None:
-        with self._lock:
+        with self._lock.held:
             self._is_visible = True
             self._write(self._text)
 

@@ -103,13 +103,11 @@ def _linker_type(original: Any) -> type:
         def __init__(self, *object_codes: Any, options: Any = None) -> None:
             self.numba_ptxlink_inputs, self.numba_ptxlink_options = object_codes, options
 
-        @functools.cached_property
-        def numba_ptxlink_linker(self) -> Any:
-            return original(*self.numba_ptxlink_inputs, options=self.numba_ptxlink_options)
-
         def link(self, target_type: str) -> Any:
             if target_type != "cubin":
-                return self.numba_ptxlink_linker.link(target_type)
+                return original(*self.numba_ptxlink_inputs, options=self.numba_ptxlink_options).link(
+                    target_type
+                )
             from cuda.core import ObjectCode
 
             inputs = []
