@@ -170,7 +170,8 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     reports = not _is_thread_private(b, memory, _state_space(mnemonic))
     is_ordered = not _ORDERED_MODIFIERS.isdisjoint(mnemonic.modifiers)
     if reports and not writes:
-        report_access(b, pointer, total, Access.ATOMIC_READ if is_ordered else Access.READ)
+        unordered = Access.VOLATILE_READ if is_atomic else Access.READ
+        report_access(b, pointer, total, Access.ATOMIC_READ if is_ordered else unordered)
     for index, register in enumerate(elements):
         element = b.offset_pointer(pointer, size * index)
         location = f"ptr {element}{order}, align {size}, {PROGRAM_MEMORY}"

@@ -41,6 +41,7 @@ class Access(IntEnum):
     ATOMIC = 2
     ATOMIC_READ = 3
     ATOMIC_WRITE = 4
+    VOLATILE_READ = 5
 
 
 class Scope(IntEnum):

@@ -69,6 +69,10 @@ SOURCE = f"""
     if (t < 32) nvcuda::wmma::store_matrix_sync(s, sums, 16, nvcuda::wmma::mem_row_major);
     __syncthreads(); o[t] = s[4 * t];
 }}
+{KERNEL} swapped(const int* x, int* o) {{
+    int old, seen = *(volatile int*)o;
+    do {{ old = seen; seen = atomicCAS(o, old, old + x[threadIdx.x]); }} while (seen != old);
+}}
 {KERNEL} grid(const int* x, int* o) {{
     __shared__ int s[64]; int t = threadIdx.x; s[t] = 1 + blockIdx.x; __syncthreads();
     o[0] = s[t];
@@ -120,7 +124,7 @@ REPORTS = {
         "let all threads reach the same one",
     ),
 }
-SILENT = ("shuffled", "halo", "synced", "counted", "copied", "product")
+SILENT = ("shuffled", "halo", "synced", "counted", "copied", "product", "swapped")
 
 
 @pytest.fixture(scope="module")

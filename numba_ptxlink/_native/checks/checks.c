@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE };
+enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE, VOLATILE_READ };
+enum order { PLAIN, ORDERED, VOLATILE }; /* a volatile read does not race with an atomic operation */
 enum report_kind { RACE, UNINITIALISED, DIVERGENT_BARRIER };
 enum { MAX_THREADS = 1024, MAX_REPORTS = 64, WORD = 4, PAGE = 4096, WORDS = PAGE / WORD, WARP = 32 };
 enum { RACECHECK = 1, INITCHECK = 2 };
@@ -22,7 +23,7 @@ struct access {
   uint32_t launch, block, site;
   uint16_t thread, epoch, warp_epoch;
   uint8_t bytes; /* a bit for each byte of the word */
-  uint8_t atomic;
+  uint8_t order;
 };
 
 struct cell {
@@ -120,7 +121,7 @@ static void add_report(struct checks *checks, struct report report) {
 
 static bool are_unordered(const struct checks *checks, const struct access *one, const struct access *two,
                           bool is_shared) {
-  if (one->launch != two->launch || !(one->bytes & two->bytes) || (one->atomic && two->atomic)) return false;
+  if (one->launch != two->launch || !(one->bytes & two->bytes) || (one->order && two->order)) return false;
   if (one->block != two->block) return !is_shared && !checks->orders_blocks;
   if (one->thread == two->thread || one->epoch != two->epoch) return false;
   return one->thread / WARP != two->thread / WARP || one->warp_epoch == two->warp_epoch;
@@ -141,11 +142,13 @@ static bool is_same_value(uint64_t word, uint8_t bytes, uint32_t value) {
   return true;
 }
 
+static bool is_write(enum access_kind kind) { return kind == WRITE || kind == ATOMIC || kind == ATOMIC_WRITE; }
+
 static void check_word(struct checks *checks, struct access now, enum access_kind kind, uint64_t address,
                        uint32_t size, uint64_t word, uint32_t value, bool is_shared) {
   struct cell *cell = cell_at(word);
   if (!cell) return;
-  const bool reads = kind != WRITE && kind != ATOMIC_WRITE, writes = kind != READ && kind != ATOMIC_READ;
+  const bool reads = kind != WRITE && kind != ATOMIC_WRITE, writes = is_write(kind);
   if (checks->enabled & RACECHECK) {
     const bool same = kind == WRITE && is_same_value(word, now.bytes, value);
     if (!(same && writes && !reads) && are_unordered(checks, &now, &cell->write, is_shared))
@@ -203,9 +206,11 @@ void numba_ptxlink_check_access(void *context, uint64_t address, uint64_t size, 
   const struct access now = {.launch = checks->launch, .block = checks->block, .site = (uint32_t)site,
                              .thread = (uint16_t)thread, .epoch = checks->epochs[thread],
                              .warp_epoch = checks->warp_epochs[thread],
-                             .atomic = kind == ATOMIC || kind == ATOMIC_READ || kind == ATOMIC_WRITE};
+                             .order = kind == VOLATILE_READ                   ? VOLATILE
+                                      : kind == READ || kind == WRITE ? PLAIN
+                                                                      : ORDERED};
   pthread_mutex_lock(&lock);
-  if (now.atomic) checks->orders_blocks = 1;
+  if (now.order == ORDERED) checks->orders_blocks = 1;
   const uint64_t end = address + size;
   if (checks->enabled & INITCHECK && kind != WRITE && kind != ATOMIC_WRITE &&
       is_uninitialised(checks, address, end, is_shared))
