@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("numba_ptxlink", "tests")
 # cffi writes the first, exports the second.
 GENERATED = ("numba_ptxlink/_native/_nvptxcompiler.c", "tests/golden/")
-LANGUAGES = {".py": "Python", ".ll": "LLVM IR", **dict.fromkeys((".c", ".h", ".cpp", ".cu"), "C and C++")}
+LANGUAGES = {
+    ".py": "Python",
+    ".ll": "LLVM IR",
+    **dict.fromkeys((".c", ".h", ".hpp", ".cpp", ".cu"), "C and C++"),
+}
 COMMENTS = {"LLVM IR": r";[^\n]*", "C and C++": r"//[^\n]*|/\*.*?\*/"}
 FREE = {
     tokenize.COMMENT,

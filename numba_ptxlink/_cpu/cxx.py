@@ -16,7 +16,10 @@ import struct
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _NAME = r'(?:"[^"]+"|[\w.$]+)'
 _DEFINITION = re.compile(rf"define internal (\w+) @({_NAME})\(([^)]*)\)[\w ]*\{{\n(.*?)\n\}}", re.DOTALL)
@@ -29,6 +32,7 @@ _TYPES = frozenset(("i1", "i8", "i16", "i32", "i64", "i128", "float", "double", 
 # Stands for all memory that pointers lead to, among the variables that an expression reads.
 _MEMORY = "memory"
 _MAX_EXPRESSION_CHARS = 120
+_ENDS = ("goto ", "return", "switch ", "__builtin_unreachable")
 
 _CALL = re.compile(rf"call (\w+) @({_NAME})\((.*)\)")
 _LOAD = re.compile(r"load (atomic )?(\w+), (ptr .+)")
@@ -163,6 +167,8 @@ class _Printer:
         # Allocas of one value are variables: all of them, and those that are loaded anywhere.
         self._scalars: set[str] = set()
         self._loaded: set[str] = set()
+        # Variables that begin with zero.
+        self._zeroed: set[str] = set()
         self._pending: dict[str, _Pending] = {}
         # The variables that the current expression reads.
         self._reads: set[str] = set()
@@ -184,12 +190,24 @@ class _Printer:
             else:
                 self._statement(line)
         formals = ", ".join(f"{_type(param.type)} {_local(param.text)}" for param in _operands(params))
-        declared = [f"{kind} {', '.join(names)};" for kind, names in self._declared.items()]
-        targets = set(re.findall(r"goto (\w+);", "\n".join(self._lines)))
-        statements = [line for line in self._lines if not line.endswith(":;") or line[:-2] in targets]
-        text = "".join(f"  {line}\n" for line in (*self._arrays, *declared, *statements))
+        declared = [
+            f"{kind} {', '.join(name + ' = 0' * (name in self._zeroed) for name in names)};"
+            for kind, names in self._declared.items()
+        ]
+        text = "".join(f"  {line}\n" for line in (*self._arrays, *declared, *self._reachable_lines()))
         prototype = f"inline {_type(result)} {symbol(name)}({formals})"
         return CxxFunction(prototype, f"{{\n{text}}}", frozenset(self._symbols))
+
+    def _reachable_lines(self) -> Iterator[str]:
+        """Yield the statements without labels that no jump names, and without blocks that nothing reaches."""
+        targets = set(re.findall(r"goto (\w+);", "\n".join(self._lines)))
+        is_reachable = True
+        for line in self._lines:
+            is_label = line.endswith(":;")
+            is_reachable |= is_label and line[:-2] in targets
+            if is_reachable and not (is_label and line[:-2] not in targets):
+                yield line
+            is_reachable &= not line.startswith(_ENDS)
 
     def _scan(self, lines: list[str]) -> None:
         """Count the uses of values; find the variables that are loaded, and what phi instructions get."""
@@ -304,16 +322,18 @@ class _Printer:
                 self._lines.append(f"{_incoming(name)} = {self._value(operand)};")
             self._lines += end
 
-    def _store(self, value: _Operand, address: _Operand, *, ordered: bool) -> None:
+    def _store(self, value: _Operand, target: _Operand, *, ordered: bool) -> None:
         expression = self._value(value)
-        if address.text not in self._scalars:
-            pointer = self._value(address)
+        if target.text not in self._scalars:
+            address = self._value(target)
             self._flush(_MEMORY)
-            self._lines.append(f"op_store{'_atomic' * ordered}({expression}, {pointer});")
+            self._lines.append(f"op_store{'_atomic' * ordered}({expression}, {address});")
             return
-        self._flush(address.text)
-        if address.text in self._loaded:
-            self._lines.append(f"{_local(address.text)} = {expression};")
+        self._flush(target.text)
+        if self._block == "entry" and value.text == "0":
+            self._zeroed.add(_local(target.text))
+        elif target.text in self._loaded:
+            self._lines.append(f"{_local(target.text)} = {expression};")
 
     def _end_block(self, text: str) -> list[str]:
         if match := _BRANCH.fullmatch(text):
@@ -366,7 +386,7 @@ def _parse(text: str) -> _Operation:
 
 def _has_effects(name: str) -> bool:
     """Return whether a function may write memory, or has to read it in the order of the program."""
-    return name.startswith(('"', "op_atomicrmw", "op_cmpxchg", "op_load_atomic"))
+    return name.startswith(("op_atomicrmw", "op_cmpxchg", "op_load_atomic"))
 
 
 def _operands(text: str) -> list[_Operand]:
