@@ -125,6 +125,7 @@ def test_make_and_meson(folder, toolkit, setup, command, program):
         ),
         ("udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
         ("udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
+        ("udfs SOURCES udfs.py HOST", "has HOST, and the project does not have the language CXX"),
     ],
 )
 def test_wrong_arguments_of_cmake(tmp_path, call, message):
@@ -184,6 +185,55 @@ def configured(folder: Path, wanted: str, call: str, *options: str) -> str:
     )
     assert done.returncode
     return " ".join(done.stderr.split())
+
+
+HOST_PROJECT = """
+cmake_minimum_required(VERSION 3.24)
+project(host LANGUAGES {languages})
+set(CMAKE_CXX_FLAGS "-O2 -ffast-math")
+find_package(NumbaPtxlink CONFIG REQUIRED)
+numba_ptxlink_add_library(udfs SOURCES udfs.py HOST {options})
+add_executable(unit {main})
+set_target_properties(unit PROPERTIES CUDA_SEPARABLE_COMPILATION ON)
+target_link_libraries(unit PRIVATE udfs)
+"""
+HOST_UDFS = """
+from numba_ptxlink import udf
+
+
+@udf("float16(float16)")
+def twice(x):
+    return x + x
+"""
+HOST_MAIN = """
+#include "udfs.h"
+#include <cstdio>
+#if defined(__CUDACC__)
+__global__ void kernel(__half* x) {{ *x = twice(*x); }}
+#endif
+int main() {{ std::printf("%g\\n", (double)__half2float(twice(__float2half(1.5f)))); }}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generator", ["Ninja", "Unix Makefiles"])
+@pytest.mark.parametrize("main", ["main.cpp", "main.cu"])
+def test_cmake_compiles_host_versions(tmp_path, toolkit, generator, main):
+    """With CUDA beside its object, and without CUDA alone; an edit builds both again."""
+    is_cuda = main.endswith(".cu")
+    languages, options = ("CXX CUDA", "ARCHITECTURES 80") if is_cuda else ("CXX", "")
+    text = HOST_PROJECT.format(languages=languages, options=options, main=main)
+    (tmp_path / "CMakeLists.txt").write_text(text)
+    (tmp_path / "udfs.py").write_text(HOST_UDFS)
+    (tmp_path / main).write_text(HOST_MAIN.format())
+    include = f"-DCMAKE_CXX_STANDARD_INCLUDE_DIRECTORIES={toolkit / 'include'}"
+    choices = f"-DCMAKE_PREFIX_PATH={CMAKE} -DCMAKE_CUDA_ARCHITECTURES=80 {include}"
+    shell(f"cmake -G '{generator}' -S . -B build {choices}", tmp_path, toolkit)
+    for expression, result in (("x + x", "3"), ("x * x", "2.25")):
+        (tmp_path / "udfs.py").write_text(HOST_UDFS.replace("x + x", expression))
+        shell("cmake --build build", tmp_path, toolkit)
+        assert f"{result}\n" == subprocess.check_output([tmp_path / "build" / "unit"], text=True)
+    assert is_cuda == (tmp_path / "build" / "udfs" / "udfs.o").exists()
 
 
 @pytest.mark.slow

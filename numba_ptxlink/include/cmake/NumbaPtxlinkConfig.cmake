@@ -3,7 +3,7 @@
 #
 # numba_ptxlink_add_library(NAME SOURCES udfs.py... | MODULE package.module
 #                           [ARCHITECTURES 80 90] [EMIT KIND...] [INCLUDE_DIRECTORIES DIR...] [DEPENDS FILE...]
-#                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...] [QUIET])
+#                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...] [HOST] [QUIET])
 #
 # adds the target NAME, a static library of the functions and kernels in a Python file. Targets that link it find
 # the header NAME.h, and take its device code into their device link: as machine code, or as LTO-IR where
@@ -14,6 +14,7 @@
 #
 # with --cuda for the release of the project's nvcc, unless OPTIONS have that or --ptx-isa. ARCHITECTURES may be
 # native, all and all-major. QUIET shows no list of files.
+# HOST compiles the host versions of the functions, too, by the C++ compiler. A project without CUDA gets these alone.
 # INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
 # in this build. The headers that are made are a file set: install(TARGETS NAME EXPORT ... FILE_SET HEADERS).
 # OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>", and nothing that moves files.
@@ -79,7 +80,7 @@ function(_numba_ptxlink_archs result)
 endfunction()
 
 function(numba_ptxlink_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 export "QUIET" "MODULE;OUTPUT_DIRECTORY"
+  cmake_parse_arguments(PARSE_ARGV 1 export "HOST;QUIET" "MODULE;OUTPUT_DIRECTORY"
                         "SOURCES;ARCHITECTURES;EMIT;INCLUDE_DIRECTORIES;DEPENDS;OPTIONS")
   # A function sees the variables of its caller.
   set(source)
@@ -126,6 +127,19 @@ function(numba_ptxlink_add_library name)
   if(NOT export_ARCHITECTURES)
     set(export_ARCHITECTURES ${CMAKE_CUDA_ARCHITECTURES})
   endif()
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(export_HOST AND NOT "CXX" IN_LIST languages)
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has HOST, and the project does not have the language CXX; "
+                        "add it to project().")
+  endif()
+  # A project without CUDA takes host versions alone, which do not depend on the architecture.
+  set(kinds object)
+  if(export_HOST AND NOT "CUDA" IN_LIST languages)
+    set(kinds)
+    if(NOT export_ARCHITECTURES)
+      set(export_ARCHITECTURES 75)
+    endif()
+  endif()
   if(NOT export_ARCHITECTURES)
     message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES.")
   endif()
@@ -141,9 +155,16 @@ function(numba_ptxlink_add_library name)
     list(APPEND included "$<BUILD_INTERFACE:${folder}>")
     list(APPEND searched -I "${folder}")
   endforeach()
-  list(PREPEND export_EMIT object)
-  list(REMOVE_DUPLICATES export_EMIT)
-  list(JOIN export_EMIT "," kinds)
+  list(APPEND kinds ${export_EMIT})
+  if(export_HOST)
+    list(APPEND kinds host)
+  endif()
+  list(REMOVE_DUPLICATES kinds)
+  set(with_object FALSE)
+  if("object" IN_LIST kinds)
+    set(with_object TRUE)
+  endif()
+  list(JOIN kinds "," kinds)
   # COMMAND_EXPAND_LISTS makes one option, several or none of what generator expressions become, and would split all
   # else that has semicolons, which one more level keeps.
   set(options)
@@ -174,10 +195,16 @@ function(numba_ptxlink_add_library name)
   set(manifests)
   set(objects)
   set(headers)
+  set(host_sources)
   foreach(stem IN LISTS stems)
     list(APPEND manifests "${directory}/${stem}.json")
-    list(APPEND objects "${directory}/${stem}.o")
     list(APPEND headers "${directory}/${stem}.h")
+    if(with_object)
+      list(APPEND objects "${directory}/${stem}.o")
+    endif()
+    if(export_HOST)
+      list(APPEND host_sources "${directory}/${stem}.host.cpp")
+    endif()
   endforeach()
   list(GET manifests 0 first)
   # What an earlier configuration exported to the target's own folder could be included all the same.
@@ -193,7 +220,7 @@ function(numba_ptxlink_add_library name)
   # The manifests alone are written each time. Generators of Makefiles compare nothing but the OUTPUT.
   add_custom_command(
     OUTPUT ${manifests}
-    BYPRODUCTS ${objects} ${headers}
+    BYPRODUCTS ${objects} ${headers} ${host_sources}
     COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
             "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} -o "${directory}"
             ${archs} --emit "${kinds}" --depfile "${first}.d" ${searched}
@@ -205,16 +232,21 @@ function(numba_ptxlink_add_library name)
     COMMAND_EXPAND_LISTS
     VERBATIM)
 
-  add_library(${name} STATIC ${manifests} ${objects})
+  add_library(${name} STATIC ${manifests} ${objects} ${host_sources})
   if(CMAKE_GENERATOR MATCHES "Makefiles")
     # They miss no BYPRODUCTS that were deleted: without the manifest, all are exported again.
     add_custom_target(${name}_exported
-      COMMAND sh -c "for file do test -e \"$file\" || rm -f \"$0\"; done" "${first}" ${objects} ${headers}
+      COMMAND sh -c "for file do test -e \"$file\" || rm -f \"$0\"; done" "${first}" ${objects} ${headers} ${host_sources}
       VERBATIM)
     add_dependencies(${name} ${name}_exported)
   endif()
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
-  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(export_HOST)
+    # These options follow those of the project, which could change results.
+    set_source_files_properties(${host_sources} PROPERTIES GENERATED TRUE LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION TRUE
+                                COMPILE_OPTIONS "-ffp-contract=off;-fno-fast-math")
+    target_include_directories(${name} PRIVATE ${included} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  endif()
   set(language CXX)
   if("CUDA" IN_LIST languages)
     set(language CUDA)
