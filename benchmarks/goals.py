@@ -195,6 +195,7 @@ ALL = (
         because="Numba's `range` counts in 64 bits, so that NVVM cannot tell that a loop has at most three "
         "turns, and unrolls it otherwise than the one of C++",
     ),
+    Goal("A host version, beside C++", "host", "(polynomial|struct), an element", 1.1),
     Goal(
         "A call from C++, inlined as PTX",
         "call",

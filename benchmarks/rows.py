@@ -223,6 +223,17 @@ def cpu(place: Place) -> Iterator[Measure]:
     yield Measure("cpu", "compiled and kept", states, noise="kernels and functions")
 
 
+def host(_: Place) -> Iterator[Measure]:
+    """Yield functions that C++ on the host calls."""
+    prepare = program("host", "prepare")
+    names = ("C++", "included", "-flto")
+    contenders = tuple(
+        Contender(name, program("host", name), prepare=prepare, ours=name != "C++") for name in names
+    )
+    pairs = tuple((name, "C++") for name in names[1:])
+    yield Measure("host", "a function in a loop", contenders, pairs, again="C++")
+
+
 def assemble(place: Place) -> Iterator[Measure]:
     """Yield compilers of PTX."""
     names = ["nvJitLink", "assemble()", "ptxas", *["the driver"] * bool(place.arch)]
@@ -265,6 +276,7 @@ PARTS: dict[str, tuple[str, Rows]] = {
     "load": ("An exported kernel, without Numba", load),
     "call": ("A Python function that C++ calls", call),
     "cpu": ("Kernels and functions without a GPU", cpu),
+    "host": ("Exported functions on the host, beside C++", host),
     "assemble": ("PTX to a cubin", assemble),
     "read": ("Reading PTX, beside assembling it", read),
     "python": ("The start of Python, with the import hook", python),

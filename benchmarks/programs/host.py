@@ -1,0 +1,169 @@
+"""
+Exported functions on the host beside the same functions in C++, both compiled by g++ -O3 -march=native.
+
+`prepare` exports the functions and compiles a program for each way of calling them; other arguments run one.
+Times are for one element of arrays.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+UDFS = """
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+from numba_ptxlink import udf
+
+
+class Point(NamedTuple):
+    x: types.float32
+    y: types.float32
+
+
+@udf("float64(float64, float64, float64)")
+def polynomial(x, a, b):
+    return a * x * x + b * x + 1.0
+
+
+@udf((Point, Point, types.float32))
+def along(p, q, t):
+    return Point(p.x + (q.x - p.x) * t, p.y + (q.y - p.y) * t)
+
+
+@udf("int32(int32, int32)")
+def gcd(a, b):
+    while b:
+        a, b = b, a % b
+    return a
+
+
+@udf("float64(float64, float64)")
+def functions(x, y):
+    return math.sin(x) * math.log(y) + math.pow(y, x) + math.erf(x) + math.atan2(x, y)
+
+
+@udf("float32(float32, float32)")
+def damp(value, time):
+    return value * math.exp(np.float32(-0.1) * time)
+
+
+@udf("float32(float32[::1])")
+def total(x):
+    s = np.float32(0)
+    for i in range(x.size):
+        s += x[i]
+    return s
+
+
+@udf("void(CPointer(float32), int32)")
+def scale(values, count):
+    for i in range(count):
+        values[i] = values[i] * np.float32(2)
+"""
+CXX = """
+static double polynomial(double x, double a, double b) { return a * x * x + b * x + 1.0; }
+static Point along(Point p, Point q, float t) { return {p.x + (q.x - p.x) * t, p.y + (q.y - p.y) * t}; }
+static int gcd(int a, int b) { while (b) { int rest = a % b; a = b; b = rest; } return a; }
+static double functions(double x, double y)
+{
+    return std::sin(x) * std::log(y) + std::pow(y, x) + std::erf(x) + std::atan2(x, y);
+}
+static float damp(float value, float time) { return value * std::exp(-0.1f * time); }
+static float total(numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> x)
+{
+    float sum = 0;
+    for (long i = 0; i < x.size(); ++i) sum += x[i];
+    return sum;
+}
+static void scale(float* values, int count) { for (int i = 0; i < count; ++i) values[i] *= 2; }
+"""
+MAIN = """
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <ctime>
+#include <vector>
+#include "udfs.h"
+#if defined(INCLUDED)
+#include "udfs.host.cpp"
+#endif
+#if defined(BY_HAND)
+namespace by_hand {
+HAND
+}
+#define CALL(name) by_hand::name
+#else
+#define CALL(name) ::name
+#endif
+static const int count = 4096;
+static std::vector<float> a(count), b(count), c(count);
+static std::vector<double> x(count), y(count), z(count);
+static std::vector<int> m(count), n(count), k(count);
+static std::vector<Point> p(count), q(count);
+static void keep(void* memory) { asm volatile("" : : "r"(memory) : "memory"); }
+static bool first = true;
+template<class Loop> static void measure(const char* name, Loop loop)
+{
+    double best[] = {1e9, 1e9};
+    for (int repeat = 0; repeat < 60; ++repeat) {
+        std::clock_t clock = std::clock();
+        auto start = std::chrono::steady_clock::now();
+        for (int turn = 0; turn < 20; ++turn) loop();
+        std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+        if (wall.count() < best[0]) {
+            best[0] = wall.count();
+            best[1] = double(std::clock() - clock) / CLOCKS_PER_SEC;
+        }
+    }
+    const double elements = 20.0 * count;
+    std::printf("%s\\"%s, an element\\": ", first ? "{" : ", ", name);
+    std::printf("[%g, %g]", best[0] / elements, best[1] / elements);
+    first = false;
+}
+#define EACH(statement) \\
+    [] { \\
+        for (int i = 0; i < count; ++i) { statement; } \\
+        keep(z.data()), keep(q.data()), keep(k.data()), keep(c.data()); \\
+    }
+int main()
+{
+    for (int i = 0; i < count; ++i) {
+        a[i] = i * 0.01f; b[i] = i * 0.001f; x[i] = 0.1 + i * 1e-3; y[i] = 0.5 + i * 1e-4;
+        m[i] = i * 7919 % 100003 + 1; n[i] = i * 104729 % 99991 + 1; p[i] = {a[i], b[i]};
+    }
+    measure("polynomial", EACH(z[i] = CALL(polynomial)(x[i], 2, 3)));
+    measure("struct", EACH(q[i] = CALL(along)(p[i], p[count - 1 - i], 0.5f)));
+    measure("integers", EACH(k[i] = CALL(gcd)(m[i], n[i])));
+    measure("functions of libm", EACH(z[i] = CALL(functions)(x[i], y[i])));
+    measure("float exp", EACH(c[i] = CALL(damp)(a[i], b[i])));
+    measure("array", [] { c[0] = CALL(total)({a.data(), count}); keep(c.data()); });
+    measure("loop over a pointer", [] { CALL(scale)(c.data(), count); keep(c.data()); });
+    std::printf("}\\n");
+}
+"""
+WAYS = {"C++": ["-DBY_HAND"], "included": ["-DINCLUDED"], "-flto": ["-flto", "udfs.host.cpp"]}
+
+
+def prepare() -> None:
+    """Export the functions, and compile the programs."""
+    from numba_ptxlink.linker import INCLUDE_DIR
+
+    Path("udfs.py").write_text(UDFS)
+    command = ["-m", "numba_ptxlink", "export", "udfs.py", "-o", ".", "--emit", "ptx,host", "--quiet"]
+    subprocess.run([sys.executable, *command], check=True)
+    Path("main.cpp").write_text(MAIN.replace("HAND\n", CXX))
+    compiler = shutil.which("g++") or "g++"
+    options = ["-std=c++17", "-O3", "-march=native", f"-I{INCLUDE_DIR}", "-I."]
+    for way, flags in WAYS.items():
+        subprocess.run([compiler, *options, "main.cpp", *flags, "-o", way.strip("-")], check=True)
+
+
+if __name__ == "__main__":
+    prepare() if sys.argv[1] == "prepare" else subprocess.run([f"./{sys.argv[1].strip('-')}"], check=True)
