@@ -30,6 +30,7 @@ PTX = "formats link/test_fusion.py"
 PROGRAMS = "ptx_machine/test_fused.py"
 ABI = "test_abi.py cabi"
 IMPORTS = "test_export_imports.py test_export_depfile.py"
+HOST, INSTRUCTIONS = "export/test_host.py", "cpu/test_host_source.py -mslow"
 ACTIVE = "front_end test_plugin.py"
 CPU_PROGRAMS = "cpu/test_cpu_programs.py"
 ASYNC = "cpu/test_cpu_async.py"
@@ -246,6 +247,57 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "strides[:]",
             "ptx_machine/test_signatures.py numba_cuda",
         ),
+    ],
+    "host": [
+        ("_cpu/cxx.py", "if written is None or written in pending.reads:", "if written is None:", HOST),
+        ("_cpu/cxx.py", "        self._flush(target.text)\n", "", HOST),
+        (
+            "_cpu/cxx.py",
+            "address = self._value(target)\n            self._flush(_MEMORY)",
+            "address = self._value(target)",
+            HOST,
+        ),
+        ("_cpu/cxx.py", 'self._block == "entry" and value.text', "value.text", HOST),
+        ("_cpu/cxx.py", '"false" if text in', '"true" if text in', HOST),
+        ("_cpu/cxx.py", "default: goto {_local(match[2])};", "default: break;", HOST),
+        ("_cpu/cxx.py", "number < 1 << 32 else 'ull'", "True else 'ull'", INSTRUCTIONS),
+        ("_cpu/cxx.py", "if _has_effects(operation.function):", "if False:", HOST),
+        ("_cpu/cxx.py", 'content.rstrip(b"\\0")', 'content.strip(b"\\0")', HOST),
+        ("_cpu/llvm.hpp", "#if !defined(__clang__) && defined(__FP_FAST_FMA)", "#if 0", HOST),
+        ("_cpu/llvm.hpp", "op_mul, T, as_wide(a) * as_wide(b)", "op_mul, T, a * b", INSTRUCTIONS),
+        ("_cpu/llvm.hpp", "op_fcmp_ult, i1, !(a >= b)", "op_fcmp_ult, i1, a < b", INSTRUCTIONS),
+        ("_cpu/llvm.hpp", "op_ashr, T, as_signed(a) >> b", "op_ashr, T, a >> b", INSTRUCTIONS),
+        ("_cpu/llvm.hpp", "a >= (F)(high / 2 + 1) * 2 ?", "a > (F)(high / 2 + 1) * 2 ?", INSTRUCTIONS),
+        (
+            "_cpu/llvm.hpp",
+            "op_sext(i1 a) { return op_sub((T)0, (T)a); }",
+            "op_sext(i1 a) { return a; }",
+            INSTRUCTIONS,
+        ),
+        ("_cpu/llvm.hpp", "llvm_roundeven, rint", "llvm_roundeven, round", INSTRUCTIONS),
+        (
+            "_cpu/llvm.hpp",
+            "a ? (unsigned)__builtin_clzll(a) + width<T>() - 64",
+            "a ? (unsigned)__builtin_clzll(a)",
+            INSTRUCTIONS,
+        ),
+        ("_cpu/host_source.py", 'if name.startswith("%"):', "if not name:", HOST),
+        (
+            "_cpu/host_source.py",
+            "if callee in _EXTERNAL_FUNCTIONS:",
+            "if callee not in self.functions and not callee:",
+            HOST,
+        ),
+        ("_cpu/host_source.py", "Fault.TRAP, Fault.ASSERT, Fault.ACCESS", "Fault.ASSERT, Fault.ACCESS", HOST),
+        (
+            "_cabi/host.py",
+            "'' if ctype.extension == 'signext' else 'u'",
+            "'u' if ctype.extension == 'signext' else ''",
+            HOST,
+        ),
+        ("_cabi/header.py", "device = declaration.host_macro or", "device =", HOST),
+        ("_cabi/header.py", 'if declaration.host_macro else "NUMBA', 'if False else "NUMBA', HOST),
+        ("_export/host.py", "if each.signature.name in source.names", "if True", HOST),
     ],
     "export": [
         ("_export/compile.py", "if LTOIR in kinds:", "if LTOIR in kinds and linked:", "test_exporter.py"),
@@ -575,7 +627,7 @@ def _run(title: str, mutant: tuple[str, str, str, str]) -> bool:
         text = (package / file).read_text()
         assert 1 == text.count(old), f"{file} has {old!r} {text.count(old)} times"
         (package / file).write_text(text.replace(old, new))
-        paths = [f"tests/{path}" for path in tests.split()]
+        paths = [word if word.startswith("-") else f"tests/{word}" for word in tests.split()]
         command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider", *paths]
         environ = {**os.environ, "PYTHONPATH": folder, "PYTHONSAFEPATH": "1"}
         try:
