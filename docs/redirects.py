@@ -25,6 +25,7 @@ REDIRECTS = {
     "migration": "start/numba#from-another-package",
     "reference/checks": "explanation/design#checks-before-a-link",
     "reference/compared": "start/numba#beside-stock-numba-cuda",
+    "reference/cxx": "how-to/structs",
     "reference/platforms": "reference/versions",
     "start/words": "explanation/design#forms-of-code",
 }

@@ -9,7 +9,7 @@ import pytest
 
 import numba_ptxlink as pl
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cxx.md"
+PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "structs.md"
 BLOCKS = dict(re.findall(r"```\w+\n(?://|#) (\S+)\n(.*?)```", PAGE.read_text(), re.DOTALL))
 
 

@@ -17,6 +17,7 @@ BUDGETS = {
     "docs/how-to/link.md": 550,
     "docs/how-to/programs.md": 600,
     "docs/how-to/replace.md": 350,
+    "docs/how-to/structs.md": 700,
     "docs/index.md": 210,
     "docs/reference/compilers.md": 950,
     "docs/reference/limits.md": 650,
