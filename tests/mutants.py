@@ -297,7 +297,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_cabi/header.py", "device = declaration.host_macro or", "device =", HOST),
         ("_cabi/header.py", 'if declaration.host_macro else "NUMBA', 'if False else "NUMBA', HOST),
-        ("_export/host.py", "if each.signature.name in source.names", "if True", HOST),
+        ("_export/host.py", "if function.signature.name in source.names", "if True", HOST),
     ],
     "export": [
         ("_export/compile.py", "if LTOIR in kinds:", "if LTOIR in kinds and linked:", "test_exporter.py"),

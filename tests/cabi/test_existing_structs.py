@@ -154,7 +154,7 @@ def dtype_of(fields):
 
 
 NESTED = np.dtype([("id", "i4"), ("in", [("k", "i4"), ("v", "f4", 3)], 2)])
-NO_VALUE = "has structs .*: P is not trivially copyable"
+NO_VALUE = "Structs of .* have other layouts than in Python: P is not trivially copyable"
 COMPARED = "cannot compare structs: .*"
 REFUSED = {
     "float": ("v f4, w i4", "struct P { int v; int w; };", "P::v is not floating point"),
