@@ -56,7 +56,7 @@ def add(commands: Any) -> None:
         link,
         "--name-expression",
         metavar="NAME",
-        summary='a C++ name whose symbol is wanted, such as "scale<float>"',
+        summary='a C++ name to instantiate and to return as a symbol, such as "scale<float>"',
     )
     link.add_argument(
         "--inline",
