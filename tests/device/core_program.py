@@ -44,3 +44,5 @@ try:
     launch(stream, LaunchConfig(grid=1, block=128), fill, memory, ctypes.c_float(2))
 except pl.DeviceFaultError as error:
     print("fault", error.kernel, error.line, error.thread)
+launch(stream, LaunchConfig(grid=1, block=100), fill, memory, ctypes.c_float(5))
+print("later", read())

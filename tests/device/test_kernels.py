@@ -16,7 +16,7 @@ LINE = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(
 
 @pytest.mark.parametrize("module", ["numba.cuda", "numba_cuda_mlir.cuda"])
 def test_a_program_runs_and_its_fault_names_the_place(module):
-    """Streams, shared memory and copies work; a fault names kernel, line, block, thread and array."""
+    """A fault names kernel, line, block, thread and array, and later launches run."""
     pytest.importorskip(module.partition(".")[0])
     done = processes.run(sys.executable, "-W", "ignore", PROGRAM, module, env=ENVIRON)
     lines, array = done.stdout.splitlines(), "argument 'x'" if module == "numba.cuda" else "parameter 2"
@@ -34,4 +34,4 @@ def test_cuda_core_runs():
     """Cubins of a program and of a linker of cuda.core are PTX there, and faults name the line."""
     pytest.importorskip("cuda.core")
     lines = processes.run(sys.executable, "-W", "ignore", CORE_PROGRAM, env=ENVIRON).stdout.splitlines()
-    assert lines == ["cubin 2.0", "linked 3.0", "fault fill 2 (100, 0, 0)"]
+    assert lines == ["cubin 2.0", "linked 3.0", "fault fill 2 (100, 0, 0)", "later 5.0"]

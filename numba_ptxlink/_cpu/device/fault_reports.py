@@ -2,11 +2,13 @@
 Raise the DeviceFaultError of a kernel in the program that launched it.
 
 `launch` of cuda.core, which numba-cuda and numba-cuda-mlir call too, raises an error with the driver's code
-alone.
+alone. The exception ends the fault: later launches and copies run, so that one failed test does not
+fail the others of a suite. Programs in C get the error code from each later call, as on a GPU.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import sys
 import threading
@@ -22,10 +24,15 @@ last = threading.local()
 
 
 def raise_instead_of(error: Exception) -> None:
-    """Raise the fault of the last launch of this thread, once, as an error that handlers of *error* catch."""
+    """
+    Raise the fault of the last launch of this thread, once, as an error that handlers of *error* catch.
+
+    The context is usable afterwards.
+    """
     fault: DeviceFaultError | None = getattr(last, "error", None)
     last.error = None
     if fault is not None:
+        ctypes.CDLL("libcuda.so.1").numba_ptxlink_clear_fault()
         raise _combined(fault, type(error)) from None
 
 

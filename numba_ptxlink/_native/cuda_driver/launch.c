@@ -37,7 +37,7 @@ static CUresult check_resources(const struct launch *launch, CUfunction function
   return CUDA_SUCCESS;
 }
 
-/* Errors after which a context is unusable, as on a GPU. */
+/* Errors after which a context is unusable, as on a GPU, unless the program gets them as a Python exception. */
 static bool is_sticky(CUresult error) {
   switch (error) {
     case CUDA_ERROR_ILLEGAL_ADDRESS:
@@ -49,6 +49,12 @@ static bool is_sticky(CUresult error) {
     case CUDA_ERROR_LAUNCH_FAILED: return true;
     default: return false;
   }
+}
+
+/* Called by Python once the program has the fault of its last launch as an exception, which it cannot overlook. */
+void numba_ptxlink_clear_fault(void) {
+  const CUcontext context = current_context();
+  if (context) context->sticky_error = CUDA_SUCCESS;
 }
 
 static CUresult run(CUcontext context, CUfunction function, const struct launch *launch, void *params) {
