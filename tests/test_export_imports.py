@@ -147,6 +147,13 @@ def test_a_failure_names_the_innermost_line_of_the_users(tmp_path, case):
     assert ("udfs.py failed while it was imported" in str(error.value)) is (case != "keyword")
 
 
+def test_a_helper_whose_name_is_taken_is_renamed(tmp_path):
+    """The error of a helper that the standard library hides names its file."""
+    tree(tmp_path, udfs="from random import scale\n", random="scale = 3\n")
+    with pytest.raises(pl.ExportError, match=r"udfs\.py:1: error: .*; rename random\.py beside the file"):
+        pl.export(tmp_path / "udfs.py")
+
+
 def test_a_file_that_ends_its_process_is_an_error(tmp_path):
     """A crash of what a file imports is told, and the next export works."""
     tree(tmp_path, udfs="import os\nos._exit(3)\n", good=UDF.replace("from {module} import K", "K = 4"))

@@ -156,7 +156,8 @@ def _explanation(
         if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
             location = locations.get(signature.name, "")
             subject = f"{signature.name}, declared as `{signature}`"
-    message = f"C++ refuses {subject}: {reason}. Rename what it names in Python, or report this."
+    cure = "Rename the function, parameter or type in Python, or report this."
+    message = f"C++ refuses {subject}: {reason}. {cure}"
     return located(location, message)
 
 

@@ -11,6 +11,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import re
 import site
 import stat
 import sys
@@ -279,10 +280,12 @@ def _import_error(source: str, error: BaseException) -> ExportError:
     if isinstance(error, PtxlinkError):
         # A decorator of this package raised it, with its own cure.
         return ExportError(located(location, error))
-    message = (
-        f"{source} failed while it was imported: {message}; correct the file, or install the packages that "
-        "it imports."
-    )
+    cure = "correct the file, or install the packages that it imports"
+    # A helper file is not imported by a name that the standard library or a compiler has.
+    imported = re.search(r"(?:from|module) '(\w+)'", message)
+    if imported and location and Path(location.rpartition(":")[0]).with_name(f"{imported[1]}.py").exists():
+        cure = f"rename {imported[1]}.py beside the file, since another module has its name"
+    message = f"{source} failed while it was imported: {message}; {cure}."
     return ExportError(located(location, message))
 
 

@@ -99,7 +99,8 @@ class Udf(Marked):
         if code.co_kwonlyargcount or code.co_flags & _NOT_IN_C:
             raise AbiError(
                 f"Function {function.__qualname__} ({self.source}) cannot be called from C, which has no "
-                "`*args`, `**kwargs` or keyword-only parameters, no generators (`yield`) and no `async def`."
+                "`*args`, `**kwargs` or keyword-only parameters, no generators (`yield`) and no `async def`; "
+                "give it positional parameters, and let it return or write its results."
             )
         self.signature = signature
         self.named = choice.named(signature, function)

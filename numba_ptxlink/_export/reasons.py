@@ -17,11 +17,32 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _UFUNC = re.compile(r"<ufunc '(\w+)'>")
-_ALLOCATION = re.compile(
-    r"No implementation of function Function\(<(?:built-in )?function "
-    r"((?:zeros|ones|empty|full)(?:_like)?|arange|linspace|array)\b"
-)
-_UNALIGNED = re.compile(r"Record\(.*\)\.(\w+) of type \S+ is not aligned")
+_EXPLANATIONS = {
+    r"(?:No implementation of function Function\(|lowering call to )<(?:built-in )?function "
+    r"((?:zeros|ones|empty|full)(?:_like)?|arange|linspace|array)\b": (
+        "compiled functions cannot allocate arrays, as by np.{}(); use cuda.local.array(shape, dtype), or "
+        "pass an array to write to"
+    ),
+    r"NRT required but not enabled|lowering expression assignment build_(?:list|set|map)": (
+        "compiled functions cannot allocate memory, and a value of this line requires it; use tuples, "
+        "cuda.local.array(shape, dtype), or an array that the caller passes"
+    ),
+    r"Record\(.*\)\.(\w+) of type \S+ is not aligned": (
+        "the field {!r} of a record is not aligned; create its dtype with align=True"
+    ),
+    r"compiler re-entrant to the same function signature": (
+        "an exported function cannot call itself; let it call a helper with @cuda.jit(device=True), which can"
+    ),
+    r"No conversion from (\S+) to (\S+) for '\$\w+return_value": (
+        "the result is {}, which does not become the {} of the signature; return another value, such as "
+        "z.real for a complex z"
+    ),
+    r">>> (int|float)\(__nv_bfloat16\)": (
+        "the compiler has no {0}() of a bfloat16; write {0}(np.float32(x))"
+    ),
+}
+"""Messages of the compilers as patterns, and the cause and cure, which take the groups of the pattern."""
+
 # Names of NumPy's functions in Python and `math`, if they differ.
 _PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
 
@@ -32,13 +53,7 @@ def reason(function: Any, error: Exception) -> str:
     if explained:
         return str(explained)
     frames = _frames(error)
-    cause = (
-        _ufunc(error)
-        or _allocation(error)
-        or _unaligned(error)
-        or _field(error, frames)
-        or _keyword_only(function, error)
-    )
+    cause = _ufunc(error) or _known(error) or _field(error, frames) or _keyword_only(function, error)
     if not cause:
         if str(error).strip():
             return f"{type(error).__name__}: {error}"
@@ -65,21 +80,12 @@ def _ufunc(error: Exception) -> str:
     return f"the compiler has no NumPy {name!r} of these numbers; use {instead}"
 
 
-def _allocation(error: Exception) -> str:
-    match = _ALLOCATION.search(str(error))
-    if match is None:
-        return ""
-    return (
-        f"compiled functions cannot allocate arrays, as by np.{match[1]}(); use cuda.local.array(shape, "
-        "dtype), or pass an array to write to"
-    )
-
-
-def _unaligned(error: Exception) -> str:
-    match = _UNALIGNED.search(str(error))
-    if match is None:
-        return ""
-    return f"the field {match[1]!r} of a record is not aligned; create its dtype with align=True"
+def _known(error: Exception) -> str:
+    for pattern, explanation in _EXPLANATIONS.items():
+        match = re.search(pattern, str(error))
+        if match is not None:
+            return explanation.format(*match.groups())
+    return ""
 
 
 def _field(error: Exception, frames: list[FrameType]) -> str:

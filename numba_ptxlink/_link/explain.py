@@ -65,6 +65,9 @@ _CURES = {
     ),
     "ERROR_INVALID_INPUT": "The input is empty; generate or copy it again.",
     "library processing": "The library is damaged; generate or copy it again.",
+    "too much global constant data": (
+        "Constant memory, with global arrays of Python functions, has 64 KiB; pass large arrays as arguments."
+    ),
     "Unknown option": f"Correct or remove that flag in {_FLAGS}.",
     "Alignment of argument does not match formal parameter": (
         "nvJitLink before 13.2 confuses types of inputs that have many structs; upgrade nvJitLink, or link "

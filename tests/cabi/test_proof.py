@@ -48,7 +48,7 @@ def test_what_cxx_accepts_is_proven():
     [
         (
             declare("f", FLOAT, ("class", FLOAT)),
-            r"udfs\.py:7: error: C\+\+ refuses f, .*Rename what it names in Python",
+            r"udfs\.py:7: error: C\+\+ refuses f, .*Rename the function, parameter or type in Python",
         ),
         (
             declare("f", FLOAT, ("float3", FLOAT), ("other", FLOAT3)),

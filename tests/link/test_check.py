@@ -55,6 +55,13 @@ def test_a_wrong_link_is_refused(case, capfd):
     assert ("", "") == capfd.readouterr()
 
 
+def test_too_many_constants_are_explained():
+    """The error of nvJitLink about constant memory has its size, and an alternative."""
+    ptx = f"{TOP}.const .b8 table[70000];\n"
+    with pytest.raises(pl.LinkError, match="has 64 KiB; pass large arrays as arguments"):
+        pl.link(ptx.encode(), arch=ARCH, backend="nvjitlink")
+
+
 @pytest.mark.parametrize("case", ["cubin of another arch", "PTX of a newer ISA"])
 def test_what_spoils_nvjitlink_is_refused_without_checks(case):
     """No choice of checks lets pass what would make later links of the process wait or be wrong."""
