@@ -6,6 +6,7 @@ from importlib import metadata
 WANTED = {
     "nvidia-nvptxcompiler": ("nvPTXCompiler.h", "libnvptxcompiler_static.a", "License.txt"),
     "nvidia-cuda-runtime": ("cuda.h",),
+    "nvidia-cuda-crt": ("host_defines.h",),
 }
 
 found = {}

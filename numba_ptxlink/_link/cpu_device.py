@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._arch import Arch
 from numba_ptxlink._cpu import device
 from numba_ptxlink._cpu.device import fault_reports
-from numba_ptxlink._formats.kinds import recognise
+from numba_ptxlink._formats import fatbin
+from numba_ptxlink._formats.kinds import FATBIN, recognise
 from numba_ptxlink.errors import LinkError
 
 from .kernels import CORE_KINDS
@@ -23,6 +24,7 @@ from .read import Input
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
 # NVIDIA's runtime, which the bindings contain, needs undocumented tables of the driver.
 _RUNTIME_FUNCTIONS = {
     "cudaDeviceSynchronize": "cuCtxSynchronize",
@@ -39,13 +41,20 @@ def attach() -> None:
 
 def _link(names: Sequence[str], contents: Sequence[bytes]) -> bytes:
     """Return the PTX of the inputs of cuLinkComplete."""
-    inputs = []
+    inputs, arch, lto = [], device.settings().arch, False
     for name, content in zip(names, contents, strict=True):
         kind = recognise(content)
         if kind is None:
             raise LinkError(f"{name or 'An input'} is neither PTX nor a fat binary; pass one of these.")
+        if kind == FATBIN:
+            members = fatbin.ptx_members(content)
+            # nvcc links the device runtime into each program; the CPU has its functions under their names.
+            if any(_DEVICE_RUNTIME in member.ptx for member in members):
+                continue
+            # LTO-IR in its place, as of nvcc -dc -gencode arch=compute_90,code=lto_90.
+            lto |= not any(member.arch <= arch.number for member in members)
         inputs.append(Input(kind, name or f"<{kind}>", content))
-    return one_ptx(inputs, device.settings().arch, _options())
+    return one_ptx(inputs, arch, _options(lto=lto))
 
 
 def _options(**options: Any) -> Any:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LIBRARY_FOLDER = Path(_native.__file__).parent / "cuda_driver"
 """The directory of libcuda.so.1, which is on no search path."""
+RUNTIME_FOLDER = LIBRARY_FOLDER.parent / "cuda_runtime"
+"""The directory of libcudart.so.12 and libcudart.so.13, which use that library."""
 _SONAME = "libcuda.so.1"
 
 
@@ -140,7 +142,7 @@ def child_environment(chosen: Settings, inherited: Mapping[str, str]) -> dict[st
         chosen: The devices.
         inherited: The environment that is extended.
     """
-    folders = filter(None, (str(LIBRARY_FOLDER), inherited.get("LD_LIBRARY_PATH")))
+    folders = filter(None, (str(LIBRARY_FOLDER), str(RUNTIME_FOLDER), inherited.get("LD_LIBRARY_PATH")))
     return {
         **inherited,
         "LD_LIBRARY_PATH": os.pathsep.join(folders),

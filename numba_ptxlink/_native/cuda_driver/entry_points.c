@@ -1,4 +1,6 @@
 /* cuGetProcAddress: the version of a function that a program was built for. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,16 +29,25 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
   return cuGetProcAddress_v2(name, function, version, flags, NULL);
 }
 
-/* NVIDIA's static runtime library asks for undocumented tables first; programs with it cannot run here. */
+/*
+ * NVIDIA's static runtime library asks for undocumented tables first; programs with it cannot run here. Its libraries
+ * that link code have a copy, and do without the tables. So have bindings for Python.
+ */
+static bool is_program(const char *path) {
+  const char *name = strrchr(path, '/');
+  return has_own_interpreter && strncmp(name ? name + 1 : path, "libnv", strlen("libnv")) != 0;
+}
+
 CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   static bool reported;
+  Dl_info caller;
   REQUIRE_VALUE(table);
   *table = NULL;
-  /* Bindings for Python contain the runtime too, mostly without using it. */
-  if (!reported && has_own_interpreter)
-    fputs("numba-ptxlink: this program contains NVIDIA's static CUDA runtime, which the CPU device does not support; "
-          "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared).\n", stderr);
-  reported = true;
+  if (!reported && dladdr(__builtin_return_address(0), &caller) && is_program(caller.dli_fname)) {
+    reported = true;
+    fprintf(stderr, "numba-ptxlink: %s contains NVIDIA's static CUDA runtime, which the CPU device does not support; "
+            "link it with nvcc -cudart shared (CMAKE_CUDA_RUNTIME_LIBRARY=Shared).\n", caller.dli_fname);
+  }
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 

@@ -1,0 +1,220 @@
+/* Devices: that of each thread, their properties, limits, peers, and the versions of CUDA. */
+#include <pthread.h>
+#include <string.h>
+
+#include "runtime.h"
+
+/* Primary contexts, retained once, since each reset or release by the program has to end them. */
+static CUcontext contexts[MAX_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Thread_local int selected; /* by cudaSetDevice */
+static unsigned device_flags[MAX_DEVICES];
+
+static cudaError_t find_context(int device, CUcontext *context) {
+  int count;
+  CHECK(cuInit(0));
+  CHECK(cuDeviceGetCount(&count));
+  if (device < 0 || device >= count || device >= MAX_DEVICES) return cudaErrorInvalidDevice;
+  pthread_mutex_lock(&lock);
+  const CUresult result = contexts[device] ? CUDA_SUCCESS : cuDevicePrimaryCtxRetain(&contexts[device], device);
+  pthread_mutex_unlock(&lock);
+  *context = contexts[device];
+  return (cudaError_t)result;
+}
+
+/* A context that the program has made current by the driver API stays. */
+cudaError_t use_device(void) {
+  CUcontext context;
+  CHECK(cuInit(0));
+  CHECK(cuCtxGetCurrent(&context));
+  if (context) return cudaSuccess;
+  CHECK(find_context(selected, &context));
+  return (cudaError_t)cuCtxSetCurrent(context);
+}
+
+cudaError_t find_current_device(int *device) { return (cudaError_t)cuCtxGetDevice(device); }
+
+cudaError_t cudaSetDevice(int device) {
+  CUcontext context;
+  TRY(find_context(device, &context));
+  TRY(cuCtxSetCurrent(context));
+  selected = device;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device) {
+  CUcontext context;
+  REQUIRE(device, cudaErrorInvalidValue);
+  *device = selected;
+  TRY(cuInit(0));
+  TRY(cuCtxGetCurrent(&context));
+  if (context) TRY(find_current_device(device));
+  return cudaSuccess;
+}
+
+cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
+  CUcontext context;
+  TRY(find_context(device, &context));
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+  REQUIRE(count, cudaErrorInvalidValue);
+  *count = 0;
+  TRY(cuInit(0));
+  TRY(cuDeviceGetCount(count));
+  return cudaSuccess;
+}
+
+DEFINE_FORWARD(cudaDeviceSynchronize, (void), cuCtxSynchronize())
+
+/* All memory and modules of the device are gone, and a fault is forgotten. */
+cudaError_t cudaDeviceReset(void) {
+  int device;
+  TRY(cudaGetDevice(&device));
+  pthread_mutex_lock(&lock);
+  const bool is_used = contexts[device];
+  contexts[device] = NULL;
+  pthread_mutex_unlock(&lock);
+  forget_modules(device);
+  if (is_used) {
+    TRY(cuDevicePrimaryCtxReset(device));
+    TRY(cuDevicePrimaryCtxRelease(device));
+    cuCtxSetCurrent(NULL); /* the next call retains it again */
+  }
+  cudaGetLastError();
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetDeviceFlags(unsigned flags) {
+  int device;
+  TRY(cudaGetDevice(&device));
+  device_flags[device] = flags;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceFlags(unsigned *flags) {
+  int device;
+  TRY(cudaGetDevice(&device));
+  REQUIRE(flags, cudaErrorInvalidValue);
+  *flags = device_flags[device] | cudaDeviceMapHost;
+  return cudaSuccess;
+}
+
+cudaError_t cudaSetValidDevices(int *devices, int count) { return cudaSuccess; }
+
+cudaError_t cudaChooseDevice(int *device, const struct cudaDeviceProp *properties) {
+  REQUIRE(device && properties, cudaErrorInvalidValue);
+  *device = 0;
+  return cudaSuccess;
+}
+
+/* Properties */
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+  TRY(cuInit(0));
+  TRY(cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, device));
+  return cudaSuccess;
+}
+
+/* CUDA 12 and 13 have different structures: the generated table has the place of each property in both. */
+static cudaError_t write_properties(char *properties, int device) {
+  enum { COLUMN = RUNTIME_MAJOR >= 13 };
+  TRY(cuInit(0));
+  REQUIRE(properties, cudaErrorInvalidValue);
+  memset(properties, 0, device_properties_sizes[COLUMN]);
+  struct cudaDeviceProp *start = (struct cudaDeviceProp *)properties; /* the first members are those of both */
+  TRY(cuDeviceGetName(start->name, sizeof start->name, device));
+  TRY(cuDeviceGetUuid((CUuuid *)&start->uuid, device));
+  TRY(cuDeviceTotalMem(&start->totalGlobalMem, device));
+  for (unsigned index = 0; index < device_property_count; ++index) {
+    const struct device_property *property = &device_properties[index];
+    int value;
+    if (property->offsets[COLUMN] < 0) continue;
+    TRY(cuDeviceGetAttribute(&value, (CUdevice_attribute)property->attribute, device));
+    /* Members of 8 bytes are zero-extended, on a little-endian machine. */
+    memcpy(properties + property->offsets[COLUMN], &value, sizeof value);
+  }
+  return cudaSuccess;
+}
+
+#if RUNTIME_MAJOR >= 13
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+  return write_properties((char *)properties, device);
+}
+#else
+cudaError_t cudaGetDeviceProperties_v2(char *properties, int device) { return write_properties(properties, device); }
+#endif
+
+cudaError_t cudaDriverGetVersion(int *version) {
+  TRY(cuDriverGetVersion(version));
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+  enum { LAST_RELEASE_OF_12 = 12090 };
+  REQUIRE(version, cudaErrorInvalidValue);
+  *version = RUNTIME_MAJOR >= 13 ? CUDART_VERSION : LAST_RELEASE_OF_12;
+  return cudaSuccess;
+}
+
+DEFINE_FORWARD(cudaDeviceGetPCIBusId, (char *id, int size, int device), cuDeviceGetPCIBusId(id, size, device))
+DEFINE_FORWARD(cudaDeviceGetByPCIBusId, (int *device, const char *id), cuDeviceGetByPCIBusId(device, id))
+DEFINE_FORWARD(cudaDeviceGetStreamPriorityRange, (int *least, int *greatest),
+               cuCtxGetStreamPriorityRange(least, greatest))
+DEFINE_FORWARD(cudaDeviceSetLimit, (enum cudaLimit limit, size_t value), cuCtxSetLimit((CUlimit)limit, value))
+DEFINE_FORWARD(cudaDeviceGetLimit, (size_t *value, enum cudaLimit limit), cuCtxGetLimit(value, (CUlimit)limit))
+DEFINE_FORWARD(cudaDeviceSetCacheConfig, (enum cudaFuncCache config), cuCtxSetCacheConfig((CUfunc_cache)config))
+DEFINE_FORWARD(cudaDeviceGetCacheConfig, (enum cudaFuncCache *config), cuCtxGetCacheConfig((CUfunc_cache *)config))
+DEFINE_FORWARD(cudaCtxResetPersistingL2Cache, (void), cuCtxResetPersistingL2Cache())
+DEFINE_FORWARD(cudaProfilerStart, (void), CUDA_SUCCESS)
+DEFINE_FORWARD(cudaProfilerStop, (void), CUDA_SUCCESS)
+
+cudaError_t cudaDeviceSetSharedMemConfig(enum cudaSharedMemConfig config) { return cudaSuccess; }
+cudaError_t cudaDeviceGetSharedMemConfig(enum cudaSharedMemConfig *config) {
+  REQUIRE(config, cudaErrorInvalidValue);
+  *config = cudaSharedMemBankSizeFourByte;
+  return cudaSuccess;
+}
+
+/* Peers */
+
+DEFINE_FORWARD(cudaDeviceCanAccessPeer, (int *can_access, int device, int peer),
+               cuDeviceCanAccessPeer(can_access, device, peer))
+DEFINE_FORWARD(cudaDeviceGetP2PAttribute, (int *value, enum cudaDeviceP2PAttr attribute, int source, int target),
+               cuDeviceGetP2PAttribute(value, (CUdevice_P2PAttribute)attribute, source, target))
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
+  CUcontext context;
+  TRY(use_device());
+  TRY(find_context(peer, &context));
+  TRY(cuCtxEnablePeerAccess(context, flags));
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+  CUcontext context;
+  TRY(use_device());
+  TRY(find_context(peer, &context));
+  TRY(cuCtxDisablePeerAccess(context));
+  return cudaSuccess;
+}
+
+/* The driver's functions by name */
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *query_result) {
+  CUdriverProcAddressQueryResult found;
+  TRY(use_device());
+  TRY(cuGetProcAddress(name, function, (int)version, flags, &found));
+  if (query_result) *query_result = (enum cudaDriverEntryPointQueryResult)found;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDriverEntryPoint(const char *name, void **function, unsigned long long flags,
+                                    enum cudaDriverEntryPointQueryResult *query_result) {
+  int version;
+  TRY(cudaRuntimeGetVersion(&version));
+  return cudaGetDriverEntryPointByVersion(name, function, (unsigned)version, flags, query_result);
+}

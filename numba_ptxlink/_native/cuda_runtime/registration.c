@@ -1,0 +1,235 @@
+/*
+ * Kernels and variables of C++ programs. The code that nvcc adds to a program registers its fat binaries before main,
+ * with the address on the host and the name of each kernel and variable. A fat binary is loaded into a device when one
+ * of its kernels or variables is first used there.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime.h"
+
+/* `__fatBinC_Wrapper_t` of fatbinary_section.h */
+struct wrapper {
+  int magic, version;
+  const struct fat_binary *content;
+  const struct fat_binary *const *linked; /* of version 2: what nvcc -rdc=true has left to link; ends with NULL */
+};
+
+struct fat_binary {
+  uint32_t magic;
+  uint16_t version, header_size;
+  uint64_t size;
+};
+
+enum { LINKED_VERSION = 2 };
+
+struct registration {
+  const struct wrapper *wrapper;
+  CUmodule modules[MAX_DEVICES];
+  cudaError_t error; /* of loading it */
+  bool has_managed;
+};
+
+struct symbol {
+  const void *host; /* NULL in a free place of the table */
+  const char *name;
+  struct registration *registration; /* NULL if it is no longer registered */
+  bool is_managed;
+  CUfunction functions[MAX_DEVICES];
+};
+
+/* A hash table by host addresses; it is never more than half full. */
+static struct symbol *symbols;
+static size_t symbol_count, capacity;
+/* Loading calls Python, which may load other libraries, whose code registers: two locks. */
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER, load_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct symbol *place_of(struct symbol *table, size_t size, const void *host) {
+  size_t index = ((uintptr_t)host * UINT64_C(0x9E3779B97F4A7C15) >> 16) % size;
+  while (table[index].host && table[index].host != host) index = (index + 1) % size;
+  return &table[index];
+}
+
+static void add_symbol(struct symbol symbol) {
+  pthread_mutex_lock(&table_lock);
+  if (2 * symbol_count >= capacity) {
+    const size_t size = capacity ? 2 * capacity : 256;
+    struct symbol *table = calloc(size, sizeof *table);
+    if (!table) abort(); /* before main, with nobody to tell */
+    for (size_t index = 0; index < capacity; ++index)
+      if (symbols[index].host) *place_of(table, size, symbols[index].host) = symbols[index];
+    free(symbols);
+    symbols = table;
+    capacity = size;
+  }
+  struct symbol *place = place_of(symbols, capacity, symbol.host);
+  symbol_count += !place->host;
+  *place = symbol;
+  pthread_mutex_unlock(&table_lock);
+}
+
+static bool find_symbol(const void *host, struct symbol *found) {
+  pthread_mutex_lock(&table_lock);
+  const struct symbol *place = capacity && host ? place_of(symbols, capacity, host) : NULL;
+  const bool is_registered = place && place->registration;
+  if (is_registered) *found = *place;
+  pthread_mutex_unlock(&table_lock);
+  return is_registered;
+}
+
+/* What nvcc's code calls */
+
+void **__cudaRegisterFatBinary(void *wrapper) {
+  struct registration *registration = calloc(1, sizeof *registration);
+  if (!registration) abort();
+  registration->wrapper = wrapper;
+  return (void **)registration;
+}
+
+void __cudaRegisterFatBinaryEnd(void **handle) {}
+
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
+                            uint3 *thread, uint3 *block, dim3 *block_size, dim3 *grid_size, int *warp_size) {
+  add_symbol((struct symbol){.host = host, .name = name, .registration = (struct registration *)handle});
+}
+
+void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int is_external, size_t size,
+                       int is_constant, int is_global) {
+  add_symbol((struct symbol){.host = host, .name = name, .registration = (struct registration *)handle});
+}
+
+/* The program reads and writes a managed variable through a pointer at `host`. */
+void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int is_external, size_t size,
+                              int is_constant, int is_global) {
+  struct registration *registration = (struct registration *)handle;
+  registration->has_managed = true;
+  add_symbol((struct symbol){.host = host, .name = name, .registration = registration, .is_managed = true});
+}
+
+void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t size) {}
+
+/* The library that contains the code may be closed, and another one have its addresses. */
+void __cudaUnregisterFatBinary(void **handle) {
+  struct registration *registration = (struct registration *)handle;
+  pthread_mutex_lock(&table_lock);
+  for (size_t index = 0; index < capacity; ++index)
+    if (symbols[index].registration == registration) symbols[index].registration = NULL;
+  pthread_mutex_unlock(&table_lock);
+  for (int device = 0; device < MAX_DEVICES; ++device)
+    if (registration->modules[device]) cuModuleUnload(registration->modules[device]);
+  free(registration);
+}
+
+/* Loading */
+
+/* nvcc -rdc=true leaves PTX of several files to be linked when the program runs. */
+static cudaError_t link_and_load(const struct wrapper *wrapper, CUmodule *module) {
+  char log[4096] = "";
+  CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+  void *values[] = {log, (void *)sizeof log};
+  CUlinkState state;
+  CHECK(cuLinkCreate(2, options, values, &state));
+  CUresult result = CUDA_SUCCESS;
+  for (unsigned index = 0; wrapper->linked[index] && result == CUDA_SUCCESS; ++index) {
+    const struct fat_binary *binary = wrapper->linked[index];
+    char name[32];
+    snprintf(name, sizeof name, "object %u", index + 1);
+    result = cuLinkAddData(state, CU_JIT_INPUT_FATBINARY, (void *)binary, binary->header_size + binary->size, name, 0,
+                           NULL, NULL);
+  }
+  void *image;
+  size_t size;
+  if (result == CUDA_SUCCESS) result = cuLinkComplete(state, &image, &size);
+  if (result == CUDA_SUCCESS)
+    result = cuModuleLoadData(module, image);
+  else
+    fprintf(stderr, "numba-ptxlink: the program's objects cannot be linked: %s\n", log);
+  cuLinkDestroy(state);
+  return (cudaError_t)result;
+}
+
+static cudaError_t set_managed(const struct registration *registration, CUmodule module) {
+  CUresult result = CUDA_SUCCESS;
+  pthread_mutex_lock(&table_lock);
+  for (size_t index = 0; index < capacity && result == CUDA_SUCCESS; ++index) {
+    const struct symbol *symbol = &symbols[index];
+    if (symbol->registration == registration && symbol->is_managed)
+      result = cuModuleGetGlobal((CUdeviceptr *)symbol->host, NULL, module, symbol->name);
+  }
+  pthread_mutex_unlock(&table_lock);
+  return (cudaError_t)result;
+}
+
+static cudaError_t load_locked(struct registration *registration, int device) {
+  CUmodule *module = &registration->modules[device];
+  if (*module || registration->error) return registration->error;
+  if (registration->has_managed)
+    for (int other = 0; other < MAX_DEVICES; ++other)
+      if (registration->modules[other]) return not_supported("a __managed__ variable on two devices");
+  const struct wrapper *wrapper = registration->wrapper;
+  const bool is_linked = wrapper->version == LINKED_VERSION && wrapper->linked && wrapper->linked[0];
+  cudaError_t error = is_linked ? link_and_load(wrapper, module) : (cudaError_t)cuModuleLoadData(module, wrapper);
+  if (error == cudaSuccess && registration->has_managed) error = set_managed(registration, *module);
+  return registration->error = error;
+}
+
+static cudaError_t load(struct registration *registration, int *device) {
+  CHECK(use_device());
+  CHECK(find_current_device(device));
+  pthread_mutex_lock(&load_lock);
+  const cudaError_t error = load_locked(registration, *device);
+  pthread_mutex_unlock(&load_lock);
+  return error;
+}
+
+/* Called before the program accesses a managed variable. */
+char __cudaInitModule(void **handle) {
+  int device;
+  return record_error(load((struct registration *)handle, &device)) == cudaSuccess;
+}
+
+void forget_modules(int device) {
+  pthread_mutex_lock(&table_lock);
+  for (size_t index = 0; index < capacity; ++index) {
+    if (!symbols[index].registration) continue;
+    symbols[index].registration->modules[device] = NULL;
+    symbols[index].functions[device] = NULL;
+  }
+  pthread_mutex_unlock(&table_lock);
+}
+
+cudaError_t find_function(const void *host, CUfunction *function) {
+  struct symbol found;
+  int device;
+  if (!find_symbol(host, &found)) return cudaErrorInvalidDeviceFunction;
+  CHECK(use_device());
+  CHECK(find_current_device(&device));
+  *function = found.functions[device];
+  if (*function) return cudaSuccess;
+  CHECK(load(found.registration, &device));
+  if (cuModuleGetFunction(function, found.registration->modules[device], found.name) != CUDA_SUCCESS)
+    return cudaErrorInvalidDeviceFunction;
+  pthread_mutex_lock(&table_lock);
+  place_of(symbols, capacity, host)->functions[device] = *function;
+  pthread_mutex_unlock(&table_lock);
+  return cudaSuccess;
+}
+
+cudaError_t find_variable(const void *host, CUdeviceptr *address, size_t *size) {
+  struct symbol found;
+  int device;
+  if (!find_symbol(host, &found)) return cudaErrorInvalidSymbol;
+  CHECK(load(found.registration, &device));
+  const CUresult result = cuModuleGetGlobal(address, size, found.registration->modules[device], found.name);
+  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidSymbol;
+}
+
+cudaError_t cudaFuncGetName(const char **name, const void *host) {
+  struct symbol found;
+  REQUIRE(name, cudaErrorInvalidValue);
+  REQUIRE(find_symbol(host, &found), cudaErrorInvalidDeviceFunction);
+  *name = found.name;
+  return cudaSuccess;
+}

@@ -1,0 +1,139 @@
+// Programs of the runtime API that run on the CPU device: the first argument chooses one.
+#include <cuda_runtime.h>
+
+#include <cstdio>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+__constant__ float scale;
+__device__ float offsets[4] = {1, 2, 3, 4};
+__managed__ int calls;
+
+template <typename T>
+__global__ void saxpy(const T* x, T* y, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        y[i] = scale * x[i] + offsets[i % 4];  // line 18
+        atomicAdd(&calls, 1);
+    }
+}
+
+__global__ void reverse(int* x)
+{
+    extern __shared__ int shared[];
+    shared[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    x[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
+}
+
+static void report(const char* what) { std::printf("%s: %s\n", what, cudaGetErrorName(cudaGetLastError())); }
+
+template <typename T>
+static T run(int n, float factor)
+{
+    std::vector<T> x(n, T(2)), y(n);
+    T *device_x, *device_y;
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    cudaMalloc(&device_x, n * sizeof(T));
+    cudaMallocAsync(&device_y, n * sizeof(T), stream);
+    cudaMemcpyAsync(device_x, x.data(), n * sizeof(T), cudaMemcpyHostToDevice, stream);
+    cudaMemcpyToSymbolAsync(scale, &factor, sizeof factor, 0, cudaMemcpyHostToDevice, stream);
+    saxpy<<<(n + 63) / 64, 64, 0, stream>>>(device_x, device_y, n);
+    cudaMemcpyAsync(y.data(), device_y, n * sizeof(T), cudaMemcpyDeviceToHost, stream);
+    cudaStreamSynchronize(stream);
+    cudaFree(device_x);
+    cudaFreeAsync(device_y, stream);
+    cudaStreamDestroy(stream);
+    T sum = 0;
+    for (T value : y) sum += value;
+    return sum;
+}
+
+static int values()
+{
+    float sum = run<float>(100, 3);
+    double other_sum = run<double>(8, 4);
+    std::printf("%g %g, %d calls\n", sum, other_sum, calls);
+    float changed[] = {5, 6};
+    cudaMemcpyToSymbol(offsets, changed, sizeof changed, 2 * sizeof(float));
+    std::printf("%g\n", run<float>(4, 1));
+
+    int *x, sizes[2];
+    cudaMallocManaged(&x, 64 * sizeof *x);
+    for (int i = 0; i < 64; ++i) x[i] = i;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = 1, config.blockDim = 64, config.dynamicSmemBytes = 64 * sizeof *x;
+    cudaLaunchKernelEx(&config, reverse, x);
+    cudaDeviceSynchronize();
+    cudaFuncAttributes attributes;
+    cudaFuncGetAttributes(&attributes, reverse);
+    cudaOccupancyMaxPotentialBlockSize(&sizes[0], &sizes[1], reverse);
+    cudaPointerAttributes pointer;
+    cudaPointerGetAttributes(&pointer, x);
+    std::printf("%d %d, at most %d threads, block %d, %s\n", x[0], x[63], attributes.maxThreadsPerBlock, sizes[1],
+                pointer.type == cudaMemoryTypeManaged ? "managed" : "not managed");
+
+    char padded[2][16] = {"ab", "cd"}, dense[2][2];
+    void* pitched;
+    size_t pitch;
+    cudaMallocPitch(&pitched, &pitch, 16, 2);
+    cudaMemcpy2D(pitched, pitch, padded, 16, 16, 2, cudaMemcpyHostToDevice);
+    cudaMemcpy2D(dense, 2, pitched, pitch, 2, 2, cudaMemcpyDeviceToHost);
+    std::printf("%.4s\n", dense[0]);
+
+    cudaDeviceProp properties;
+    cudaGetDeviceProperties(&properties, 0);
+    std::printf("%d.%d, warps of %d, %zu bytes, a bus of %d bits\n", properties.major, properties.minor,
+                properties.warpSize, properties.sharedMemPerBlock, properties.memoryBusWidth);
+    report("values");
+    return 0;
+}
+
+static int errors()
+{
+    int value = 1, *device_value;
+    reverse<<<1, 2000>>>(nullptr);
+    report("block");
+    cudaMemcpy(&value, &value, sizeof value, static_cast<cudaMemcpyKind>(9));
+    report("direction");
+    cudaMemcpy2D(&value, 1, &value, 1, 2, 1, cudaMemcpyHostToHost);
+    report("pitch");
+    cudaSetDevice(99);
+    report("device");
+    cudaMemcpyToSymbol(offsets, &value, sizeof value, 14);
+    report("symbol");
+    cudaGraph_t graph;
+    cudaGraphCreate(&graph, 0);
+    cudaGraphCreate(&graph, 0);
+    report("graph");
+    cudaMalloc(&device_value, sizeof value);
+    saxpy<<<1, 2>>>(reinterpret_cast<float*>(device_value), reinterpret_cast<float*>(device_value), 2);
+    report("launch");
+    std::printf("%s\n", cudaGetErrorName(cudaMemcpy(&value, device_value, sizeof value, cudaMemcpyDeviceToHost)));
+    cudaDeviceReset();
+    run<float>(4, 1);
+    report("reset");
+    return 0;
+}
+
+static int threads()
+{
+    std::vector<std::thread> running;
+    float sums[8];
+    for (int number = 0; number < 8; ++number)
+        running.emplace_back([&sums, number] { sums[number] = run<float>(1000 * (number + 1), 3); });
+    for (std::thread& thread : running) thread.join();
+    for (float sum : sums) std::printf("%g ", sum);
+    std::printf("%d\n", calls);
+    return 0;
+}
+
+int main(int, char** arguments)
+{
+    return !std::strcmp(arguments[1], "values")   ? values()
+           : !std::strcmp(arguments[1], "errors") ? errors()
+                                                  : threads();
+}
