@@ -115,8 +115,7 @@ def _call_function(b: Translator, function: ptx.Function, storages: Sequence[Sto
     if suspends and function.name in b.module.call_graph.recursive:
         b.fault(Fault.RECURSIVE_BARRIER)
         return
-    pointers = "".join(f", ptr {storage.pointer}" for storage in storages)
-    b.call_function(function.name, pointers)
+    b.call_function(function.name, [f"ptr {storage.pointer}" for storage in storages])
 
 
 def _load_argument(b: Translator, storage: Storage) -> str:

@@ -160,20 +160,17 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
     name, is_kernel, graph = function.name, function.kind == "entry", module.call_graph
     body, suspends = graph.bodies[name], function.name in graph.suspending
     b = Translator(module, function, find_labels(body), suspends=suspends)
-    variables = (*function.results, *function.params)
-    for index, variable in enumerate(variables):
-        b.declare(variable.name, variable, f"%p{index}")
     if is_kernel:
         b.prologue += [
-            f"  %p{index} = getelementptr i8, ptr %params, i64 {offset}"
-            for index, offset in enumerate(param_offsets(function.params))
+            f"  {pointer} = getelementptr i8, ptr %params, i64 {offset}"
+            for pointer, offset in zip(b.pointers, param_offsets(function.params), strict=True)
         ]
     parameters = COMMON_PARAMETERS.format(local="%local")
     if is_kernel and suspends:
         signature = f'i64 @"ramp.{name}"({parameters}, ptr %memory) presplitcoroutine'
         b.emit(_COROUTINE_BEGIN)
     else:
-        pointers = "" if is_kernel else "".join(f", ptr %p{index}" for index in range(len(variables)))
+        pointers = "" if is_kernel else "".join(f", ptr {pointer}" for pointer in b.pointers)
         # A coroutine cannot suspend in a callee, so functions that suspend are inlined into the kernel.
         signature = f'internal i8 @"f.{name}"({parameters}{pointers}){" alwaysinline" * suspends}'
     b.emit_step_counters()

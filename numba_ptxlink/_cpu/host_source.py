@@ -16,13 +16,12 @@ from . import cxx, runtime
 from .control import EXTERNAL_FUNCTIONS
 from .entry_module import EntryModule
 from .functions import find_labels, translate_body
-from .nan_bits import origins
 from .runtime import Fault
 from .symbols import Symbols
 from .translator import Translator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from .entry_module import SharedName
     from .runtime import ThreadState
@@ -173,18 +172,13 @@ class _HostModule(EntryModule):
         function, body = self.functions[name], self.call_graph.bodies[name]
         self._check_callees(body)
         b = _HostTranslator(self, function, find_labels(body), suspends=False)
-        b.origins = origins(body)
-        variables = (*function.results, *function.params)
-        for index, variable in enumerate(variables):
-            b.declare(variable.name, variable, f"%p{index}")
-        b.emit_step_counters()
         translate_body(b, body)
         b.begin_block("return")
         b.end_block("ret void")
         b.begin_block("leave")
         b.abort()
-        pointers = ", ".join(f"ptr %p{index}" for index in range(len(variables)))
-        return b.to_text(f'internal void @"f.{name}"({pointers})')
+        params = ", ".join(f"ptr {pointer}" for pointer in b.pointers)
+        return b.to_text(f'internal void @"f.{name}"({params})')
 
     def _check_callees(self, body: Iterable[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
         for _, statement, _ in body:
@@ -209,10 +203,6 @@ class _HostModule(EntryModule):
 class _HostTranslator(Translator):
     """A function that runs without a launch: what only a launch has is refused."""
 
-    def emit_step_counters(self) -> None:
-        """Add the carry flag's first value: loops have no limit."""
-        self.emit(f"store i1 0, ptr {self.carry_flag}")
-
     def count_back_edge(self) -> None:
         """Add nothing: loops have no limit."""
 
@@ -220,9 +210,12 @@ class _HostTranslator(Translator):
         """Return the instruction that allocates local memory: on the C stack."""
         return f"alloca [{size} x i8], align 16"
 
-    def call_function(self, name: str, pointers: str) -> None:
-        """Call a function of the module."""
-        self.emit(f'call void @"f.{name}"({pointers.removeprefix(", ")})')
+    def end_frame(self) -> None:
+        """Add nothing: the C stack grows by itself."""
+
+    def call_function(self, name: str, pointers: Sequence[str]) -> None:
+        """Call a function of the module; *pointers* are the arguments for its results and parameters."""
+        self.emit(f'call void @"f.{name}"({", ".join(pointers)})')
 
     def load_context_field(self, name: str, part: int = 0) -> str:
         """Refuse a field of a launch: code without checks reads them for memory and special registers."""

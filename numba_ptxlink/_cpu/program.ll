@@ -39,26 +39,31 @@ entry:
   %count = add i32 %count.signed, %one
   %negative = icmp slt i32 %offset, 0
   %step = select i1 %negative, i32 -1, i32 1
+  %position.place = alloca i32
+  %remaining.place = alloca i32
+  store i32 %base, ptr %position.place
+  store i32 %count, ptr %remaining.place
   br label %next
 next:
-  %position = phi i32 [%base, %entry], [%position.next, %skip]
-  %remaining = phi i32 [%count, %entry], [%remaining.next, %skip]
+  %position = load i32, ptr %position.place
   %inside = icmp ult i32 %position, 32
   br i1 %inside, label %test, label %none
 test:
   %moved = lshr i32 %mask, %position
   %bit = and i32 %moved, 1
+  %remaining = load i32, ptr %remaining.place
   %remaining.next = sub i32 %remaining, %bit
+  store i32 %remaining.next, ptr %remaining.place
   %found = icmp eq i32 %remaining.next, 0
   br i1 %found, label %done, label %skip
+done:
+  ret i32 %position
 skip:
   %position.next = add i32 %position, %step
+  store i32 %position.next, ptr %position.place
   br i1 %zero, label %none, label %next
 none:
-  br label %done
-done:
-  %result = phi i32 [%position, %test], [-1, %none]
-  ret i32 %result
+  ret i32 -1
 }
 
 ; Packed integers: extend the byte or the half at a bit; `permute` returns the byte of eight that a nibble of the

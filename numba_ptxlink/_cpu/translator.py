@@ -15,7 +15,7 @@ from .nan_bits import Origin
 from .runtime import BlockContext, Fault, Scope, ThreadState, thread_field_offset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from .entry_module import EntryModule
 
@@ -81,6 +81,7 @@ class Translator(IRBuilder):
         statement_index: The index of the current statement in the function's body.
         reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
         uses_short_pointers: Whether the code so far has addresses of variables in 32-bit registers.
+        pointers: The addresses of the function's results and parameters.
         branch_targets: The labels of each `.branchtargets` directive, by its own label.
         local_memory_size: Bytes of local memory that the function takes itself; complete after `to_text`.
     """
@@ -97,6 +98,7 @@ class Translator(IRBuilder):
         self.module, self.function, self.labels, self.suspends = module, function, labels, suspends
         self.scope, self.statement_index, self.local_memory_size = ptx.Scope(), 0, 0
         self.carry_flag = self.alloca("i1")
+        self.prologue.append(f"  store i1 false, ptr {self.carry_flag}")
         self.reads_workspace = self.uses_short_pointers = False
         self.branch_targets: dict[str, list[str]] = {}
         self.origins: Mapping[ptx.Register, Origin] = {}
@@ -104,6 +106,10 @@ class Translator(IRBuilder):
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}
+        variables = (*function.results, *function.params)
+        self.pointers = [f"%p{index}" for index in range(len(variables))]
+        for variable, pointer in zip(variables, self.pointers, strict=True):
+            self.declare(variable.name, variable, pointer)
 
     def emit_step_counters(self) -> None:
         """Initialise the counters of loop iterations at the beginning of the function."""
@@ -111,7 +117,6 @@ class Translator(IRBuilder):
         first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
         self.emit(f"store i32 {self.resize(first, 64, 32)}, ptr {self._back_edges_left}")
         self.emit(f"store i64 {self.emit_op('sub', 'i64', steps, first)}, ptr {self._steps_left}")
-        self.emit(f"store i1 0, ptr {self.carry_flag}")
 
     def declare(self, name: ptx.Register | str, variable: ptx.Variable, source: str = "") -> None:
         """Declare a variable, or a parameter whose argument is at *source*."""
@@ -132,11 +137,18 @@ class Translator(IRBuilder):
             if storage.address_taken and storage.source:
                 copy = f"ptr {storage.pointer}, ptr {storage.source}, i64 {storage.size}, i1 false"
                 self.prologue.append(f"  call void @llvm.memcpy.p0.p0.i64({copy})")
-        # Charge 64 bytes for each call: endless recursion then exhausts local memory (a fault) before the C
-        # stack (a crash).
+        self.end_frame()
+        return super().to_text(signature)
+
+    def end_frame(self) -> None:
+        """
+        Add the address of the local memory of called functions.
+
+        Charges 64 bytes for each call: endless recursion then exhausts local memory (a fault) before the C
+        stack (a crash).
+        """
         self.local_memory_size += 64
         self.prologue.append(f"  %top = getelementptr i8, ptr %local, i64 {self.local_memory_size}")
-        return super().to_text(signature)
 
     def allocate_local(self, size: int) -> str:
         """Return the instruction that computes the address of *size* bytes of local memory."""
@@ -278,10 +290,10 @@ class Translator(IRBuilder):
 
     # Calls, faults and suspension
 
-    def call_function(self, name: str, pointers: str) -> None:
+    def call_function(self, name: str, pointers: Sequence[str]) -> None:
         """Call a function of the module; *pointers* are the arguments for its results and parameters."""
-        parameters = COMMON_PARAMETERS.format(local="%top")
-        outcome = self.emit_value(f'call i8 @"f.{name}"({parameters}{pointers})')
+        arguments = ", ".join((COMMON_PARAMETERS.format(local="%top"), *pointers))
+        outcome = self.emit_value(f'call i8 @"f.{name}"({arguments})')
         after = self.unique_name()
         suspended_case = " i8 2, label %suspended" * (name in self.module.call_graph.suspending)
         self.end_block(f"switch i8 {outcome}, label %{after} [i8 1, label %leave{suspended_case}]")
