@@ -7,65 +7,15 @@ Times are for one element of arrays.
 
 from __future__ import annotations
 
+import runpy
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-UDFS = """
-import math
-from typing import NamedTuple
-
-import numpy as np
-from numba import types
-from numba_ptxlink import udf
-
-
-class Point(NamedTuple):
-    x: types.float32
-    y: types.float32
-
-
-@udf("float64(float64, float64, float64)")
-def polynomial(x, a, b):
-    return a * x * x + b * x + 1.0
-
-
-@udf((Point, Point, types.float32))
-def along(p, q, t):
-    return Point(p.x + (q.x - p.x) * t, p.y + (q.y - p.y) * t)
-
-
-@udf("int32(int32, int32)")
-def gcd(a, b):
-    while b:
-        a, b = b, a % b
-    return a
-
-
-@udf("float64(float64, float64)")
-def functions(x, y):
-    return math.sin(x) * math.log(y) + math.pow(y, x) + math.erf(x) + math.atan2(x, y)
-
-
-@udf("float32(float32, float32)")
-def damp(value, time):
-    return value * math.exp(np.float32(-0.1) * time)
-
-
-@udf("float32(float32[::1])")
-def total(x):
-    s = np.float32(0)
-    for i in range(x.size):
-        s += x[i]
-    return s
-
-
-@udf("void(CPointer(float32), int32)")
-def scale(values, count):
-    for i in range(count):
-        values[i] = values[i] * np.float32(2)
-"""
+# The tests compare these functions with `load(device="cpu")`, bit by bit.
+UDFS = Path(__file__).resolve().parents[2] / "tests" / "helpers" / "host_udfs.py"
+NAMES = ("polynomial", "along", "gcd", "functions", "damp", "total", "scale")
 CXX = """
 static double polynomial(double x, double a, double b) { return a * x * x + b * x + 1.0; }
 static Point along(Point p, Point q, float t) { return {p.x + (q.x - p.x) * t, p.y + (q.y - p.y) * t}; }
@@ -155,7 +105,8 @@ def prepare() -> None:
     """Export the functions, and compile the programs."""
     from numba_ptxlink.linker import INCLUDE_DIR
 
-    Path("udfs.py").write_text(UDFS)
+    source = runpy.run_path(str(UDFS))["source"]
+    Path("udfs.py").write_text(source("numba-cuda", *NAMES))
     command = ["-m", "numba_ptxlink", "export", "udfs.py", "-o", ".", "--emit", "ptx,host", "--quiet"]
     subprocess.run([sys.executable, *command], check=True)
     Path("main.cpp").write_text(MAIN.replace("HAND\n", CXX))
