@@ -16,6 +16,7 @@ REDIRECTS = {
     "explanation/inlining": "explanation/design#inlining-ptx",
     "explanation/link-plan": "explanation/design#the-link-plan",
     "explanation/security": "how-to/deploy#trust",
+    "explanation/speed": "how-to/speed",
     "how-to/index": "index",
     "how-to/launcher": "how-to/launch#from-c",
     "how-to/libraries": "how-to/link#cupy",
