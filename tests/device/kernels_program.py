@@ -23,6 +23,12 @@ def saxpy(a, x, y):
         y[i] += a * x[i]
 
 
+# The line of a lambda is no statement.
+double = cuda.jit(
+    device=True,
+)(lambda value: 2 * value)
+
+
 @cuda.jit
 def reverse(x):
     """Reverse each block by shared memory."""
@@ -30,7 +36,7 @@ def reverse(x):
     i = cuda.grid(1)
     tile[cuda.threadIdx.x] = x[i]
     cuda.syncthreads()
-    x[i] = tile[63 - cuda.threadIdx.x]
+    x[i] = double(tile[63 - cuda.threadIdx.x]) / 2
 
 
 @cuda.jit(device=True)

@@ -113,6 +113,9 @@ def needs_lines(function: Callable[..., Any], options: Mapping[str, Any]) -> boo
     """
     if not is_active() or options.get("debug") or options.get("lineinfo"):
         return False
+    # numba-cuda parses the lines of a function, and looks for `def`: a lambda is a SyntaxError or a warning.
+    if getattr(function, "__name__", "") == "<lambda>":
+        return False
     import inspect
 
     try:
