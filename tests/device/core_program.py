@@ -14,6 +14,7 @@ import numba_ptxlink as pl
 CODE = """
 extern "C" __global__ void fill(float* x, float value) { x[threadIdx.x] = value; }
 """
+EMPTY = b".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }\n"
 device = Device()
 device.set_current()
 stream = device.create_stream()
@@ -31,6 +32,9 @@ def read() -> float:
     return float(x[99])
 
 
+# The context is released when the process ends, and the module with it: Python is gone then.
+module = ctypes.c_void_p()
+ctypes.CDLL("libcuda.so.1").cuModuleLoadData(ctypes.byref(module), EMPTY)
 fill = Program(CODE, "c++", options).compile("cubin").get_kernel("fill")
 launch(stream, LaunchConfig(grid=1, block=100), fill, memory, ctypes.c_float(2))
 stream.sync()

@@ -134,7 +134,10 @@ static void attach_once(void) {
     setlocale(LC_CTYPE, locale);
     free(locale);
   } else {
+    PYTHON_FUNCTION(int, Py_AtExit, void (*)(void));
     attached = run_in_python(import_device);
+    /* Destructors of the program run later, such as one of cuda.core that releases a context. */
+    if (attached && Py_AtExit) Py_AtExit(deinitialize);
   }
   attach_result = attached && python.load ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }
