@@ -1,4 +1,4 @@
-"""The path set-up that shows tests the installed package, and which tests need a device or a server."""
+"""The path set-up that shows tests the installed package, and which tests need a GPU or a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from devices import missing_device
+from devices import missing_gpu
 from ptx_kernels import make_kernel
 from redis_server import find_server
 
@@ -77,12 +77,9 @@ def missing_numba() -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put dear files first, mark the tests in gpu/, and skip what needs a device or a server."""
+    """Put dear files first, and skip tests that need a GPU, a server or numba-cuda."""
     items.sort(key=lambda item: item.path.name not in DEAR)
-    for item in items:
-        if HERE / "gpu" in item.path.parents:
-            item.add_marker(pytest.mark.gpu)
-    for name, missing in (("gpu", missing_device), ("redis", missing_server), ("numba_cuda", missing_numba)):
+    for name, missing in (("gpu", missing_gpu), ("redis", missing_server), ("numba_cuda", missing_numba)):
         marked = [item for item in items if item.get_closest_marker(name)]
         reason = missing() if marked else ""
         for item in marked if reason else ():

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+# Machine code is linked by numba-cuda alone, which the CPU cannot run.
+pytestmark = pytest.mark.gpu
 SCRIPT = Path(__file__).parents[1] / "differential" / "execute.py"
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import gallery
 import pytest
 
+# Programs whose C++ links NVIDIA's static runtime library, which the CPU device does not support.
+NEED_GPU = {"cub", "jit", "library"}
+DEFAULT = {"nbody", "transform"}
 
-@pytest.mark.parametrize("name", gallery.PROGRAMS)
+
+def marked(name: str) -> Any:
+    """Return a program as a parameter, with its markers."""
+    slow = [] if name in DEFAULT else [pytest.mark.slow]
+    return pytest.param(name, marks=[*slow, *([pytest.mark.gpu] if name in NEED_GPU else [])])
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in gallery.PROGRAMS])
 def test_a_program_verifies_its_results(name, tmp_path, arch):
     """A program of the gallery runs on the device, and its results are those of the reference."""
     for package in gallery.PROGRAMS[name].gpu_packages:

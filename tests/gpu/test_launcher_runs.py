@@ -87,6 +87,7 @@ int main() {
 """
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("sm", ["", "sm_75"])
 def test_the_example_launches_without_python(tmp_path, arch, sm):
     """Four threads launch, from machine code and from PTX of an older architecture, with an empty PATH."""
@@ -113,6 +114,7 @@ def test_the_example_launches_without_python(tmp_path, arch, sm):
     assert (0, "4 threads, 100001 elements each: right\n") == (done.returncode, done.stdout), done.stderr
 
 
+@pytest.mark.gpu
 def test_grids_shared_memory_and_structs(tmp_path, arch):
     """Launchers launch a grid cooperatively, ask for shared memory, pass structs, and return errors."""
     toolkit = lay_out(tmp_path, installed=True)

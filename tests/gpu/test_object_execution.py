@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import cuda_cxx
 import processes
@@ -64,6 +65,8 @@ int main() {
 }
 """
 LAUNCHED = [value + 33 for value in (1, 2, 3, 4)]
+# NVIDIA's static runtime library calls undocumented functions of the driver.
+static_runtime = pytest.mark.gpu
 CALLED = [(i + 1) / (i + 1) + (i + 1) / (i + 2) + 33 for i in range(4)]
 
 
@@ -95,6 +98,7 @@ def run(program: Path) -> tuple[str, list[float]]:
     return name, [float(number) for number in numbers]
 
 
+@static_runtime
 @pytest.mark.parametrize("options", ["-rdc=true", "-rdc=true -dlto"])
 def test_functions_and_kernels(toolkit, folder, arch, options):
     """Functions are called, and kernels launched both ways, out of two objects."""
@@ -104,6 +108,7 @@ def test_functions_and_kernels(toolkit, folder, arch, options):
     assert CALLED == pytest.approx(elements, rel=1e-5)
 
 
+@static_runtime
 def test_kernels_by_a_host_compiler(toolkit, folder):
     """Kernels are launched from C++ that no nvcc has seen."""
     libraries = f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
@@ -112,6 +117,7 @@ def test_kernels_by_a_host_compiler(toolkit, folder):
     assert run(folder / "host") == ("cudaSuccess", LAUNCHED)
 
 
+@static_runtime
 def test_the_example_of_build_systems(toolkit, tmp_path, arch, monkeypatch):
     """The programs of examples/cmake, without and with link-time optimisation, find what C++ computes."""
     if not shutil.which("cmake", path=environment(toolkit)["PATH"]):
@@ -125,7 +131,12 @@ def test_the_example_of_build_systems(toolkit, tmp_path, arch, monkeypatch):
         assert printed.startswith("1000 elements, greatest error ")
 
 
-@pytest.mark.parametrize("kind", possible("driver API"))
+def without_machine_code(kind: str) -> Any:
+    """Return a kind of artifact as a parameter that needs a GPU if it has machine code alone."""
+    return pytest.param(kind, marks=[pytest.mark.gpu] if kind in {"cubin", "object"} else [])
+
+
+@pytest.mark.parametrize("kind", [without_machine_code(kind) for kind in possible("driver API")])
 def test_the_driver_links_and_loads(tmp_path, arch, kind):
     """What the driver takes is linked with a caller, and kernels are loaded."""
     from cuda.bindings import driver as api

@@ -6,7 +6,10 @@ import sys
 from pathlib import Path
 
 import processes
+import pytest
 
+# The CPU is held against the same machine in tests/cpu.
+pytestmark = pytest.mark.gpu
 SCRIPT = Path(__file__).parents[1] / "ptx_machine" / "device.py"
 
 

@@ -10,6 +10,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1] / "conformance"))
 import two_units
 
+# The cubins are what is tested.
+pytestmark = pytest.mark.gpu
+
 
 @pytest.mark.parametrize("name", two_units.PROGRAMS)
 def test_programs_of_two_units_compute_what_nvjitlink_links(name):
