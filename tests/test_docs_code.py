@@ -97,7 +97,8 @@ def test_each_known_fault_has_evidence():
     """A fault of another tool has all cells of its row, and a test here or an issue of the tool."""
     tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
     for fault in tomllib.loads((DOCS / "known.toml").read_text())["fault"]:
-        assert {"tool", "releases", "symptom", "response"} <= set(fault), fault
+        assert {"page", "tool", "releases", "symptom", "response"} <= set(fault), fault
+        assert (REFERENCE / f"{fault['page']}.md").exists(), fault
         assert fault.get("test") or re.fullmatch(r"https://github\.com/.+/issues/\d+", fault["issue"]), fault
         if "test" in fault:
             path, _, name = fault["test"].partition("::")

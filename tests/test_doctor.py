@@ -139,6 +139,12 @@ def test_the_variable_has_its_cure(monkeypatch, mode, cure):
     assert cure == doctor._activation_cure("any reason")
 
 
+def test_a_linker_that_loses_structs_is_a_problem(monkeypatch):
+    """Release 13.0 of nvJitLink is named, with the command that upgrades it."""
+    monkeypatch.setattr(nvjitlink, "version", lambda: (13, 0))
+    assert "--upgrade nvidia-nvjitlink" in codes(pl.diagnose())["nvjitlink-structs"]
+
+
 def test_an_older_nvcc_is_a_problem(monkeypatch):
     """One that cannot read what exports hold has its release for --cuda in the cure."""
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: (12, 4))

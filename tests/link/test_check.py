@@ -11,6 +11,7 @@ import pytest
 from linkcases import CASES, HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
+from numba_ptxlink._link.explain import explained
 
 ARCH = pl.Arch.of("sm_80")
 TOP = HEAD.format(target="sm_80")
@@ -60,6 +61,18 @@ def test_too_many_constants_are_explained():
     ptx = f"{TOP}.const .b8 table[70000];\n"
     with pytest.raises(pl.LinkError, match="has 64 KiB; pass large arrays as arguments"):
         pl.link(ptx.encode(), arch=ARCH, backend="nvjitlink")
+
+
+@pytest.mark.parametrize(
+    ("log", "cure"),
+    [
+        ("Alignment of argument does not match formal parameter", "upgrade nvJitLink, or link the PTX"),
+        ("debug compile units is more than 1", "pass lto=False with debug"),
+    ],
+)
+def test_messages_of_the_linker_have_cures(log, cure):
+    """A message that releases of other toolkits have is explained."""
+    assert cure in str(explained(pl.LinkError(log, log=log), []))
 
 
 @pytest.mark.parametrize("case", ["cubin of another arch", "PTX of a newer ISA"])
