@@ -1,7 +1,7 @@
 """
 Parts of pages that Sphinx makes of the package, so that they cannot be out of date.
 
-`messages` lists what each `raise` in the source says, and `known` the faults in known.toml.
+`messages` lists the message of each `raise` in the source, and `generated` shows the tables of `tables`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import tables
 from sphinx.util.docutils import SphinxDirective
 
 import numba_ptxlink.errors
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 PACKAGE = Path(__file__).parents[1] / "numba_ptxlink"
-KNOWN = Path(__file__).parent / "known.toml"
 VARIES = "…"
 """What is shown of a value that a message has in it."""
 
@@ -73,35 +73,20 @@ class Messages(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
-def known_faults() -> list[dict[str, str]]:
-    """Return the rows of known.toml."""
-    import tomllib  # from Python 3.11 on
+class Table(SphinxDirective):
+    """Shows one of the tables: its name, and the argument of its function if there is one."""
 
-    faults: list[dict[str, str]] = tomllib.loads(KNOWN.read_text())["fault"]
-    return faults
-
-
-def known_table() -> str:
-    """Return the table of faults."""
-    lines = ["| tool | releases | symptom | response | upstream |", "| --- | --- | --- | --- | --- |"]
-    for fault in known_faults():
-        issue = fault.get("issue", "")
-        link = f"[{issue.rpartition('/')[2]}]({issue})" if issue else ""
-        cells = [fault[name] for name in ("tool", "releases", "symptom", "response")]
-        lines.append(f"| {' | '.join([*cells, link])} |")
-    return "\n".join(lines)
-
-
-class Known(SphinxDirective):
-    """Shows the table of faults."""
+    required_arguments = 1
+    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
-        return self.parse_text_to_nodes(known_table())
+        name, *arguments = self.arguments
+        return self.parse_text_to_nodes(getattr(tables, name)(*arguments))
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("messages", Messages)
-    app.add_directive("known", Known)
+    app.add_directive("generated", Table)
     return {"parallel_read_safe": True}

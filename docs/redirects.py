@@ -17,6 +17,7 @@ REDIRECTS = {
     "explanation/link-plan": "explanation/design#the-link-plan",
     "explanation/security": "how-to/deploy#trust",
     "explanation/speed": "how-to/speed",
+    "how-to/export": "reference/export",
     "how-to/index": "index",
     "how-to/launcher": "how-to/launch#from-c",
     "how-to/libraries": "how-to/link#cupy",
@@ -24,10 +25,12 @@ REDIRECTS = {
     "how-to/many": "how-to/deploy#many-functions",
     "how-to/nvcc": "start/cpp",
     "migration": "start/numba#from-another-package",
+    "reference/artifacts": "reference/export#files",
     "reference/checks": "explanation/design#checks-before-a-link",
     "reference/compared": "start/numba#beside-stock-numba-cuda",
     "reference/cxx": "how-to/structs",
     "reference/platforms": "reference/versions",
+    "reference/toolkits": "reference/versions#which-tool-makes-machine-code",
     "start/words": "explanation/design#forms-of-code",
 }
 """The names of pages that are gone, and the page and section that has their subject."""

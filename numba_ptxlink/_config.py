@@ -64,23 +64,31 @@ class Config(NamedTuple):
     dataclass takes five times as long.
 
     Args:
-        mode: NUMBA_PTXLINK: "1" on, "0" off, "auto" on only where the driver is older than the toolkit.
-        backend: NUMBA_PTXLINK_BACKEND: the tool that links, "auto" to choose it by the inputs. The cubins
-            of exports are not linked: `_link.run.compile_ptx` has a tool chosen by what reads them.
-        checks: NUMBA_PTXLINK_CHECKS: whether PTX and manifests of a link are compared before.
-        inline: NUMBA_PTXLINK_INLINE: which calls between PTX inputs of a link are inlined.
-        log_level: NUMBA_PTXLINK_LOG as a `logging` level, None if the variable is unset.
-        cache: Whether results are cached: NUMBA_PTXLINK_CACHE is not "0".
+        mode: NUMBA_PTXLINK: `1`, `0` or `auto`. Whether Numba uses this package's linker: always, never, or
+            only if the driver is older than the toolkit. `off`, `false` and `no` mean `0`.
+        backend: NUMBA_PTXLINK_BACKEND: `auto`, `nvptxcompiler`, `nvjitlink` or `pynvjitlink`. The tool that
+            links; a link that the named tool cannot do is an error. The cubins of exports are not linked.
+        checks: NUMBA_PTXLINK_CHECKS: `all` or `none`. Whether PTX and manifests are compared before a link.
+        inline: NUMBA_PTXLINK_INLINE: `auto`, `all` or `none`. Which calls between PTX inputs are inlined.
+        log_level: NUMBA_PTXLINK_LOG: Unset, `debug`, `info`, `warning`, `error` or `critical`. The messages
+            of the logger `numba_ptxlink` that stderr shows, unless the program has configured logging.
+        cache: NUMBA_PTXLINK_CACHE: `1`, `0`, directories separated by colons, or a Redis URL, which comes
+            last. Where results are kept.
         cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's own.
         cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE, None without one.
-        cache_size: NUMBA_PTXLINK_CACHE_SIZE, the soft limit of the directory that is written to, in bytes.
-        cache_secret: NUMBA_PTXLINK_CACHE_SECRET, the HMAC secret of entries, None if the variable is unset.
-        device: NUMBA_PTXLINK_DEVICE: "cpu" if the CPU is the CUDA device of the process, else "".
-        cpu_arch: NUMBA_PTXLINK_CPU_ARCH, the compute capability that the CPU has as a CUDA device; unread
-            until the device is used.
-        cpu_devices: NUMBA_PTXLINK_CPU_DEVICES, the number of CUDA devices that the CPU is.
-        cpu_threads: NUMBA_PTXLINK_CPU_THREADS, how many cores run the blocks of a launch.
-        cpu_checks: NUMBA_PTXLINK_CPU_CHECKS, the checks of kernels on the CPU device.
+        cache_size: NUMBA_PTXLINK_CACHE_SIZE: `2GiB`, or a number with a unit from `B` to `TiB`. The soft
+            limit of the directory that is written. `kB` means `KiB`.
+        cache_secret: NUMBA_PTXLINK_CACHE_SECRET: Unset, or any text. The key that authenticates the entries
+            of the cache. Without it no server is used.
+        device: NUMBA_PTXLINK_DEVICE: Unset, or `cpu`. Whether the CPU is the CUDA device of the process, as
+            after `numba_ptxlink.use_cpu()`.
+        cpu_arch: NUMBA_PTXLINK_CPU_ARCH: `7.5`, or another compute capability. That of the CPU as a device.
+        cpu_devices: NUMBA_PTXLINK_CPU_DEVICES: `1` to `16`. The number of devices that the CPU is.
+        cpu_threads: NUMBA_PTXLINK_CPU_THREADS: `1` to `1024`. The number of cores that run the blocks of a
+            launch. With several, atomic sums of floats differ from run to run.
+        cpu_checks: NUMBA_PTXLINK_CPU_CHECKS: `memcheck`, a list with commas of `memcheck`, `initcheck`,
+            `racecheck` and `synccheck`, or `none`. The checks of kernels on the CPU device. Without
+            `memcheck`, a wrong access may end the process.
     """
 
     mode: str = "1"

@@ -15,7 +15,7 @@ import numba_ptxlink as pl
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[1] / "docs" / "reference" / "front_ends.md"
+OUTCOMES = Path(__file__).parents[1] / "docs" / "reference" / "front_ends.json"
 ARCHS = ("sm_90", "sm_100")
 _LONGEST = 150
 
@@ -103,4 +103,4 @@ def test_the_table_tells_what_each_front_end_does(name, request, tmp_path):
     }
     outcomes |= {row: outcome(tmp_path, [udf], name) for row, udf in programs(name)}
     update = request.config.getoption("--update-golden")
-    assert outcomes == outcome_tables.held(PAGE, name, outcomes, update=update)
+    assert outcomes == outcome_tables.held(OUTCOMES, name, outcomes, update=update)

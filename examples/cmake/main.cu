@@ -1,4 +1,4 @@
-// A CUDA C++ program whose device function and kernel are written in Python; udfs.h declares them.
+// CMake, make and Meson build a function and a kernel in Python into this C++ program. udfs.h declares them.
 #include <cmath>
 #include <cstdio>
 

@@ -1,4 +1,4 @@
-// Algorithms of CUB apply functions that are written in Python: DeviceTransform maps, DeviceReduce reduces.
+// CUB's algorithms apply functions that are written in Python: DeviceTransform maps, DeviceReduce reduces.
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_transform.cuh>
 

@@ -1,5 +1,5 @@
 """
-A cuFFT callback in Python: the window is multiplied with the signal as cuFFT loads it, in no pass of its own.
+cuFFT calls a Python function that multiplies the signal by a window: as it loads it, in no pass of its own.
 
 When cuFFT makes the plan, it compiles C++ that calls the function, and links the function's LTO-IR to it
 (cufftXtSetJITCallback). That needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink not older than what made the

@@ -1,5 +1,5 @@
 """
-CuPy's RawModule with Python in it: a CUDA C++ kernel that calls a Python function, and a kernel in Python.
+CuPy's RawModule has a CUDA C++ kernel that calls a Python function, and a kernel in Python.
 
 RawModule loads machine code and links nothing, so the C++ is linked here. Without CuPy and a GPU, both
 kernels run on the CPU.

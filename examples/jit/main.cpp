@@ -1,4 +1,4 @@
-// Links a function written in Python into a kernel at run time: NVRTC compiles the kernel, nvJitLink links both.
+// A C++ program links a Python function into a kernel at run time: NVRTC compiles the kernel, nvJitLink links both.
 //
 //   jit build/udfs.h build/udfs.sm_90.ltoir sm_90 linked.cubin
 //

@@ -1,4 +1,5 @@
-// Launches a kernel written in Python. The program needs the CUDA runtime for its own memory alone, and no Python.
+// A C++ program launches kernels that are written in Python, without Python. The program needs the CUDA runtime for its
+// own memory alone.
 #include <cuda_runtime_api.h>
 
 #include <cstdio>

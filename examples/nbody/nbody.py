@@ -1,5 +1,5 @@
 """
-Two galaxies pass each other: an N-body step as a kernel in Python, with its parameters in a struct.
+A step of N bodies, of two galaxies that pass each other, is a kernel in Python with a struct of parameters.
 
 The export is launched with a tuple for the struct, compared with NumPy and drawn. Without a GPU it runs on
 the CPU.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "artifacts.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "export.md"
 TOOLS = ("nvcc", "nvcc -dlto", "nvlink", "NVRTC + nvJitLink", "driver API", "CMake")
 KINDS = ("ptx", "ltoir", "cubin", "fatbin", "object")
 UDFS = """

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 LONGEST_SENTENCE = 35
 _NOT_PROSE = re.compile(
-    r"^(`{3,}|:{3,}).*?^\1 *$|^:{3,}.*?$|<!--.*?-->|^:sync:.*?$", re.MULTILINE | re.DOTALL
+    r"^(`{3,}|:{3,}).*?^\1 *$|^:{3,}.*?$|<!-- (\w+) -->.*?<!-- /\2 -->|<!--.*?-->|^:sync:.*?$",
+    re.MULTILINE | re.DOTALL,
 )
 _CODE = re.compile(r"(`+)[^`]+\1")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
@@ -23,7 +24,7 @@ _VAGUE = re.compile(
 
 class Prose(NamedTuple):
     """
-    The measures of a page, without its blocks of code.
+    The measures of a page, without its blocks of code and its generated tables.
 
     Args:
         words: How many there are. A piece of code within a sentence is one word.

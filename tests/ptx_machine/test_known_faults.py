@@ -12,11 +12,12 @@ RECORD = np.dtype([("x", "i8")])
 VECTOR = np.dtype([(name, "f4") for name in "xyzw"])
 NUMBERS = np.arange(300, dtype=np.int32)
 NAN = np.array([0x7FFFFFFF], np.uint32).view(np.float32)[0]
+BIG = 2**64 - 1
 UNSIGNED = str(2**32 - 1)
 
 
 def mlir_cases(cuda):
-    """Return for each fault of numba-cuda-mlir: signature, function, arguments, its value, the right value."""
+    """Return for each fault of numba-cuda-mlir: signature, function, arguments, wrong value, right value."""
 
     @cuda.jit(device=True)
     def pair():
@@ -78,12 +79,12 @@ def mlir_cases(cuda):
         "to bfloat16": ("bfloat16(float64)", lambda x: x, (1 + 2**-8 + 2**-40,), "1.0", "1.0078125"),
         "NaN to bfloat16": ("bfloat16(float32)", lambda x: x, (NAN,), "-0.0", "nan"),
         "halves": ("float32(float16, float16)", lambda x, y: x * y, halves, "1.0019541", "1.0019531"),
-        "clz": ("int32(uint8)", lambda x: cuda.clz(x), (1,), "31", "7"),
-        "min": ("uint32(uint32, uint32)", lambda x, y: min(x, y), (2**32 - 1, 1), UNSIGNED, "1"),
-        "max": ("uint64(uint64, uint64)", lambda x, y: max(x, y), (2**64 - 1, 1), "1", str(2**64 - 1)),
+        "clz": ("int32(uint8)", lambda x: cuda.clz(x), (1,), "31", "7"),  # noqa: PLW0108
+        "min": ("uint32(uint32, uint32)", lambda x, y: min(x, y), (int(UNSIGNED), 1), UNSIGNED, "1"),  # noqa: PLW0108
+        "max": ("uint64(uint64, uint64)", lambda x, y: max(x, y), (BIG, 1), "1", str(BIG)),  # noqa: PLW0108
         "selp": (
             "int64(boolean, int32, int64)",
-            lambda c, x, y: cuda.selp(c, x, y),
+            lambda c, x, y: cuda.selp(c, x, y),  # noqa: PLW0108
             (False, 1, 2**40),
             "0",
             str(2**40),

@@ -19,7 +19,7 @@ import pytest
 pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
-PAGE = environments.ROOT / "docs" / "reference" / "toolkits.md"
+OUTCOMES = environments.ROOT / "docs" / "reference" / "toolkits.json"
 # Of the older major version, with a linker older than nvPTXCompiler; the others take minutes more.
 SHORT = ("12.9",)
 
@@ -57,4 +57,4 @@ def test_the_table_tells_what_happens(seen, request):
     """Each artifact is made and linked in each toolkit, or refused, as the documentation says."""
     release, outcomes = seen
     update = request.config.getoption("--update-golden")
-    assert outcomes == outcome_tables.held(PAGE, release, outcomes, update=update)
+    assert outcomes == outcome_tables.held(OUTCOMES, release, outcomes, update=update)
