@@ -106,6 +106,7 @@ class Translator(IRBuilder):
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
         self._variables: dict[ptx.Register | str, Storage] = {}
         self._registers: dict[ptx.Register, str] = {}
+        self._body_begin = 0
         variables = (*function.results, *function.params)
         self.pointers = [f"%p{index}" for index in range(len(variables))]
         for variable, pointer in zip(variables, self.pointers, strict=True):
@@ -113,6 +114,8 @@ class Translator(IRBuilder):
 
     def emit_step_counters(self) -> None:
         """Initialise the counters of loop iterations at the beginning of the function."""
+        # Before this, a coroutine returns its size: there are no parameters then.
+        self._body_begin = len(self.lines)
         steps = self.load_context_field("step_limit")
         first = self.call("llvm.smin.i64", "i64", f"i64 {steps}", f"i64 {self._check_interval}")
         self.emit(f"store i32 {self.resize(first, 64, 32)}, ptr {self._back_edges_left}")
@@ -136,7 +139,7 @@ class Translator(IRBuilder):
             self.prologue.append(f"  {storage.pointer} = {pointer}")
             if storage.address_taken and storage.source:
                 copy = f"ptr {storage.pointer}, ptr {storage.source}, i64 {storage.size}, i1 false"
-                self.prologue.append(f"  call void @llvm.memcpy.p0.p0.i64({copy})")
+                self.lines.insert(self._body_begin, f"  call void @llvm.memcpy.p0.p0.i64({copy})")
         self.end_frame()
         return super().to_text(signature)
 

@@ -45,13 +45,18 @@ def _read_wide(b: Translator, operand: str, bits: int) -> str:
     return b.resize(b.read_operand(operand, bits), bits, 64)
 
 
+def _mode(mnemonic: Mnemonic) -> str:
+    """Return the modifier beside `sync`, which ptxas takes in either order: CUB writes `vote.ballot.sync`."""
+    return next((modifier for modifier in mnemonic.modifiers if modifier != "sync"), "")
+
+
 def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """`vote`."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     group, first = exchange(b, _read_wide(b, operands[1], 1), operands[-1])
     hits = b.emit_op("xor", "i32", group, _ballot(b, group, first, "0"))
-    b.write_expansion(operands[0], f"vote.{mnemonic.modifiers[-1]}", hits=hits, group=group)
+    b.write_expansion(operands[0], f"vote.{_mode(mnemonic)}", hits=hits, group=group)
 
 
 def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -61,7 +66,7 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     distance, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
     _, first = exchange(b, _read_wide(b, operands[1], 32), operands[4])
-    lane, mode = b.expand("%laneid"), mnemonic.modifiers[-1]
+    lane, mode = b.expand("%laneid"), _mode(mnemonic)
     last = b.expand("shfl.last", lane=lane, bounds=bounds)
     source = b.expand(f"shfl.{mode}", lane=lane, distance=distance, bounds=bounds)
     in_range = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, last)

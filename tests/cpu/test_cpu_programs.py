@@ -101,6 +101,13 @@ PROGRAMS = {
         + np.where(LANE % 8 < 5, LANE + 3, LANE)
         + (LANE // 32 * 32 + 5) * 10_000,
     ),
+    "a vote with its modifiers in CUB's order": (
+        (
+            'int votes; asm volatile("{ .reg .pred p; setp.ne.s32 p, %1, 0; '
+            'vote.ballot.sync.b32 %0, p, 0xffffffff; }" : "=r"(votes) : "r"(i & 1)); o[i] = votes;'
+        ),
+        0 * LANE - 0x55555556,
+    ),
     "votes": (
         (
             "o[i] = __popc(__ballot_sync(-1, i % 3)) + 100 * __any_sync(-1, i == 3);"
@@ -295,6 +302,21 @@ def test_a_nan_has_the_bits_of_its_origin():
     assert [0x7FFFFFFF, 0x7FFFFFFF] == values[4:6].tolist()
     assert {0xFFC12345, 0x7FFFFFFF} >= set(values[6:8].tolist())
     assert [0xBF800000, *[0x3F800000] * 3] == values[8:].tolist()
+
+
+def test_a_thread_that_suspends_reads_a_parameter_by_its_address():
+    """A parameter whose address is taken is copied where a coroutine starts, and not when its size is asked."""
+    source = """
+    struct Four { int values[4]; };
+    extern "C" __global__ void k(int* o, __grid_constant__ const Four four) {
+        o[threadIdx.x] = four.values[threadIdx.x & 3];
+        __syncthreads();
+        o[threadIdx.x] += __shfl_sync(-1, four.values[threadIdx.x & 1], 1);
+    }
+    """
+    array, four = np.zeros(32, np.int32), np.array([(1, 2, 3, 4)], "i4,i4,i4,i4")[0]
+    PtxKernel(CpuProgram.of(ptx(source, "sm_75")), "k")[1, 32](array, four)
+    assert [3, 4, 5, 6] * 8 == array.tolist()
 
 
 def test_a_shuffle_reads_zero_from_a_lane_that_the_block_lacks():
