@@ -305,7 +305,7 @@ def test_a_nan_has_the_bits_of_its_origin():
 
 
 def test_a_thread_that_suspends_reads_a_parameter_by_its_address():
-    """A parameter whose address is taken is copied where a coroutine starts, and not when its size is asked."""
+    """A coroutine that is asked for its size copies no parameter whose address is taken."""
     source = """
     struct Four { int values[4]; };
     extern "C" __global__ void k(int* o, __grid_constant__ const Four four) {

@@ -28,6 +28,8 @@ __global__ void reverse(int* x)
     x[threadIdx.x] = shared[blockDim.x - 1 - threadIdx.x];
 }
 
+__global__ void unsupported() { asm volatile("no.such.instruction;"); }
+
 static void report(const char* what) { std::printf("%s: %s\n", what, cudaGetErrorName(cudaGetLastError())); }
 
 template <typename T>
@@ -116,6 +118,8 @@ static int errors()
     cudaDeviceReset();
     run<float>(4, 1);
     report("reset");
+    unsupported<<<1, 1>>>();
+    std::printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
     return 0;
 }
 

@@ -68,7 +68,8 @@ static CUresult run(CUcontext context, CUfunction function, const struct launch 
   }
   if (result != CUDA_SUCCESS) {
     memcpy(context->fault_message, message, sizeof message);
-    if (is_sticky((CUresult)result)) context->sticky_error = (CUresult)result;
+    /* C++ programs look at the errors of later calls: a launch has no result of its own in <<<>>>. */
+    if (is_sticky((CUresult)result) || has_own_interpreter) context->sticky_error = (CUresult)result;
     if (has_own_interpreter) fprintf(stderr, "%s\n", message);
   }
   return (CUresult)result;
