@@ -20,6 +20,9 @@
 # OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>", and nothing that moves files.
 # ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
+#
+# With -DNumbaPtxlink_CPU=ON the CUDA programs of the build run without a GPU, by `numba-ptxlink cpu -- PROGRAM`;
+# NumbaPtxlinkCPU.cmake says more.
 
 if(CMAKE_VERSION VERSION_LESS 3.24)
   set(NumbaPtxlink_FOUND FALSE)
@@ -52,6 +55,10 @@ if(NOT _numba_ptxlink_status EQUAL 0)
       "NUMBA_PTXLINK_EXECUTABLE is ${NUMBA_PTXLINK_EXECUTABLE}, which cannot be run (${_numba_ptxlink_status}). \
 ${_numba_ptxlink_error} Configure with --fresh to search for it again, or set NUMBA_PTXLINK_EXECUTABLE.")
   return()
+endif()
+
+if(NumbaPtxlink_CPU)
+  include("${CMAKE_CURRENT_LIST_DIR}/NumbaPtxlinkCPU.cmake")
 endif()
 
 # A function keeps the policies that it was defined under. A project of an older minimum has none of these, of which
@@ -139,6 +146,10 @@ function(numba_ptxlink_add_library name)
     if(NOT export_ARCHITECTURES)
       set(export_ARCHITECTURES 75)
     endif()
+  endif()
+  if(NumbaPtxlink_CPU)
+    set(export_ARCHITECTURES "${NumbaPtxlink_CPU_ARCHITECTURE}")
+    list(APPEND export_OPTIONS --lineinfo)
   endif()
   if(NOT export_ARCHITECTURES)
     message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES.")
