@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 LESS, MORE, EVEN = "#0a7d4f", "#c2410c", "#6b7280"
 COLORS = dict(zip(goals.VERDICTS, (LESS, EVEN, "#eab308", MORE, "#d1d5db"), strict=True))
-WAYS = {"LTO": "as LTO-IR", "PTX inlined": "as PTX, inlined here", "PTX": "as PTX by nvJitLink"}
+WAYS = {
+    "LTO": "Python, as LTO-IR",
+    "PTX inlined": "Python, as PTX by numba-ptxlink",
+    "PTX": "Python, as PTX by NVIDIA's linker",
+}
 STYLE = {"font.size": 9, "font.family": "DejaVu Sans", "svg.fonttype": "none", "svg.hashsalt": "ptxlink"}
-SUMMARY = "Calls from C++ beside one C++ source, and the first kernel of a process"
+SUMMARY = "A function in Python is as fast as one in C++, and the first kernel of a process comes earlier"
 GOALS = "Each goal: the median and quartiles of its ratio, and its bound"
 START = "start to first kernel"
 
@@ -55,7 +59,7 @@ def _summary(content: Mapping[str, Any]) -> Any:
 
     calls = ratios_of_calls(content)
     kernels = {
-        {PLUGIN.format("numba-cuda"): "with this package", LOAD: "load(), without Numba"}[
+        {PLUGIN.format("numba-cuda"): "with numba-ptxlink", LOAD: "exported, without Numba"}[
             line.contender
         ]: line
         for part in ("start", "load")
@@ -66,21 +70,24 @@ def _summary(content: Mapping[str, Any]) -> Any:
     if not calls or not firsts:
         return None
     bars = (
-        {"one C++ source": 1.0, **{title: statistics.median(calls[way]) for way, title in WAYS.items()}},
+        {"C++, in one source": 1.0, **{title: statistics.median(calls[way]) for way, title in WAYS.items()}},
         {CACHED: 1.0, **firsts},
     )
-    figure, both = plt.subplots(1, 2, figsize=(9.6, 1.75))
-    titles = "time of a call from C++, one C++ source = 1", "time to a process's first kernel, numba-cuda = 1"
+    figure, both = plt.subplots(1, 2, figsize=(9.6, 1.9))
+    titles = (
+        "Function called by a C++ kernel: time, shorter is better",
+        "First kernel of a process: time, shorter is better",
+    )
     for axes, title, ratios in zip(both, titles, bars, strict=True):
         for y, ratio in enumerate(ratios.values()):
             axes.barh(y, ratio, height=0.7, color=LESS if y and ratio < 1.05 else MORE if y else EVEN)
-            axes.text(ratio, y, f" {ratio:.2f}", va="center", weight="bold")
+            axes.text(ratio, y, f" {ratio:.2f}x", va="center", weight="bold")
         axes.set_yticks(range(len(ratios)), ratios)
         axes.invert_yaxis()
         axes.set_xticks([])
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title, fontsize=9.5, weight="bold", loc="right")
         axes.spines[["right", "top", "bottom"]].set_visible(False)
-    figure.subplots_adjust(wspace=0.75)
+    figure.subplots_adjust(wspace=0.85)
     return figure
 
 
