@@ -8,8 +8,11 @@ from doc_blocks import ROOT
 
 # The most words that each page may have. A page that is not listed was not written by these rules yet.
 BUDGETS = {
+    "CONTRIBUTING.md": 600,
     "MIGRATION.md": 300,
     "README.md": 400,
+    "RELEASING.md": 220,
+    "SECURITY.md": 160,
     "docs/explanation/design.md": 1850,
     "docs/gallery.md": 110,
     "docs/how-to/cmake.md": 500,
@@ -27,12 +30,15 @@ BUDGETS = {
     "docs/how-to/structs.md": 700,
     "docs/how-to/troubleshooting.md": 700,
     "docs/index.md": 210,
+    "docs/licence.md": 250,
+    "docs/reference/cache.md": 800,
     "docs/reference/compilers.md": 300,
     "docs/reference/environment.md": 160,
     "docs/reference/errors.md": 120,
     "docs/reference/export.md": 900,
     "docs/reference/front_ends.md": 270,
     "docs/reference/limits.md": 670,
+    "docs/reference/types.md": 1500,
     "docs/reference/versions.md": 550,
     "docs/start/cpp.md": 500,
     "docs/start/index.md": 450,
