@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,6 +174,7 @@ def export(
         )
     exported = jobs.export(named, request, executor)
     _warn_of_left_out(exported)
+    _warn_of_older_nvcc(exported)
     return write(exported, out_dir, depfile)
 
 
@@ -179,6 +182,28 @@ def _warn_of_left_out(exported: Export) -> None:
     """Warn of missing kinds: in this process, since an imported file may turn off logging in the child."""
     for missing in exported.left_out:
         log.warning("Left out of %s: %s (%s)", exported.header.stem, missing.kind, missing)
+
+
+def _warn_of_older_nvcc(exported: Export) -> None:
+    """Warn if the nvcc that compiled the host code of an object is too old to link its functions."""
+    nvcc = re.fullmatch(r"nvcc (\d+)\.(\d+)", exported.host_compiler)
+    if nvcc is None:
+        return
+    manifest = json.loads(exported.contents[exported.manifest.name])
+    # Kernels alone need no device link.
+    has_functions = any(function["kind"] == "function" for function in manifest["functions"])
+    (object_file,) = (artifact for artifact in manifest["artifacts"] if artifact["kind"] == OBJECT)
+    needed, release = object_file["oldest"]["toolkit"], ".".join(nvcc.groups())
+    if has_functions and needed and tuple(map(int, needed.split("."))) > tuple(map(int, nvcc.groups())):
+        log.warning(
+            "%s is linked by CUDA %s or later, and the nvcc that was found is of CUDA %s; "
+            "export with --cuda %s (in Python, cuda=%r)",
+            object_file["file"],
+            needed,
+            release,
+            release,
+            release,
+        )
 
 
 def compile_udfs(

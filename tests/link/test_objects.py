@@ -12,7 +12,7 @@ import pytest
 from numba import cuda
 
 import numba_ptxlink as pl
-from numba_ptxlink._tools import nvrtc, programs
+from numba_ptxlink._tools import host_compiler, nvrtc, programs
 from numba_ptxlink.linker import INCLUDE_DIR
 
 HELPERS = Path(__file__).parents[1] / "helpers"
@@ -63,6 +63,16 @@ def run(folder: Path, source: str, *objects: Path | str) -> list[str]:
     sources = [folder / "main.cpp", HELPERS / "fake_runtime.cpp"]
     assert not gcc(f"-I{folder}", *flags, *sources, *objects, "-o", "main", cwd=folder).returncode
     return processes.run(folder / "main").stdout.splitlines()
+
+
+@pytest.mark.parametrize(("release", "functions"), [("12.4", True), ("99.0", True), ("12.4", False)])
+def test_an_nvcc_that_cannot_link_the_object_is_reported(release, functions, monkeypatch, caplog):
+    """The nvcc of a machine is often older than the compilers of pip. Kernels need no device link."""
+    monkeypatch.setattr(host_compiler, "compile_object", lambda *_: (b"", f"nvcc {release}"))
+    marked = pl.udf("int32(int32)") if functions else pl.kernel("void(float32[::1], float32)")
+    pl.export(marked(twice if functions else tripled), arch="sm_80", emit="object")
+    cure = "the nvcc that was found is of CUDA 12.4; export with --cuda 12.4 (in Python, cuda='12.4')"
+    assert (release == "12.4" and functions) is (cure in caplog.text)
 
 
 def test_a_kernel_is_registered_and_launched(tmp_path, exported):
