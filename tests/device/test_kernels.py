@@ -35,3 +35,29 @@ def test_cuda_core_runs():
     pytest.importorskip("cuda.core")
     lines = processes.run(sys.executable, "-W", "ignore", CORE_PROGRAM, env=ENVIRON).stdout.splitlines()
     assert lines == ["cubin 2.0", "linked 3.0", "fault fill 2 (100, 0, 0)", "later 5.0"]
+
+
+COMPLEX_SLICE = """
+import numpy as np
+from numba_cuda_mlir import cuda
+
+@cuda.jit
+def fill(x):
+    i = cuda.grid(1)
+    if i < x.size:
+        x[i] = 1
+
+for dtype in (np.float64, np.complex64):
+    x = cuda.to_device(np.zeros(32, dtype))
+    fill[1, 32](x[:8:2])
+    print(*np.flatnonzero(x.copy_to_host()))
+"""
+
+
+def test_the_page_names_a_wrong_stride_of_complex_arrays(tmp_path):
+    """numba-cuda-mlir counts strides of complex arrays in numbers, of which an element has two."""
+    pytest.importorskip("numba_cuda_mlir")
+    program = tmp_path / "program.py"
+    program.write_text(COMPLEX_SLICE)
+    done = processes.run(sys.executable, "-W", "ignore", program, env=ENVIRON)
+    assert ["0 2 4 6", "0 4 8 12"] == done.stdout.splitlines()
