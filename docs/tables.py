@@ -11,12 +11,14 @@ import inspect
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numba_ptxlink.errors
 from numba_ptxlink import _config
 
 ROOT = Path(__file__).parents[1]
 KNOWN = Path(__file__).parent / "known.toml"
+SUITES = ROOT / "tests" / "thirdparty" / "suites.toml"
 OUTCOMES = Path(__file__).parent / "reference"
 _WORKS = "works"
 
@@ -100,3 +102,26 @@ def outcomes(name: str) -> str:
     listed = "".join(f"- {row}\n" for row in works)
     rest = f"The other combinations work, and so do everywhere:\n\n{listed}"
     return f"{table(['step', 'with', 'outcome'], lines)}\n{rest}"
+
+
+def suites() -> str:
+    """Return the table of the counts of other projects' suites on the CPU device."""
+    names = ["name", "release", "selection", "passed", "failed", "skipped", "xfailed"]
+    rows = [[str(suite[name]) for name in names] for suite in _suites("suite")]
+    return table(["suite", *names[1:]], rows)
+
+
+def suite_failures() -> str:
+    """Return the table of the failures of these suites, with their causes."""
+    rows = []
+    for failure in _suites("failure"):
+        tests = ", ".join(f"`{test}`" for test in failure["tests"])
+        rows.append([failure["suite"], tests, failure["kind"], failure["cause"]])
+    return table(["suite", "tests", "kind", "cause"], rows)
+
+
+def _suites(name: str) -> list[dict[str, Any]]:
+    import tomllib  # from Python 3.11 on
+
+    rows: list[dict[str, Any]] = tomllib.loads(SUITES.read_text())[name]
+    return rows

@@ -78,8 +78,10 @@ nvidia-cuda-nvrtc==13.0.48 nvidia-cuda-runtime==13.0.48 nvidia-nvvm==13.0.48
 {COMMON} {OLD_NUMBA} nvidia-curand==10.4.5.25 nvidia-libmathdx-cu13==0.3.2.6 nvmath-python==1.0.0
 """,
     "compilers": f"{COMMON} {NUMBA} cudf-cu13==26.10.2 triton==3.8.0 warp-lang==1.19.0",
-    "stumpy": f"""
-{COMMON} {NUMBA} stumpy==1.14.1 scipy==1.17.1;python_version>='3.11' scipy==1.15.3;python_version<'3.11'
+    "suites": f"""
+{COMMON} {NUMBA} {NVCC} numba-cuda-mlir==0.6.0 ml-dtypes==0.6.0 stumpy==1.14.1 scipy==1.17.1 pandas==3.1.1
+polars==2.1.0 polars-runtime-32==2.1.0 python-dateutil==4.0.0 six==1.17.0 psutil==7.2.2 filecheck==1.0.6
+pytest==9.2.0 pytest-xdist==3.8.0 execnet==2.1.2 iniconfig==2.3.1 pluggy==1.7.0 pygments==2.21.0
 """,
     "inlined": f"{COMMON} {NUMBA} triton==3.8.0 warp-lang==1.19.0",
 }
