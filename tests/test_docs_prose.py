@@ -18,6 +18,7 @@ BUDGETS = {
     "docs/how-to/cmake.md": 500,
     "docs/how-to/cpu.md": 550,
     "docs/how-to/debug.md": 500,
+    "docs/how-to/cxx_programs.md": 500,
     "docs/how-to/deploy.md": 650,
     "docs/how-to/host.md": 400,
     "docs/how-to/launch.md": 650,

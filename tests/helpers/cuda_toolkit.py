@@ -69,10 +69,14 @@ def completed(home: Path, folder: Path) -> Path:
     (root / "nvvm" / "lib64").mkdir(parents=True)
     # No link itself: nvcc looks for everything else from bin/.. on.
     (root / "bin").mkdir()
-    links = {f"bin/{path.name}": path for path in (home / "bin").iterdir()}
-    links |= {name: home / name for name in ("include", "lib", "nvvm/bin", "nvvm/libdevice")}
-    (library,) = (home / "lib").glob("libnvvm.so.*")
-    for name, target in {**links, "lib64": home / "lib", "nvvm/lib64/libnvvm.so": library}.items():
+    (root / "lib").mkdir()
+    links = {
+        f"{path.parent.name}/{path.name}": path for name in ("bin", "lib") for path in (home / name).iterdir()
+    }
+    links |= {name: home / name for name in ("include", "nvvm/bin", "nvvm/libdevice")}
+    named = {"nvvm/lib64/libnvvm.so": "libnvvm.so.*", "lib/libcudart.so": "libcudart.so.*"}
+    links |= {name: next((home / "lib").glob(pattern)) for name, pattern in named.items()}
+    for name, target in {**links, "lib64": root / "lib"}.items():
         (root / name).symlink_to(target)
     return root
 
