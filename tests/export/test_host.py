@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # One of each family of types, for the default tests.
 FEW = (
     *("small", "half_sum", "product", "along", "records", "functions"),
-    *("total", "maybe", "lookup", "fibonacci", "bump", "drag"),
+    *("total", "maybe", "lookup", "fibonacci", "bump", "drag", "either"),
 )
 GCC, CLANG, ARM = "g++", "clang++", "aarch64-linux-gnu-g++"
 SANITIZERS = "-O1 -g -fsanitize=undefined,address -fno-sanitize-recover"

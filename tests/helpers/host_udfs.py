@@ -120,6 +120,11 @@ def damp(value, time):
     return value * math.exp(RATE * time)
 
 
+@udf("float32(float32, float32, boolean)")
+def either(x, y, flag):
+    return x * y if flag else x
+
+
 @udf("float64(float64, float64, float64)")
 def polynomial(x, a, b):
     return a * x * x + b * x + 1.0
