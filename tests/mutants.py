@@ -261,12 +261,6 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cpu/llvm.hpp", "op_fcmp_ult, i1, !(a >= b)", "op_fcmp_ult, i1, a < b", INSTRUCTIONS),
         ("_cpu/llvm.hpp", "op_ashr, T, as_signed(a) >> b", "op_ashr, T, a >> b", INSTRUCTIONS),
         ("_cpu/llvm.hpp", "a >= (F)(high / 2 + 1) * 2 ?", "a > (F)(high / 2 + 1) * 2 ?", INSTRUCTIONS),
-        (
-            "_cpu/llvm.hpp",
-            "op_sext(i1 a) { return op_sub((T)0, (T)a); }",
-            "op_sext(i1 a) { return a; }",
-            INSTRUCTIONS,
-        ),
         ("_cpu/llvm.hpp", "llvm_roundeven, rint", "llvm_roundeven, round", INSTRUCTIONS),
         (
             "_cpu/llvm.hpp",

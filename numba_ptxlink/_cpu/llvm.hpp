@@ -123,7 +123,6 @@ PTXLINK_INLINE i32 llvm_fshr(i32 a, i32 b, i32 count) { return (i32)(((i64)a << 
 template<class T> PTXLINK_INLINE T op_select(i1 condition, T a, T b) { return condition ? a : b; }
 template<class T, class F> PTXLINK_INLINE T op_zext(F a) { return a; }
 template<class T, class F> PTXLINK_INLINE T op_sext(F a) { return (T)as_signed(a); }
-template<class T> PTXLINK_INLINE T op_sext(i1 a) { return op_sub((T)0, (T)a); }
 template<class T, class F> PTXLINK_INLINE T truncated(F a, T) { return (T)a; }
 template<class F> PTXLINK_INLINE i1 truncated(F a, i1) { return a & 1; }
 template<class T, class F> PTXLINK_INLINE T op_trunc(F a) { return truncated(a, T()); }

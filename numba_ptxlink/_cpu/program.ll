@@ -112,8 +112,8 @@ define internal i32 @ptxlink.permute(i64 %bytes, i32 %selectors, i32 %place) alw
 
 define internal i32 @ptxlink.mask(i32 %table, i32 %index) alwaysinline {
   %moved = lshr i32 %table, %index
-  %bit = trunc i32 %moved to i1
-  %result = sext i1 %bit to i32
+  %bit = and i32 %moved, 1
+  %result = sub i32 0, %bit
   ret i32 %result
 }
 define internal i32 @ptxlink.choose(i32 %selector, i32 %zero, i32 %one) alwaysinline {
