@@ -276,12 +276,6 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             HOST,
         ),
         ("_cpu/host_source.py", "Fault.TRAP, Fault.ASSERT, Fault.ACCESS", "Fault.ASSERT, Fault.ACCESS", HOST),
-        (
-            "_cabi/host.py",
-            "'' if ctype.extension == 'signext' else 'u'",
-            "'u' if ctype.extension == 'signext' else ''",
-            HOST,
-        ),
         ("_cabi/header.py", "device = declaration.host_macro or", "device =", HOST),
         ("_cabi/header.py", 'if declaration.host_macro else "NUMBA', 'if False else "NUMBA', HOST),
         ("_export/host.py", "if function.signature.name in source.names", "if True", HOST),

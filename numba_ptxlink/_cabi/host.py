@@ -81,8 +81,8 @@ def _definition(signature: Signature, callee: str, macro: str) -> str:
         lines.append(f"{_device_type(signature.result)} ptxlink_result;")
         arguments.append("ptxlink_result")
     for index, (name, ctype) in enumerate(signature.params):
-        if integer := _narrow_integer(ctype):
-            lines.append(f"int ptxlink_{index} = ({integer}){name};")
+        if _is_extended(ctype):
+            lines.append(f"int ptxlink_{index} = {name};")
             arguments.append(f"ptxlink_{index}")
         else:
             arguments.append(name)
@@ -95,11 +95,9 @@ def _definition(signature: Signature, callee: str, macro: str) -> str:
 
 def _device_type(ctype: c.CType) -> str:
     """Return the type in which device code returns a value."""
-    return "int" if _narrow_integer(ctype) else ctype.name
+    return "int" if _is_extended(ctype) else ctype.name
 
 
-def _narrow_integer(ctype: c.CType) -> str:
-    """Return the integer of a size and sign that device code extends to 32 bits, "" for another type."""
-    if not isinstance(ctype, c.Scalar) or not ctype.extension:
-        return ""
-    return f"{'' if ctype.extension == 'signext' else 'u'}int{8 * ctype.size}_t"
+def _is_extended(ctype: c.CType) -> bool:
+    """Return whether device code extends a type to 32 bits, as C++ does that converts it to int."""
+    return isinstance(ctype, c.Scalar) and bool(ctype.extension)

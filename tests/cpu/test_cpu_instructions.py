@@ -141,6 +141,15 @@ def select_by_sign(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.where(c.view(f"{'f' if c.dtype == np.float32 else 'i'}{c.itemsize}") >= 0, a, b)
 
 
+def look_up(a: np.ndarray, b: np.ndarray, c: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return the bits of a table that the bits of three registers name."""
+    result = np.zeros_like(a)
+    for index in range(8):
+        is_named = (a if index & 4 else ~a) & (b if index & 2 else ~b) & (c if index & 1 else ~c)
+        result |= np.where(table >> index & 1, is_named, 0).astype(a.dtype)
+    return result
+
+
 E4M3, E5M2 = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
 
 
@@ -199,6 +208,7 @@ ROWS = {
         f"prmt.b32.{mode}": ("u32", (*U32, "u32"), permutation(mode))
         for mode in ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
     },
+    "lop3.b32": ("u32", (*U32, "u32", "u32"), look_up),
     "fns.b32": (
         "u32",
         (*U32, "u32"),

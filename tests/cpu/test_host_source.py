@@ -129,7 +129,12 @@ def cases() -> list[Case]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    ["g++ -O0", "clang++ -O0 -fsanitize=undefined -fno-sanitize-recover", "g++ -O3 -march=native", "clang++ -O2"],
+    [
+        "g++ -O0",
+        "clang++ -O0 -fsanitize=undefined -fno-sanitize-recover",
+        "g++ -O3 -march=native",
+        "clang++ -O2",
+    ],
 )
 def test_instructions_compute_on_the_host_what_they_compute_elsewhere(source, cases, options, tmp_path):
     """All bits are the same, and no behaviour of the C++ is undefined."""

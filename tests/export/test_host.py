@@ -193,6 +193,14 @@ def test_a_missing_file_is_an_error_of_the_linker(exported):
     assert "undefined reference to `damp'" in done.stderr
 
 
+def test_one_declaration_is_for_the_host_and_for_devices(exported):
+    """Functions in C, and those in namespaces, have the macro that CUDA C++ reads as both."""
+    header = (exported / "udfs.h").read_text()
+    assert "#define NUMBA_PTXLINK_HOST_UDFS __host__ __device__\n" in header
+    assert "NUMBA_PTXLINK_HOST_UDFS double damp(" in header
+    assert "NUMBA_PTXLINK_HOST_UDFS inline float drag(" in header
+
+
 def test_the_header_without_host_versions_stays_as_it_is(exported):
     """Only macros of the export's own differ."""
     plain = pl.export(exported / "udfs.py", emit=["ptx"]).contents["udfs.h"].decode()
