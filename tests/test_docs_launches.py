@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import doc_blocks
-import launches
 import numpy as np
+import processes
 import pytest
+from devices import ON_CPU
 
 import numba_ptxlink as pl
+from numba_ptxlink._cpu.device import LIBRARY_FOLDER
 from numba_ptxlink.linker import INCLUDE_DIR
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 PAGES = doc_blocks.DOCS / "how-to"
-# What the page's program asks of CuPy, without a device.
+# The part of CuPy that the page's program uses, with memory of the driver.
 CUPY = """
 from types import SimpleNamespace
+import driver_api as api
 
 class Array:
     def __init__(self, size, dtype):
         assert dtype == "float32"
-        self.__cuda_array_interface__ = {
-            "shape": (size,), "typestr": "<f4", "data": (0x7000, False), "version": 3, "stream": 1
-        }
+        self.address = api.allocate(4 * size)
+        api.call("cuMemsetD32_v2", api.POINTER(self.address), 0x3F800000, api.SIZE(size))
+        data = {"shape": (size,), "data": (self.address, False), "stream": 1}
+        self.__cuda_array_interface__ = {"typestr": "<f4", "version": 3, **data}
 
+api.start()
+stream = SimpleNamespace(ptr=api.ask("cuStreamCreate", 0))
 ones = Array
-cuda = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0x40))
+cuda = SimpleNamespace(get_current_stream=lambda: stream)
+"""
+# 1.0 + 2.0 * 1.0, twice, as bits.
+RESULT = "assert cupy.api.read(y.address, 1000) == 1000 * [0x40A00000]"
+CXX = """
+#include <cstdio>
+extern "C" int cuMemAllocManaged(float**, std::size_t, unsigned);
+int main() {
+    float* y = nullptr;
+    if (udfs_kernels::load() != 0 || cuMemAllocManaged(&y, 1200, 1) != 0) return 1;
+    for (int i = 0; i < 300; ++i) y[i] = static_cast<float>(i);
+    const int error = run(nullptr, y, y, 300);
+    std::printf("%d %d %g\\n", error, run_in_clusters(nullptr, y, y, 300), static_cast<double>(y[299]));
+}
 """
 
 
@@ -48,54 +68,26 @@ def export_kernel(command: str, folder: Path) -> None:
     subprocess.run([sys.executable, "-m", "numba_ptxlink.cli", *arguments], cwd=folder, check=True)
 
 
-def run(program: str, folder: Path, **environ: str) -> None:
-    """Run Python code in *folder*, whose modules it imports."""
-    environ["PYTHONPATH"] = str(folder)
-    subprocess.run([sys.executable, "-c", program], cwd=folder, env=environ, check=True)
-
-
 @pytest.mark.slow
 def test_the_page_about_loading_is_right(tmp_path):
     """The export is launched in both ways that are shown."""
     export_kernel(blocks("launch.md", "bash")[0], tmp_path)
     (tmp_path / "cupy.py").write_text(CUPY)
-    run(blocks("launch.md", "python")[1], tmp_path, **launches.fake_driver(tmp_path))
-    assert ["launch saxpy 8,1,1 128,1,1 0 (nil) 0 ", "launch saxpy 8,1,1 128,1,1 0 0x40 0 "] == [
-        line for line in launches.log_of(tmp_path) if line.startswith("launch")
-    ]
+    (tmp_path / "program.py").write_text(f"{blocks('launch.md', 'python')[1]}\n{RESULT}\n")
+    path = os.pathsep.join((str(tmp_path), os.environ["PYTHONPATH"]))
+    environ = processes.environ(PYTHONPATH=path)
+    processes.run(*ON_CPU, sys.executable, "program.py", cwd=tmp_path, env=environ)
 
 
 @pytest.mark.slow
 def test_the_page_about_launchers_is_right(tmp_path):
-    """The C++ that is shown compiles and launches."""
+    """The C++ that is shown compiles and launches, but for clusters, which the CPU does not support."""
     export_kernel(blocks("launch.md", "bash")[1], tmp_path)
-    call = "(reinterpret_cast<CUstream_st*>(0x40), nullptr, nullptr, 300)"
-    main = f"int main() {{ return run{call} | run_in_clusters{call}; }}\n"
-    (tmp_path / "main.cpp").write_text("".join([*blocks("launch.md", "cpp"), main]))
-    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/build", f"-I{INCLUDE_DIR}"]
-    command = ["g++", *flags, str(tmp_path / "main.cpp"), "-o", str(tmp_path / "main"), "-ldl"]
-    subprocess.run(command, check=True)
-    subprocess.run([tmp_path / "main"], env=launches.fake_driver(tmp_path), check=True)
-    assert launches.log_of(tmp_path)[-2:] == [
-        "launch saxpy 3,1,1 128,1,1 0 0x40 0 ",
-        "programmatic cluster 2,1,1 launch saxpy 4,1,1 128,1,1 0 0x40 0 ",
-    ]
-
-
-@pytest.mark.slow
-def test_the_module_of_the_page_about_packages_launches(tmp_path):
-    """The package whose kernels need no nvcc is installed, and launches them."""
-    pytest.importorskip("pybind11")
-    for block in doc_blocks.blocks(PAGES / "package.md"):
-        if block.file and block.file.startswith("launching/"):
-            (tmp_path / block.file).parent.mkdir(exist_ok=True)
-            (tmp_path / block.file).write_text(block.text)
-    options = ["--quiet", "--no-build-isolation", "--no-deps", "--target", "."]
-    command = [sys.executable, "-m", "pip", "install", *options, "./launching"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    program = "import launching; launching.saxpy(2.0, 0x7000, 0x8000, 300, 0x40)"
-    run(program, tmp_path, **launches.fake_driver(tmp_path))
-    assert launches.log_of(tmp_path)[-1] == "launch saxpy 3,1,1 128,1,1 0 0x40 0 "
+    (tmp_path / "main.cpp").write_text("".join([*blocks("launch.md", "cpp"), CXX]))
+    flags = ("-std=c++17", "-Wall", "-Wextra", "-Werror", f"-I{tmp_path}/build", f"-I{INCLUDE_DIR}")
+    libraries = (LIBRARY_FOLDER / "libcuda.so.1", "-ldl")
+    processes.run("g++", *flags, tmp_path / "main.cpp", *libraries, "-o", tmp_path / "main")
+    assert processes.run(*ON_CPU, tmp_path / "main", env=processes.environ()).stdout == "0 801 897\n"
 
 
 @pytest.mark.slow

@@ -112,9 +112,11 @@ def pack(
     tools: dict[str, None] = {}
     for arch, ptx, undefined in parts:
         if undefined:
-            # Link here, since a driver has no device runtime.
+            # Link here, since a driver has no device runtime. The CPU device has one, and reads the PTX.
             cubin, tool = _link_runtime(stem, arch, ptx, options)
-            added = [(CUBIN, arch, f"{stem}.{arch.sm}.{CUBIN}", cubin)]
+            added = [
+                (kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in ((CUBIN, cubin), (PTX, ptx))
+            ]
         else:
             added, tool = _compile_whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
         members += added

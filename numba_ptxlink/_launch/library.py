@@ -165,8 +165,7 @@ class Library(Mapping[str, Item]):
             code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
             makers["function"] = on_cpu.CpuFunction
         else:
-            read = functools.partial(_read_device_code, self, manifest)
-            code = _DriverCode(read, str(manifest.path))
+            code = _DriverCode(functools.partial(self.read, KERNELS), str(manifest.path))
         self.__items: dict[str, Item] = {
             function.symbol: makers[function.kind](code, function, manifest.types)
             for function in manifest.functions
@@ -221,25 +220,6 @@ class Library(Mapping[str, Item]):
         if manifests.digest(content) != self.__manifest.digests[name]:
             raise LaunchError(f"{name} does not match the digest in {path}; export again.")
         return content
-
-
-def _read_device_code(library: Library[Any], manifest: manifests.Manifest) -> bytes:
-    """Return the fat binary of an export; for the CPU device the PTX, if the fat binary has none for it."""
-    from numba_ptxlink._cpu import device
-
-    kinds = {artifact.kind for artifact in manifest.artifacts}
-    kernels = library.read(KERNELS) if KERNELS in kinds or not device.is_active() else b""
-    if not device.is_active():
-        return kernels
-    from numba_ptxlink._formats import fatbin
-
-    newest = device.settings().arch
-    if kernels and any(member.arch <= newest.number for member in fatbin.ptx_members(kernels)):
-        return kernels
-    archs = [Arch.of(artifact.arch) for artifact in manifest.artifacts if artifact.kind == PTX]
-    usable = [arch for arch in archs if arch.cc <= newest.cc] or archs
-    # If there is no PTX, the error names the missing artifact.
-    return library.read(PTX, max(usable, default=None)) + b"\0"
 
 
 class _NoKernelError(LaunchError, AttributeError, KeyError):

@@ -1,12 +1,12 @@
-"""The launchers of an export: C++ that a host compiler accepts, and what it asks of the driver."""
+"""The launchers of an export: C++ that a host compiler accepts, and that launches on the CPU device."""
 
 from __future__ import annotations
 
-import re
-import subprocess
+import sys
 from pathlib import Path
 
 import launches
+import loaded_kernels
 import numpy as np
 import processes
 import pytest
@@ -17,37 +17,53 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
+from numba_ptxlink._cpu.device import LIBRARY_FOLDER
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "launcher"
 WARNINGS = ("-Wall", "-Wextra", "-Wconversion", "-Wsign-conversion", "-Wshadow", "-Wold-style-cast")
 STRICT = ("-std=c++17", "-O1", *WARNINGS, "-Wpedantic", "-Werror")
+DRIVER = LIBRARY_FOLDER / "libcuda.so.1"
 particle = np.dtype([("mass", "f8"), ("charge", "i2")], align=True)
 
 MAIN = """
 #include <cstdio>
+#include <thread>
 #include "made.launch.h"
-int main(int count, char** words) {
-  CUstream_st* stream = reinterpret_cast<CUstream_st*>(0x50);
-  if (count > 1 && *words[1] == 'l') {
-    const int error = made_kernels::load();
-    std::printf("%d %s\\n", error, numba_ptxlink::error_name(error));
-    return 0;
-  }
+extern "C" {
+int cuStreamCreate(CUstream_st**, unsigned);
+int cuMemAllocManaged(float**, std::size_t, unsigned);
+}
+int main() {
+  // The thread gets the context of the first device; later ones that of the stream.
+  std::printf("%s\\n", numba_ptxlink::error_name(made_kernels::load()));
+  CUstream_st* stream = nullptr;
+  float* memory = nullptr;
+  if (cuStreamCreate(&stream, 0) != 0 || cuMemAllocManaged(&memory, 28, 1) != 0) return 1;
+  for (int number = 0; number < 7; ++number) memory[number] = 0;
   particle one{0.5, -3};
-  numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> array(reinterpret_cast<float*>(0x7000), 7);
+  numba_ptxlink::array_view<float, 1, numba_ptxlink::layout_c> array(memory, 7);
   const dim3 block(64);
-  const int errors[] = {
-    made_kernels::mixed(stream, {2, 3}, block, 0, -1, array, one, {1, 2, 3, 4}),
-    made_kernels::mixed(nullptr, 5, 128, 50000, -1, array, one, {1, 2, 3, 4}),
-    made_kernels::load(stream, 1, 1, 0),
-    made_kernels::load(stream, 4, 1, numba_ptxlink::attributes(64ul).cluster(2).programmatic_dependent()),
-    made_kernels::load(stream, 16, 1, numba_ptxlink::attributes().cooperative().cluster({4, 4})),
-    made_kernels::load(),
-  };
-  for (int error : errors) std::printf("%d %s\\n", error, numba_ptxlink::error_name(error));
+  int errors[5] = {};
+  std::thread([&] {
+    errors[0] = made_kernels::mixed(stream, {2, 3}, block, 0, -1, array, one, {1, 2, 3, 4});
+  }).join();
+  errors[1] = made_kernels::mixed(nullptr, 5, 128, 50000, -1, array, one, {1, 2, 3, 4});
+  const auto attributes = numba_ptxlink::attributes(64ul).programmatic_dependent();
+  errors[2] = made_kernels::load(stream, 4, 1, attributes);
+  errors[3] = made_kernels::load(stream, 4, 1, numba_ptxlink::attributes().cluster(2));
+  errors[4] = made_kernels::load(stream, 16, 1, numba_ptxlink::attributes().cooperative());
+  for (int error : errors) std::printf("%d ", error);
+  for (int number = 0; number < 7; ++number) std::printf("%g ", static_cast<double>(memory[number]));
 }
 """
 SIGNATURE = (types.int8, types.float32[::1], from_dtype(particle), vector_types["float32x4"])
+
+
+def mixed(number, out, body, quad):
+    """Count threads, and store the arguments."""
+    cuda.atomic.add(out, 0, 1)
+    out[1], out[2], out[3], out[4], out[5] = number, body.mass, body.charge, quad.x, quad.w
+    out[6] = out.size
 
 
 def build(folder: Path, source: str, *flags: str, name: str = "program") -> Path:
@@ -55,121 +71,114 @@ def build(folder: Path, source: str, *flags: str, name: str = "program") -> Path
     (folder / f"{name}.cpp").write_text(source)
     includes = [f"-I{folder}", *host_includes()]
     program = folder / name
-    command = ["g++", *STRICT, *includes, str(folder / f"{name}.cpp"), "-o", str(program), "-ldl", *flags]
+    command = [
+        "g++",
+        *STRICT,
+        *includes,
+        str(folder / f"{name}.cpp"),
+        "-o",
+        str(program),
+        str(DRIVER),
+        "-ldl",
+        *flags,
+    ]
     processes.run(*command, quiet=True)
     return program
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Return a program that launches kernels, beside the export that it is made of."""
+    """Return a program that launches kernels."""
     folder = tmp_path_factory.mktemp("made")
-    kernels = [launches.kernel_of(*SIGNATURE, name="mixed"), launches.kernel_of(name="load")]
-    exported = pl.export(kernels, folder, arch=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made")
-    struct = re.search(r"record2_\w+", exported.header.read_text())[0]
-    return build(folder, MAIN.replace("particle", struct)), exported
+    kernels = [pl.kernel(types.void(*SIGNATURE))(mixed), launches.kernel_of(name="load")]
+    pl.export(kernels, folder, arch=["sm_80", "sm_90"], emit=["launcher"], name="made")
+    return build(folder, MAIN)
 
 
-def run(program: Path, *words: str, **environ: str) -> list[str]:
-    """Return the lines that *program* prints."""
-    return subprocess.check_output([program, *words], text=True, env=environ).splitlines()
+def run(program: Path, *, arch: str = "9.0") -> list[str]:
+    """Return the lines that *program* prints on the CPU device."""
+    command = (sys.executable, "-m", "numba_ptxlink", "cpu", "--arch", arch, "--", program)
+    return processes.run(*command, env=processes.environ()).stdout.splitlines()
 
 
-def test_launches_reach_the_driver(made, tmp_path, monkeypatch):
-    """The driver sees the configuration and the arguments that Python's launch of the kernel has."""
-    program, exported = made
-    lines = run(program, **launches.fake_driver(tmp_path, sizes="1,24,16,16", plain="load"))
-    assert ["0 CUDA_ERROR_OTHER"] * 6 == lines
-    noted = launches.stand_in(monkeypatch)
-    array = launches.array(7, "<f4")
-    pl.load(exported).mixed[1, 1](-1, array, (0.5, -3), (1, 2, 3, 4))
-    buffer, offsets = noted[0].buffer, noted[0].offsets
-    parts = [buffer[at : at + size].hex() for at, size in zip(offsets, (1, 24, 16, 16), strict=True)]
-    arguments = " ".join(parts)
-    assert [
-        # No context is the thread's own: it becomes that of the stream.
-        "context 0x51",
-        "load ba55ed50 0",
-        f"launch mixed 2,3,1 64,1,1 0 0x50 0 {arguments} ",
-        "attribute 8 232448 mixed 5",
-        f"launch mixed 5,1,1 128,1,1 50000 (nil) 0 {arguments} ",
-        "launch load 1,1,1 1,1,1 0 0x50 0 ",
-        "attribute 8 232448 load 5",
-        "programmatic cluster 2,1,1 launch load 4,1,1 1,1,1 64 0x50 0 ",
-        "attribute 14 1 load 5",
-        "cooperative cluster 4,4,1 launch load 16,1,1 1,1,1 0 0x50 0 ",
-    ] == launches.log_of(tmp_path)
+def test_launches_reach_the_driver(made):
+    """The driver gets configuration, attributes and arguments; clusters are CUDA_ERROR_NOT_SUPPORTED."""
+    first, second = run(made)
+    assert first == "CUDA_SUCCESS"
+    assert second.split() == ["0", "0", "0", "801", "0", *["1024", "-1", "0.5", "-3", "1", "4", "7"]]
 
 
 def test_a_grid_that_synchronises_is_launched_cooperatively(tmp_path):
-    """The driver is asked for all blocks at once; its error for too many is returned."""
-
-    @pl.kernel("void(int32[::1])")
-    def together(out):
-        cuda.cg.this_grid().sync()
-        out[0] = 1
-
-    pl.export([together], tmp_path, arch="sm_90", emit=["launcher"], name="made")
-    use = (
-        '#include <cstdio>\n#include "made.launch.h"\nint main() {\n'
-        "  int* const none = nullptr;\n"
-        "  const int error = made_kernels::together(nullptr, {2, 3}, 64, 0, {none, 0});\n"
-        '  std::printf("%d\\n", error);\n}\n'
-    )
-    program = build(tmp_path, use)
-    assert ["0"] == run(program, **launches.fake_driver(tmp_path))
-    assert "cooperative launch together 2,3,1 64,1,1 0 (nil) 0 " in launches.log_of(tmp_path)
-    environ = launches.fake_driver(tmp_path, fail="cuLaunchKernelEx:720")
-    assert ["720"] == run(program, **environ)
+    """All blocks are resident; the driver's error for too many is returned."""
+    kernels = [loaded_kernels.exchange]
+    pl.export(kernels, tmp_path, arch="sm_90", emit=["launcher"], name="made")
+    use = """
+        #include <cstdio>
+        #include "made.launch.h"
+        extern "C" int cuMemAllocManaged(int**, std::size_t, unsigned);
+        int main() {
+          int* memory = nullptr;
+          if (made_kernels::load() != 0 || cuMemAllocManaged(&memory, 512, 1) != 0) return 1;
+          const int error = made_kernels::exchange(nullptr, 64, 1, 0, {memory, 64}, {memory + 64, 64});
+          const int many = made_kernels::exchange(nullptr, 1 << 20, 1, 0, {memory, 64}, {memory, 64});
+          std::printf("%d %d %d %d\\n", error, many, memory[64], memory[127]);
+        }
+    """
+    assert run(build(tmp_path, use)) == ["0 720 63 0"]
 
 
-@pytest.mark.parametrize("failure", ["cuInit:100", "cuLibraryLoadData:209", "cuLibraryGetKernel:500"])
-def test_the_drivers_errors_are_returned(made, tmp_path, failure):
-    """What the driver refuses is returned with its number, by each call again."""
-    program, _ = made
-    code = failure.partition(":")[2]
-    lines = run(program, **launches.fake_driver(tmp_path, fail=failure))
-    assert [code] * 6 == [line.split()[0] for line in lines]
+def test_the_drivers_errors_are_returned(made):
+    """Code for newer devices is CUDA_ERROR_NO_BINARY_FOR_GPU, for each call again."""
+    first, second = run(made, arch="7.5")
+    assert first == "CUDA_ERROR_NO_BINARY_FOR_GPU"
+    assert second.split()[:5] == ["209"] * 5
 
 
 THREADS = """
+#include <cstdio>
 #include <thread>
 #include <vector>
 #include "made.launch.h"
 #include "other.launch.h"
-int use();
+extern "C" int cuMemAllocManaged(int**, std::size_t, unsigned);
+int use(int* counter);
 int main() {
   std::vector<std::thread> threads;
   int failures[16] = {};
+  int* counter = nullptr;
+  if (made_kernels::load() != 0 || cuMemAllocManaged(&counter, 4, 1) != 0) return 1;
+  *counter = 0;
   for (int number = 0; number < 16; ++number) {
-    threads.emplace_back([&failures, number] {
-      failures[number] = made_kernels::first(nullptr, 1, 1, 0, 1);
-      failures[number] |= other_kernels::second(nullptr, 1, 1, 0, 1.0);
+    threads.emplace_back([&failures, number, counter] {
+      failures[number] = made_kernels::first(nullptr, 1, 1, 0, {counter, 1});
+      failures[number] |= other_kernels::second(nullptr, 1, 1, 0, {counter, 1});
     });
   }
-  int failed = use();
+  int failed = use(counter);
   for (std::thread& thread : threads) thread.join();
   for (int failure : failures) failed |= failure;
+  std::printf("%d\\n", *counter);
   return failed;
 }
 """
-USE = '#include "made.launch.h"\nint use() { return made_kernels::first(nullptr, 1, 1, 0, 1); }\n'
+USE = """
+#include "made.launch.h"
+int use(int* counter) { return made_kernels::first(nullptr, 1, 1, 0, {counter, 1}); }
+"""
 
 
-@pytest.mark.parametrize("flags", [(), pytest.param(("-fsanitize=thread",), marks=pytest.mark.slow)])
-def test_threads_and_files_share_what_is_loaded(tmp_path, flags):
-    """16 threads and two source files load each of two exports once; who comes late unloads again."""
-    for name, ty, called in (("made", types.int32, "first"), ("other", types.float64, "second")):
-        kernel = launches.kernel_of(ty, name=called)
+def count(counter):
+    """Count a launch."""
+    cuda.atomic.add(counter, 0, 1)
+
+
+def test_threads_and_files_share_what_is_loaded(tmp_path):
+    """16 threads and two source files launch kernels of two exports that they load at once."""
+    for name, called in (("made", "first"), ("other", "second")):
+        kernel = pl.kernel("void(int32[::1])", name=called)(count)
         pl.export([kernel], tmp_path, arch="sm_90", emit=["launcher"], name=name)
     (tmp_path / "use.cpp").write_text(USE)
-    program = build(tmp_path, THREADS, str(tmp_path / "use.cpp"), "-pthread", *flags)
-    environ = launches.fake_driver(tmp_path, sizes="4")
-    assert run(program, **environ) == []
-    lines = launches.log_of(tmp_path)
-    kinds = [line.split()[0] for line in lines]
-    assert kinds.count("launch") == 33
-    assert kinds.count("load") - kinds.count("unload") == 2
+    assert run(build(tmp_path, THREADS, str(tmp_path / "use.cpp"), "-pthread")) == ["33"]
 
 
 def test_names_do_not_collide(tmp_path):
@@ -185,11 +194,5 @@ def test_names_do_not_collide(tmp_path):
     calls = "".join(
         f"  failed |= udfs_kernels::{kernel.name}(nullptr, 1, 1, 0, {numbers});\n" for kernel in kernels
     )
-    program = build(
-        tmp_path, f'#include "udfs.launch.h"\nint main() {{\n  int failed = 0;\n{calls}  return failed;\n}}\n'
-    )
-    environ = launches.fake_driver(tmp_path, sizes=",".join("4" for _ in names))
-    run(program, **environ)
-    assert [kernel.name for kernel in kernels] == [
-        line.split()[1] for line in launches.log_of(tmp_path) if line.startswith("launch")
-    ]
+    source = f'#include "udfs.launch.h"\nint main() {{\n  int failed = 0;\n{calls}  return failed;\n}}\n'
+    run(build(tmp_path, source))

@@ -52,7 +52,7 @@ class OnCpu(pytest.Item):
             pytest.skip(missing_device())
         options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-m", self.expression)
         environ = {name: value for name, value in processes.environ().items() if "PYTEST" not in name}
-        done = processes.run(sys.executable, "-m", "pytest", *options, self.path, env={**environ, **ON_CPU})
+        done = processes.run(*ON_CPU, sys.executable, "-m", "pytest", *options, self.path, env=environ)
         if " passed" not in done.stdout.splitlines()[-1]:
             pytest.skip(done.stdout)
 

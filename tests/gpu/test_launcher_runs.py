@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cuda_toolkit import lay_out, shell
+from devices import runtime_library
 from grid_kernel import EXCHANGE
 
 import numba_ptxlink as pl
@@ -87,8 +88,13 @@ int main() {
 """
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("sm", ["", "sm_75"])
+def without_python() -> dict[str, str]:
+    """Return an environment that finds the driver, or the CPU device, and no Python in PATH."""
+    names = ("NUMBA_PTXLINK_", "PYTHONPATH", "LD_LIBRARY_PATH")
+    return {"PATH": "", **{name: value for name, value in os.environ.items() if name.startswith(names)}}
+
+
+@pytest.mark.parametrize("sm", ["", pytest.param("sm_75", marks=pytest.mark.slow)])
 def test_the_example_launches_without_python(tmp_path, arch, sm):
     """Four threads launch, from machine code and from PTX of an older architecture, with an empty PATH."""
     home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))
@@ -102,11 +108,12 @@ def test_the_example_launches_without_python(tmp_path, arch, sm):
     subprocess.run(
         [*command, f"CUDA_HOME={home}", f"PTXLINK={sys.executable} -m numba_ptxlink.cli"], check=True
     )
-    # The driver is where the loader's cache or this variable says.
-    libraries = os.pathsep.join(filter(None, (str(home / "lib64"), os.environ.get("LD_LIBRARY_PATH"))))
+    environ = without_python()
+    # The runtime of the CPU device is found before the toolkit's.
+    libraries = os.pathsep.join(filter(None, (environ.get("LD_LIBRARY_PATH"), str(home / "lib64"))))
     done = subprocess.run(
         [tmp_path / "saxpy"],
-        env={"PATH": "", "LD_LIBRARY_PATH": libraries},
+        env={**environ, "LD_LIBRARY_PATH": libraries},
         capture_output=True,
         text=True,
         check=False,
@@ -114,7 +121,6 @@ def test_the_example_launches_without_python(tmp_path, arch, sm):
     assert (0, "4 threads, 100001 elements each: right\n") == (done.returncode, done.stdout), done.stderr
 
 
-@pytest.mark.gpu
 def test_grids_shared_memory_and_structs(tmp_path, arch):
     """Launchers launch a grid cooperatively, ask for shared memory, pass structs, and return errors."""
     toolkit = lay_out(tmp_path, installed=True)
@@ -122,10 +128,9 @@ def test_grids_shared_memory_and_structs(tmp_path, arch):
     (tmp_path / "main.cpp").write_text(LAUNCHES)
     pl.export(tmp_path / "kernels.py", tmp_path, arch=[arch], emit=["launcher"])
     includes = f"-I. -I{INCLUDE_DIR} -isystem {toolkit}/include"
-    libraries = f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
+    libraries = runtime_library(toolkit)
     shell(f"g++ -std=c++17 -Wall -Werror {includes} main.cpp {libraries} -o main", tmp_path, toolkit)
-    kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
-    said = subprocess.check_output([tmp_path / "main"], text=True, env={**kept, "PATH": ""})
+    said = subprocess.check_output([tmp_path / "main"], text=True, env=without_python())
     # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, and CUDA_ERROR_INVALID_VALUE.
     assert (
         said

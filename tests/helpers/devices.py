@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+from typing import TYPE_CHECKING
+
+from numba_ptxlink._cpu.device import LIBRARY_FOLDER, RUNTIME_FOLDER
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # The architecture is the newest without thread block clusters, which the CPU does not run.
-ON_CPU = {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CPU_ARCH": "8.9"}
-"""Environment variables that make the CPU the device of a program."""
+ON_CPU = (sys.executable, "-m", "numba_ptxlink", "cpu", "--arch", "8.9", "--")
+"""The command that makes the CPU the device of a program, which follows."""
 
 
 @functools.cache
@@ -20,6 +27,13 @@ def missing_device() -> str:
     except Exception as error:  # noqa: BLE001 - what a missing driver raises depends on the version
         return f"no CUDA device: {type(error).__name__}"
     return ""
+
+
+def runtime_library(toolkit: Path) -> str:
+    """Return the options of g++ for the CUDA runtime: NVIDIA's static library, or that of the CPU device."""
+    if not missing_gpu():
+        return f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
+    return f"{RUNTIME_FOLDER}/libcudart.so.13 {LIBRARY_FOLDER}/libcuda.so.1 -ldl"
 
 
 def missing_gpu() -> str:

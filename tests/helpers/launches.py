@@ -1,10 +1,7 @@
-"""Launches without a device: stand-ins for the driver, and arrays that have no memory."""
+"""Launches without a device: a list of them, and arrays that have no memory."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pytest
-
-HERE = Path(__file__).parent
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
@@ -40,25 +35,6 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
     monkeypatch.setattr(driver, "wait", lambda stream, other: waits.append((stream, other)))
     monkeypatch.setattr(driver, "launch", launch)
     return launches
-
-
-def fake_driver(folder: Path, **variables: str) -> dict[str, str]:
-    """Compile a libcuda.so.1 into *folder*; return the environment of a process that finds it."""
-    library = folder / "libcuda.so.1"
-    if not library.exists():
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / "fakedriver.c")]
-        subprocess.run(command, check=True)
-    names = {f"FAKE_{name.upper()}": value for name, value in variables.items()}
-    log = {"FAKE_LOG": str(folder / "driver.log")}
-    return {**os.environ, "LD_LIBRARY_PATH": str(folder), **log, **names}
-
-
-def log_of(folder: Path) -> list[str]:
-    """Return what the driver in *folder* was asked since the last time."""
-    path = folder / "driver.log"
-    lines = path.read_text().splitlines() if path.exists() else []
-    path.unlink(missing_ok=True)
-    return lines
 
 
 def array(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import re
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -216,123 +215,117 @@ def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tm
         library[name][4, 32](launches.array(7, "<i4"))
     assert [True, False] == [launch.cooperative for launch in noted]
     image = exported.artifacts["kernels", ""].read_bytes()
-    # PTX would want the device runtime of the driver, which has none.
-    assert ["cubin", "cubin"] == [entry.kind for entry in programs.pieces(image, "k")]
+    assert ["cubin", "ptx", "cubin", "ptx"] == [entry.kind for entry in programs.pieces(image, "k")]
     text = exported.artifacts["launcher", ""].read_text()
     assert 'together{numba_ptxlink_detail::code, "together", true}' in text
     assert 'alone{numba_ptxlink_detail::code, "alone", false}' in text
 
 
 PROGRAM = """
-import sys
+import ctypes, json, sys
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("numba", "llvmlite", "cuda", "numba_cuda", "numpy", "cffi"):
+        if name.partition(".")[0] in ("numba", "cuda", "numba_cuda", "cffi"):
             raise ImportError(name + " is blocked")
 
 sys.meta_path.insert(0, Blocked())
+import driver_api as api
 import numba_ptxlink as pl
 
 class Array:
-    __cuda_array_interface__ = {
-        "shape": (7,), "typestr": "<f4", "data": (0x7000, False), "version": 3, "stream": 0x66
-    }
+    def __init__(self, address):
+        data = {"shape": (7,), "data": (address, False), "stream": 1}
+        self.__cuda_array_interface__ = {"typestr": "<f4", "version": 3, **data}
+
+def error_of(launch, *args, **options):
+    try:
+        launch(*args, **options)
+    except pl.LaunchError as error:
+        return str(error)
 
 library = pl.load(sys.argv[1])
-if sys.argv[2:]:
-    try:
-        library.nothing[1, 1]()
-    except pl.LaunchError as error:
-        print(error)
-else:
-    library.scale[3, 128, 0x55](Array, 1.5)
-    library.scale[1, 32, None, 50000](Array, 1.5)
+context, numbers = api.start(), (ctypes.c_float * 7)(*range(7))
+array = Array(api.allocate(28))
+address = ctypes.c_uint64(array.__cuda_array_interface__["data"][0])
+"""
+LAUNCHES = """
+api.call("cuMemcpyHtoD_v2", address, numbers, api.SIZE(28))
+library.scale[3, 128](array, 1.5)
+library.scale[1, 32, None, 50000](array, 0.5)
+nothing = library.nothing.launch
+nothing(grid=4, block=1, programmatic_dependent=True)
+nothing(grid=4, block=1, cooperative=True)
+api.call("cuMemcpyDtoH_v2", numbers, address, api.SIZE(28))
+errors = [
+    error_of(library.scale[1, 32, None, 1_000_000], array, 1.5),
+    error_of(nothing, grid=1 << 20, block=1, cooperative=True),
+    error_of(nothing, grid=16, block=1, cluster=16),
+]
+print(json.dumps([list(numbers), errors]))
 """
 
 
-def test_a_launch_reaches_the_driver_and_imports_nothing(exported, tmp_path):
-    """Kernels are launched where Numba, llvmlite, NumPy and NVIDIA's bindings cannot be imported."""
-    environ = launches.fake_driver(tmp_path, sizes="24,4")
-    processes.run(sys.executable, "-c", PROGRAM, str(exported.manifest), env=environ, quiet=True)
-    array = "0070000000000000" + "0700000000000000" + "0400000000000000"
-    assert [
-        "context 0x56",
-        "record 0x202 0x66",
-        "wait 0x55 0x202 0",
-        "destroy 0x202",
-        "load ba55ed50 0",
-        f"launch scale 3,1,1 128,1,1 0 0x55 0 {array} 0000c03f ",
-        "record 0x202 0x66",
-        "wait (nil) 0x202 0",
-        "destroy 0x202",
-        "attribute 8 232448 scale 5",
-        f"launch scale 1,1,1 32,1,1 50000 (nil) 0 {array} 0000c03f ",
-    ] == launches.log_of(tmp_path)
+def run_on_cpu(program, exported, *, arch="9.0"):
+    """Return what a program prints as JSON, whose devices are two of the CPU."""
+    variables = {"NUMBA_PTXLINK_DEVICE": "cpu", "NUMBA_PTXLINK_CPU_DEVICES": "2"}
+    environ = processes.environ(**variables, NUMBA_PTXLINK_CPU_ARCH=arch)
+    command = [sys.executable, "-c", PROGRAM + program, exported.manifest]
+    return json.loads(processes.run(*command, env=environ).stdout)
 
 
-@pytest.mark.parametrize(
-    ("failure", "reason"),
-    [
-        ("cuInit:100", r"The driver cannot be used: .*; make a device visible"),
-        (
-            "cuLibraryLoadData:209",
-            r"udfs\.json could not be loaded: CUDA_ERROR_NO_BINARY_FOR_GPU.*; export for the",
-        ),
-        ("cuLibraryGetKernel:500", r"Kernel nothing could not be loaded"),
-        (
-            "cuLaunchKernelEx:701",
-            r"Kernel nothing could not be launched on a grid of \(1, 1, 1\).*; use a smaller block",
-        ),
-    ],
-)
-def test_errors_of_the_driver_name_the_cure(exported, tmp_path, failure, reason):
-    """What the driver refuses is an error with its name and what helps."""
-    environ = launches.fake_driver(tmp_path, fail=failure)
-    output = subprocess.check_output(
-        [sys.executable, "-c", PROGRAM, str(exported.manifest), "nothing"], env=environ, text=True
-    )
-    assert re.search(reason, output), output
+def test_launches_reach_the_driver_and_import_no_front_end(exported):
+    """Kernels run without Numba and NVIDIA's bindings; the driver's errors name the cure."""
+    numbers, errors = run_on_cpu(LAUNCHES, exported)
+    assert [3.0 * number for number in range(7)] == numbers
+    reasons = [
+        r"Kernel scale cannot have 1000000 bytes of dynamic shared memory; pass at most \d+",
+        r"Kernel nothing could not be launched on a grid of \(1048576, 1, 1\).*; use fewer blocks",
+        r"Kernel nothing could not be launched .*: CUDA_ERROR_NOT_SUPPORTED",
+    ]
+    for reason, error in zip(reasons, errors, strict=True):
+        assert re.match(reason, error), error
 
 
-@pytest.mark.parametrize(
-    ("elsewhere", "refused"), [("0x7000:1", True), ("0x7000:?", False), ("0x8000:1", False)]
-)
-@pytest.mark.parametrize("value", ["Array", "(Array, 1)", "0x7000"])
-def test_memory_of_another_device_is_refused(tmp_path, elsewhere, refused, value):
-    """What the driver says that a kernel cannot access is an error; what it does not know is passed on."""
-    view, address = types.float32[::1], types.CPointer(types.float32)
-    parameter = {"Array": view, "0x7000": address}.get(value, types.Tuple((view, types.int32)))
-    made = pl.export([launches.kernel_of(parameter)], tmp_path, arch="sm_90", emit=["kernels"], name="made")
-    program = f"{PROGRAM.partition('if sys')[0]}library.taking[1, 1]({value})\n"
-    run = subprocess.run(
-        [sys.executable, "-c", program, str(made.manifest)],
-        env=launches.fake_driver(tmp_path, elsewhere=elsewhere),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert refused is not any("launch taking" in line for line in launches.log_of(tmp_path)), run.stderr
-    error = (
-        "LaunchError: Kernel taking: parameter 'p0' is in the memory of device 1, which the device of this"
-    )
-    assert refused is (error in run.stderr)
+def test_code_for_newer_devices_is_an_error(exported):
+    """The driver's error is named, and the export that helps."""
+    error = run_on_cpu("print(json.dumps(error_of(library.nothing[1, 1])))", exported, arch="7.5")
+    assert re.search(
+        r"udfs\.json could not be loaded: CUDA_ERROR_NO_BINARY_FOR_GPU.*; export for the", error
+    ), error
 
 
-def test_the_attributes_of_a_launch_reach_the_driver(exported, tmp_path):
-    """Clusters, programmatic dependent launches and cooperative ones; large clusters are allowed first."""
-    program = PROGRAM + (
-        "nothing = library.nothing.launch\n"
-        "nothing(grid=4, block=1, cluster=(2, 1), programmatic_dependent=True)\n"
-        "nothing(grid=16, block=1, cluster=16, cooperative=True)\n"
-    )
-    environ = launches.fake_driver(tmp_path, plain="nothing", sizes="24,4")
-    subprocess.run([sys.executable, "-c", program, str(exported.manifest)], env=environ, check=True)
-    assert [
-        "programmatic cluster 2,1,1 launch nothing 4,1,1 1,1,1 0 (nil) 0 ",
-        "attribute 14 1 nothing 5",
-        "cooperative cluster 16,1,1 launch nothing 16,1,1 1,1,1 0 (nil) 0 ",
-    ] == launches.log_of(tmp_path)[-3:]
+MEMORY = """
+second = ctypes.c_void_p(api.ask("cuDevicePrimaryCtxRetain", 1))
+api.call("cuCtxPushCurrent_v2", second)
+there = api.allocate(28)
+api.call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+def errors():
+    values = {"array": Array, "pair": lambda place: (Array(place), 1), "pointer": lambda place: place}
+    return {
+        kernel: [error_of(library[kernel][1, 1], value(place)) for place in (there, address.value, 0x7000)]
+        for kernel, value in values.items()
+    }
+
+before = errors()
+api.call("cuCtxEnablePeerAccess", second, 0)
+print(json.dumps([before, errors()]))
+"""
+
+
+def test_memory_of_another_device_is_refused(tmp_path):
+    """Memory that the driver says a kernel cannot access is an error; unknown addresses are passed on."""
+    view, pointer = types.float32[::1], types.CPointer(types.float32)
+    parameters = {"array": view, "pair": types.Tuple((view, types.int32)), "pointer": pointer}
+    kernels = [launches.kernel_of(each, name=name) for name, each in parameters.items()]
+    exported = pl.export(kernels, tmp_path, arch="sm_90", emit=["kernels"], name="made")
+    before, after = run_on_cpu(MEMORY, exported)
+    nothing = [None, None, None]
+    assert dict.fromkeys(parameters, nothing) == after
+    for name, (refused, *others) in before.items():
+        assert f"Kernel {name}: parameter 'p0' is in the memory of device 1, which the device of" in refused
+        assert others == nothing[1:]
 
 
 def test_the_numbers_of_attributes_are_the_drivers():

@@ -97,6 +97,7 @@ void remove_context_memory(CUcontext context);
 bool find_allocation(uintptr_t address, struct allocation *found);
 bool is_in_heap(uintptr_t address);
 size_t used_memory(CUdevice device);
+bool is_accessible(const struct allocation *range, const struct CUctx_st *context); /* by kernels */
 void regions_changed(void);
 
 /* pools.c */

@@ -208,7 +208,7 @@ void regions_changed(void) {
 
 /* For launches: the memory that kernels on a device may access */
 
-static bool is_accessible(const struct allocation *range, const struct CUctx_st *context) {
+bool is_accessible(const struct allocation *range, const struct CUctx_st *context) {
   if (range->kind != DEVICE_MEMORY) return true;
   return range->device == context->device || context->peers >> range->device & 1;
 }

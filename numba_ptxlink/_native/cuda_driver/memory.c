@@ -163,7 +163,11 @@ static CUresult pointer_attribute(void *value, CUpointer_attribute attribute, CU
       REQUIRE_VALUE(!known || is_host_memory(found) || found->kind == MANAGED_MEMORY);
       *(uintptr_t *)value = known ? address : 0;
       return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(uintptr_t *)value = known ? address : 0; return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      /* Kernels of the current context have no pointer to memory of a device that is no peer. */
+      REQUIRE_VALUE(!known || !current_context() || is_accessible(found, current_context()));
+      *(uintptr_t *)value = known ? address : 0;
+      return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
     case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: *(uint64_t *)value = found->id; return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(int *)value = found->kind == MANAGED_MEMORY; return CUDA_SUCCESS;
