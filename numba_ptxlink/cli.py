@@ -131,7 +131,7 @@ def make_parser() -> args.Parser:
         commands,
         "doctor",
         _doctor,
-        "show versions, what is active, and problems with their cures",
+        "show versions, the state of the plugin, and problems with their cures",
         ("doctor --strict -q",),
     )
     doctor.add_argument(

@@ -65,6 +65,13 @@ def test_sentences_are_short_and_plain(page):
     assert measured.semicolons <= SEMICOLONS_PER_1000_WORDS * measured.words / 1000
 
 
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs" / "reference").glob("*.md")))
+def test_each_page_of_the_reference_has_a_budget(page):
+    """Only pages that are made of the package have none."""
+    made = page in ("cli.md", "python.md", "replaced.md")
+    assert made is (f"docs/reference/{page}" not in BUDGETS)
+
+
 def test_each_budget_is_of_a_page():
     """A page that was deleted has no budget."""
     assert [] == [page for page in BUDGETS if not (ROOT / page).exists()]

@@ -16,24 +16,24 @@ HEAD = """\
 <!-- Written by docs/reference/cli.py. -->
 # The command line
 
-`python -m numba_ptxlink` is the same command. For an unknown command, option or value
-the error lists the choices.
+`python -m numba_ptxlink` is the same command.
 
 | exit status | |
 | --- | --- |
 | 0 | success |
-| 1 | an error, with a message on the standard error and no traceback; with `doctor --strict`, a problem |
-| 2 | wrong usage; the command was not run |
+| 1 | an error, with a message on the standard error. With `doctor --strict` also a problem |
+| 2 | wrong usage: the command was not run |
 | 130 | Ctrl-C |
 
-Wrong usage includes values outside a fixed list, as of `--checks`, values that are not numbers where a
-number is expected, and empty values and paths. Values that are checked while the command runs,
-as those of `--arch`, `--emit` and `--cuda`, have status 1.
+Each command takes these options after its name:
 
-After its name, each command takes `-v` (`--verbose`: log decisions; twice, each step), `-q` (`--quiet`:
-print only results, warnings and errors, whatever `NUMBA_PTXLINK_LOG` is) and `--json`, which prints the
-result as JSON, and nothing if the command fails. The output of an imported file, and of the programs that it
-runs, goes to the standard error, except what it prints by `atexit`.
+| option | effect |
+| --- | --- |
+| `-v`, `--verbose` | log decisions. Twice: each step |
+| `-q`, `--quiet` | print only results, warnings and errors, whatever `NUMBA_PTXLINK_LOG` is |
+| `--json` | print the result as JSON, and nothing if the command fails |
+
+The output of an imported file, and of programs that it runs, goes to the standard error.
 
 """
 # Described once, above.

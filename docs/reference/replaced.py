@@ -9,28 +9,25 @@ from numba_ptxlink._front_end import registry
 PAGE = Path(__file__).with_suffix(".md")
 HEAD = """\
 <!-- Written by docs/reference/replaced.py. -->
-# What is replaced in numba-cuda and numba-cuda-mlir
+# Replaced functions
 
-While the plugin is active, these attributes of the front ends are its own. Each is wrapped: the front end's
-function is called where that is of use, and `numba_ptxlink.disable()` puts back every one. With releases that
-are not named here the plugin stays inactive, with a warning.
+While the plugin is active, it replaces these attributes of numba-cuda and numba-cuda-mlir, all or none. Most
+wrap the original function. `numba_ptxlink.disable()` restores them.
 
-| switch | what it leaves |
+| switch | effect |
 | --- | --- |
 | `NUMBA_PTXLINK=0`, `disable()` | nothing is replaced |
 | `NUMBA_PTXLINK=auto` | nothing is replaced unless the driver is older than the toolkit |
 | `NUMBA_PTXLINK_CACHE=0` | all is replaced, and NVVM runs each time |
 
-All of them are replaced, or none: where a release lacks what one row replaces, the plugin stays inactive, and
-`status()` says why.
-
-`numba_ptxlink.export` and `numba-ptxlink export` work without the plugin. For the length of a call they need
-the rows marked with an asterisk.
+With a release outside of the ranges below, or one that lacks an attribute, the plugin stays inactive, with a
+warning. `status()` has the reason. Exports work without the plugin: during a call they use the rows with an
+asterisk.
 """
 # The constants of `patches` that an export applies.
 EXPORTED = ("C_ABI", "DRIVERLESS", "OPTIMIZE")
 
-COLUMNS = "| module | attribute | for | what it does |\n| --- | --- | --- | --- |"
+COLUMNS = "| module | attribute | for | effect |\n| --- | --- | --- | --- |"
 
 
 def page() -> str:

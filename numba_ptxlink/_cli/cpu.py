@@ -21,7 +21,11 @@ _EXAMPLES = ("cpu -- pytest", "cpu --arch 9.0 --devices 2 -- python train.py", "
 def add(commands: Any) -> None:
     """Add the command to *commands*."""
     cpu = args.add_command(
-        commands, "cpu", _cpu, "run a program, and what it starts, with the CPU as its CUDA device", _EXAMPLES
+        commands,
+        "cpu",
+        _cpu,
+        "run a program and its child processes with the CPU as its CUDA device",
+        _EXAMPLES,
     )
     cpu.add_argument("--arch", type=args.text, help="the compute capability of the device (default: 7.5)")
     cpu.add_argument("--devices", type=int, metavar="N", help="the number of devices (default: 1)")
