@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._config import config
 from numba_ptxlink._formats import ptx as formats
@@ -49,6 +49,21 @@ _HEAP_BYTES = 8 << 20
 def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
     """Return the size of each parameter, or result, of a function in bytes."""
     return [max(variable.size, 1) for variable in variables]
+
+
+class _PackedLaunch(NamedTuple):
+    """A launch whose arguments are packed; see `CpuProgram.launch_packed`."""
+
+    entry: CompiledEntry
+    launch_config: Configuration
+    params: int
+    regions: RegionTable
+    steps: int | None
+
+    @property
+    def worker_key(self) -> tuple[Any, ...]:
+        """The key of workers that can be used again."""
+        return self.entry.name, self.launch_config.block, self.launch_config.shared, self.steps
 
 
 class CpuProgram:
@@ -177,41 +192,32 @@ class CpuProgram:
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
         """
-        entry = self._code.entry(name)
+        packed = _PackedLaunch(self._code.entry(name), launch_config, params, regions, steps)
         if launch_config.cooperative:
-            self._launch_cooperative(entry, launch_config, params, regions, steps)
+            self._launch_cooperative(packed)
             return
         blocks = math.prod(launch_config.grid)
         count = min(config().cpu_threads, blocks)
-        workers = [self._take_worker(entry, launch_config, params, regions, steps) for _ in range(count)]
+        workers = [self._take_worker(packed) for _ in range(count)]
         _begin_checks(workers)
         if count == 1:
-            self._run(entry, workers[0], "ptxlink.run_grid", 0, blocks)
+            self._run(packed.entry, workers[0], "ptxlink.run_grid", 0, blocks)
         else:
-            parallel.run_blocks(workers, blocks, lambda *part: self._run_part(entry, *part))
+            parallel.run_blocks(workers, blocks, lambda *part: self._run_part(packed.entry, *part))
         for worker in workers:
-            self._keep_worker(entry, launch_config, steps, worker)
+            self._keep_worker(packed, worker)
 
-    def _launch_cooperative(
-        self,
-        entry: CompiledEntry,
-        launch_config: Configuration,
-        params: int,
-        regions: RegionTable,
-        steps: int | None,
-    ) -> None:
+    def _launch_cooperative(self, packed: _PackedLaunch) -> None:
         """Launch a kernel whose blocks wait for each other, so that all are resident: one worker for each."""
         workspace = Buffer(_GRID_WORKSPACE_BYTES)
-        workers = [
-            self._create_worker(entry, launch_config, params, regions, steps, workspace)
-            for _ in range(math.prod(launch_config.grid))
-        ]
+        blocks = math.prod(packed.launch_config.grid)
+        workers = [self._create_worker(packed, workspace) for _ in range(blocks)]
         _begin_checks(workers)
-        ready, at_grid_barrier = dict.fromkeys(range(len(workers)), Resume.START), list[int]()
+        ready, at_grid_barrier = dict.fromkeys(range(blocks), Resume.START), list[int]()
         while ready:
             yielded = []
             for index, resume_mode in ready.items():
-                status = self._run(entry, workers[index], "ptxlink.run_grid", index, 1, resume_mode)
+                status = self._run(packed.entry, workers[index], "ptxlink.run_grid", index, 1, resume_mode)
                 at_grid_barrier += [index] * (status == BlockStatus.AT_GRID_BARRIER)
                 yielded += [index] * (status == BlockStatus.YIELDED)
             # Release the grid barrier once every block has finished or waits at it.
@@ -244,55 +250,37 @@ class CpuProgram:
             DeviceFaultError: A call faulted; its thread is the index of the element.
             LaunchError: The function has a barrier or a warp operation.
         """
-        entry = self._code.entry(name)
+        packed = _PackedLaunch(self._code.entry(name), _CALL_CONFIG, 0, RegionTable.of(regions), steps)
         pairs = [*([result] if self.functions[name].results else []), *params]
         arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
-        worker = self._take_worker(entry, _CALL_CONFIG, 0, RegionTable.of(regions), steps)
+        worker = self._take_worker(packed)
         _begin_checks([worker])
-        self._run(entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
-        self._keep_worker(entry, _CALL_CONFIG, steps, worker)
+        self._run(packed.entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
+        self._keep_worker(packed, worker)
 
-    def _take_worker(
-        self,
-        entry: CompiledEntry,
-        launch_config: Configuration,
-        params: int,
-        regions: RegionTable,
-        steps: int | None,
-    ) -> Worker:
+    def _take_worker(self, packed: _PackedLaunch) -> Worker:
         """Return a worker: that of a finished launch with blocks of the same size, or else a new one."""
-        key = entry.name, launch_config.block, launch_config.shared, steps
         try:
-            worker = self._idle_workers[key].pop()
+            worker = self._idle_workers[packed.worker_key].pop()
         except (KeyError, IndexError):
-            return self._create_worker(entry, launch_config, params, regions, steps)
-        worker.reset(regions, launch_config.grid, params)
+            return self._create_worker(packed)
+        worker.reset(packed.regions, packed.launch_config.grid, packed.params)
         return worker
 
-    def _keep_worker(
-        self, entry: CompiledEntry, launch_config: Configuration, steps: int | None, worker: Worker
-    ) -> None:
+    def _keep_worker(self, packed: _PackedLaunch, worker: Worker) -> None:
         """Keep a worker for the next launch, unless its memory is large."""
         if len(self._idle_workers) > _MAX_IDLE_KEYS:
             self._idle_workers.clear()
         if worker.is_small:
-            key = entry.name, launch_config.block, launch_config.shared, steps
-            self._idle_workers.setdefault(key, []).append(worker)
+            self._idle_workers.setdefault(packed.worker_key, []).append(worker)
 
-    def _create_worker(
-        self,
-        entry: CompiledEntry,
-        launch_config: Configuration,
-        params: int,
-        regions: RegionTable,
-        steps: int | None,
-        workspace: Buffer | None = None,
-    ) -> Worker:
+    def _create_worker(self, packed: _PackedLaunch, workspace: Buffer | None = None) -> Worker:
         program_regions = [*self.variables.values(), self._heap.region("the heap")]
         if workspace:
             program_regions.append(workspace.region("the workspace of the grid barrier"))
+        entry, launch_config = packed.entry, packed.launch_config
         return Worker(
-            regions,
+            packed.regions,
             program_regions,
             access_count=entry.access_count,
             shared=entry.shared_size,
@@ -301,8 +289,8 @@ class CpuProgram:
             grid=launch_config.grid,
             block=launch_config.block,
             dynamic=launch_config.shared,
-            params=params,
-            step_limit=_UNLIMITED_STEPS if steps is None else steps,
+            params=packed.params,
+            step_limit=_UNLIMITED_STEPS if packed.steps is None else packed.steps,
             heap=ctypes.addressof(self._heap_state),
             workspace=workspace.address if workspace else 0,
             cooperative=workspace is not None,

@@ -1,4 +1,8 @@
-"""A stand-in for a device, with which kernels are compiled, linked and loaded on a machine that has none."""
+"""
+Kernels of numba-cuda as machine code of a GPU that this machine does not have.
+
+Tests of what kernels compute use the CPU device, whose code is PTX.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,7 @@ if TYPE_CHECKING:
 
 def install(replace: Callable[[Any, str, Any], None] = setattr, cc: tuple[int, int] = (8, 0)) -> Any:
     """
-    Give numba-cuda a device of compute capability *cc*, and return its context.
-
-    The context loads nothing: what it is given is kept in its list `images`.
+    Give numba-cuda a device of compute capability *cc*, and return its context, which loads nothing.
 
     Args:
         replace: What sets an attribute: for one test `monkeypatch.setattr`.
@@ -28,13 +30,7 @@ def install(replace: Callable[[Any, str, Any], None] = setattr, cc: tuple[int, i
     device = SimpleNamespace(
         compute_capability=cc, id=0, supports_bfloat16=True, supports_float16=True, supports_fp8=False
     )
-    context = MagicMock(device=device, images=[])
-
-    def load(cubin: Any, *_: Any) -> Any:
-        context.images.append(cubin.code)
-        return MagicMock()
-
-    context.create_module_image = load
+    context = MagicMock(device=device)
     for module in (cuda, numba.cuda.api, numba.cuda.dispatcher):
         replace(module, "get_current_device", lambda: device)
     for module in (devices, numba.cuda.dispatcher):
