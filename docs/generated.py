@@ -47,7 +47,7 @@ def _text(node: ast.expr) -> str:
         return str(node.value)
     if isinstance(node, ast.JoinedStr):
         return re.sub(f"{VARIES}{{2,}}", VARIES, "".join(map(_text, node.values)))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "located":
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "with_location":
         return _text(node.args[1])
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return _text(node.left) + _text(node.right)

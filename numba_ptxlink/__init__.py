@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from .inspection import Inspection, SymbolReport, inspect
     from .linker import Linked, link
 
-# Each name's module, imported when the name is first asked for: the package itself stays cheap to import.
-_HOMES = {
+# The public names of each module. A module is imported at the first use of a name: importing the package is
+# fast.
+_PUBLIC_NAMES = {
     "_plugin": ("FrontEndStatus", "Status", "disable", "enable", "status"),
     "_arch": ("Arch",),
     "_cabi.signatures": ("Signature",),
@@ -62,7 +63,7 @@ _HOMES = {
     "_launch.library": ("Library", "LoadedKernel", "load"),
     "_tools.toolchain": ("Toolchain", "toolchain"),
 }
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name in names}
 
 __all__ = [
     "AbiError",
@@ -109,10 +110,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOME_OF[name]
-    value = getattr(importlib.import_module(f".{home}", __name__), name)
+    value = getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)
     globals()[name] = value
     return value
 
@@ -121,21 +121,24 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-def _start() -> None:
+def _install_hooks() -> None:
     """
-    Install the import hooks where Python has read no `.pth` file; activate if a front end is there already.
+    Install the import hooks if Python has read no `.pth` file; activate front ends that are imported already.
 
-    It reads none in directories of PYTHONPATH and of `pip install --target`. numba-cuda's hook is needed as
-    well, and would come too late after the import of numba.cuda.
+    Python reads no `.pth` files in directories of PYTHONPATH and of `pip install --target`. There the hook of
+    numba-cuda is missing as well, which has no effect once numba.cuda is imported.
     """
-    late = "numba.cuda" in sys.modules
-    for hook in ("_numba_ptxlink_hook",) if late else ("_numba_cuda_redirector", "_numba_ptxlink_hook"):
+    numba_cuda_imported = "numba.cuda" in sys.modules
+    hooks = (
+        ("_numba_ptxlink_hook",) if numba_cuda_imported else ("_numba_cuda_redirector", "_numba_ptxlink_hook")
+    )
+    for hook in hooks:
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
     packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())
-    if late or any(package in sys.modules for package in packages):
+    if numba_cuda_imported or any(package in sys.modules for package in packages):
         importlib.import_module("._plugin", __name__).imported_late()
 
 
 if sys.modules.get("_numba_ptxlink_hook") is None:
-    _start()
+    _install_hooks()

@@ -93,13 +93,13 @@ def dotted(version: tuple[int, ...] | None) -> str:
     return ".".join(map(str, version or ()))
 
 
-OLDEST = PtxVersion(7, 0)
-"""The oldest version that is distinguished."""
-_NEWEST_KNOWN = (13, 5)
+OLDEST_ISA = PtxVersion(7, 0)
+"""The oldest PTX ISA that is distinguished: older versions, and targets up to sm_80, count as this one."""
+_NEWEST_TESTED = (13, 5)
+# The last minor release of each major release of CUDA; that of 13 is not known yet.
 _LAST_MINORS = {11: 8, 12: 9, 13: 99}
 
-# The targets by the version that introduced them, from the release notes in the PTX ISA manual. Targets up to
-# sm_80 are as old as `OLDEST`.
+# The targets by the PTX version that introduced them, from the release notes in the PTX ISA manual.
 _TARGETS = {
     (7, 1): "sm_86",
     (7, 4): "sm_87",
@@ -128,15 +128,15 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     return PtxVersion(major - 4, minor - (major == 12 and minor > 5))
 
 
-def sure_isa(release: tuple[int, int]) -> PtxVersion | None:
-    """Return the newest PTX ISA that a tested CUDA *release* reads; None for a release after these."""
-    return newest_isa(release) if release <= _NEWEST_KNOWN else None
+def tested_isa(release: tuple[int, int]) -> PtxVersion | None:
+    """Return the newest PTX ISA that CUDA *release* reads; None for a release newer than all tested ones."""
+    return newest_isa(release) if release <= _NEWEST_TESTED else None
 
 
 def first_release(isa: PtxVersion) -> tuple[int, int]:
     """Return the oldest CUDA release that reads PTX of version *isa*, from 11.0 on."""
-    if isa < OLDEST:
-        return (OLDEST.major + 4, OLDEST.minor)
+    if isa < OLDEST_ISA:
+        return (OLDEST_ISA.major + 4, OLDEST_ISA.minor)
     return (isa.major + 4, isa.minor + (isa.major == 8 and isa.minor > 5))
 
 
@@ -147,11 +147,11 @@ def release_of(isa: PtxVersion) -> tuple[int, int] | None:
     return next((release for release in releases if newest_isa(release) == isa), None)
 
 
-def arch_since(target: str) -> PtxVersion | None:
-    """Return the version that introduced *target*, such as "sm_90a"; None for an unknown target."""
+def isa_introducing(target: str) -> PtxVersion | None:
+    """Return the PTX version that introduced *target*, such as "sm_90a"; None for an unknown target."""
     number = target.removeprefix("sm_").rstrip("af")
     if number.isdigit() and int(number) <= 80:
-        return OLDEST
+        return OLDEST_ISA
     return next(
         (PtxVersion(*since) for since, targets in _TARGETS.items() if target in targets.split()), None
     )

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The import hook has the same values.
+# The import hook has a copy of these values, since it imports nothing of this package.
 _OFF = ("0", "off", "false", "no")
 _MODES = ("1", *_OFF, "auto")
 Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
 Checks = Literal["all", "none"]
 Inline = Literal["auto", "all", "none"]
-# The preferred one first; `_front_end.registry` knows their packages by these names.
+# In order of preference. `_front_end.registry` maps each name to its package.
 FrontEndName = Literal["numba-cuda", "numba-cuda-mlir"]
 BACKENDS: tuple[str, ...] = get_args(Backend)
 CHECKS: tuple[str, ...] = get_args(Checks)
@@ -35,12 +35,12 @@ MAX_CPU_DEVICES = 16
 _MAX_CPU_THREADS = 1024
 # The schemes of URLs of stores that `cache.tiered` connects to.
 STORES = ("redis", "rediss", "unix")
-# Patterns are compiled where they are used, since most processes have no such variables.
+# Not compiled here: most processes do not set the variables that these patterns read.
 _SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?)i?b"
 # A URL contains the character that separates directories, so it has to come last.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
 _LEVELS = ("debug", "info", "warning", "error", "critical")
-_SECRET = ("cache_url", "cache_secret")
+_SECRET_FIELDS = ("cache_url", "cache_secret")
 
 
 VARIABLES = (
@@ -108,9 +108,9 @@ class Config(NamedTuple):
     cpu_checks: tuple[str, ...] = ("memcheck",)
 
     def __repr__(self) -> str:
-        """Show all but what may hold a password."""
-        shown = {name: value for name, value in self._asdict().items() if name not in _SECRET}
-        return f"Config({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+        """Leave out the fields that may contain a password."""
+        fields = {name: value for name, value in self._asdict().items() if name not in _SECRET_FIELDS}
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in fields.items())})"
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Config:
@@ -120,43 +120,43 @@ class Config(NamedTuple):
         Raises:
             ConfigError: A variable has a value that is not among its choices.
         """
-        level = _choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, "")
-        mode = _choice(environ, "NUMBA_PTXLINK", _MODES, "1")
-        cache, dirs, url = _cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
+        level = _read_choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, "")
+        mode = _read_choice(environ, "NUMBA_PTXLINK", _MODES, "1")
+        cache, dirs, url = _parse_cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
         return cls(
             mode="0" if mode in _OFF else mode,
-            backend=_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto"),
-            checks=_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all"),
-            inline=_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto"),
+            backend=_read_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto"),
+            checks=_read_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all"),
+            inline=_read_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto"),
             log_level=int(logging.getLevelName(level.upper())) if level else None,
             cache=cache,
             cache_dirs=dirs,
             cache_url=url,
-            cache_size=_size(environ.get("NUMBA_PTXLINK_CACHE_SIZE", "").strip() or "2GiB"),
+            cache_size=_parse_size(environ.get("NUMBA_PTXLINK_CACHE_SIZE", "").strip() or "2GiB"),
             cache_secret=os.fsencode(environ.get("NUMBA_PTXLINK_CACHE_SECRET", "")) or None,
-            device=_choice(environ, "NUMBA_PTXLINK_DEVICE", ("cpu",), ""),
+            device=_read_choice(environ, "NUMBA_PTXLINK_DEVICE", ("cpu",), ""),
             cpu_arch=environ.get("NUMBA_PTXLINK_CPU_ARCH", "").strip() or "7.5",
-            cpu_devices=_number(environ, "NUMBA_PTXLINK_CPU_DEVICES", MAX_CPU_DEVICES),
-            cpu_threads=_number(environ, "NUMBA_PTXLINK_CPU_THREADS", _MAX_CPU_THREADS),
-            cpu_checks=_cpu_checks(environ.get("NUMBA_PTXLINK_CPU_CHECKS", "").strip() or "memcheck"),
+            cpu_devices=_read_number(environ, "NUMBA_PTXLINK_CPU_DEVICES", MAX_CPU_DEVICES),
+            cpu_threads=_read_number(environ, "NUMBA_PTXLINK_CPU_THREADS", _MAX_CPU_THREADS),
+            cpu_checks=_parse_cpu_checks(environ.get("NUMBA_PTXLINK_CPU_CHECKS", "").strip() or "memcheck"),
         )
 
 
-def _choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...], default: str) -> str:
+def _read_choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...], default: str) -> str:
     value = environ.get(variable, "").strip().lower() or default
     if value not in (*choices, default):
         raise ConfigError(f"{variable}={environ[variable]!r} is unknown; set it to {', '.join(choices)}.")
     return value
 
 
-def _number(environ: Mapping[str, str], variable: str, largest: int) -> int:
+def _read_number(environ: Mapping[str, str], variable: str, largest: int) -> int:
     value = environ.get(variable, "").strip() or "1"
     if not value.isdecimal() or not 1 <= int(value) <= largest:
         raise ConfigError(f"{variable}={value!r} is unknown; set it to a number from 1 to {largest}.")
     return int(value)
 
 
-def _cpu_checks(value: str) -> tuple[str, ...]:
+def _parse_cpu_checks(value: str) -> tuple[str, ...]:
     names = () if value == "none" else tuple(name.strip() for name in value.lower().split(","))
     if not set(names) <= set(CPU_CHECKS):
         raise ConfigError(
@@ -166,7 +166,7 @@ def _cpu_checks(value: str) -> tuple[str, ...]:
     return names
 
 
-def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
+def _parse_cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
     if value in ("", "0", "1"):
         return value != "0", (), None
     match = re.search(_URL, value)
@@ -183,7 +183,7 @@ def _cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
     return True, dirs, match[0] if match else None
 
 
-def _size(value: str) -> int:
+def _parse_size(value: str) -> int:
     match = re.fullmatch(_SIZE, value.lower())
     number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
     if number <= 0:
@@ -210,7 +210,7 @@ def config() -> Config:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables in *environ* that begin like those of this package, each with what to do."""
+    """Return the variables in *environ* that only begin like those of this package, each with the cure."""
     names = sorted(name for name in environ if name.startswith(VARIABLES[0]) and name not in VARIABLES)
     if not names:
         return []
@@ -225,10 +225,10 @@ def working_directory() -> str:
     Return the path of the working directory.
 
     Raises:
-        ConfigError: It was removed.
+        ConfigError: The directory was removed.
     """
     try:
-        return os.getcwd()  # noqa: PTH109 - a path is text for its callers
+        return os.getcwd()  # noqa: PTH109 - the callers need a str
     except FileNotFoundError as error:
         raise ConfigError("The working directory was removed; change to a folder that exists.") from error
 
@@ -247,7 +247,7 @@ def _set_up_logging(level: int) -> None:
             return
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(LOG_FORMAT))
-        # An application that logs by the root logger, perhaps configured later, shows each message itself.
+        # Otherwise a message would appear twice if the application configures the root logger, now or later.
         handler.addFilter(lambda _: not logging.getLogger().handlers)
         logger.addHandler(handler)
         logger.setLevel(level)

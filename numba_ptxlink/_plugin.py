@@ -2,10 +2,10 @@
 Activation: `enable`, `disable`, `status`, and the functions that the import hook and the entry points call.
 
 The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
-import of the package calls `imported_late`, for modules that are imported already. All of these may be called
-repeatedly, and handle each front end separately: see `_front_end.activation`. No import fails because of
-them: a wrong variable or a damaged installation causes a warning, and is the reason in `status()`. Therefore
-the rest of the package is imported on demand.
+import of the package calls `imported_late`, for modules that are imported already. All of these functions may
+be called repeatedly, and handle each front end separately: see `_front_end.activation`. They raise nothing: a
+wrong variable or a damaged installation causes a warning, and is the reason in `status()`. Therefore the
+other modules of the package are imported on demand.
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ def _free_compiler_locks() -> None:
 
 
 _activations = {name: Activation(name) for name in FRONT_ENDS}
-# enable() and disable() hold the compilers' locks, too, and a forked child could never acquire these.
+# enable() and disable() also hold the locks of the compilers, which a forked child has to find free.
 # While holding this lock, never import a front end's module: another thread that imports it waits in
 # `imported`.
 _lock = Lock(forget=_free_compiler_locks)
 
 
 def imported_late() -> None:
-    """Handle the first import of this package, if there is no import hook, after that of a front end."""
+    """Handle the first import of this package if a front end was imported before, without the import hook."""
     _decide_safely("import of numba_ptxlink")
 
 
@@ -131,7 +131,7 @@ def enable() -> Status:
             activated all the same. The message names the cure.
         ConfigError: An environment variable has an unknown value.
     """
-    with _changing():
+    with _exclusive():
         config()
         refused: dict[str, str] = {}
         first_error: Exception | None = None
@@ -160,7 +160,7 @@ def enable() -> Status:
 
 def disable() -> Status:
     """Restore the front ends' original attributes, and stay inactive until `enable` is called."""
-    with _changing():
+    with _exclusive():
         switch.enabled = False
         for activation in _activations.values():
             activation.deactivate()
@@ -172,7 +172,7 @@ def status() -> Status:
     """Return the state of the plugin and its reason. Imports neither numba nor CUDA."""
     counts = _counts()
     with _lock.held:
-        reported = _reported()
+        reported = _reported_activation()
         return Status(
             active=reported.active,
             reason=reported.reason,
@@ -185,7 +185,7 @@ def status() -> Status:
         )
 
 
-def _reported() -> Activation:
+def _reported_activation() -> Activation:
     """Return the front end that the first fields of `Status` refer to."""
     activations = list(_activations.values())
     for condition in (lambda activation: activation.active, Activation.is_imported, Activation.is_installed):
@@ -232,14 +232,14 @@ def _backend() -> str:
 
 
 def _versions(names: Iterable[str]) -> dict[str, str]:
-    """Return the versions of imported modules among *names*, which are of distributions or modules."""
+    """Return the versions of the imported modules among *names*, which name distributions or modules."""
     modules = {name.replace(".", "-"): sys.modules.get(name.replace("-", "_")) for name in names}
     versions = {name: getattr(module, "__version__", None) for name, module in modules.items()}
     return {name: str(version) for name, version in versions.items() if version is not None}
 
 
 @contextlib.contextmanager
-def _changing() -> Iterator[None]:
+def _exclusive() -> Iterator[None]:
     """Keep other threads from compiling and deciding during a `with` block."""
     with contextlib.ExitStack() as stack:
         for activation in _activations.values():

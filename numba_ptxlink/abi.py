@@ -35,7 +35,7 @@ from .errors import AbiError
 
 __all__ = ["AbiOptions", "Names", "Parameter", "Signature", "c_signature", "c_type", "check_ptx"]
 
-# By the names of Numba types, which are the same in all front ends.
+# The C types of Numba's numbers, by the names of these, which are the same in all front ends.
 _NUMBERS = {
     "float16": "__half",
     "__nv_bfloat16": "__nv_bfloat16",
@@ -47,7 +47,7 @@ _NUMBERS = {
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 
 Names = Mapping[Any, str | Existing]
-"""Names for records, by their Numba types, since records have no name; and structs that C++ defines."""
+"""For Numba types of records, which have no name: the name in C, or the struct that C++ defines."""
 
 
 class Parameter(NamedTuple):
@@ -57,8 +57,8 @@ class Parameter(NamedTuple):
     Args:
         name: The name in C.
         ty: The Numba type.
-        const: Whether the function only reads through it.
-        restrict: Whether no other pointer refers to the memory that it points to.
+        const: Whether the function only reads the memory behind it.
+        restrict: Whether no other pointer of the function refers to that memory.
     """
 
     name: str
@@ -100,7 +100,7 @@ def c_signature(
             raise AbiError(f"{subject} has no C type. Leave the parameter out.")
         return ctype
 
-    # An inferred result may have the type of a literal, which in C is the type of its value.
+    # An inferred result may have a literal type, which in C is the type of its value.
     returned = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
     parameters = [Parameter(*param) for param in params]
     types = [translate(param, f"parameter {param.name!r}") for param in parameters]
@@ -147,7 +147,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
     ctype = _scalar(ty) or _composite(ty, names or {})
     if ctype is None:
         raise AbiError(
-            "The types that have one: booleans, integers, float16, bfloat16, float32, float64, complex64, "
+            "Types with a C type are booleans, integers, float16, bfloat16, float32, float64, complex64, "
             "complex128, pointers (CPointer, voidptr), tuples, records, vector types, arrays, Optional, "
             "IntEnum, datetime64 and timedelta64."
         )
@@ -207,7 +207,7 @@ def _view(ty: Any, names: Names) -> CType:
 
 
 def _check_in_memory(ctype: CType) -> None:
-    """Refuse a pointer's target that Numba and C lay out differently in memory."""
+    """Raise AbiError if Numba and C lay out the target of a pointer differently in memory."""
     if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
         description = ctype.python_type if isinstance(ctype, Struct) else ctype.name
         raise AbiError(
@@ -222,7 +222,7 @@ def _member(ty: Any, title: str, names: Names) -> CType:
     except AbiError as error:
         raise AbiError(f"{title}, of Numba type {ty}, has no C type. {error}") from error
     if isinstance(ctype, Void):
-        raise AbiError(f"{title} is None, which C has no value for; leave it out.")
+        raise AbiError(f"{title} is None, which has no value in C; leave it out.")
     return ctype
 
 
@@ -282,7 +282,7 @@ def _field(ty: Any, title: str, names: Names) -> CType:
     return _member(ty, title, names)
 
 
-# By the names of the classes of Numba types; the first match is used.
+# The class of a Numba type, by its name, and the function that translates it; the first match is used.
 _COMPOSITES: tuple[tuple[str, Callable[[Any, Names], CType]], ...] = (
     ("CPointer", _pointer),
     ("BaseTuple", _tuple),

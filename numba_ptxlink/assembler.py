@@ -32,9 +32,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-# Declarations of variables, without dynamic shared memory, which a launch defines.
+# A declaration of a variable, except for dynamic shared memory: its size is an argument of the launch.
 _UNDEFINED_VARIABLE = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
 _LINE = r"\bline (\d+)"
+# The last line of the compiler's log, which adds nothing to the errors before.
 _EPILOGUE = "Ptx assembly aborted due to errors"
 _MAX_LISTED_LINES = 10
 _MAX_LINE_CHARS = 160
@@ -45,7 +46,7 @@ _UPGRADE = (
 )
 
 TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=True and link later."
-"""The cure in errors of `assemble`; a link has another one."""
+"""The cure of `assemble` for undefined symbols; `_link.explain` replaces it in errors of a link."""
 
 # Texts in the compiler's log and the cure for each; the first that occurs in the log is used.
 _CURES = {
@@ -113,7 +114,7 @@ def assemble(
 
     Thread-safe; other Python threads run meanwhile. As with ptxas and the driver, a variable that *ptx*
     declares and does not define is defined as zeros, in shared memory with undefined content, and a warning
-    is logged; not with *relocatable*.
+    is logged. With *relocatable*, the variable is left for a later link.
 
     Args:
         ptx: A PTX module.
@@ -125,7 +126,8 @@ def assemble(
         max_registers: Limit of registers per thread, 1 to 255. The compiler raises a number below the
             architecture's minimum, with a message in its log.
         fma: Whether multiplications and additions without a rounding mode are contracted to fused ones. Other
-            arithmetic is fixed by the instructions of the PTX: its compiler has the options.
+            arithmetic is fixed by the instructions of the PTX: pass its options to the tool that makes the
+            PTX.
         extra_flags: Further ptxas flags, one string each, passed on unchanged; none for which there is a
             parameter here.
 
@@ -147,7 +149,7 @@ def assemble(
     flags = (f"--gpu-name={target.sm}", *options.checked().to_flags(PTXAS, text))
     entry = compile_ptx(text, target, flags)
     if not relocatable:
-        warn_of_undefined(text)
+        warn_of_undefined_variables(text)
     return Cubin(entry.code, target, relocatable, entry.log, flags)
 
 
@@ -171,7 +173,7 @@ def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.E
     return cache.cached(key, lambda: _compile(text, arch, flags))
 
 
-def may_lack_variables(text: bytes) -> bool:
+def may_have_undefined_variables(text: bytes) -> bool:
     """
     Return whether PTX may declare a variable that it does not define, by a quick search.
 
@@ -182,9 +184,9 @@ def may_lack_variables(text: bytes) -> bool:
     return b".extern" in text and re.search(_UNDEFINED_VARIABLE, text) is not None
 
 
-def warn_of_undefined(text: bytes) -> None:
-    """Warn of variables that PTX only declares, which nvPTXCompiler has defined."""
-    if not may_lack_variables(text):
+def warn_of_undefined_variables(text: bytes) -> None:
+    """Log a warning that names the variables that PTX only declares: nvPTXCompiler has defined them."""
+    if not may_have_undefined_variables(text):
         return
     from ._formats import ptx
 
@@ -214,8 +216,7 @@ def _encoded_ptx(ptx: object) -> bytes:
         text = ptx
     else:
         raise AssembleError(
-            f"PTX is a str or bytes, and this is a {type(ptx).__name__}; pass its text, "
-            "for a file path.read_bytes()."
+            f"The PTX is a {type(ptx).__name__}; pass a str or bytes, such as path.read_bytes() of a file."
         )
     # NVRTC and the driver's tools include the final NUL in the size of the text.
     text = text.rstrip(b"\0").removeprefix(codecs.BOM_UTF8)
@@ -240,7 +241,7 @@ def _rejection(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> Asse
         )
     elif f"'{arch.sm}' is not defined for option" in log:
         names = ", ".join(supported.sm for supported in supported_archs())
-        # Newer releases do not support architectures that an older one has dropped.
+        # An upgrade does not help for architectures older than the oldest supported one.
         upgrade = "" if arch.cc < supported_archs()[0].cc else f", or {_UPGRADE}"
         message = (
             f'{name} does not support {arch.sm}; choose one of {names}, with the variant "a" from sm_90 on '

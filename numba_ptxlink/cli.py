@@ -81,7 +81,7 @@ def _fail(message: str) -> int:
 
 
 def _drop_stdout() -> None:
-    # Otherwise Python would flush it once more at exit, and fail.
+    # Otherwise Python would flush stdout again at exit, fail, and change the exit status.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -153,7 +153,7 @@ def _inspect(arguments: argparse.Namespace) -> Report:
             f"{inspection.name} has no machine code that can be shown. {' '.join(notes)}".rstrip()
         )
     if not (arguments.json or arguments.quiet):
-        # Without the notes, readers would think that missing parts do not exist.
+        # The notes say which parts could not be read, so that their absence misleads nobody.
         for note in notes:
             print(f"numba-ptxlink: note: {visible(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]

@@ -1,8 +1,9 @@
 """
-Compare the results of functions in Python and, compiled, on the CPU: `compare`.
+Compare the results of functions that Python runs with those of the compiled functions on the CPU.
 
-Each function is called both ways with corners of its types and with random values. In Python all numbers are
-Python's own; where the results differ, narrow floats and elements of arrays are NumPy's in a second call.
+Each function is called in both ways, with corner values of its parameters' types and with random values.
+Python computes with int, float and complex. If the results differ, Python is called again with NumPy scalars
+in place of narrow floats and of array elements.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ._export import choice, jobs, signatures
 from ._export.load import Source, check_file, load
 from ._launch import library
-from .errors import ExportError, PtxlinkError, shown
+from .errors import ExportError, PtxlinkError, short_repr
 from .exporter import Udf, export
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Comparison(NamedTuple):
     Args:
         calls: The number of compared calls of each function, by its declaration.
         differences: The calls with different results.
-        left_out: The reasons for which functions were not compared, by their names.
+        left_out: Why functions were not compared, by their names.
         seed: The seed of the random values.
     """
 
@@ -65,10 +66,10 @@ class Comparison(NamedTuple):
 
 def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Difference]:
     """
-    Call *function* in Python and, compiled, on the CPU; return where the results differ. Needs no GPU.
+    Call *function* in Python and, compiled, on the CPU; return the calls whose results differ. Needs no GPU.
 
-    Python computes with its own numbers. If the results differ, it also computes with NumPy's: elements of
-    arrays, and random floats that are narrower than Python's. A call that agrees with either is no
+    Python computes with int, float and complex. If the results differ, it computes again with NumPy scalars,
+    for elements of arrays and for random floats narrower than 64 bits. A call that agrees with either is no
     difference. Python's result is converted to the C type: integers wrap around. Floats may differ by 2048
     units in the last place of the narrowest type of the signature, and zeros by their sign. A trap agrees
     with an exception in Python, an access out of an array with an IndexError. Arrays, of which Python gets
@@ -78,17 +79,17 @@ def compare(function: Udf, *arguments: Any, seed: int | None = None) -> list[Dif
         function: A function with @udf.
         arguments: The arguments of one call. By default several hundred calls are made, with corner values of
             the parameters' types and random values, without those that Python cannot make.
-        seed: The seed of the random values; None for another one each time.
+        seed: The seed of the random values; None for a new one in each call.
 
     Returns:
-        The differences; none if the results agree: `assert not compare(damp, 2.0, 0.5)`.
+        The differences; empty if the results agree: `assert not compare(damp, 2.0, 0.5)`.
 
     Raises:
         ExportError: The function could not be compiled, or called both ways with these arguments.
         LaunchError: llvmlite is not installed.
     """
     if not isinstance(function, Udf) or function.is_kernel:
-        raise ExportError(f"compare() takes a function with @udf, not {shown(function)}.")
+        raise ExportError(f"compare() takes a function with @udf, not {short_repr(function)}.")
     comparison = compare_functions([function], seed, [arguments] if arguments else None)
     for name, reason in comparison.left_out.items():
         raise ExportError(f"{name} was not compared: {reason}; give other arguments.")
@@ -118,10 +119,10 @@ def compare_functions(
     calls: Sequence[tuple[Any, ...]] | None = None,
     front_end: Any = None,
 ) -> Comparison:
-    """Compare *marked* functions, with the arguments of *calls*, or with corners and random values."""
+    """Compare *marked* functions, with the arguments of *calls*, or with corner values and random values."""
     if seed is not None and not (type(seed) is int and seed >= 0):
         raise ExportError(
-            f"seed is {shown(seed)}; pass a whole number from 0 on, or None for another one each time."
+            f"seed is {short_repr(seed)}; pass a whole number from 0 on, or None for a new one in each call."
         )
     all_marked = dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf))
     udfs = [udf for udf in all_marked if not udf.is_kernel]
@@ -139,7 +140,7 @@ def compare_functions(
     for udf, name in zip(udfs, loaded, strict=True):
         types, result = signatures.arguments(udf, compiler)
         if any(_is_date(compiler, ty) for ty in types):
-            left_out[name] = "dates are integers in C, of which none is NaT"
+            left_out[name] = "dates are integers in C, which have no NaT"
             continue
         if loaded[name].types[loaded[name].result].kind == "pointer":
             left_out[name] = "it returns an address"

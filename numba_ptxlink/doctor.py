@@ -57,7 +57,7 @@ class Component:
     Args:
         name: Its name.
         version: Its version; "" if it is missing.
-        where: The file it was loaded from, or its provider.
+        where: The file it was loaded from, or the kind of its provider, such as "installed package".
     """
 
     name: str
@@ -171,7 +171,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library], dotted(version), where)
-    # The search compares with the libNVVM of this environment.
+    # `toolkits` needs the libNVVM of this environment, which it leaves out.
     for nvvm_library in nvvm.toolkits() if tools.nvvm else ():
         yield Component("libNVVM of a toolkit", dotted(nvvm_library.release), nvvm_library.path)
     where = device.description() if device.is_active() else "libcuda.so.1"
@@ -189,7 +189,7 @@ def _import_front_ends() -> dict[str, Problem]:
             # orders deadlock.
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.trigger_module)
-        except Exception as error:  # noqa: BLE001 - whatever a broken installation raises is the finding
+        except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
             known = error if isinstance(error, PtxlinkError) else find.missing_library_error(error)
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             failure = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
@@ -238,7 +238,7 @@ def _activation_cure(reason: str) -> str:
 
 
 def _reason_and_cure(message: object) -> tuple[str, str]:
-    """Return an error's *message* without its cure, and the cure; "" if there is none."""
+    """Split an error's *message* into the reason and the cure, which is "" if there is none."""
     reason, separator, cure = str(message).removesuffix(".").rpartition("; ")
     return (reason, cure) if separator else (cure, "")
 
@@ -253,14 +253,14 @@ def _missing_tools() -> Iterator[Problem]:
 
 
 def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
-    linker, maker = tools.nvjitlink, tools.nvptxcompiler
+    linker, assembler = tools.nvjitlink, tools.nvptxcompiler
     together = f"upgrade together: {find.install()} --upgrade"
     for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
         if _is_newer(compiler, linker):
             failure = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
             yield Problem("nvjitlink-older", failure, together)
-    if _is_newer(tools.nvvm, maker):
-        failure = f"nvPTXCompiler {dotted(maker)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
+    if _is_newer(tools.nvvm, assembler):
+        failure = f"nvPTXCompiler {dotted(assembler)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
         yield Problem("nvptxcompiler-older", failure, "python -m pip install --upgrade numba-ptxlink")
     if linker == LOSES_STRUCTS:
         yield Problem(
@@ -273,16 +273,16 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
         yield Problem(
             "nvcc-lto", f"nvcc -dlto fails, since {missing} is missing", _libnvvm_cure(missing, nvcc)
         )
-    if any(_is_newer(maker, nvcc) for maker in (tools.nvvm, linker or maker)):
+    if any(_is_newer(maker, nvcc) for maker in (tools.nvvm, linker or assembler)):
         yield Problem(
             "nvcc-older",
-            f"the nvcc that is found is of CUDA {dotted(nvcc)}, and does not read the newer code of exports",
-            f"export for it, by cuda={dotted(nvcc)!r} or --cuda {dotted(nvcc)}",
+            f"nvcc is of CUDA {dotted(nvcc)}, and does not read the code of exports, which is newer",
+            f"export for that release, by cuda={dotted(nvcc)!r} or --cuda {dotted(nvcc)}",
         )
 
 
 def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
-    """Return the command that puts libNVVM where an nvcc of release *nvcc* loads it: *missing*."""
+    """Return the command that puts libNVVM at *missing*, from where the nvcc of release *nvcc* loads it."""
     toolkit, release = missing.parents[2], dotted(nvcc)
     libraries = (path for folder in ("lib", "lib64") for path in toolkit.glob(f"{folder}/libnvvm.so*"))
     library = next(libraries, None)
@@ -294,16 +294,16 @@ def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
     return f"run `{' && '.join(map(shlex.join, commands))}`"
 
 
-def _is_newer(maker: tuple[int, int] | None, reader: tuple[int, int] | None) -> bool:
-    """Return whether CUDA *maker* writes newer PTX than *reader* reads: NVVM has no other version."""
-    written, read = maker and newest_isa(maker), reader and newest_isa(reader)
+def _is_newer(writer: tuple[int, int] | None, reader: tuple[int, int] | None) -> bool:
+    """Return whether CUDA release *writer* emits newer PTX than *reader* reads; False if one is unknown."""
+    written, read = writer and newest_isa(writer), reader and newest_isa(reader)
     return bool(written and read and written > read)
 
 
 def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
     if tools.driver is None:
         return
-    # Under a toolkit of an older major version, all links are nvJitLink's.
+    # The older of the two makes the cubins: if nvPTXCompiler is newer than the toolkit, nvJitLink links.
     maker = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)
     if maker[0] > tools.driver[0]:
         yield Problem(

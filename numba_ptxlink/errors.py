@@ -41,14 +41,14 @@ class PtxlinkError(Exception):
         inputs: tuple[str, ...] = (),
         log: str = "",
     ) -> None:
-        # Not super(): the next class may be another package's error, which takes a status and no message.
+        # Not super(): in a subclass, the next class may be another package's error, which takes a status.
         Exception.__init__(self, message)
         self.flags = flags
         self.inputs = inputs
         self.log = log
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # An error of another package may be created again from its status.
+        # Not the inherited method: another package's error may be unpickled from its status alone.
         return type(self), self.args, vars(self)
 
 
@@ -87,13 +87,13 @@ class DeviceFaultError(LaunchError):
     Args:
         message: What happened, where, and the cure.
         kernel: The kernel or function that was launched or called.
-        file: The source file as named in the PTX; "" if it has no line numbers.
-        line: The line in it, 0 without one.
+        file: The source file as named in the PTX; "" if the PTX has no line numbers.
+        line: The line in *file*; 0 if it is unknown.
         block: The block's index along x, y and z.
-        thread: The thread's index in it, or for a call the number of the element.
+        thread: The thread's index in the block; (index of the element, 0, 0) for a call on array elements.
         instruction: The PTX instruction.
         cuda_error: The CUresult of such a fault on a GPU, such as 700 for an illegal address.
-        carried: What every error carries.
+        attributes: The flags, inputs and log, as for every error.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class DeviceFaultError(LaunchError):
         thread: tuple[int, ...] = (0, 0, 0),
         instruction: str = "",
         cuda_error: int = 719,
-        **carried: Any,
+        **attributes: Any,
     ) -> None:
-        super().__init__(message, **carried)
+        super().__init__(message, **attributes)
         self.kernel = kernel
         self.file = file
         self.line = line
@@ -120,38 +120,38 @@ class DeviceFaultError(LaunchError):
 
 
 class ActivationError(PtxlinkError, RuntimeError):
-    """The plugin cannot replace numba-cuda's linker in this process."""
+    """The plugin cannot replace the linker of a front end in this process."""
 
 
 class CacheError(PtxlinkError, RuntimeError):
-    """A cache directory or server cannot be used. Only the cache's own tools raise it; a build never does."""
+    """A cache directory or server cannot be used. Functions that manage the cache raise it, never a build."""
 
 
 T = TypeVar("T", bound=PtxlinkError)
 
 
-def converted(error: PtxlinkError, kind: type[T], message: str = "") -> T:
-    """Return *error* as one of *kind*, with its own message or another."""
-    return kind(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
+def convert_error(error: PtxlinkError, error_type: type[T], message: str = "") -> T:
+    """Return an *error_type* with the attributes of *error*, and with *message* or that of *error*."""
+    return error_type(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
 
 
-def located(location: str, message: object, severity: str = "error") -> str:
+def with_location(location: str, message: object, severity: str = "error") -> str:
     """Return *message* in the form of compilers, "file.py:line: error: ...", if the *location* is known."""
     return f"{location}: {severity}: {message}" if location else str(message)
 
 
-def shown(value: object, longest: int = 80) -> str:
-    """Return the text of *value* for messages, in at most *longest* characters."""
+def short_repr(value: object, max_chars: int = 80) -> str:
+    """Return the `repr` of *value* for messages, shortened to *max_chars* characters."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - it is another package's
-        # Integers of more than 4,300 digits raise.
+    except Exception:  # noqa: BLE001 - `__repr__` may be of any package
+        # An int of more than 4,300 digits raises a ValueError.
         text = "a value"
-    return text if len(text) < longest else f"{text[: longest - 4]} ..."
+    return text if len(text) < max_chars else f"{text[: max_chars - 4]} ..."
 
 
 def raise_all(errors: Sequence[PtxlinkError]) -> None:
-    """Raise *errors* as one, if there are any."""
+    """Raise one error with the messages of all *errors*; return if there are none."""
     if len(errors) == 1:
         raise errors[0]
     if errors:

@@ -1,4 +1,4 @@
-"""Compile Python functions to C symbols: `udf` marks them; `export` writes header, artifacts and manifest."""
+"""Compile functions that `udf` and `kernel` mark to C symbols: `export` writes header, code and manifest."""
 
 from __future__ import annotations
 
@@ -78,9 +78,10 @@ def export(
         source: A module or the path of a Python file, which exports all functions that it marks, in that
             order, also those that it keeps in a list or has deleted; or marked functions, one or several. A
             file is imported from its source, with the modules of its folder, in a child process.
-        out_dir: The output directory; created if missing. None writes nothing; the result has the contents.
-        arch: The GPUs to generate code for: one, several, or text with commas. "native" stands for those of
-            this machine, "all" for those that the toolkit compiles for, "all-major" for the first one of each
+        out_dir: The output directory; created if missing. With None, no file is written, and the result has
+            the contents.
+        arch: The GPUs to generate code for: one, several, or text with commas. "native" means those of
+            this machine, "all" those that the toolkit compiles for, "all-major" the first one of each
             generation.
         emit: The kinds of artifact to write, one, several, or text with commas: "ptx", "ltoir", "cubin"
             (relocatable), "fatbin", "kernels" (for `load`), "launcher" (C++ that launches the kernels),
@@ -145,7 +146,7 @@ def export(
             **arithmetic,
         ),
         target_release,
-        # Compilers run in folders of their own.
+        # Absolute, since compilers run in temporary folders.
         tuple(
             outputs.checked_path("include_dirs", folder).absolute()
             for folder in includes.folders(include_dirs)
@@ -160,13 +161,15 @@ def export(
     if out_dir is not None and os.path.lexists(out_dir) and not out_dir.is_dir():
         raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
     if depfile is not None and out_dir is None:
-        raise ExportError("An export in memory writes no depfile; give out_dir, or no depfile.")
+        raise ExportError("An export in memory writes no depfile; pass out_dir, or leave depfile out.")
     named = Source(str(source)) if isinstance(source, (str, Path)) else source
     if isinstance(named, Source):
         if not named.is_module:
             check_file(Path(named.name))
     elif executor is not None:
-        raise ExportError("executor= compiles the functions of a file; export its path, or leave it out.")
+        raise ExportError(
+            "executor= compiles the functions of a file; pass the path of their file, or leave executor out."
+        )
     if arithmetic and {LTOIR, FATBIN, OBJECT}.intersection(request.requested_kinds):
         log.warning(
             "LTO-IR gets %s when it is linked; pass the same options to the link",
@@ -213,7 +216,7 @@ def compile_udfs(
     link: Options,
     *,
     front_end: str | None,
-    beside: Collection[bytes],
+    linked_ltoir: Collection[bytes],
 ) -> PythonCode:
     """
     Compile marked functions, or those of a Python file, for a link: optimised, with its arithmetic options.
@@ -224,30 +227,31 @@ def compile_udfs(
         arch: The GPU.
         link: The options of the link. With link-time optimisation the result is LTO-IR if possible, else PTX.
         front_end: The front end of functions whose decorator names none.
-        beside: LTO-IR that is an input of the link, and so is not merged into the functions that link it.
+        linked_ltoir: The LTO-IR inputs of the link: a link file of a function with the same content is not
+            merged into its code, since nvJitLink would find two definitions.
     """
-    options = (front_end, name, arch, link, beside)
+    options = (front_end, name, arch, link, linked_ltoir)
     if not isinstance(source, Path):
-        return _python_code(source, *options)
+        return _compile_python(source, *options)
     check_file(source)
-    compiled: PythonCode = jobs.in_child(_python_code, Source(str(source)), *options)
+    compiled: PythonCode = jobs.in_child(_compile_python, Source(str(source)), *options)
     return compiled
 
 
-def _python_code(  # noqa: PLR0917 - children pass positional arguments
+def _compile_python(  # noqa: PLR0917 - children pass positional arguments
     source: Any,
     front_end: str | None,
     name: str,
     arch: Arch,
     link: Options,
-    beside: Collection[bytes],
+    linked_ltoir: Collection[bytes],
 ) -> PythonCode:
     arithmetic: dict[str, Any] = {**link.arithmetic}
     options, kinds = Options(**arithmetic), (LTOIR, PTX) if link.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
     (group,) = compile_in_groups(functions, [arch], options, {})
     lowered = tuple(
-        replace(function, links=tuple(link for link in function.links if link.content not in beside))
+        replace(function, links=tuple(file for file in function.links if file.content not in linked_ltoir))
         for function in group.functions
     )
     code = build(replace(group, functions=lowered), kinds, options, dispensable=(LTOIR,))
@@ -260,8 +264,10 @@ def _python_code(  # noqa: PLR0917 - children pass positional arguments
         Input(kind, name, code.artifacts[kind], compiled=True),
         tuple(from_signature(function, name) for function in group.signatures if not function.kernel),
         tuple(
-            from_signature(plain, callers[symbol]) if plain else from_prototype(prototype, callers[symbol])
-            for symbol, (prototype, plain) in code.externs.items()
+            from_signature(signature, callers[symbol])
+            if signature
+            else from_prototype(prototype, callers[symbol])
+            for symbol, (prototype, signature) in code.externs.items()
             if symbol in callers
         ),
     )

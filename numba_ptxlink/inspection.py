@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspection", "SymbolReport", "inspect"]
 
-_REGISTERS, _FRAME = 0x2F, 0x11
-_BY_VALUE = 4
+# In the section .nv.info: two attributes of kernels, and the format of attributes that have a sized value.
+# The names are those that `cuobjdump -elf` prints.
+_EIATTR_REGCOUNT, _EIATTR_FRAME_SIZE = 0x2F, 0x11
+_EIFMT_SVAL = 4
 _SPILLS = re.compile(
     r"Function properties for (\S+)\s*\n[^\n]*?(\d+) bytes stack frame, "
     r"(\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -46,10 +48,10 @@ class SymbolReport:
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether it is defined here, rather than only declared.
+        defined: Whether the file defines it, rather than only declares it.
         prototype: The prototype in PTX; "" if the file does not contain it.
-        c_prototype: The declaration in C; "" if no manifest is beside the file: in PTX, a `.b32` may be an
-            integer or a float.
+        c_prototype: The declaration in C; "" if no manifest is beside the file, since a `.b32` in PTX may be
+            an integer or a float.
         registers: Registers per thread; None without machine code.
         stack: Bytes of stack frame per thread; None without machine code.
         spills: Bytes of spill stores and spill loads; None if nothing was compiled to count them.
@@ -77,13 +79,13 @@ class Inspection:
     The content of a file.
 
     Args:
-        name: Its name.
+        name: The name of the file.
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
         details: Fields of its header: the PTX ISA, whether it can be linked further, the version of LTO-IR.
-        symbols: Its symbols; of a container, those of the first piece for *arch*.
-        parts: The inspections of the pieces in it, or of those for the requested architecture.
-        sass: Its machine code as disassembled by nvdisasm; "" if either is missing, and for containers.
+        symbols: Its symbols; for a container, those of its first piece for *arch*.
+        parts: The inspections of the pieces of a container, or of those for the requested architecture.
+        sass: The disassembled machine code; "" if there is none, if nvdisasm is missing, and for containers.
         notes: Properties that could not be determined, and why.
     """
 
@@ -106,7 +108,7 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
     Read the content of *source*. Needs neither a GPU nor a driver, and runs no code of it.
 
     Fat binaries, host files and libraries are read by NVIDIA's cuobjdump, machine code by nvdisasm, if they
-    are installed. Of LTO-IR, only the header is read.
+    are installed. LTO-IR is opaque: only its header is read.
 
     Args:
         source: A path or content as for `link`, except CUDA C++; also a shared library or executable. The
@@ -148,7 +150,7 @@ def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
         machine = arch or Arch.of(target[0] if target else "")
         oldest = assembler.supported_archs()[0]
         if arch is None and machine.cc < oldest.cc:
-            # Newer devices run PTX for older ones.
+            # PTX for an older GPU is valid for a newer one, so compile it for the oldest supported GPU.
             compiler = f"nvPTXCompiler {dotted(assembler.compiler_version())}"
             cause = f"Resources are for {oldest.sm}, since {compiler} does not support {machine.sm}"
             notes, machine = (f"{cause}; pass another architecture as arch= (--arch).",), oldest
@@ -191,20 +193,23 @@ _READERS = {PTX: _inspect_ptx, CUBIN: _inspect_cubin, LTOIR: _inspect_ltoir}
 
 
 def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
-    plain = Inspection(source.name, source.kind, "", {})
+    empty = Inspection(source.name, source.kind, "", {})
     pieces = programs.pieces(source.code, source.name)
     if pieces is None:
-        return replace(plain, notes=(programs.NO_CUOBJDUMP,))
+        return replace(empty, notes=(programs.NO_CUOBJDUMP,))
     selected = [piece for piece in pieces if arch is None or piece.arch == arch.sm]
     if not selected:
         archs = ", ".join(dict.fromkeys(piece.arch for piece in pieces)) or "no GPU"
-        return replace(plain, notes=(f"The file has code for {archs}.",))
+        return replace(empty, notes=(f"The file has code for {archs}.",))
     few = len(selected) <= _MAX_DISASSEMBLED_PIECES
-    parts = tuple(_inspect_piece(source, piece, sass=sass and few, compile_it=few) for piece in selected)
+    parts = tuple(_inspect_piece(source, piece, sass=sass and few, compiles=few) for piece in selected)
     first = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
-    note = f"Only the symbols of {len(selected)} pieces of code are read; pass one architecture for the rest."
+    note = (
+        f"Only the symbols of {len(selected)} pieces of code are read; pass arch= (--arch) to inspect "
+        "those of one architecture."
+    )
     return replace(
-        plain,
+        empty,
         arch=parts[0].arch,
         symbols=first.symbols,
         parts=parts,
@@ -212,21 +217,21 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
     )
 
 
-def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compile_it: bool) -> Inspection:
-    """Inspect one piece of the container *whole*."""
+def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compiles: bool) -> Inspection:
+    """Inspect one piece of the container *whole*; PTX is compiled, to count its resources, if *compiles*."""
     name = f"{whole.name}({piece.member})" if piece.member else whole.name
-    plain = Inspection(name, piece.kind, piece.arch, {})
+    empty = Inspection(name, piece.kind, piece.arch, {})
     if piece.code is None:
         note = "The symbols are unknown: cuobjdump writes another piece of this file under the same name."
-        return replace(plain, notes=() if piece.kind == LTOIR else (note,))
+        return replace(empty, notes=() if piece.kind == LTOIR else (note,))
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
-        if piece.kind == PTX and not compile_it:
-            return replace(plain, symbols=tuple(map(_report, symbols(source))))
-        named = None if piece.kind == PTX else Arch.of(piece.arch)
-        return replace(_inspect_code(source, named, sass=sass), arch=piece.arch)
+        if piece.kind == PTX and not compiles:
+            return replace(empty, symbols=tuple(map(_report, symbols(source))))
+        arch = None if piece.kind == PTX else Arch.of(piece.arch)
+        return replace(_inspect_code(source, arch, sass=sass), arch=piece.arch)
     except PtxlinkError as error:
-        return replace(plain, notes=(str(error),))
+        return replace(empty, notes=(str(error),))
 
 
 def _with_manifest(inspection: Inspection, path: Path, code: bytes) -> Inspection:
@@ -250,7 +255,7 @@ def _with_manifest(inspection: Inspection, path: Path, code: bytes) -> Inspectio
 
 
 def _with_declarations(inspection: Inspection, declarations: Mapping[Any, Any]) -> Inspection:
-    # The symbols of LTO-IR are known by the manifest only.
+    # Only the manifest names the symbols of LTO-IR.
     exported = (SymbolReport(str(name), "func", True) for name in declarations if inspection.kind == LTOIR)
     reports = tuple(
         replace(symbol, c_prototype=declarations.get(symbol.name) or symbol.c_prototype)
@@ -265,12 +270,12 @@ def _resource_usage(image: elf.Image) -> dict[str, dict[str, Any]]:
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     info = image.section(".nv.info")
-    amounts = {_REGISTERS: registers, _FRAME: frames}
+    by_attribute = {_EIATTR_REGCOUNT: registers, _EIATTR_FRAME_SIZE: frames}
     for attribute, value in _attributes(info.content if info else b""):
-        if attribute in amounts and len(value) == 8:
+        if attribute in by_attribute and len(value) == 8:
             number, amount = struct.unpack("<II", value)
             if number < len(image.all_symbols):
-                amounts[attribute][image.all_symbols[number].name] = amount
+                by_attribute[attribute][image.all_symbols[number].name] = amount
     sizes = {section.name: section.size for section in image.sections}
     return {
         symbol.name: {
@@ -285,12 +290,13 @@ def _resource_usage(image: elf.Image) -> dict[str, dict[str, Any]]:
 
 
 def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
-    at = 0
-    while at + 4 <= len(content):
-        form, attribute, size = struct.unpack_from("<BBH", content, at)
-        value = content[at + 4 : at + 4 + size] if form == _BY_VALUE else b""
+    """Yield the attributes in a section .nv.info and their values, which are b"" in other formats."""
+    offset = 0
+    while offset + 4 <= len(content):
+        value_format, attribute, size = struct.unpack_from("<BBH", content, offset)
+        value = content[offset + 4 : offset + 4 + size] if value_format == _EIFMT_SVAL else b""
         yield attribute, value
-        at += 4 + len(value)
+        offset += 4 + len(value)
 
 
 def _report(symbol: Symbol) -> SymbolReport:

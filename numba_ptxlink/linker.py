@@ -23,7 +23,7 @@ from ._link.read import read
 from ._link.run import Linked
 from ._tools.options import NVRTC, Options, checked_choices, link_flags
 from ._tools.source_options import SourceOptions
-from .errors import ConfigError, LinkError, shown
+from .errors import ConfigError, LinkError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ _CHOICES = {"checks": CHECKS, "inline": INLINE, "front_end": FRONT_ENDS}
 
 
 def __getattr__(name: str) -> Any:
-    # Deferred: links of PTX need neither.
+    # Deferred: links of PTX use neither attribute.
     if name == "PtxLinker":
         from ._front_end import registry
 
@@ -82,10 +82,10 @@ def link(
     Link *inputs* to one cubin. Needs neither a GPU nor a driver. Thread-safe; other threads run meanwhile.
 
     Args:
-        inputs: Paths; text of PTX or CUDA C++, which a `str` is if it has a line break, or reads as such and
-            names no file; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or an archive; file objects;
-            `LinkableCode` of numba-cuda; UDFs; and paths of Python files, whose UDFs are linked. The device
-            runtime is added if an input calls it.
+        inputs: Paths; PTX or CUDA C++ as a `str` that has a line break, or that looks like code and is no
+            path of a file; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or an archive; file
+            objects; `LinkableCode` of numba-cuda; UDFs; and paths of Python files, whose UDFs are linked. The
+            device runtime is added if an input calls it.
         arch: The GPU to generate code for, such as "sm_90".
         lto: Whether to optimise at link time. The default is True if an input is LTO-IR, or if there are
             several inputs and all are CUDA C++ or Python. With True, nvJitLink uses the LTO-IR in fat
@@ -182,8 +182,8 @@ def link(
     compiled, nvrtc_log, lowered_names = _compile(
         files, python_sources, gpu, options, source_options, front_end=front_end
     )
-    reader = (target_release.release, target_release.lower_version) if target_release else ()
-    linked = run.link(compiled, Target(gpu, *reader), options)
+    cuda_release = (target_release.release, target_release.lower_version) if target_release else ()
+    linked = run.link(compiled, Target(gpu, *cuda_release), options)
     log = "\n".join(filter(None, (nvrtc_log, linked.log, *option_warnings)))
     return replace(linked, log=log, lowered_names=lowered_names)
 
@@ -199,14 +199,14 @@ def _compile(
 ) -> tuple[Sequence[Input], str, dict[str, str]]:
     """Compile the CUDA C++ and Python of a link; return the inputs, NVRTC's log and the lowered names."""
     has_sources = bool(python_sources) or any(source.kind == CU for source in files)
-    # A file may have a manifest beside it.
+    # Inputs that are files are compared with the manifests beside them.
     if not has_sources and all(source.path is None for source in files):
         return files, "", {}
-    # Deferred: one PTX needs neither.
+    # Deferred: a link of PTX in memory needs neither module.
     from ._link.compile import compile_sources
     from ._tools import nvrtc
 
-    # Only CUDA C++ needs the toolkit's headers: their folders are searched in all packages.
+    # Only CUDA C++ needs the toolkit's headers, and it takes long to find their folders in all packages.
     toolkit = nvrtc.toolkit_include_dirs() if any(source.kind == CU for source in files) else ()
     folders = (*source_options.include_dirs, nvrtc.INCLUDE_DIR, *toolkit)
     source_options = source_options._replace(
@@ -220,7 +220,9 @@ def _check_choices(options: Mapping[str, Any]) -> None:
     """Check that each of *options* is None or one of its choices."""
     for option, chosen in options.items():
         if chosen is not None and chosen not in _CHOICES[option]:
-            raise ConfigError(f"{option}={shown(chosen)} is unknown; choose {', '.join(_CHOICES[option])}.")
+            raise ConfigError(
+                f"{option}={short_repr(chosen)} is unknown; choose {', '.join(_CHOICES[option])}."
+            )
 
 
 def _compile_python(
@@ -235,9 +237,10 @@ def _compile_python(
     ]
     if udfs := [source for source in sources if _is_udf(source)]:
         groups.append(("<udfs>", udfs))
-    beside = {source.code for source in files if source.kind == LTOIR}
+    linked_ltoir = {source.code for source in files if source.kind == LTOIR}
     return [
-        compile_udfs(name, group, arch, options, front_end=front_end, beside=beside) for name, group in groups
+        compile_udfs(name, group, arch, options, front_end=front_end, linked_ltoir=linked_ltoir)
+        for name, group in groups
     ]
 
 
@@ -256,9 +259,9 @@ def _is_python(source: Any) -> bool:
 
 
 def _uses_lto(
-    files: Sequence[Input], python: int, *, requested: bool | None, target_release: TargetRelease | None
+    files: Sequence[Input], python_count: int, *, requested: bool | None, target_release: TargetRelease | None
 ) -> bool:
-    """Return whether a link optimises: by default if an input is LTO-IR, or if several can all become it."""
+    """Return whether a link uses LTO: by default if an input is LTO-IR, or if several can all become it."""
     ltoir = ", ".join(source.name for source in files if source.kind == LTOIR)
     if target_release and requested:
         raise LinkError(
@@ -275,4 +278,4 @@ def _uses_lto(
         return False
     if requested is not None:
         return requested
-    return bool(ltoir) or (len(files) + python > 1 and all(source.kind == CU for source in files))
+    return bool(ltoir) or (len(files) + python_count > 1 and all(source.kind == CU for source in files))

@@ -355,7 +355,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if len(names) < len(args):",
             "test_exporter.py numba_cuda/test_callable_from_c.py",
         ),
-        ("_export/signatures.py", "located(location, error)", 'located("", error)', "test_exporter.py"),
+        (
+            "_export/signatures.py",
+            "with_location(location, error)",
+            'with_location("", error)',
+            "test_exporter.py",
+        ),
         (
             "_export/link_files.py",
             'name.startswith("NRT_") and name not in callers',

@@ -47,7 +47,7 @@ def test_records_that_differ_in_offsets_alone_have_names_of_their_own():
 @pytest.mark.parametrize(
     ("ty", "message"),
     [
-        (types.unicode_type, "The types that have one: booleans"),
+        (types.unicode_type, "Types with a C type are booleans"),
         (types.Tuple(()), "no empty struct; leave the empty tuple out"),
         (types.UniTuple(types.none, 1), "Its member f0 is None"),
         (

@@ -126,7 +126,7 @@ NO_NUL = "remove it, pass text instead of a binary, or save UTF-16 text as UTF-8
 @pytest.mark.parametrize(
     ("ptx", "expected"),
     [
-        (None, "PTX is a str or bytes, and this is a NoneType; pass its text, for a file path.read_bytes()."),
+        (None, "The PTX is a NoneType; pass a str or bytes, such as path.read_bytes() of a file."),
         ("", "The PTX is empty; pass a module that begins with a .version directive."),
         (b" \n\0", "The PTX is empty; pass a module that begins with a .version directive."),
         (".version 8.0".encode("utf-16"), f"The PTX has a NUL character at byte 3; {NO_NUL}"),

@@ -22,7 +22,7 @@ from numba_ptxlink._link.plan import unavailable
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._link.run import compile_ptx, link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
-from numba_ptxlink.errors import ExportError, LinkError, converted
+from numba_ptxlink.errors import ExportError, LinkError, convert_error
 
 from .target_release import MinimumRelease, of_code, of_fatbin
 
@@ -150,7 +150,7 @@ def _link_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
     try:
         linked = link([Input(PTX, f"{stem}.ptx", ptx), library], Target(arch), options)
     except LinkError as error:
-        raise converted(error, ExportError) from error
+        raise convert_error(error, ExportError) from error
     tool = next(candidate for candidate in backends.TOOLS if candidate.name == linked.backend)
     return linked.cubin, tool.title(tool.release())
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._config import working_directory
-from numba_ptxlink.errors import ConfigError, shown
+from numba_ptxlink.errors import ConfigError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -32,7 +32,7 @@ def checked_path(option: str, value: Any) -> Path:
                 if not path.is_absolute():
                     working_directory()
                 return path
-    raise ConfigError(f"{option} is {shown(value)}; pass a path.")
+    raise ConfigError(f"{option} is {short_repr(value)}; pass a path.")
 
 
 def _delete(path: Path) -> bool:

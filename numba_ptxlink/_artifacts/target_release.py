@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink import assembler
 from numba_ptxlink._arch import (
-    OLDEST,
+    OLDEST_ISA,
     Arch,
     PtxVersion,
-    arch_since,
     dotted,
     first_release,
+    isa_introducing,
     newest_isa,
     release_of,
 )
@@ -108,12 +108,12 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRelease:
     """
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
-        release = first_release(version or OLDEST)
+        release = first_release(version or OLDEST_ISA)
         return MinimumRelease(release, release)
     release_of_tool = _parse_release(tool.rpartition(" ")[2])
     if kind == LTOIR or release_of_tool is None:
         return MinimumRelease(release_of_tool, None)
-    known = arch_since(arch.sm)
+    known = isa_introducing(arch.sm)
     return MinimumRelease(
         release_of_tool, max((release_of_tool[0], 0), first_release(known) if known else release_of_tool)
     )
@@ -240,7 +240,7 @@ class TargetRelease:
             ExportError: The text needs a newer version than the target release reads. Names the instruction.
         """
         module = parse(ptx.decode(errors="surrogateescape"))
-        declared = module.header.version or OLDEST
+        declared = module.header.version or OLDEST_ISA
         if Arch(*arch.cc) not in assembler.supported_archs():
             if declared > self.isa:
                 raise self._too_new(declared, "no older version", arch)
@@ -252,8 +252,8 @@ class TargetRelease:
 
     def _lowest(self, module: Module, arch: Arch) -> bytes:
         """Return *module* with the lowest version; raise an error if that is newer than the release reads."""
-        declared = module.header.version or OLDEST
-        needed, cause = arch_since(arch.sm) or declared, f".target {arch.sm}"
+        declared = module.header.version or OLDEST_ISA
+        needed, cause = isa_introducing(arch.sm) or declared, f".target {arch.sm}"
         while needed <= self.isa:
             version = min(needed, declared)
             text = _with_version(module, version)

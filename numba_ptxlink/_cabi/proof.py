@@ -12,7 +12,7 @@ from numba_ptxlink._formats import llvm_ir
 from numba_ptxlink._formats.ptx import parse
 from numba_ptxlink._tools import host_compiler, nvrtc
 from numba_ptxlink._tools.source_options import SourceOptions
-from numba_ptxlink.errors import AbiError, LinkError, converted, located, raise_all
+from numba_ptxlink.errors import AbiError, LinkError, convert_error, raise_all, with_location
 
 from . import existing
 from . import types as c
@@ -82,7 +82,7 @@ def prove(
             arch, ptx = compiler(source, archs, folders)
         except LinkError as error:
             if message := _explanation(error.log, source, signatures, locations, existing_structs):
-                raise converted(error, AbiError, message) from error
+                raise convert_error(error, AbiError, message) from error
             refusal = refusal or error
         else:
             _compare(ptx, signatures, locations, llvm_ir.NvvmDialect.of(arch))
@@ -133,7 +133,7 @@ def _explanation(
     location, header = next(users, ""), line.removeprefix("#include ")
     if header in existing.includes(structs):
         message = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
-        return located(location, message)
+        return with_location(location, message)
     if _MISSING in log:
         return ""
     structs_text = "; ".join(f"{signature.name} stands for {signature.python_type}" for signature in structs)
@@ -143,14 +143,14 @@ def _explanation(
             f"{'; '.join(existing.failures(log))}. {structs_text}. Make them agree: by offsets and itemsize "
             'of the dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
         )
-        return located(location, message)
+        return with_location(location, message)
     if existing.MARK in line:
         message = (
             f"C++ cannot compare structs: {line}: {reason}. {structs_text}. Correct the name in structs=, "
             "the names of fields, or the header of include=; leave bit fields and private members out of the "
             "dtype."
         )
-        return located(location, message)
+        return with_location(location, message)
     subject = f"line {number} of the header ({line.strip()})"
     for caller, signature in enumerate(signatures):
         if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
@@ -158,7 +158,7 @@ def _explanation(
             subject = f"{signature.name}, declared as `{signature}`"
     cure = "Rename the function, parameter or type in Python, or report this."
     message = f"C++ refuses {subject}: {reason}. {cure}"
-    return located(location, message)
+    return with_location(location, message)
 
 
 def _cxx_name(declaration: CFunction) -> str:
@@ -191,7 +191,7 @@ def _compare(
         if declared is None or replace(declared, name=signature.name) != expected:
             errors.append(
                 AbiError(
-                    located(
+                    with_location(
                         locations.get(signature.name, ""),
                         f"C++ calls another function of the name {signature.name}: "
                         f"{declared or 'one of CUDA'}, not {expected}; use another name, or report this if "

@@ -63,7 +63,7 @@ def add(commands: Any) -> None:
         "--seed",
         type=int,
         metavar="N",
-        help="the seed of the random arguments (default: another one each time)",
+        help="the seed of the random arguments (default: a new one in each run)",
     )
     args.add_front_end(compare)
 

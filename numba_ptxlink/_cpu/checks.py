@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import _native
 from numba_ptxlink._config import CPU_CHECKS
-from numba_ptxlink.errors import LaunchError, located, shown
+from numba_ptxlink.errors import LaunchError, short_repr, with_location
 
 from . import machine_code
 from .runtime import BlockContext
@@ -89,7 +89,9 @@ def parse(checks: CpuChecks) -> frozenset[str]:
         return frozenset(("memcheck",) if checks else ())
     if isinstance(checks, (tuple, list, set, frozenset)) and all(name in CPU_CHECKS for name in checks):
         return frozenset(checks)
-    raise LaunchError(f"checks is {shown(checks)}; pass True, False, or a tuple of {', '.join(CPU_CHECKS)}.")
+    raise LaunchError(
+        f"checks is {short_repr(checks)}; pass True, False, or a tuple of {', '.join(CPU_CHECKS)}."
+    )
 
 
 def needs_accesses(checks: Iterable[str]) -> bool:
@@ -177,7 +179,7 @@ def _message(report: Report, launch: Launch) -> str:
         text = f"racecheck: {head}: {_race(report, launch)}"
     more = f" ({report.count} times)" if report.count > 1 else ""
     source = _position(location) if location.file else ""
-    return located(source, f"{text}{more}\n    {location.instruction}", severity="warning")
+    return with_location(source, f"{text}{more}\n    {location.instruction}", severity="warning")
 
 
 def _race(report: Report, launch: Launch) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats import ptx
 from numba_ptxlink._formats.mangling import written_name
-from numba_ptxlink.errors import DeviceFaultError, located
+from numba_ptxlink.errors import DeviceFaultError, with_location
 
 from .printf import c_string_at
 from .runtime import Fault
@@ -134,7 +134,7 @@ def fault_error(
     kernel = written_name(launched)
     text = f"{kernel}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
     return DeviceFaultError(
-        located(f"{file}:{line}" if file else "", text),
+        with_location(f"{file}:{line}" if file else "", text),
         kernel=kernel,
         file=file,
         line=line,

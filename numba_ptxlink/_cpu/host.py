@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._tools.launching import Launchable
-from numba_ptxlink.errors import LaunchError, shown
+from numba_ptxlink.errors import LaunchError, short_repr
 
 from .run import CpuProgram, Region, byte_sizes
 
@@ -74,7 +74,7 @@ class PtxKernel(Launchable):
         kernels = {key: function for key, function in program.functions.items() if function.kind == "entry"}
         if name not in kernels:
             known = ", ".join(kernels) or "none"
-            raise LaunchError(f"The linked code has no kernel {shown(name)}; its kernels are: {known}.")
+            raise LaunchError(f"The linked code has no kernel {short_repr(name)}; its kernels are: {known}.")
         super().__init__(name)
         self._program = program
         self._sizes = byte_sizes(kernels[name].params)
@@ -121,9 +121,11 @@ def _pack_argument(value: Any, size: int, name: str, regions: list[Region]) -> b
         content = bytes(value.tobytes() if hasattr(value, "tobytes") else memoryview(value).cast("B"))
     except TypeError as error:
         raise ValueError(
-            f"is {shown(value)}, whose type PTX does not have; pass an array, a NumPy number such as "
+            f"is {short_repr(value)}, whose type PTX does not have; pass an array, a NumPy number such as "
             "numpy.int32(...), a NumPy record, or bytes"
         ) from error
     if len(content) != size:
-        raise ValueError(f"is {shown(value)}, which has {len(content)} bytes; pass a value of {size} bytes")
+        raise ValueError(
+            f"is {short_repr(value)}, which has {len(content)} bytes; pass a value of {size} bytes"
+        )
     return content

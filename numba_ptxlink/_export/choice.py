@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end import registry
-from numba_ptxlink.errors import ExportError, located
+from numba_ptxlink.errors import ExportError, with_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -164,7 +164,7 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
     if len(uses_by_front_end) > 1:
         uses = " and ".join(f"{use}, which belongs to {name}" for name, use in uses_by_front_end.items())
         raise ExportError(
-            located(
+            with_location(
                 function.location,
                 f"{function.name} uses {uses}; a function and its callees need one front end; use types "
                 "and functions of one.",
@@ -197,7 +197,7 @@ def common(functions: Sequence[Marked], requested_front_end: str | None = None) 
         )
         location = next(iter(by_name.values())).location
         raise ExportError(
-            located(
+            with_location(
                 location,
                 f"{listed}: the functions of an export need one front end; export them separately, "
                 "under two names, or choose one with front_end=.",

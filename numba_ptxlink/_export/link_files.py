@@ -29,7 +29,7 @@ from numba_ptxlink._link.symbols import Symbol, check_declarations_agree, symbol
 from numba_ptxlink._tools import includes, nvjitlink, nvrtc
 from numba_ptxlink._tools.options import LTO
 from numba_ptxlink._tools.source_options import SourceOptions
-from numba_ptxlink.errors import ExportError, LinkError, converted, located
+from numba_ptxlink.errors import ExportError, LinkError, convert_error, with_location
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ def as_export_errors(functions: Iterable[LoweredFunction] = ()) -> Iterator[None
             for file in function.links
             if PurePath(file.name).name in named
         )
-        raise converted(error, ExportError, located(next(users, ""), error)) from error
+        raise convert_error(error, ExportError, with_location(next(users, ""), error)) from error
 
 
 def read(item: Any) -> LinkFile:
@@ -316,7 +316,7 @@ def merge_ptx(
     except LinkError as error:
         taken = ", ".join(name for name in names if re.search(rf"\b{name}\b", error.log))
         message = f"{taken}: CUDA C++ declares this name itself; give the function another.\n{error.log}"
-        raise converted(error, LinkError, message) from error
+        raise convert_error(error, LinkError, message) from error
     # Without this flag, kernels of the link files would stay.
     used = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
     flags = ["-lto", "-ptx", *used, *options.to_flags(LTO)]

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from numba_ptxlink.errors import ExportError, PtxlinkError, located
+from numba_ptxlink.errors import ExportError, PtxlinkError, with_location
 
 from . import choice
 from .marks import Udf
@@ -279,14 +279,14 @@ def _import_error(source: str, error: BaseException) -> ExportError:
         location = f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
     if isinstance(error, PtxlinkError):
         # A decorator of this package raised it, with its own cure.
-        return ExportError(located(location, error))
+        return ExportError(with_location(location, error))
     cure = "correct the file, or install the packages that it imports"
     # A helper file is not imported by a name that the standard library or a compiler has.
     imported = re.search(r"(?:from|module) '(\w+)'", message)
     if imported and location and Path(location.rpartition(":")[0]).with_name(f"{imported[1]}.py").exists():
         cure = f"rename {imported[1]}.py beside the file, since another module has its name"
     message = f"{source} failed while it was imported: {message}; {cure}."
-    return ExportError(located(location, message))
+    return ExportError(with_location(location, message))
 
 
 # Cached: a process has thousands of modules, and each export checks all of them.

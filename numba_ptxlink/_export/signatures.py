@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ForwardRef, TypeVar
 
 from numba_ptxlink import abi
 from numba_ptxlink._cabi import names as cnames
-from numba_ptxlink.errors import AbiError, PtxlinkError, located, raise_all
+from numba_ptxlink.errors import AbiError, PtxlinkError, raise_all, with_location
 
 from . import choice
 from .marks import Udf, parameters
@@ -116,7 +116,7 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
             results.append(function(item))
         except PtxlinkError as error:
             location = getattr(getattr(item, "udf", item), "location", "")
-            error.args = (located(location, error),)
+            error.args = (with_location(location, error),)
             errors.append(error)
     raise_all(errors)
     return results

@@ -15,7 +15,7 @@ from numba_ptxlink._link import manifests
 from numba_ptxlink._locks import Lock
 from numba_ptxlink._tools import driver
 from numba_ptxlink._tools.launching import Configuration, Launchable
-from numba_ptxlink.errors import LaunchError, shown
+from numba_ptxlink.errors import LaunchError, short_repr
 
 from .arrays import DeviceArguments, Types
 from .values import Parameters
@@ -97,14 +97,16 @@ def load(
             or *steps* is below 1. On the CPU also: llvmlite is missing, or the export has no PTX.
     """
     if device not in (None, "cpu"):
-        raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
+        raise LaunchError(f'device is {short_repr(device)}; pass "cpu", or None for the GPU.')
     if not isinstance(checks, bool):
         # Deferred: few name the checks.
         from numba_ptxlink._cpu.checks import parse
 
         checks = parse(checks)
     if steps is not None and not (type(steps) is int and 0 < steps < 1 << 63):
-        raise LaunchError(f"steps is {shown(steps)}; pass a whole number from 1 on, or None for no limit.")
+        raise LaunchError(
+            f"steps is {short_repr(steps)}; pass a whole number from 1 on, or None for no limit."
+        )
     try:
         return _library(source, device, checks=checks, steps=steps)
     except LaunchError:
@@ -178,7 +180,7 @@ class Library(Mapping[str, Item]):
             known = ", ".join(self.__items) or "nothing"
             is_function = any(name == function.symbol for function in self.__manifest.functions)
             called = "; load the export with device='cpu' to call a function" if is_function else ""
-            raise _NoKernelError(f"{shown(name)} is not loaded: the export has {known}{called}.")
+            raise _NoKernelError(f"{short_repr(name)} is not loaded: the export has {known}{called}.")
         return self.__items[name]
 
     def __iter__(self) -> Iterator[str]:

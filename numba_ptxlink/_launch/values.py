@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Complex, Real
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink.errors import LaunchError, shown
+from numba_ptxlink.errors import LaunchError, short_repr
 
 from . import arrays
 from .arrays import DeviceArguments, DeviceArray, Types, WrongArgumentError
@@ -260,7 +260,7 @@ def _pointer(types: Types, _: str, entry: TypeDescription) -> Pack:
             address = array.address
         elif address % target.align:
             raise WrongArgumentError(
-                f"{shown(address)} is not a multiple of {target.align}; pass an aligned address"
+                f"{short_repr(address)} is not a multiple of {target.align}; pass an aligned address"
             )
         else:
             arguments.add_address(address)
@@ -321,7 +321,7 @@ def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, r
 
 
 def _shown(value: Any) -> str:
-    return f"{shown(value, 40)}, a {type(value).__name__}"
+    return f"{short_repr(value, 40)}, a {type(value).__name__}"
 
 
 _PACKERS: dict[str, Callable[[Types, str, TypeDescription], Pack]] = {

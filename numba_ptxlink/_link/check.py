@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
 from numba_ptxlink._formats.kinds import CUBIN, PTX
-from numba_ptxlink.assembler import may_lack_variables
+from numba_ptxlink.assembler import may_have_undefined_variables
 from numba_ptxlink.errors import LinkError
 
 from .symbols import check_declarations_agree, check_duplicates, symbols
@@ -126,7 +126,7 @@ def _check_cubin_arch(source: Input, arch: Arch) -> None:
 
 def _check_undefined_variables(ptx_inputs: Sequence[Input]) -> None:
     """Refuse undefined `.extern` variables: in whole-program mode ptxas defines them as zeros."""
-    if not any(may_lack_variables(source.code) for source in ptx_inputs):
+    if not any(may_have_undefined_variables(source.code) for source in ptx_inputs):
         return
     defined = {
         variable.name

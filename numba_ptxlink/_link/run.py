@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from numba_ptxlink import assembler, cache
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._tools import find
-from numba_ptxlink.errors import AssembleError, LaunchError, LinkError, converted, shown
+from numba_ptxlink.errors import AssembleError, LaunchError, LinkError, convert_error, short_repr
 
 from . import backends
 from .backends import CURRENT_ENVIRONMENT, Target
@@ -105,7 +105,7 @@ class Linked:
         symbol = self.lowered_names.get(name, name)
         if device is not None:
             if device != "cpu":
-                raise LaunchError(f'device is {shown(device)}; pass "cpu", or None for the GPU.')
+                raise LaunchError(f'device is {short_repr(device)}; pass "cpu", or None for the GPU.')
             # Deferred: most links are for a GPU.
             from numba_ptxlink import _cpu
 
@@ -223,9 +223,9 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
     try:
         entry = run(link_plan)
     except LinkError as error:
-        raise converted(error, AssembleError) from error
+        raise convert_error(error, AssembleError) from error
     if link_plan.tool.name == "nvptxcompiler" and not options.relocatable:
-        assembler.warn_of_undefined(ptx)
+        assembler.warn_of_undefined_variables(ptx)
     return entry.code, link_plan.tool.title(link_plan.release)
 
 

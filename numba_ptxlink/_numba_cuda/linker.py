@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._formats.kinds import ARCHIVE, CU, CUBIN, EXTENSIONS, FATBIN, LTOIR, OBJECT, PTX
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._link import kernels
-from numba_ptxlink.errors import LinkError, PtxlinkError, converted
+from numba_ptxlink.errors import LinkError, PtxlinkError, convert_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -319,7 +319,7 @@ def _numba_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
 
     missing = isinstance(error.__cause__, FileNotFoundError)
     kind = NumbaFileError if missing else NumbaSourceError if source else NumbaLinkError
-    return converted(error, kind, for_kernel(str(error)))
+    return convert_error(error, kind, for_kernel(str(error)))
 
 
 def _rejection(message: str) -> PtxlinkError:

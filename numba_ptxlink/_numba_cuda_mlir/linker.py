@@ -18,7 +18,7 @@ from numba_ptxlink._formats.kinds import LTOIR, PTX
 from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
-from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError, converted
+from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError, convert_error
 
 from .context import current
 
@@ -293,7 +293,7 @@ def _mlir_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
     from .errors import MlirLinkError, MlirSourceError
 
     kind = MlirSourceError if source else MlirLinkError
-    return converted(error, kind, for_kernel(str(error), "ptxas_options"))
+    return convert_error(error, kind, for_kernel(str(error), "ptxas_options"))
 
 
 PATCHES = PatchTable("linker")

@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink.errors import LaunchError, shown
+from numba_ptxlink.errors import LaunchError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +114,7 @@ class Launchable:
         """
         size = operator.index(shared) if hasattr(shared, "__index__") else -1
         if size not in _SHARED_SIZES:
-            raise LaunchError(f"The shared memory is {shown(shared)}; pass a number of bytes.")
+            raise LaunchError(f"The shared memory is {short_repr(shared)}; pass a number of bytes.")
         launch_config = Configuration(
             _dim3("grid", grid),
             _dim3("block", block),
@@ -151,7 +151,7 @@ def _dim3(name: str, extents: Any) -> Dim3:
         1 <= n <= limit for n, limit in zip(numbers, limits, strict=False)
     ):
         raise LaunchError(
-            f"The {name} is {shown(extents)}; pass one to three numbers from 1 to "
+            f"The {name} is {short_repr(extents)}; pass one to three numbers from 1 to "
             f"{', '.join(map(str, limits))}."
         )
     x, y, z = (*numbers, 1, 1)[:3]
@@ -176,7 +176,8 @@ def stream_handle(stream: Any) -> int:
         return int.from_bytes(_stream_number(stream).to_bytes(8, "little"), "little")
     except Exception as error:
         raise LaunchError(
-            f"{shown(stream)} is not a stream: {error}; pass one of cuda.core, CuPy, PyTorch or Numba, its "
+            f"{short_repr(stream)} is not a stream: {error}; pass one of cuda.core, CuPy, PyTorch or "
+            "Numba, its "
             "handle, or None."
         ) from error
 

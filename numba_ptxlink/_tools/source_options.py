@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink.errors import ConfigError, shown
+from numba_ptxlink.errors import ConfigError, short_repr
 
 from .options import as_texts, source_flags
 
@@ -59,7 +59,7 @@ class SourceOptions(NamedTuple):
 
             include_dirs = tuple(folders(include_dirs))
         if cxx_standard is not None and not (isinstance(cxx_standard, str) and cxx_standard):
-            raise ConfigError(f'cxx_standard is {shown(cxx_standard)}; pass text such as "c++20".')
+            raise ConfigError(f'cxx_standard is {short_repr(cxx_standard)}; pass text such as "c++20".')
         return cls(
             include_dirs,
             _checked_texts("headers", headers, (str,)),
@@ -98,9 +98,9 @@ def _checked_texts(option: str, mapping: Any, types: tuple[type, ...]) -> tuple[
     if mapping is None:
         return ()
     if not isinstance(mapping, Mapping):
-        raise ConfigError(f"{option} is {shown(mapping)}; pass a dict, from each name to its text.")
+        raise ConfigError(f"{option} is {short_repr(mapping)}; pass a dict, from each name to its text.")
     for name, text in mapping.items():
         if not isinstance(name, str) or not isinstance(text, types):
             cure = "pass a str for each name" + (", or None" if NoneType in types else "")
-            raise ConfigError(f"{option}[{shown(name)}] is {shown(text)}; {cure}.")
+            raise ConfigError(f"{option}[{short_repr(name)}] is {short_repr(text)}; {cure}.")
     return tuple(mapping.items())

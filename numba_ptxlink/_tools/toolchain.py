@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from numba_ptxlink._arch import Arch, ArchLike, arch_since, dotted
+from numba_ptxlink._arch import Arch, ArchLike, dotted, isa_introducing
 from numba_ptxlink._config import FRONT_ENDS
 from numba_ptxlink.errors import ConfigError, LaunchError, PtxlinkError
 
@@ -143,7 +143,9 @@ def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
         return [Arch.of(word)]
     known = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
     if newest is not None:
-        known = [arch for arch in known if (since := arch_since(arch.sm)) is not None and since <= newest]
+        known = [
+            arch for arch in known if (since := isa_introducing(arch.sm)) is not None and since <= newest
+        ]
     if word == "all":
         return known
     return [arch for arch in known if arch == known[0] or not arch.minor]

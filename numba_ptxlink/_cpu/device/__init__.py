@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import _native
 from numba_ptxlink._config import CPU_CHECKS, MAX_CPU_DEVICES, config
-from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, shown
+from numba_ptxlink.errors import ActivationError, ConfigError, LinkError, short_repr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -253,8 +253,8 @@ def checked_settings(
         raise ConfigError(f"NUMBA_PTXLINK_CPU_ARCH: {error}" if arch is None else str(error)) from error
     count = configured.cpu_devices if devices is None else devices
     if type(count) is not int or not 1 <= count <= MAX_CPU_DEVICES:
-        raise ConfigError(f"devices is {shown(devices)}; pass a number from 1 to {MAX_CPU_DEVICES}.")
+        raise ConfigError(f"devices is {short_repr(devices)}; pass a number from 1 to {MAX_CPU_DEVICES}.")
     names = configured.cpu_checks if checks is None else checks
     if not isinstance(names, (tuple, list, set)) or not all(name in CPU_CHECKS for name in names):
-        raise ConfigError(f"checks is {shown(checks)}; pass a tuple of {', '.join(CPU_CHECKS)}.")
+        raise ConfigError(f"checks is {short_repr(checks)}; pass a tuple of {', '.join(CPU_CHECKS)}.")
     return Settings(chosen_arch, count, tuple(names))
