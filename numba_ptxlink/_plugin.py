@@ -202,9 +202,9 @@ def _front_end_status(activation: Activation) -> FrontEndStatus:
 
 def _counts() -> dict[str, Any]:
     from . import cache
-    from ._link.kernels import completed
+    from ._link.kernels import completed_links
 
-    links, counters = completed(), None
+    links, counters = completed_links(), None
     # An invalid variable is reported as the reason of the status.
     with contextlib.suppress(ConfigError):
         counters = cache.counters()

@@ -18,7 +18,7 @@ from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink._fusion.graphs import reachable
 from numba_ptxlink._link import backends
 from numba_ptxlink._link.backends import CURRENT_ENVIRONMENT, Target
-from numba_ptxlink._link.plan import unavailable
+from numba_ptxlink._link.plan import unavailable_reason
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._link.run import compile_ptx, link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
@@ -132,7 +132,7 @@ def _compile_whole(
     """Return the PTX (for newer GPUs), the cubin compiled from it, and the name of the cubin's compiler."""
     target = Target(arch, target_release.release if target_release else None)
     members = [(PTX, arch, f"{name}.{PTX}", ptx)]
-    if target_release and (cause := unavailable(target_release.release, options)):
+    if target_release and (cause := unavailable_reason(target_release.release, options)):
         log.warning("no machine code of kernels for %s: %s", target_release.description, cause)
         return members, ""
     cubin, tool = compile_ptx(ptx, target, options)

@@ -36,7 +36,7 @@ from numba_ptxlink._formats.ptx import (
     read_header,
 )
 from numba_ptxlink._link.backends import CURRENT_ENVIRONMENT
-from numba_ptxlink._link.plan import unavailable
+from numba_ptxlink._link.plan import unavailable_reason
 from numba_ptxlink._tools import find, nvvm
 from numba_ptxlink._tools.options import Options
 from numba_ptxlink.errors import AssembleError, ConfigError, ExportError
@@ -271,7 +271,7 @@ class TargetRelease:
             kinds: The kinds of artifact.
             archs: The architectures.
         """
-        left_out = [LeftOut(CUBIN, unavailable(self.release, Options(relocatable=True)))]
+        left_out = [LeftOut(CUBIN, unavailable_reason(self.release, Options(relocatable=True)))]
         newer = any(map(self._is_newer, map(_ltoir_release, archs)))
         if LTOIR in kinds and newer and nvvm.newest(self.release) is None:
             left_out.insert(0, self._without_nvvm())

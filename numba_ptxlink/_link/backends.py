@@ -50,12 +50,12 @@ class Target(NamedTuple):
     Args:
         arch: The GPU.
         release: The CUDA release whose linker or driver reads the code; None for this environment's.
-        lowered: Returns PTX in a version that the release reads.
+        lower_ptx: Returns given PTX in a version that the release reads.
     """
 
     arch: Arch
     release: Release | None = None
-    lowered: Callable[[bytes, Arch], bytes] | None = None
+    lower_ptx: Callable[[bytes, Arch], bytes] | None = None
 
 
 class CubinReader(NamedTuple):
@@ -65,7 +65,7 @@ class CubinReader(NamedTuple):
     Args:
         newest: The newest CUDA release whose cubins it accepts.
         name: Its name in messages.
-        release: Its own release, if it is known: of several compilers, the newest up to that is preferred.
+        release: Its own release, if it is known: the newest installed ptxas up to that release is preferred.
     """
 
     newest: Release
@@ -110,7 +110,7 @@ class Tool(NamedTuple):
             return None
 
     def unsupported_inputs(self, inputs: Sequence[Input], options: Options, *, ptx: bool = False) -> str:
-        """Return why a compiler cannot make code of *inputs*, or *ptx* of them; "" if it can."""
+        """Return why a compiler cannot make code, or PTX if *ptx*, of *inputs*; "" if it can."""
         if ptx:
             return "PTX as its output"
         if options.lto:
@@ -120,7 +120,7 @@ class Tool(NamedTuple):
         if inputs[0].kind != PTX:
             return f"{'an' if inputs[0].kind[0] in 'ao' else 'a'} {inputs[0].kind}"
         flag = of_linker(options.extra_flags)
-        return flag and f"the flag {flag}, which is nvJitLink's"
+        return flag and f"the flag {flag}, which only nvJitLink has"
 
     def unsupported_ptx(self, source: Input, release: Release) -> str:
         """Return why *release* of it does not read *source*; "" if it does, or if *source* is no PTX."""
@@ -157,13 +157,13 @@ def _linker(name: str) -> Callable[[CubinReader | None], Release]:
     def version(_: CubinReader | None) -> Release:
         from numba_ptxlink._tools import nvjitlink
 
-        return nvjitlink.version(linker(name).library())
+        return nvjitlink.version(linker_module(name).library())
 
     return version
 
 
-def _toolkits_archs(release: Release) -> Collection[Arch]:
-    """Return the architectures of NVRTC *release*, since nvJitLink has no list of its own."""
+def _nvrtc_archs(release: Release) -> Collection[Arch]:
+    """Return the architectures of NVRTC *release*: nvJitLink has no list, and supports the same."""
     from numba_ptxlink._tools import nvrtc
 
     return nvrtc.archs_of(release)
@@ -179,8 +179,8 @@ TOOLS = (
         lambda _: nvptxcompiler.facts().archs,
     ),
     Tool("ptxas", "ptxas", PTXAS, _ptxas, tested_isa, lambda _: ()),
-    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), tested_isa, _toolkits_archs),
-    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), tested_isa, _toolkits_archs),
+    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), tested_isa, _nvrtc_archs),
+    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), tested_isa, _nvrtc_archs),
 )
 """The tools, in the order in which they are preferred."""
 
@@ -222,7 +222,7 @@ class Environment(NamedTuple):
     def candidates(self, release: Release | None, options: Options) -> Iterable[Tool]:
         """Yield the tools that may compile one PTX for CUDA *release*, or this environment."""
         for tool in self.tools:
-            # A ptxas runs in a process of its own, which the other tools do without.
+            # ptxas runs in a child process, which takes longer: use it only if nvPTXCompiler may be too new.
             if tool.name == "ptxas" and not (options.relocatable or release):
                 continue
             if tool.flag_syntax == PTXAS or not options.relocatable:
@@ -233,8 +233,8 @@ CURRENT_ENVIRONMENT = Environment()
 """This environment."""
 
 
-def linker(name: str) -> Any:
-    """Return the module of the backend *name*, which has `library` and `package`."""
+def linker_module(name: str) -> Any:
+    """Return the module of the linker *name*, which has the functions `library` and `package`."""
     # Deferred: a link of one PTX needs no linker.
     return importlib.import_module(f"numba_ptxlink._tools.{name}")
 

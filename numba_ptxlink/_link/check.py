@@ -37,7 +37,7 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
     Return the inputs to link, each once.
 
     Args:
-        inputs: The inputs of the link, without CUDA C++, which is compiled before.
+        inputs: The inputs of the link, after CUDA C++ is compiled.
         arch: The architecture of the link.
         options: The options of the link. With checks="none", only inputs that would alter NVIDIA's libraries
             for this process are refused.
@@ -64,7 +64,7 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
 
 def check_ptx(ptx_inputs: Sequence[Input], *, may_repeat_kernels: bool = False) -> None:
     """
-    Compare the symbols of PTX; the cache remembers inputs that agree.
+    Compare the symbols of PTX. The cache stores that inputs agree.
 
     Args:
         ptx_inputs: The PTX.
@@ -102,7 +102,7 @@ def _with_bit_params(source: Input) -> Input:
 
 
 def _check_cubin_arch(source: Input, arch: Arch) -> None:
-    """Refuse cubins for another architecture: after nvJitLink does, links in other threads deadlock."""
+    """Refuse cubins for another architecture: once nvJitLink refuses one, links in other threads deadlock."""
     if source.kind != CUBIN:
         return
     from numba_ptxlink._formats import elf
@@ -112,10 +112,10 @@ def _check_cubin_arch(source: Input, arch: Arch) -> None:
         return
     major, minor = divmod(sm, 10)
     # A cubin runs on its own major architecture, from its own minor on; sm_101 was renamed sm_110.
-    runs = (major == arch.major and minor <= arch.minor) or {sm, arch.number} == {101, 110}
+    is_compatible = (major == arch.major and minor <= arch.minor) or {sm, arch.number} == {101, 110}
     # A cubin that uses features of one architecture runs on that architecture alone.
     variant = "a" if elf.is_accelerated(source.code) else ""
-    if runs and (not variant or arch.sm == f"sm_{sm}a"):
+    if is_compatible and (not variant or arch.sm == f"sm_{sm}a"):
         return
     raise LinkError(
         f"{source.name} is machine code for sm_{sm}{variant}, which does not run on {arch.sm}, the "

@@ -1,8 +1,8 @@
 """
-Compile CUDA C++ by NVRTC, and compare its declarations with the functions of exports.
+Compile the CUDA C++ of a link by NVRTC, and compare its declarations with the functions of exports.
 
-PTX of CUDA 13 spells `float` and `int` alike, so that a call through a wrong declaration of the same width
-links. NVRTC checks the declared types: assertions that are appended to the source generate no code.
+`declarations` writes assertions about the declared types, which are appended to a source; see there why.
+Before link-time optimisation, each source is also compiled to PTX, whose prototypes are compared.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# NVVM optimises some sources for seconds; without, a compilation takes as long as the preprocessor.
+# Without optimisation, which takes seconds for some sources, NVRTC takes hardly longer than its preprocessor.
 _UNOPTIMISED = "--Ofast-compile=max"
 
 
@@ -82,17 +82,17 @@ def compile_sources(
     Raises:
         LinkError: NVRTC rejected a source, or a declaration contradicts a function that is linked.
     """
-    known: list[DeclaredFunction] = []
-    called: list[DeclaredFunction] = []
+    linked_functions: list[DeclaredFunction] = []
+    required: list[DeclaredFunction] = []
     exports: dict[Input, manifests.Manifest] = {}
     if compares:
-        called = [function for code in python for function in code.called]
-        known = [function for code in python for function in code.defined]
+        required = [function for code in python for function in code.called]
+        linked_functions = [function for code in python for function in code.defined]
         exports = {source: manifest for source in sources if (manifest := manifests.find(source))}
         for manifest in exports.values():
-            known += declarations.declarations_of(manifest)
-        for extern in called:
-            declarations.check_declared_types(extern.origin, {extern.name: extern.types}, known)
+            linked_functions += declarations.declarations_of(manifest)
+        for extern in required:
+            declarations.check_declared_types(extern.origin, {extern.name: extern.types}, linked_functions)
     inputs: list[Input] = []
     logs: list[str] = []
     lowered: dict[str, str] = {}
@@ -103,7 +103,7 @@ def compile_sources(
         if source.kind != CU:
             inputs.append(source)
             continue
-        assertions = _assertions_for(source, options, exports, known, called)
+        assertions = _assertions_for(source, options, exports, linked_functions, required)
         compiled, nvrtc_log = _compile_as_declared(source, arch, kind, options, assertions)
         logs += [compiled.log, nvrtc_log]
         lowered |= compiled.meta["lowered_names"]
@@ -118,15 +118,17 @@ def compile_sources(
 
 
 def _without_repeated(sources: Sequence[Input], options: SourceOptions) -> list[Input]:
-    """Return *sources*, CUDA C++ of one content once: nvJitLink would find two definitions in its LTO-IR."""
+    """Return *sources* without repeated CUDA C++, in whose LTO-IR nvJitLink would find two definitions."""
     codes = [source.code for source in sources]
     unique, contents = [], set()
     for source in sources:
-        repeated = source.kind == CU and codes.count(source.code) > 1
-        content = options.content_of(source.code, _folder_of(source)) if repeated else None
-        if content not in contents:
-            unique.append(source)
-        contents |= {content} - {None}
+        if source.kind == CU and codes.count(source.code) > 1:
+            content = options.content_of(source.code, _folder_of(source))
+            if content in contents:
+                continue
+            if content is not None:
+                contents.add(content)
+        unique.append(source)
     return unique
 
 
@@ -147,12 +149,12 @@ def _start_ptx_compilations(
     from concurrent.futures import ThreadPoolExecutor
 
     threads = ThreadPoolExecutor()
-    results = [threads.submit(_as_ptx, source, arch, options) for source in compared]
+    results = [threads.submit(_compile_to_ptx, source, arch, options) for source in compared]
     threads.shutdown(wait=False)
     return results
 
 
-def _as_ptx(source: Input, arch: Arch, options: SourceOptions) -> Input:
+def _compile_to_ptx(source: Input, arch: Arch, options: SourceOptions) -> Input:
     """Return *source* as PTX without optimisation: only its symbols are read."""
     if source.kind == PTX:
         return source
@@ -176,8 +178,8 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
     # A Python file may be compiled to the very code of its artifact, which is no second definition.
     compiled = {source.code: source for source in inputs if source.compiled and source.kind == PTX}
     sources = (source for code, source in compiled.items() if code not in artifacts)
-    second = (symbol for source in sources for symbol in symbols(source) if symbol.name in names)
-    check_duplicates([*exported, *second])
+    second_definitions = (symbol for source in sources for symbol in symbols(source) if symbol.name in names)
+    check_duplicates([*exported, *second_definitions])
 
 
 def _folder_of(source: Input) -> Path:
@@ -189,22 +191,24 @@ class _Assertions(NamedTuple):
     The assertions that NVRTC compiles with a source.
 
     Args:
-        known: The functions that are linked with the source, which it may declare.
+        linked_functions: The functions that are linked with the source, which it may declare.
         required_definitions: The functions that Python functions call, which the source may define.
-        named: The names of those functions that the source may declare, perhaps within a namespace.
+        maybe_in_namespace: The names of those functions that the source may declare in a namespace.
         header_check: CUDA C++ with an `#error` for the header of another export.
         header_errors: The message for each `#error`.
     """
 
-    known: Sequence[DeclaredFunction]
+    linked_functions: Sequence[DeclaredFunction]
     required_definitions: Sequence[DeclaredFunction]
-    named: Collection[str]
+    maybe_in_namespace: Collection[str]
     header_check: str
     header_errors: dict[str, str]
 
     def appended_to(self, source: Input) -> Input:
         """Return *source* with the assertions."""
-        text = declarations.assertions((*self.known, *self.required_definitions), self.named)
+        text = declarations.assertions(
+            (*self.linked_functions, *self.required_definitions), self.maybe_in_namespace
+        )
         # The last line of a source may end in a backslash.
         return replace(source, code=source.code + f"\n\n{self.header_check}{text}".encode())
 
@@ -213,31 +217,35 @@ def _assertions_for(
     source: Input,
     options: SourceOptions,
     exports: Mapping[Input, manifests.Manifest],
-    known: Sequence[DeclaredFunction],
+    linked_functions: Sequence[DeclaredFunction],
     required_definitions: Sequence[DeclaredFunction],
 ) -> _Assertions | None:
     """Return the assertions for *source*; None if there is nothing to compare it with."""
-    if not (exports or known or required_definitions):
+    if not (exports or linked_functions or required_definitions):
         return None
     included = options.included(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
     texts = {name: includes.encode(text) for name, text in options.headers}
     texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}
-    headers = {path: header for path, text in texts.items() if (header := manifests.generated(path, text))}
+    headers = {path: header for path, text in texts.items() if (header := manifests.parse_header(path, text))}
     # A generated header declares all functions of its export: compare those that other text mentions.
     parts = [source.code, *map(includes.encode, options.arguments())]
     parts += (text for path, text in texts.items() if path not in headers)
     text = b"\n".join(map(includes.join_lines, parts))
     if included.key is not None:
-        known = declarations.mentioned_functions(text, known)
+        linked_functions = declarations.mentioned_functions(text, linked_functions)
         required_definitions = declarations.mentioned_functions(text, required_definitions)
     header_check, header_errors = manifests.header_guard_check(exports.values(), [*headers.values()])
-    if not (known or required_definitions or header_errors):
+    if not (linked_functions or required_definitions or header_errors):
         return None
     has_namespace = b"namespace" in text
-    functions = (*known, *required_definitions)
-    named = {function.name for function in functions if has_namespace and function.name.encode() in text}
-    return _Assertions(known, required_definitions, named, header_check, header_errors)
+    functions = (*linked_functions, *required_definitions)
+    maybe_in_namespace = {
+        function.name for function in functions if has_namespace and function.name.encode() in text
+    }
+    return _Assertions(
+        linked_functions, required_definitions, maybe_in_namespace, header_check, header_errors
+    )
 
 
 def _compile_as_declared(
@@ -246,26 +254,26 @@ def _compile_as_declared(
     """
     Compile *source*, and compare its declarations by *assertions*.
 
-    It is compiled more than once only if an assertion fails.
+    *source* is compiled more than once only if an assertion fails, or if there are name expressions.
 
     Returns:
         The compiled code, and a warning about declarations that could not be compared.
     """
     if assertions is None:
-        return _compile_warned(source, arch, output, options), ""
+        return _compile_logged(source, arch, output, options), ""
     asserted, nvrtc_log = assertions.appended_to(source), ""
-    plain = options._replace(name_expressions=())
+    without_names = options._replace(name_expressions=())
     try:
-        if plain == options:
-            return _compile_warned(asserted, arch, output, options), ""
-        # Names of templates may contain macros, which the assertions undefine.
-        _compile(asserted, arch, PTX, plain)
+        if without_names == options:
+            return _compile_logged(asserted, arch, output, options), ""
+        # A name expression may contain macros that the assertions undefine: compile these without names.
+        _compile(asserted, arch, PTX, without_names)
     except LinkError as error:
         for line, message in assertions.header_errors.items():
             if line in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
         nvrtc_log = error.log or str(error)
-    compiled = _compile_warned(source, arch, output, options)
+    compiled = _compile_logged(source, arch, output, options)
     if nvrtc_log:
         from numba_ptxlink._formats.ptx import parse
 
@@ -278,13 +286,15 @@ def _check_assertion_log(source: Input, assertions: _Assertions, log: str, modul
     """Refuse the contradictions in the *log* of assertions; return a warning about uncompared functions."""
     # A function of the same name may be unrelated: static, or a C++ function, whose symbol is another name.
     defined = {function.name: function.defined for function in module.functions}
-    callees = [function for function in assertions.known if defined.get(function.name) is False]
+    callees = [function for function in assertions.linked_functions if defined.get(function.name) is False]
     definitions = [function for function in assertions.required_definitions if defined.get(function.name)]
     declarations.raise_contradictions(source.name, declarations.failed_assertions(log, callees))
     for function in declarations.failed_assertions(log, definitions):
         definition = replace(function, declaration=function.name, origin=source.name)
         declarations.raise_contradictions(function.origin, [definition])
-    reasons = declarations.uncompared_reasons(log, (*assertions.known, *assertions.required_definitions))
+    reasons = declarations.uncompared_reasons(
+        log, (*assertions.linked_functions, *assertions.required_definitions)
+    )
     lines = [
         f"    {function.name}  of {function.origin}: {reasons[function.name]}"
         for function in (*callees, *definitions)
@@ -305,7 +315,7 @@ def _uncompared_warning(name: str, lines: str) -> str:
     return warning
 
 
-def _compile_warned(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
+def _compile_logged(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
     """
     Compile CUDA C++ to *output*; its warnings are logged.
 

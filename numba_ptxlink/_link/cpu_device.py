@@ -1,7 +1,8 @@
 """
-Links on the CPU device: cuLink, and cuda.core, whose objects of machine code become PTX.
+Link for the CPU device: cuLink links to PTX, and cuda.core makes PTX in place of machine code.
 
-libcuda.so.1 calls `attach` in cuInit. cuda.core is imported before that by its users, and by the front ends.
+libcuda.so.1 of the CPU device calls `attach` in cuInit, after programs and front ends have imported
+cuda.core.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
-# NVIDIA's runtime, which the bindings contain, needs undocumented tables of the driver.
+# cuda.bindings contains NVIDIA's runtime, which needs undocumented tables of the driver. Its functions that
+# cuda.core calls are replaced by these functions of the driver.
 _RUNTIME_FUNCTIONS = {
     "cudaDeviceSynchronize": "cuCtxSynchronize",
     "cudaStreamSynchronize": "cuStreamSynchronize",
@@ -35,8 +37,8 @@ _RUNTIME_FUNCTIONS = {
 
 def attach() -> None:
     """Register the functions that compile PTX, link it and run kernels; called by the library in cuInit."""
-    replace_core()
-    device.attach(link=_link, prepare=replace_core)
+    patch_cuda_core()
+    device.attach(link=_link, prepare=patch_cuda_core)
 
 
 def _link(names: Sequence[str], contents: Sequence[bytes]) -> bytes:
@@ -63,19 +65,19 @@ def _options(**options: Any) -> Any:
     return Options(**options)
 
 
-def replace_core() -> None:
-    """Let `launch` of cuda.core raise faults, and its `Program` and `Linker` make PTX in place of cubins."""
+def patch_cuda_core() -> None:
+    """Patch cuda.core: `launch` raises faults of kernels; `Program` and `Linker` make PTX, not cubins."""
     core = sys.modules.get("cuda.core")
     if core is None or not hasattr(core, "Linker") or hasattr(core.Linker, "numba_ptxlink_original"):
         return
     fault_reports.replace_everywhere(core.launch, fault_reports.reporting(core.launch))
-    _replace_runtime()
-    for original, make in ((core.Program, _program_type), (core.Linker, _linker_type)):
-        fault_reports.replace_everywhere(original, make(original))
+    _patch_runtime()
+    for original, make_type in ((core.Program, _program_type), (core.Linker, _linker_type)):
+        fault_reports.replace_everywhere(original, make_type(original))
 
 
-def _replace_runtime() -> None:
-    """Let the functions of NVIDIA's runtime that cuda.core calls be those of the driver."""
+def _patch_runtime() -> None:
+    """Replace the functions of NVIDIA's runtime that cuda.core calls."""
     driver, runtime = (sys.modules.get(f"cuda.bindings.{name}") for name in ("driver", "runtime"))
     if driver is None or runtime is None:
         return
@@ -95,7 +97,7 @@ def _forward(function: Any, error_type: Any) -> Any:
 
 def _program_type(original: Any) -> type:
     class Program(original):  # type: ignore[misc]
-        """A program of `cuda.core`, whose machine code is for the CPU device: PTX."""
+        """A program of `cuda.core` that compiles to PTX for "cubin", since the CPU device runs PTX."""
 
         def compile(self, target_type: str, *args: Any, **kwargs: Any) -> Any:
             return original.compile(self, "ptx" if target_type == "cubin" else target_type, *args, **kwargs)
@@ -105,7 +107,7 @@ def _program_type(original: Any) -> type:
 
 def _linker_type(original: Any) -> type:
     class Linker(original):  # type: ignore[misc]
-        """A linker of `cuda.core`, whose machine code is for the CPU device: PTX."""
+        """A linker of `cuda.core` that links to PTX for "cubin", since the CPU device runs PTX."""
 
         numba_ptxlink_original = original
 

@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from .manifests import Manifest
 
 _ASSERTION = "numba-ptxlink declares"
-# The file that NVRTC's errors about one function name.
+# The beginning of the file name in NVRTC's errors about one function, by the directive `#line`.
 _LINE_PREFIX = "numba-ptxlink: "
 _ERROR = re.compile(
     r"^(?P<file>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$", re.MULTILINE
 )
 _LIMIT = "Error limit reached"
-# The operator `##`, which joins names, in all its spellings.
-_MAKES_NAMES = (b"##", b"%:%:", b"??=")
-# The kinds of types. A kind plus the size of a type in bytes stands for the type; void has no size.
+# The preprocessor's operator `##`, in all its spellings: a macro with it can declare any name.
+_TOKEN_PASTING = (b"##", b"%:%:", b"??=")
+# The kinds of types. A type is represented by its kind plus its size in bytes, such as 16 + 4 for int.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
 _FLOATING = {"float": 4, "double": 8}
 # Integers and addresses of C and of LLVM IR.
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
-# Compared are void, arithmetic types, enumerations, addresses, and the sizes of classes. Every name in the
-# templates is reserved, so that no macro of the source replaces it.
 _NUMBERS = (
     *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
     *("long", "unsigned long", "long long", "unsigned long long", "wchar_t", "char16_t", "char32_t"),
 )
+# The templates compare void, arithmetic types, enumerations, addresses, and the sizes of classes. All their
+# names are reserved, so that no macro of the source replaces one.
 _TEMPLATES = """
 namespace @undeclared {}
 using namespace @undeclared;
@@ -145,21 +145,24 @@ def check_declared_types(
     Raises:
         LinkError: The program declares one of them with other types.
     """
-    raise_contradictions(name, contradictions(declared, functions, counts=True))
+    raise_contradictions(name, contradictions(declared, functions, compare_counts=True))
 
 
 def contradictions(
-    declared: Mapping[str, Sequence[str]], functions: Iterable[DeclaredFunction], *, counts: bool = False
+    declared: Mapping[str, Sequence[str]],
+    functions: Iterable[DeclaredFunction],
+    *,
+    compare_counts: bool = False,
 ) -> list[DeclaredFunction]:
     """
-    Return those of *functions* that are *declared* with as many types of other kinds.
+    Return those of *functions* whose declared types are of other kinds than their own.
 
     Args:
         declared: The symbols and their types, as for `check_declared_types`.
         functions: The functions.
-        counts: Whether functions with another number of types are returned, too. If all types are numbers or
-            pointers, LLVM IR has as many as C. Of a struct Numba passes each member, and its own calling
-            convention has one parameter more, which no C function takes.
+        compare_counts: Whether functions declared with another number of types are returned, too. That is
+            right for C, and not for Numba's calling convention, which passes each member of a struct, and
+            has a parameter for the result.
     """
     return [
         function
@@ -168,7 +171,7 @@ def contradictions(
         and (
             any(map(_kinds_differ, map(_kind, function.types), map(_kind, types)))
             if len(types) == len(function.types)
-            else counts
+            else compare_counts
         )
     ]
 
@@ -203,7 +206,8 @@ def raise_contradictions(name: str, contradicting: Sequence[DeclaredFunction]) -
 
 def failed_assertions(log: str, functions: Iterable[DeclaredFunction]) -> list[DeclaredFunction]:
     """Return those of *functions* whose assertion failed, by NVRTC's *log*."""
-    # The log quotes the line of any error in an assertion, such as that of an overloaded name.
+    # Not the assertion's text alone: the log quotes its line for other errors too, such as an overloaded
+    # name.
     failure = f'static assertion failed with "{_ASSERTION}'
     return [function for function in functions if f'{failure} {function.name}."' in log]
 
@@ -230,34 +234,40 @@ def uncompared_reasons(log: str, functions: Iterable[DeclaredFunction]) -> dict[
 
 
 def mentioned_functions(text: bytes, functions: Sequence[DeclaredFunction]) -> tuple[DeclaredFunction, ...]:
-    """Return the functions that *text* may declare: all of them if its macros may join names."""
-    if any(spelling in text for spelling in _MAKES_NAMES):
+    """Return the functions that *text* may declare: all of them if a macro may paste names together."""
+    if any(spelling in text for spelling in _TOKEN_PASTING):
         return tuple(functions)
     return tuple(function for function in functions if function.name.encode() in text)
 
 
-def assertions(functions: Sequence[DeclaredFunction], named: Collection[str]) -> str:
+def assertions(functions: Sequence[DeclaredFunction], maybe_in_namespace: Collection[str]) -> str:
     """
-    Return CUDA C++ to append to a source: it does not compile if the source declares a function otherwise.
+    Return CUDA C++ to append to a source, which fails to compile if the source declares other types.
 
     Macros that have the name of a function or of a keyword are undefined.
 
     Args:
         functions: The functions with their types.
-        named: The names of functions that have to be declared outside of namespaces.
+        maybe_in_namespace: The names of functions that the source may declare in a namespace. If one is not
+            declared outside of it, its assertion does not compile, and the function counts as not compared.
     """
     if not functions:
         return ""
     words = (*_KEYWORDS, *(function.name for function in functions))
     macros = "".join(f"#undef {word}\n" for word in words)
-    lines = (_assertion(function, undeclared=function.name not in named) for function in functions)
+    lines = (
+        _assertion(function, may_be_undeclared=function.name not in maybe_in_namespace)
+        for function in functions
+    )
     return f"\n{macros}{_TEMPLATES}{''.join(lines)}"
 
 
-def _assertion(function: DeclaredFunction, *, undeclared: bool) -> str:
+def _assertion(function: DeclaredFunction, *, may_be_undeclared: bool) -> str:
     name = function.name
-    # The lookup of a qualified name goes on in this namespace if the source does not declare the name.
-    fallback = f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n" * undeclared
+    # If the source does not declare the name, its lookup finds this declaration, which always agrees.
+    fallback = (
+        f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n" * may_be_undeclared
+    )
     return (
         f'#line 1 "{_LINE_PREFIX}{name}"\n{fallback}'
         f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_agrees<decltype(::{name}), "

@@ -1,5 +1,5 @@
 """
-Explain why a link failed: a table of messages of NVIDIA's tools with their cures, and near names in PTX.
+Explain why a link failed: a table of messages of NVIDIA's tools with their cures, and similar names in PTX.
 
 `for_kernel` replaces the option names of `link` by those of the front end.
 """
@@ -28,7 +28,7 @@ _FLAGS = "extra_flags"
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MAX_LISTED = 5
 NEWER = "may need newer version of nvJitLink"
-"""nvJitLink's message about LTO-IR that is newer than itself."""
+"""nvJitLink's message about LTO-IR of a newer release."""
 
 # Texts in a tool's log and the cure for each; the first that occurs in the log is used.
 _CURES = {
@@ -76,7 +76,7 @@ _CURES = {
 }
 
 
-def explained(
+def with_cure(
     error: AssembleError | LinkError, sources: Sequence[Input], tool: str = ""
 ) -> AssembleError | LinkError:
     """
@@ -84,7 +84,7 @@ def explained(
 
     Args:
         error: The error of the link.
-        sources: The inputs as the user passed them; the error may name one PTX that was made of several.
+        sources: The inputs as the user passed them, since the error may name a PTX merged of several inputs.
         tool: The tool that failed; "" if none ran.
     """
     names = list(dict.fromkeys(_UNDEFINED.findall(error.log)))
@@ -98,18 +98,21 @@ def explained(
     if names:
         from numba_ptxlink.assembler import TO_RESOLVE
 
-        kind, cure = LinkError, _undefined(names, sources)
+        kind, cure = LinkError, _explain_undefined(names, sources)
         error_text = error_text.removesuffix(f"\n{TO_RESOLVE}")
     return kind("\n".join(filter(None, (error_text, cure))), flags=error.flags, inputs=inputs, log=error.log)
 
 
 def _cure(failure: str, tool: str) -> str:
     if NEWER in failure and tool:
-        return f"The LTO-IR is newer than nvJitLink reads; {upgrade(backends.linker(tool).package())}"
+        return (
+            "The LTO-IR is of a newer CUDA release than nvJitLink; "
+            f"{upgrade_cure(backends.linker_module(tool).package())}"
+        )
     return next((cure for pattern, cure in _CURES.items() if pattern in failure), "")
 
 
-def upgrade(package: str) -> str:
+def upgrade_cure(package: str) -> str:
     """Return the cure for an input that is newer than a linker reads; *package* contains the linker."""
     return (
         f"upgrade it with `pip install --upgrade {package}`, generate the input with an older toolkit, or "
@@ -129,8 +132,8 @@ def for_kernel(message: str, flags: str = _FLAGS) -> str:
     return message.replace(_TO_DEFINE, cure).replace(_FLAGS, flags)
 
 
-def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
-    """Return the explanation of undefined symbols, with near names out of the PTX of the link."""
+def _explain_undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
+    """Return the explanation of undefined symbols, with similar names in the PTX of the link."""
     from .symbols import symbols
 
     ptx_inputs = [source for source in sources if source.kind == PTX]
@@ -139,7 +142,7 @@ def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     for source in ptx_inputs:
         for items in (source.module.functions, source.module.variables):
             hidden |= {item.name: source.name for item in items if item.defined and not item.linkage}
-    lines = [_undefined_symbol(name, visible, hidden) for name in names[:_MAX_LISTED]]
+    lines = [_explain_undefined_symbol(name, visible, hidden) for name in names[:_MAX_LISTED]]
     if len(names) > _MAX_LISTED:
         lines.append(f"... and {len(names) - _MAX_LISTED} more, in the attribute log.")
     if empty := [
@@ -159,7 +162,7 @@ def _undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     return "\n".join([*lines, _TO_DEFINE])
 
 
-def _undefined_symbol(name: str, visible: Sequence[Symbol], hidden: Mapping[str, str]) -> str:
+def _explain_undefined_symbol(name: str, visible: Sequence[Symbol], hidden: Mapping[str, str]) -> str:
     """Return the explanation of one undefined symbol."""
     declarations = [symbol for symbol in visible if symbol.name == name and not symbol.defined]
     users = ", ".join(symbol.origin for symbol in declarations)
@@ -172,21 +175,21 @@ def _undefined_symbol(name: str, visible: Sequence[Symbol], hidden: Mapping[str,
     defined = {symbol.name: symbol.origin for symbol in visible if symbol.defined}
     if name in defined and not declarations:
         return f"{name} is defined in {defined[name]}, and declared elsewhere without .extern; add it there."
-    near = _near_names(name, defined)
-    if not near:
+    similar = _similar_names(name, defined)
+    if not similar:
         return f"{undefined}, and no input defines it."
-    candidates = ", ".join(f"{candidate} in {defined[candidate]}" for candidate in near)
-    same = any(_demangled(candidate) == _demangled(name) for candidate in near)
+    candidates = ", ".join(f"{candidate} in {defined[candidate]}" for candidate in similar)
+    same = any(_demangled(candidate) == _demangled(name) for candidate in similar)
     hint = ': one of the two lacks extern "C"' if same else ", a similar name"
     return f"{undefined}, and no input defines it; there is {candidates}{hint}."
 
 
-def _near_names(name: str, defined: Collection[str]) -> list[str]:
+def _similar_names(name: str, defined: Collection[str]) -> list[str]:
     same = [candidate for candidate in defined if _demangled(candidate) == _demangled(name)]
     return list(dict.fromkeys((*same, *difflib.get_close_matches(name, defined, n=3, cutoff=0.6))))[:3]
 
 
 def _demangled(name: str) -> str:
-    """Return the plain name inside a simple mangled symbol; *name* itself if it is not mangled."""
+    """Return the C++ name of a mangled function outside of namespaces; other names unchanged."""
     match = _MANGLED.match(name)
     return match[2][: int(match[1])] if match else name

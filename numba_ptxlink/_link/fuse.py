@@ -52,20 +52,25 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
 
     Args:
         sources: The inputs of a link, compiled and checked.
-        target: The GPU and the CUDA release of the link. A single PTX is lowered to a version that it reads.
+        target: The GPU and the CUDA release of the link. If one PTX is left, it gets a version that the
+            release reads.
         options: The options of the link.
     """
-    fusion = _fusion(sources, options)
-    if target.lowered is None or [source.kind for source in fusion.inputs] != [PTX]:
+    fusion = _merge_if_possible(sources, options)
+    if target.lower_ptx is None or [source.kind for source in fusion.inputs] != [PTX]:
         return fusion
     (ptx,) = fusion.inputs
-    return fusion._replace(inputs=(replace(ptx, code=target.lowered(ptx.code, target.arch)),))
+    return fusion._replace(inputs=(replace(ptx, code=target.lower_ptx(ptx.code, target.arch)),))
 
 
-def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
+def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
     ptx_inputs = [source for source in sources if source.kind == PTX]
-    fewest = 1 if options.inlined == "all" else 2
-    if options.inlined == "none" or len(ptx_inputs) < fewest or options.tool not in ("auto", "nvptxcompiler"):
+    min_inputs = 1 if options.inlined == "all" else 2
+    if (
+        options.inlined == "none"
+        or len(ptx_inputs) < min_inputs
+        or options.tool not in ("auto", "nvptxcompiler")
+    ):
         return Fusion.unmerged(sources)
     if not_fusable_reason := _not_fusable_reason(ptx_inputs, options):
         return Fusion.unmerged(sources, not_fusable_reason)
@@ -85,7 +90,7 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
     )
     try:
         entry = cache.cached(
-            key, lambda: _fused(ptx_inputs, inline_all=inline_all, whole_program=whole_program)
+            key, lambda: _combine_and_inline(ptx_inputs, inline_all=inline_all, whole_program=whole_program)
         )
     # If this parser rejects the PTX, leave it to nvJitLink, which accepts it or reports the error.
     except (NotCombinedError, LinkError) as error:
@@ -93,10 +98,10 @@ def _fusion(sources: Sequence[Input], options: Options) -> Fusion:
     names = tuple(source.name for source in ptx_inputs)
     count = int(entry.meta["inlined"])
     position = [source.kind for source in sources].index(PTX)
-    rest = (source for source in sources[position:] if source.kind != PTX)
+    after_ptx = (source for source in sources[position:] if source.kind != PTX)
     return Fusion(
         tuple(sources),
-        (*sources[:position], Input(PTX, "+".join(names), entry.code), *rest),
+        (*sources[:position], Input(PTX, "+".join(names), entry.code), *after_ptx),
         f"{len(names)} PTX as one, {count} call{'s' * (count != 1)} inlined",
         names,
         count,
@@ -109,7 +114,7 @@ def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
     if options.debug or not options.opt_level:
         return "debug information is kept" if options.debug else "the code is not optimised"
     if options.tool == "auto" and (flag := of_linker(options.extra_flags)):
-        return f"{flag} is nvJitLink's"
+        return f"only nvJitLink has {flag}"
     if options.lineinfo:
         from numba_ptxlink._formats import ptx
 
@@ -118,7 +123,7 @@ def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
     return ""
 
 
-def _fused(inputs: Sequence[Input], *, inline_all: bool, whole_program: bool) -> cache.Entry:
+def _combine_and_inline(inputs: Sequence[Input], *, inline_all: bool, whole_program: bool) -> cache.Entry:
     from numba_ptxlink import cache
     from numba_ptxlink._fusion.combine import combine
     from numba_ptxlink._fusion.inline import inline

@@ -1,5 +1,5 @@
 """
-Shared parts of the linkers of front ends: links of kernels, with counts, and the CUDA C++ in them.
+Link kernels for the linkers of the front ends, count the links, and compile the CUDA C++ in them.
 
 Importing this module imports neither a tool nor a compiler, since a compiler's import may import it.
 """
@@ -59,13 +59,13 @@ _links = Links()
 _lock = Lock()
 
 
-def completed() -> Links:
+def completed_links() -> Links:
     """Return the links of kernels completed in this process."""
     return _links
 
 
 def link(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked:
-    """Link the code of a kernel to a cubin, and count the link; raises as `run.link` does."""
+    """Link the code of a kernel to a cubin, and count the link. Raises the errors of `run.link`."""
     from . import run
     from .backends import Target
 
@@ -95,7 +95,7 @@ class LinkedPtx(NamedTuple):
 
 
 def link_for_device(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked | LinkedPtx:
-    """Link the code of a kernel to what the device of this process runs; raises as `run.link` does."""
+    """Link the code of a kernel to a cubin, or on the CPU device to PTX. Raises the errors of `run.link`."""
     from numba_ptxlink._cpu import device
 
     if not device.is_active():
@@ -116,7 +116,7 @@ def errors_as(convert: Callable[[PtxlinkError], PtxlinkError]) -> Iterator[None]
         raise convert(error) from error
 
 
-def exported_beside(path: Path, code: bytes) -> list[DeclaredFunction]:
+def exported_functions(path: Path, code: bytes) -> list[DeclaredFunction]:
     """
     Return the functions of the manifest beside the link file *path*; none if there is no manifest.
 
@@ -134,7 +134,7 @@ def exported_beside(path: Path, code: bytes) -> list[DeclaredFunction]:
 
 
 def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
-    """Compile CUDA C++ to *output*, and show NVRTC's log as a warning; raises as `nvrtc.compile_source`."""
+    """Compile CUDA C++, and emit NVRTC's log as a warning. Raises the errors of `nvrtc.compile_source`."""
     from numba_ptxlink._tools import nvrtc
 
     compiled = nvrtc.compile_source(source, name, arch, options, output=output)
@@ -144,17 +144,17 @@ def compile_source(source: bytes, name: str, arch: Arch, output: str, options: S
 
 
 def source_options(
-    home: str, headers_of: str, flags: Sequence[str] = (), folder: Path | None = None
+    compiler_package: str, header_package: str, flags: Sequence[str] = (), folder: Path | None = None
 ) -> SourceOptions:
     """
-    Return the options for CUDA C++ that kernels link: *flags* and the search path of Numba's compilers.
+    Return the options for CUDA C++ that kernels link: *flags*, and the include path of the front end.
 
-    The compilers search the working directory for `#include "..."`, then the toolkit. The folder of the
-    source comes last, so that the same headers are included.
+    The front ends search the working directory for `#include "..."`, then the toolkit. The folder of the
+    source comes last here, so that the same headers are found.
 
     Args:
-        home: The compiler's package that has the modules `cudadrv`, `core` and `cuda_paths`.
-        headers_of: The compiler's package whose folder contains its headers.
+        compiler_package: The front end's package with the modules `cudadrv`, `core` and `cuda_paths`.
+        header_package: The front end's package whose folder contains its headers.
         flags: Further NVRTC options.
         folder: The folder of the source; None for code in memory.
     """
@@ -165,18 +165,18 @@ def source_options(
         return importlib.import_module(name)
 
     major, _ = nvrtc.version()
-    toolkit = module(f"{home}.cuda_paths").get_cuda_paths()["include_dir"].info
+    toolkit = module(f"{compiler_package}.cuda_paths").get_cuda_paths()["include_dir"].info
     nvrtc_dirs = [str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)]
-    # The package contains a copy of CUDA's headers for each major version.
-    headers = Path(module(f"{home}.cudadrv").__file__).parent.parent / "include" / str(major)
-    extra = getattr(module(f"{home}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    # The front end contains a copy of CUDA's headers for each major version.
+    headers = Path(module(f"{compiler_package}.cudadrv").__file__).parent.parent / "include" / str(major)
+    extra = getattr(module(f"{compiler_package}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
     return SourceOptions(
         flags=tuple(flags),
         include_dirs=(
             str(headers),
             *((str(toolkit),) if toolkit else ()),
             *nvrtc_dirs,
-            str(Path(module(headers_of).__file__).parent),
+            str(Path(module(header_package).__file__).parent),
             *filter(None, extra.split(":")),
             *((str(folder),) if folder else ()),
         ),

@@ -206,9 +206,9 @@ class ExportHeader(NamedTuple):
     digest: str
 
 
-def generated(path: str, content: bytes) -> ExportHeader | None:
+def parse_header(path: str, content: bytes) -> ExportHeader | None:
     """Return the header of an export with *content*; None if *content* is another text."""
-    # Version control may have changed the ends of lines.
+    # Version control may have converted the line endings.
     text = content.replace(b"\r\n", b"\n")
     match = _HEADER.match(text)
     return match and ExportHeader(path, match["name"].decode(), match["guard"].decode(), digest(text))
@@ -220,8 +220,8 @@ def header_guard_check(
     """
     Return CUDA C++ to append to a source: an `#error` if it includes a header of another export.
 
-    The guard macros show which headers a source has included. A source that includes the linked one too
-    compiles.
+    The guard macros show which headers a source has included. If a source also includes the header of the
+    linked export, it compiles.
 
     Args:
         manifests: The manifests of the artifacts of a link.
@@ -238,12 +238,12 @@ def header_guard_check(
         digests = {manifest.digests[name] for manifest in owners}
         included = [header for header in headers if header.name == name]
         linked = {header.guard for header in included if header.digest in digests}
-        none_linked = "".join(f" && !defined({guard})" for guard in sorted(linked))
+        unless_linked = "".join(f" && !defined({guard})" for guard in sorted(linked))
         paths = ", ".join(str(manifest.path) for manifest in owners)
         for header in included:
             if header.guard not in linked:
                 error = f"{_FOREIGN_HEADER} {header.guard}"
-                lines.append(f"#if defined({header.guard}){none_linked}\n#error {error}\n#endif\n")
+                lines.append(f"#if defined({header.guard}){unless_linked}\n#error {error}\n#endif\n")
                 messages[error] = (
                     f"{header.path} is the header of another export than the linked artifact of {paths}, and "
                     "may declare other functions and types; export again, or include the header beside that "

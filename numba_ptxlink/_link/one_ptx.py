@@ -45,20 +45,20 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
         LinkError: An input has no PTX, the inputs contradict each other, or a kernel has more static shared
             memory than a block can have.
     """
-    # The CPU has the device runtime's functions under their names.
+    # The CPU backend implements the functions of the device runtime.
     sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
     text = _link_ltoir_to_ptx(sources, arch, options) if options.lto else None
     if text is None:
         parts = [part for source in sources if source.kind != LTOIR for part in _ptx_parts(source, arch)]
-        intermediate = [source for source in sources if source.kind == LTOIR]
-        if intermediate:
-            names = "+".join(source.name for source in intermediate)
-            parts.insert(0, Input(PTX, names, _link_to_ptx(intermediate, arch, options)))
+        ltoir_inputs = [source for source in sources if source.kind == LTOIR]
+        if ltoir_inputs:
+            names = "+".join(source.name for source in ltoir_inputs)
+            parts.insert(0, Input(PTX, names, _link_to_ptx(ltoir_inputs, arch, options)))
         text = parts[0].code if len(parts) == 1 else _combine(parts, arch)
     module = ptx.parse(text.decode(errors="surrogateescape"))
     if reason := excess_shared_reason(module):
         raise LinkError(
-            f"{reason}; use dynamic shared memory, whose size the launch gives.",
+            f"{reason}; use dynamic shared memory, whose size is an argument of the launch.",
             inputs=tuple(source.name for source in inputs),
             log=reason,
         )
@@ -86,12 +86,13 @@ def _link_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -> byte
 
 
 def _ptx_parts(source: Input, arch: Arch) -> list[Input]:
-    """Return the PTX in an input."""
+    """Return the PTX of an input; from each fat binary, that for the newest GPU up to *arch*."""
     if source.kind == PTX:
         return [replace(source, code=source.code.rstrip(b"\0"))]
     texts: list[bytes] = []
     if source.kind in (FATBIN, OBJECT, ARCHIVE):
-        # An object has a fat binary for each unit that was compiled, wherever its sections are.
+        # An object or library has a fat binary for each translation unit: search for the magic number of
+        # each.
         for match in re.finditer(re.escape(KINDS[FATBIN].magic), source.code):
             members = fatbin.ptx_members(source.code[match.start() :])
             usable = [member for member in members if member.arch <= arch.number]
@@ -131,9 +132,10 @@ def _combine(parts: Sequence[Input], arch: Arch) -> bytes:
 
 
 def _prepare(text: str, arch: Arch) -> ptx.Module:
-    """Return a module for *arch*, without what only a debugger for GPUs reads."""
+    """Return the module of *text*, raised to *arch*, without directives and sections for a GPU's debugger."""
     text = _DEBUG_TARGET.sub(r"\1", text)
-    # The differences between older architectures are those of machine code.
+    # PTX for an older architecture is valid for a newer one, and modules for one architecture can be
+    # combined.
     text = _TARGET.sub(lambda match: f"{match[1]}{max(int(match[2]), arch.number)}", text, count=1)
     module = ptx.parse(text)
     parts = [

@@ -1,8 +1,8 @@
 """
-Check which inputs of a link its options of compilation can still change.
+Check which inputs of a link the compile options can still change.
 
 A link compiles CUDA C++, Python, LTO-IR and PTX, and only copies cubins. An option that changes nothing is an
-error; an option that changes some inputs alone is a warning.
+error; an option that changes only some inputs is a warning.
 """
 
 from __future__ import annotations

@@ -157,13 +157,13 @@ def plan(
         target: The GPU and the CUDA release that the code is for.
         options: The options of the link.
         environment: The installed tools.
-        ptx: Whether PTX is to be made, and no machine code.
+        ptx: Whether to make PTX instead of machine code.
 
     Raises:
         AssembleError: No tool makes code that the release of *target* reads. Names the cure.
         ConfigError: The requested tool does not exist.
-        LinkError: The tool cannot link the inputs, would ignore a flag, or would be altered for later links.
-            Names the cure.
+        LinkError: The tool cannot link the inputs, would ignore a flag, or would give wrong results in later
+            links. Names the cure.
     """
     if options.tool not in BACKENDS:
         raise ConfigError(f"There is no backend {options.tool!r}; choose {', '.join(BACKENDS)}.")
@@ -221,14 +221,14 @@ def _choose_compiler(ptx: Input, target: Target, options: Options, environment: 
         if release is None:
             continue
         rejection = _rejection(tool, release, ptx, target, reader, always_usable=tool == environment.tools[0])
-        # The time counts only if nothing else speaks against the first tool.
+        # A slow tool is rejected only if it would be the first choice.
         if rejection is None and not rejections and target.release is None:
-            rejection = _slowness(tool, release, ptx, options)
+            rejection = _slow_rejection(tool, release, ptx, options)
         if rejection is None:
             return Choice(tool, release, tuple(rejections))
         rejections.append(rejection)
     if target.release is not None:
-        cause = unavailable(target.release, options, environment)
+        cause = unavailable_reason(target.release, options, environment)
         cause = cause or "; ".join(rejection.reason for rejection in rejections)
         raise AssembleError(f"No cubin for CUDA {dotted(target.release)}: {cause}.")
     usable = (rejection for rejection in rejections if rejection.rank < Rank.UNUSABLE)
@@ -268,11 +268,11 @@ def _rejection(
     return Rejection(tool, release, Rank.MAY_BE_UNREADABLE, unreadable) if unreadable else None
 
 
-def _slowness(tool: Tool, release: Release, ptx: Input, options: Options) -> Rejection | None:
+def _slow_rejection(tool: Tool, release: Release, ptx: Input, options: Options) -> Rejection | None:
     """Return the rejection of a compiler that takes longer for this PTX than a linker."""
     if tool.flag_syntax != PTXAS or options.relocatable or options.debug or options.lineinfo:
         return None
-    # A pattern is compiled where it is used: few texts have so many functions.
+    # Count words first: the pattern is slower, and few texts have so many functions.
     is_long = ptx.code.count(b".func") > _MAX_FUNCTIONS
     count = len(re.findall(_FUNCTION, ptx.code)) if is_long else 0
     if count <= _MAX_FUNCTIONS:
@@ -296,15 +296,17 @@ def _check_reader(
 
 
 def _check_linker_inputs(inputs: Sequence[Input], tool: Tool, options: Options) -> None:
-    """Refuse PTX that alters nvJitLink for later links, and flags that it would ignore."""
+    """Refuse PTX after which nvJitLink gives wrong results in later links, and flags that it would ignore."""
     release = tool.version(None)
     for source in inputs:
         # After rejecting it once, nvJitLink accepts undefined references.
         if unsupported_ptx := tool.unsupported_ptx(source, release):
-            from .explain import upgrade
+            from .explain import upgrade_cure
 
-            package = backends.linker(tool.name).package()
-            raise LinkError(f"{source.name} is {unsupported_ptx}; {upgrade(package)}", inputs=(source.name,))
+            package = backends.linker_module(tool.name).package()
+            raise LinkError(
+                f"{source.name} is {unsupported_ptx}; {upgrade_cure(package)}", inputs=(source.name,)
+            )
     compiles = any(source.kind != CUBIN for source in inputs)
     if options.max_registers and not compiles:
         raise LinkError(
@@ -331,7 +333,9 @@ def _flags(tool: Tool, inputs: Sequence[Input], sm: str, options: Options, *, pt
     return (f"-arch={sm}", *stages, *options.to_flags(LTO if options.lto else NVJITLINK))
 
 
-def unavailable(release: Release, options: Options, environment: Environment = CURRENT_ENVIRONMENT) -> str:
+def unavailable_reason(
+    release: Release, options: Options, environment: Environment = CURRENT_ENVIRONMENT
+) -> str:
     """Return why no tool of this environment makes code for CUDA *release*, with the cure; "" if one does."""
     reader = environment.reader(release, options)
     releases = (tool.release(reader) for tool in environment.candidates(release, options))
@@ -343,5 +347,5 @@ def unavailable(release: Release, options: Options, environment: Environment = C
     install = f"run `pip install {wheel!r}`, " if wheel else ""
     return (
         f"no compiler of CUDA {needed} is installed ({compiler.label} is {dotted(compiler.version(None))}); "
-        f"{install}add that toolkit to PATH or CUDA_HOME, or write PTX only, which has the same functions"
+        f"{install}add that toolkit to PATH or CUDA_HOME, or write PTX only, which contains all functions"
     )

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A line of CUDA C++ or PTX: statements, a block behind parameters, or a beginning that no path has.
+# A line of CUDA C++ or PTX, and no path: it has a semicolon, a `{` after a `(`, or begins with a comment, a
+# preprocessor directive or `.version`.
 _CODE = r"[;\0]|\(.*\{|^\s*(?://|/\*|#\s*\w|\.version\s)"
 
 
@@ -30,11 +31,11 @@ class Input:
     An input of a link.
 
     Args:
-        kind: A name out of `_formats.kinds.KINDS`.
+        kind: A key of `_formats.kinds.KINDS`, such as "ptx".
         name: The name in messages: its file name, or a name in angle brackets.
         code: Its content.
         path: The path it was read from; None if it was passed as content.
-        compiled: Whether it was compiled of the CUDA C++ or Python that has its name.
+        compiled: Whether this link compiled it from the CUDA C++ or Python whose name it has.
     """
 
     kind: str
@@ -42,7 +43,7 @@ class Input:
     code: bytes = field(repr=False)
     path: Path | None = field(default=None, repr=False, compare=False)
     compiled: bool = field(default=False, repr=False, compare=False)
-    _read: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def text(self) -> str:
@@ -64,9 +65,9 @@ class Input:
     def _once(self, part: str, make: Callable[[], T]) -> T:
         # Not a cached_property: before Python 3.12 a forked child could wait for its lock for ever. No lock
         # is needed: two threads that both compute a part get equal values.
-        if part not in self._read:
-            self._read[part] = make()
-        value: T = self._read[part]
+        if part not in self._memo:
+            self._memo[part] = make()
+        value: T = self._memo[part]
         return value
 
 
@@ -75,8 +76,8 @@ def read(source: Any, number: int = 1) -> Input:
     Convert anything that `link` takes, except a UDF, to an `Input`.
 
     Args:
-        source: A path, which a `str` is unless it has a line break, or reads as CUDA C++ or PTX and names no
-            file; content as such a `str`, bytes or a file object; or a `LinkableCode` of numba-cuda.
+        source: A path; content as bytes, as a file object, or as a `str` that has a line break, or that looks
+            like CUDA C++ or PTX and is no path of a file; or a `LinkableCode` of numba-cuda.
         number: The input's position in the link, which names an input that has no name.
 
     Raises:
@@ -118,7 +119,7 @@ def read(source: Any, number: int = 1) -> Input:
 
 
 def _is_file(source: Any) -> bool:
-    # An Export reads its files, by their kinds.
+    # An Export also has `read`, which takes the kind of an artifact.
     return hasattr(source, "read") and not hasattr(source, "artifacts")
 
 
@@ -135,14 +136,14 @@ def as_bytes(content: Any) -> bytes:
 
 
 def _content_of(file: Any) -> Any:
-    """Return a file object's content from its beginning, as it may be read again for a second kernel."""
+    """Return a file object's whole content, also if it was read before, as for a first kernel."""
     if hasattr(file, "seekable") and file.seekable():
         file.seek(0)
     return file.read()
 
 
 def _is_text(source: str) -> bool:
-    """Return whether *source* is content: it has a line break, or reads as code and names no file."""
+    """Return whether *source* is content: it has a line break, or looks like code and names no file."""
     if "\n" in source:
         return True
     path = Path(source)

@@ -83,12 +83,12 @@ class Linked:
         """
         Load the cubin into the current context and return the `cuda.core` kernel *name*. Needs a device.
 
-        On the CPU it is launched on NumPy arrays: `kernel[grid, block](x, numpy.int32(n))`. It is
-        compiled by llvmlite from the PTX of the link, or from what link-time optimisation makes of the same
-        inputs. That needs NumPy, and neither a device nor a driver.
+        On the CPU, the kernel is launched on NumPy arrays: `kernel[grid, block](x, numpy.int32(n))`. llvmlite
+        compiles it from the PTX of the link; LTO-IR becomes PTX by link-time optimisation. That needs NumPy,
+        and neither a device nor a driver.
 
-        Kernels of one link share its variables, such as a `__device__` counter; on the CPU those with the
-        same *checks*.
+        Kernels of one link share its variables, such as a `__device__` counter; on the CPU, kernels with the
+        same *checks* do.
 
         Args:
             name: The kernel's symbol, or a requested name expression.
@@ -98,7 +98,7 @@ class Linked:
                 "memcheck", "initcheck", "racecheck" and "synccheck".
 
         Raises:
-            LinkError: cuda-core is not installed. On the CPU: the inputs do not become one PTX.
+            LinkError: cuda-core is not installed. On the CPU: the inputs cannot be linked to one PTX.
             LaunchError: There is no driver, or it cannot be used. On the CPU: llvmlite is missing, or there
                 is no such kernel.
         """
@@ -167,18 +167,18 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
         AssembleError: A single PTX could not be assembled.
         ConfigError: There is no such backend.
     """
-    with _explaining(inputs):
+    with _adding_cures(inputs):
         checked = check_inputs(inputs, target.arch, options)
         fusion = fuse(checked, target, options)
     while True:
-        with _explaining(fusion.sources):
+        with _adding_cures(fusion.sources):
             link_plan = plan(fusion, target, options)
         log.info("%s", link_plan)
-        with _explaining(fusion.sources, link_plan.tool.name):
+        with _adding_cures(fusion.sources, link_plan.tool.name):
             try:
-                return _linked(link_plan, run(link_plan))
+                return _result(link_plan, run(link_plan))
             except (AssembleError, LinkError) as error:
-                retry = _retry(link_plan, error)
+                retry = _retry_inputs(link_plan, error)
                 if retry is None:
                     raise
         fusion = retry
@@ -191,11 +191,11 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
     Raises:
         LinkError: nvJitLink rejected the link, or the backend does not link.
     """
-    with _explaining(inputs):
+    with _adding_cures(inputs):
         checked = check_inputs(inputs, arch, options)
         link_plan = plan(Fusion.unmerged(checked), Target(arch), options, ptx=True)
     log.info("%s", link_plan)
-    with _explaining(inputs, link_plan.tool.name):
+    with _adding_cures(inputs, link_plan.tool.name):
         return run(link_plan)
 
 
@@ -229,7 +229,7 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
     return entry.code, link_plan.tool.title(link_plan.release)
 
 
-def _retry(failed: Plan, error: PtxlinkError) -> Fusion | None:
+def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
     """
     Return other inputs for a link that failed; None if there is nothing else to try.
 
@@ -250,14 +250,14 @@ def _retry(failed: Plan, error: PtxlinkError) -> Fusion | None:
 
 
 @contextmanager
-def _explaining(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
+def _adding_cures(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
     """Add the cure to the errors of a `with` block."""
     try:
         yield
     except (AssembleError, LinkError) as error:
-        from .explain import explained
+        from .explain import with_cure
 
-        raise explained(error, sources, tool) from error
+        raise with_cure(error, sources, tool) from error
 
 
 def run(link_plan: Plan) -> cache.Entry:
@@ -270,12 +270,12 @@ def run(link_plan: Plan) -> cache.Entry:
     """
     if link_plan.tool.name == "nvptxcompiler":
         return assembler.compile_ptx(link_plan.inputs[0].code, link_plan.target.arch, link_plan.flags)
-    return _by_ptxas(link_plan) if link_plan.tool.name == "ptxas" else _by_linker(link_plan)
+    return _run_ptxas(link_plan) if link_plan.tool.name == "ptxas" else _run_linker(link_plan)
 
 
-def _linked(link_plan: Plan, entry: cache.Entry) -> Linked:
+def _result(link_plan: Plan, entry: cache.Entry) -> Linked:
     fusion = link_plan.fusion
-    alone = len(link_plan.inputs) == 1 and link_plan.inputs[0].kind == PTX
+    is_single_ptx = len(link_plan.inputs) == 1 and link_plan.inputs[0].kind == PTX
     if entry.log:
         log.info("%s: %s", ", ".join(link_plan.names), entry.log.strip())
     if fusion.remarks:
@@ -290,13 +290,13 @@ def _linked(link_plan: Plan, entry: cache.Entry) -> Linked:
         link_plan.names,
         "\n".join(filter(None, (entry.log, fusion.remarks))),
         inlined=fusion.inlined,
-        ptx=link_plan.inputs[0].text.rstrip("\0") if alone else "",
+        ptx=link_plan.inputs[0].text.rstrip("\0") if is_single_ptx else "",
         sources=fusion.sources,
         options=link_plan.options,
     )
 
 
-def _by_ptxas(link_plan: Plan) -> cache.Entry:
+def _run_ptxas(link_plan: Plan) -> cache.Entry:
     from numba_ptxlink._tools import programs
 
     path, _ = cast("tuple[str, Any]", programs.newest_ptxas(link_plan.release or (0, 0)))
@@ -315,10 +315,10 @@ def _by_ptxas(link_plan: Plan) -> cache.Entry:
     )
 
 
-def _by_linker(link_plan: Plan) -> cache.Entry:
+def _run_linker(link_plan: Plan) -> cache.Entry:
     from numba_ptxlink._tools import nvjitlink
 
-    path = backends.linker(link_plan.tool.name).library()
+    path = backends.linker_module(link_plan.tool.name).library()
     contents = [(source.kind, source.name, source.code) for source in link_plan.inputs]
 
     def make() -> cache.Entry:

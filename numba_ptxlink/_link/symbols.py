@@ -68,7 +68,7 @@ class Symbol(NamedTuple):
 
 
 def symbols(source: Input) -> list[Symbol]:
-    """Return the symbols of PTX, each once: its definition, or if there is none its first declaration."""
+    """Return the symbols of PTX, each once: its definition or, if there is none, its first declaration."""
     # PTX declares a function before the alias that defines it.
     aliases = {alias.name for alias in source.module.aliases}
     occurrences = []
@@ -83,12 +83,12 @@ def symbols(source: Input) -> list[Symbol]:
         if variable.linkage:
             symbol = Symbol(source.name, variable.name, "variable", variable.defined, variable.linkage)
             occurrences.append(symbol._replace(line=variable.line, size=variable.size, space=variable.memory))
-    chosen: dict[tuple[str, str], Symbol] = {}
+    unique: dict[tuple[str, str], Symbol] = {}
     for symbol in occurrences:
         key = symbol.name, symbol.kind
-        if symbol.defined or key not in chosen:
-            chosen[key] = symbol._replace(line=0) if source.compiled else symbol
-    return list(chosen.values())
+        if symbol.defined or key not in unique:
+            unique[key] = symbol._replace(line=0) if source.compiled else symbol
+    return list(unique.values())
 
 
 def check_declarations_agree(symbols: Iterable[Symbol]) -> None:

@@ -274,7 +274,7 @@ class PtxLinker:
                 code: bytes = path.read_bytes()
             except FileNotFoundError as error:
                 raise LinkError(f"{path} not found", inputs=(path.name,)) from error
-            self._exported += kernels.exported_beside(path, code)
+            self._exported += kernels.exported_functions(path, code)
         return code
 
     def _options(self) -> Options:

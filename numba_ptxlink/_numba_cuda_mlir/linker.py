@@ -215,7 +215,7 @@ def content_of(path: Any) -> bytes:
     path = Path(path)
     content: bytes = path.read_bytes()
     with kernels.errors_as(_mlir_error):
-        exported = tuple(kernels.exported_beside(path, content))
+        exported = tuple(kernels.exported_functions(path, content))
     _remember(content, name=path.name, folder=path.parent, exported=exported)
     return content
 

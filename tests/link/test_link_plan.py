@@ -10,7 +10,7 @@ import numba_ptxlink as pl
 from numba_ptxlink._arch import PtxVersion, tested_isa
 from numba_ptxlink._link.backends import Environment, Target, Tool
 from numba_ptxlink._link.fuse import fuse
-from numba_ptxlink._link.plan import plan, unavailable
+from numba_ptxlink._link.plan import plan, unavailable_reason
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools.options import NVJITLINK, PTXAS, Options
 
@@ -137,8 +137,8 @@ TABLE = [
     # Flags.
     (NEW, ONE, {"extra_flags": ["-Xptxas=-v"]}, f"{ASSEMBLED} -v: {SINGLE_PTX}"),
     (NEW, TWO, {"extra_flags": ["-v"]}, f"{ASSEMBLED} -v: {FUSED}"),
-    (NEW, ONE, {"extra_flags": ["-time"]}, f"{LINKED} -time: the flag -time, which is nvJitLink's"),
-    (NEW, TWO, {"extra_flags": ["-time"]}, f"{LINKED} -time: 2 inputs, -time is nvJitLink's"),
+    (NEW, ONE, {"extra_flags": ["-time"]}, f"{LINKED} -time: the flag -time, which only nvJitLink has"),
+    (NEW, TWO, {"extra_flags": ["-time"]}, f"{LINKED} -time: 2 inputs, only nvJitLink has -time"),
     (NEW, ONE, {"extra_flags": ["-time"], "backend": "nvptxcompiler"}, "!this link has the flag -time"),
     (
         NEW,
@@ -257,6 +257,6 @@ def test_doubt_is_part_of_a_plan():
 
 def test_what_is_missing_for_another_release_is_told():
     """It is said which package brings a compiler for a release, where no tool makes code for it."""
-    assert "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'" in unavailable((12, 4), Options(), NEW)
-    assert "" == unavailable((12, 4), Options(), CUDA12)
-    assert "CUDA 12.4 or older is installed" in unavailable((12, 4), Options(relocatable=True), CUDA12)
+    assert "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'" in unavailable_reason((12, 4), Options(), NEW)
+    assert "" == unavailable_reason((12, 4), Options(), CUDA12)
+    assert "CUDA 12.4 or older is installed" in unavailable_reason((12, 4), Options(relocatable=True), CUDA12)

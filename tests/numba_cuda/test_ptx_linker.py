@@ -11,7 +11,7 @@ from ptx_kernels import make_kernel
 
 import numba_ptxlink as pl
 from numba_ptxlink._link import run
-from numba_ptxlink._link.kernels import completed
+from numba_ptxlink._link.kernels import completed_links
 from numba_ptxlink.linker import PtxLinker
 
 CALLER = (
@@ -77,11 +77,11 @@ def test_ltoir_in_a_fat_binary_is_optimised(linker, kinds, has_tool, refused, mo
 
 def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
-    before = completed().assembled
+    before = completed_links().assembled
     linker.add_ptx(make_kernel().encode())
     made = linker.complete()
     assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
-    assert before + 1 == completed().assembled
+    assert before + 1 == completed_links().assembled
     assert (linker.info_log, linker.error_log) == ("", "")
 
 

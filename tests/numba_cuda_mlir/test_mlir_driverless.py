@@ -9,7 +9,7 @@ import processes
 import pytest
 from mlir_replaced import CC, CHIP, cubin_of, no_device, replaced, signature
 
-from numba_ptxlink._link.kernels import completed
+from numba_ptxlink._link.kernels import completed_links
 from numba_ptxlink.errors import PtxlinkError
 
 pytestmark = pytest.mark.usefixtures("replaced")
@@ -24,7 +24,7 @@ def scale(x, y, n):
 
 def links() -> int:
     """Return the number of links so far."""
-    counts = completed()
+    counts = completed_links()
     return counts.assembled + counts.linked
 
 

@@ -11,7 +11,7 @@ from mlir_replaced import CC, CHIP, cubin_of, replaced, signature
 
 from numba_ptxlink._formats import elf
 from numba_ptxlink._link import manifests
-from numba_ptxlink._link.kernels import completed
+from numba_ptxlink._link.kernels import completed_links
 from numba_ptxlink.errors import LinkError
 
 pytestmark = pytest.mark.usefixtures("replaced")
@@ -53,10 +53,10 @@ def dispatcher(**options):
 
 def test_a_kernel_is_assembled_in_process():
     """The cubin of a kernel alone is nvPTXCompiler's, without a driver, and the link is counted."""
-    before = completed()
+    before = completed_links()
     kernel = dispatcher()
     assert "entry" in {symbol.kind for symbol in elf.read(cubin_of(kernel)).symbols}
-    after = completed()
+    after = completed_links()
     assert (after.assembled, after.linked) == (before.assembled + 1, before.linked)
     assert after.last.startswith("nvptxcompiler: ")
 
