@@ -128,7 +128,7 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     return PtxVersion(major - 4, minor - (major == 12 and minor > 5))
 
 
-def tested_isa(release: tuple[int, int]) -> PtxVersion | None:
+def newest_tested_isa(release: tuple[int, int]) -> PtxVersion | None:
     """Return the newest PTX ISA that CUDA *release* reads; None for a release newer than all tested ones."""
     return newest_isa(release) if release <= _NEWEST_TESTED else None
 

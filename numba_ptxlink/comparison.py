@@ -130,7 +130,7 @@ def compare_functions(
     if not udfs:
         raise ExportError(f"{', '.join(left_out)}: kernels are not compared; mark functions with @udf.")
     seed = secrets.randbits(32) if seed is None else seed
-    compiler = choice.common(udfs, front_end)
+    compiler = choice.common_front_end(udfs, front_end)
     exported = export(udfs, name="compared", arch=_ARCH, emit=["ptx"], front_end=front_end)
     loaded: Any = library.load(exported, device="cpu", steps=_MAX_STEPS)
     # Deferred, since importing this module must not require NumPy, which `load` has checked for.

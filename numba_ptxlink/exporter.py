@@ -14,7 +14,7 @@ from ._artifacts import outputs
 from ._artifacts.target_release import TargetRelease
 from ._config import config
 from ._export import externs, jobs
-from ._export.artifacts import EMIT, Request, check_passing
+from ._export.artifacts import EMIT, Request, check_struct_passing
 from ._export.compile import build, compile_in_groups
 from ._export.load import Source, check_file
 from ._export.marks import Kernel, Udf, kernel, udf
@@ -258,7 +258,7 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
     kind = next(kind for kind in kinds if kind in code.artifacts)
     for left_out in code.left_out:
         log.warning("%s goes into the link as PTX, and its calls are not inlined: %s", name, left_out)
-    check_passing(lowered, (kind,))
+    check_struct_passing(lowered, (kind,))
     callers = externs.callers(lowered)
     return PythonCode(
         Input(kind, name, code.artifacts[kind], compiled=True),

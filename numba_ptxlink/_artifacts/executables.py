@@ -24,7 +24,7 @@ from numba_ptxlink._link.run import compile_ptx, link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError, convert_error
 
-from .target_release import MinimumRelease, of_code, of_fatbin
+from .target_release import MinimumRelease, minimum_of_code, minimum_of_fatbin
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# The prefix of the functions of the device runtime that synchronise a grid.
 _GRID = "cudaCG"
 
 
@@ -52,12 +53,12 @@ class Executable(NamedTuple):
 
     Args:
         code: The fat binary.
-        needs: The oldest driver that loads it.
+        minimum: The oldest driver that loads it.
         tools: Names and releases of the compilers of its machine code.
     """
 
     code: bytes
-    needs: MinimumRelease
+    minimum: MinimumRelease
     tools: tuple[str, ...]
 
 
@@ -67,7 +68,7 @@ def missing_definition_reason(undefined: Collection[str], target_release: Target
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
     linker = CURRENT_ENVIRONMENT.linker() if undefined and target_release else None
-    # Drivers load the code of linkers of their major version.
+    # Drivers load code that a linker of their major version made.
     if undefined and target_release and (linker is None or linker[1][0] != target_release.release[0]):
         return f"the device runtime, which synchronises a grid, is not for {target_release.description}"
     return ""
@@ -108,7 +109,7 @@ def pack(
             "toolkit link the exported PTX."
         )
     members: list[Member] = []
-    needs: list[tuple[str, MinimumRelease]] = []
+    minimums: list[tuple[str, MinimumRelease]] = []
     tools: dict[str, None] = {}
     for arch, ptx, undefined in parts:
         if undefined:
@@ -118,12 +119,12 @@ def pack(
                 (kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in ((CUBIN, cubin), (PTX, ptx))
             ]
         else:
-            added, tool = _compile_whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
-        members += added
-        needs += ((kind, of_code(kind, arch, code, tool)) for kind, _, _, code in added)
+            new_members, tool = _compile_whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
+        members += new_members
+        minimums += ((kind, minimum_of_code(kind, arch, code, tool)) for kind, _, _, code in new_members)
         tools |= {tool: None} if tool else {}
     code = nvfatbin.pack(members, relocatable=False, zstd=target_release is None or target_release.reads_zstd)
-    return Executable(code, of_fatbin(needs, code, linkable=False), tuple(tools))
+    return Executable(code, minimum_of_fatbin(minimums, code, linkable=False), tuple(tools))
 
 
 def _compile_whole(
@@ -155,7 +156,7 @@ def _link_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
     return linked.cubin, tool.title(tool.release())
 
 
-def cooperative(text: str, kernels: Collection[str]) -> frozenset[str]:
+def cooperative_kernels(text: str, kernels: Collection[str]) -> frozenset[str]:
     """
     Return the members of *kernels* that synchronise their grid, so that all blocks have to run at once.
 
@@ -190,7 +191,7 @@ def build_object(
     kernels: Sequence[Signature],
     *,
     linkable: bytes,
-    whole: bytes | None,
+    loadable: bytes | None,
     include_dirs: Sequence[Path],
 ) -> tuple[bytes, str]:
     """
@@ -201,8 +202,8 @@ def build_object(
         header: The text of its header.
         kernels: The kernels that it declares.
         linkable: The code for a device link, as a fat binary.
-        whole: The fat binary that a driver loads, so that kernels can be launched without a device link; None
-            if there are no kernels, or if they call functions that C++ defines.
+        loadable: The fat binary that a driver loads, so that kernels can be launched without a device link;
+            None if there are no kernels, or if they call functions that C++ defines.
         include_dirs: The folders of headers that the header includes.
 
     Raises:
@@ -211,14 +212,14 @@ def build_object(
     files = {"linkable.fatbin": linkable}
     if kernels:
         files["declared.h"] = header.encode()
-    if whole is not None:
-        files["whole.fatbin"] = whole
+    if loadable is not None:
+        files["whole.fatbin"] = loadable
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
     source = launcher.host_code(
         launcher.module_name(stem, digest),
         kernels,
-        whole=whole is not None,
+        whole=loadable is not None,
         like_cuda=existing.is_in(header),
     )
-    searched = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
-    return host_compiler.compile_object(source, f"{stem}.cpp", files, searched)
+    folders = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
+    return host_compiler.compile_object(source, f"{stem}.cpp", files, folders)

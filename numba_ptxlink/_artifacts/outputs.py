@@ -1,4 +1,4 @@
-"""Write the files of one result: none half-written, and the last one last."""
+"""Write the files of an export: each by an atomic rename, and the manifest last."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 def checked_path(option: str, value: Any) -> Path:
     """
-    Return the path that is the value of an option.
+    Return the value of an option as a path.
 
     Raises:
         ConfigError: The value is not a path, or is relative to a working directory that was removed.
     """
     if isinstance(value, (str, os.PathLike)):
-        # Lone surrogates cannot be encoded.
+        # A lone surrogate cannot be encoded, and is no part of a path.
         with contextlib.suppress(UnicodeEncodeError):
             if 0 not in os.fsencode(value):
                 path = Path(os.fsdecode(value))
@@ -49,10 +49,10 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     Write *files*, each by an atomic rename, in order: a reader sees the old file or the new one.
 
     Files that have their content already keep their times, so that build tools do not rebuild their
-    dependents. The last file is always written, which tells these tools that all are up to date; *obsolete*
-    files are deleted before that. All contents are on the disk under temporary names before the first rename.
-    If the process dies between two renames, the last file is unchanged. Pass the manifest last: its digests
-    reveal the mixture.
+    dependents. The last file is always written, so that these tools see that the files are up to date;
+    *obsolete* files are deleted before that. All contents are on the disk under temporary names before the
+    first rename. If the process dies between two renames, the last file is unchanged. Pass the manifest last:
+    its digests reveal the mixture.
 
     Returns:
         The members of *obsolete* that could not be deleted.
@@ -69,7 +69,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             # Not derived from the target's name, which may already have the maximum length.
             staged[target] = target.with_name(f".ptxlink.{secrets.token_hex(8)}.tmp")
-            _fill(staged[target], files[target])
+            _create(staged[target], files[target])
         for target, path in staged.items():
             if target == last:
                 undeleted = [path for path in obsolete if not _delete(path)]
@@ -91,7 +91,7 @@ def has(path: Path, content: bytes) -> bool:
         return False
 
 
-def _fill(path: Path, content: bytes) -> None:
+def _create(path: Path, content: bytes) -> None:
     # Not mkstemp: the file gets the permissions that the umask allows, as if it were opened for writing.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
@@ -103,13 +103,13 @@ def depfile(target: Path, sources: Iterable[Path]) -> bytes:
     Return the depfile of *target*, in the form of `gcc -MD -MP` that make, Ninja and CMake read.
 
     Args:
-        target: The file that depends on *sources*; its path as the build tool spells it.
+        target: The path of the file that depends on *sources*, as the build tool spells it.
         sources: The files that it depends on. Each has an empty rule, too, so that make accepts deleted
             files.
     """
     names = [_escape(str(source)) for source in sources]
     rule = " \\\n  ".join([f"{_escape(str(target))}:", *names])
-    # With a percent sign it would be a pattern of targets.
+    # For make, a target with a percent sign is a pattern.
     lines = [rule, *(f"\n{name}:" for name in names if "%" not in name), ""]
     # Paths that the locale cannot decode are written with their original bytes.
     return "\n".join(lines).encode(errors="surrogateescape")

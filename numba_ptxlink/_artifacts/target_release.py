@@ -46,16 +46,17 @@ if TYPE_CHECKING:
 
     Release = tuple[int, int]
 
-_OLDEST = (11, 0)
+_OLDEST_RELEASE = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
 _REQUIRED = re.compile(
     r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)"
 )
 # The first release whose libNVVM reads version 2.0 of NVVM IR, which 11.8 refuses.
-_IR_SINCE = (12, 0)
+_NVVM_IR_2_SINCE = (12, 0)
 # The first release whose driver reads fat binaries that are compressed by zstd: nvJitLink 12.3 refuses them.
 _ZSTD_LOADED_SINCE = (12, 4)
-# The first release whose nvlink reads them: its tools write them by default, and nvlink 12.4 refuses them.
+# The first release whose nvlink reads such fat binaries, which its tools write by default; nvlink 12.4
+# refuses them.
 _ZSTD_LINKED_SINCE = (12, 9)
 # The first bytes of compressed content ("Zstandard frames" in RFC 8878).
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -81,7 +82,7 @@ class LeftOut(NamedTuple):
 
 class MinimumRelease(NamedTuple):
     """
-    The oldest toolkit (to link) and driver (to load) that accept an artifact; None if it is not used there.
+    The oldest toolkit that links an artifact, and the oldest driver that loads it; None if none ever does.
 
     Args:
         toolkit: The release of the linker.
@@ -96,7 +97,7 @@ class MinimumRelease(NamedTuple):
         return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
-def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRelease:
+def minimum_of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRelease:
     """
     Return the oldest releases that accept a piece of code.
 
@@ -113,10 +114,10 @@ def of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRelease:
     release_of_tool = _parse_release(tool.rpartition(" ")[2])
     if kind == LTOIR or release_of_tool is None:
         return MinimumRelease(release_of_tool, None)
-    known = isa_introducing(arch.sm)
-    return MinimumRelease(
-        release_of_tool, max((release_of_tool[0], 0), first_release(known) if known else release_of_tool)
-    )
+    isa = isa_introducing(arch.sm)
+    # A driver loads cubins of its major version, but none for GPUs newer than itself.
+    gpu_release = first_release(isa) if isa else release_of_tool
+    return MinimumRelease(release_of_tool, max((release_of_tool[0], 0), gpu_release))
 
 
 def ltoir_tool(arch: Arch, *, merged: bool) -> str:
@@ -133,7 +134,7 @@ def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
     return None if emitted is None else release_of(emitted)
 
 
-def of_fatbin(
+def minimum_of_fatbin(
     members: Sequence[tuple[str, MinimumRelease]], code: bytes, *, linkable: bool = True
 ) -> MinimumRelease:
     """
@@ -144,18 +145,20 @@ def of_fatbin(
         code: The fat binary, or a file that contains it.
         linkable: Whether its code is relocatable.
     """
-    loads, links = (([since] if _ZSTD in code else []) for since in (_ZSTD_LOADED_SINCE, _ZSTD_LINKED_SINCE))
+    is_compressed = _ZSTD in code
     # Drivers use PTX only if there is no machine code for the device.
     loaded = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
-    driver = _newest([*loads, *(minimum.driver for kind, minimum in members if kind == loaded)])
-    toolkit = _newest([*links, *(minimum.toolkit for _, minimum in members)])
+    drivers = [minimum.driver for kind, minimum in members if kind == loaded]
+    toolkits = [minimum.toolkit for _, minimum in members]
+    driver = _latest([*drivers, _ZSTD_LOADED_SINCE if is_compressed else None])
+    toolkit = _latest([*toolkits, _ZSTD_LINKED_SINCE if is_compressed else None])
     return MinimumRelease(toolkit if linkable else None, driver)
 
 
-def of_artifacts(
+def minimums_of_artifacts(
     files: Mapping[tuple[str, str], bytes],
     packed: Iterable[tuple[str, Arch, str, bytes]],
-    made_by: Mapping[tuple[str, str], str],
+    compilers: Mapping[tuple[str, str], str],
     executable: MinimumRelease | None,
 ) -> dict[tuple[str, str], MinimumRelease]:
     """
@@ -164,25 +167,25 @@ def of_artifacts(
     Args:
         files: The artifacts.
         packed: The code for each architecture, as (kind, arch, name, code).
-        made_by: Name and release of the compilers of LTO-IR and cubins, by kind and architecture.
+        compilers: Name and release of the compilers of LTO-IR and cubins, by kind and architecture.
         executable: The oldest releases for the code that a driver loads, None without such code.
     """
-    needs = {
-        (kind, arch.sm): of_code(kind, arch, code, made_by.get((kind, arch.sm), ""))
+    minimums = {
+        (kind, arch.sm): minimum_of_code(kind, arch, code, compilers.get((kind, arch.sm), ""))
         for kind, arch, _, code in packed
     }
-    members = [(kind, need) for (kind, _), need in needs.items()]
+    members = [(kind, minimum) for (kind, _), minimum in minimums.items()]
     for key, code in files.items():
         if executable and key[0] in (KERNELS, LAUNCHER):
-            needs[key] = executable
+            minimums[key] = executable
         elif key[0] == HOST:
-            needs[key] = MinimumRelease(None, None)
-        elif key not in needs:
-            needs[key] = of_fatbin(members, code)
-    return needs
+            minimums[key] = MinimumRelease(None, None)
+        elif key not in minimums:
+            minimums[key] = minimum_of_fatbin(members, code)
+    return minimums
 
 
-def _newest(releases: Sequence[Release | None]) -> Release | None:
+def _latest(releases: Sequence[Release | None]) -> Release | None:
     return max((release for release in releases if release), default=None)
 
 
@@ -218,7 +221,7 @@ class TargetRelease:
         version = _parse_release(ptx_isa if cuda is None else cuda)
         release = version if cuda is not None or version is None else first_release(PtxVersion(*version))
         isa = newest_isa(release) if release else None
-        if release is None or isa is None or release < _OLDEST or (cuda is None and isa != version):
+        if release is None or isa is None or release < _OLDEST_RELEASE or (cuda is None and isa != version):
             raise ConfigError(
                 f"{cuda or ptx_isa!r} is not a known CUDA release or PTX ISA version; write "
                 'cuda="12.4", from 11.0 on, or ptx_isa="8.4", from 7.0 on.'
@@ -243,14 +246,14 @@ class TargetRelease:
         declared = module.header.version or OLDEST_ISA
         if Arch(*arch.cc) not in assembler.supported_archs():
             if declared > self.isa:
-                raise self._too_new(declared, "no older version", arch)
+                raise self._too_new_error(declared, "no older version", arch)
             return ptx
         try:
-            return self._lowest(module, arch)
+            return self._lower_to_minimum(module, arch)
         except ExportError:
-            return self._lowest(parse(_without_hints(module)), arch)
+            return self._lower_to_minimum(parse(_without_hints(module)), arch)
 
-    def _lowest(self, module: Module, arch: Arch) -> bytes:
+    def _lower_to_minimum(self, module: Module, arch: Arch) -> bytes:
         """Return *module* with the lowest version; raise an error if that is newer than the release reads."""
         declared = module.header.version or OLDEST_ISA
         needed, cause = isa_introducing(arch.sm) or declared, f".target {arch.sm}"
@@ -261,9 +264,9 @@ class TargetRelease:
             if requirement is None:
                 return text.encode(errors="surrogateescape")
             needed, cause = requirement
-        raise self._too_new(needed, cause, arch)
+        raise self._too_new_error(needed, cause, arch)
 
-    def impossible(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
+    def impossible_kinds(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
         """
         Return the members of *kinds* that cannot be made for the target release, with the reasons.
 
@@ -274,7 +277,7 @@ class TargetRelease:
         left_out = [LeftOut(CUBIN, unavailable_reason(self.release, Options(relocatable=True)))]
         newer = any(map(self._is_newer, map(_ltoir_release, archs)))
         if LTOIR in kinds and newer and nvvm.newest(self.release) is None:
-            left_out.insert(0, self._without_nvvm())
+            left_out.insert(0, self._missing_nvvm())
         return [entry for entry in left_out if entry.kind in kinds and entry.why]
 
     def toolkit(self, arch: Arch) -> nvvm.Nvvm | None:
@@ -295,20 +298,20 @@ class TargetRelease:
             raise ExportError(
                 f"No ltoir for {self.description}: nvJitLink {dotted(release)} merges link files into it, "
                 "and linkers read LTO-IR of their own release or of older ones; declare the functions of "
-                "link files without link=, for that toolkit to compile and link, and export what uses half "
-                "precision from a file of its own: the other functions have LTO-IR."
+                "link files without link=, for that toolkit to compile and link, and export functions that "
+                "use half precision from a separate file, so that the others have LTO-IR."
             )
 
     def _is_newer(self, release: Release | None) -> bool:
         """Return whether LTO-IR of *release* is newer than the target release reads."""
         return release is not None and release > self.release
 
-    def _without_nvvm(self) -> LeftOut:
+    def _missing_nvvm(self) -> LeftOut:
         """Return the entry for missing LTO-IR, if no installed libNVVM is old enough."""
-        if self.release < _IR_SINCE:
+        if self.release < _NVVM_IR_2_SINCE:
             return LeftOut(
                 LTOIR,
-                f"libNVVM does not read the LLVM IR of functions before CUDA {dotted(_IR_SINCE)}",
+                f"libNVVM does not read the LLVM IR of functions before CUDA {dotted(_NVVM_IR_2_SINCE)}",
                 "leave ltoir out, or link by a later release",
             )
         major, minor = self.release
@@ -321,7 +324,7 @@ class TargetRelease:
             f"set CUDA_HOME to a toolkit that has nvvm/lib64/libnvvm.so, or install one: {wheel}",
         )
 
-    def _too_new(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:
+    def _too_new_error(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:
         return ExportError(
             f"{self.description} reads PTX {self.isa} at most, and the code for {arch.sm} has {cause}, which "
             f"is new in PTX {needed}; export for CUDA {dotted(first_release(needed))} or later, for another "
@@ -329,14 +332,14 @@ class TargetRelease:
         )
 
 
-def _requirement(text: str, arch: Arch, newest: PtxVersion | None) -> tuple[PtxVersion, str] | None:
+def _requirement(text: str, arch: Arch, default: PtxVersion | None) -> tuple[PtxVersion, str] | None:
     """
     Return the version that nvPTXCompiler requires for *text*, and the reason; None if it accepts *text*.
 
     Args:
         text: PTX.
         arch: The GPU.
-        newest: The version to return if the compiler names none; None to raise its error.
+        default: The version to return if the compiler names none; None to raise its error.
     """
     try:
         assembler.assemble(text, arch, relocatable=True)
@@ -345,8 +348,8 @@ def _requirement(text: str, arch: Arch, newest: PtxVersion | None) -> tuple[PtxV
             (PtxVersion(int(match[3]), int(match[4])), f"{match[2]} in line {match[1]}")
             for match in _REQUIRED.finditer(error.log)
         ]
-        if newest and not requirements:
-            return newest, "text that no older version has"
+        if default and not requirements:
+            return default, "text that no older version has"
         if not requirements:
             raise
         return max(requirements)

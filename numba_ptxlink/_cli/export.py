@@ -116,7 +116,7 @@ def _export(arguments: argparse.Namespace) -> Report:
         # Text printed by imported modules must not mix with the report, which may be JSON.
         output.stdout_to_stderr(),
         _threads(arguments.jobs) as threads,
-        progress.shown(is_quiet=arguments.quiet),
+        progress.display(is_quiet=arguments.quiet),
     ):
         if len(paths) > 1:
             exported = _export_each(arguments, options, threads)

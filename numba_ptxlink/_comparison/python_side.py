@@ -44,7 +44,7 @@ class _Copies:
     """
 
     def __init__(self, function: FunctionType) -> None:
-        dotted = {name for _, name, value in choice.names([function]) if choice.decorated(value)}
+        dotted = {name for _, name, value in choice.used_names([function]) if choice.wrapped_function(value)}
         self._modules = {name.partition(".")[0] for name in dotted if "." in name}
         self._scopes: dict[int, dict[str, Any]] = {}
 
@@ -77,7 +77,7 @@ class _Copies:
             module = ModuleType(value.__name__)
             vars(module).update(self._scope(vars(value)))
             return module
-        function = choice.decorated(value)
+        function = choice.wrapped_function(value)
         return value if function is None else self.of(function)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._artifacts import executables
-from numba_ptxlink._artifacts.target_release import LeftOut, of_artifacts
+from numba_ptxlink._artifacts.target_release import LeftOut, minimums_of_artifacts
 from numba_ptxlink._cabi import launcher
 from numba_ptxlink._cabi.signatures import check_ptx
 from numba_ptxlink._formats.kinds import ARTIFACTS, CUBIN, FATBIN, HOST, KERNELS, LAUNCHER, LTOIR, OBJECT, PTX
@@ -49,12 +49,12 @@ class Request:
     Args:
         stem: The beginning of the file names, "" for the name of the exported module or function.
         archs: The GPUs.
-        kinds: The kinds of artifact; None for the usual ones, without those that cannot be made.
+        kinds: The kinds of artifact; None for the default kinds, except for those that cannot be made.
         options: The options of the compilers.
         target_release: The CUDA release that the artifacts are for, None for the tools of this environment.
         include_dirs: The folders of headers that define structs of the functions.
         front_end: The front end of functions whose decorator names none.
-        threads: The number of GPUs that code is compiled for at a time.
+        threads: The number of GPUs that code is compiled for concurrently.
         writes_files: Whether files are written, rather than used in this process.
     """
 
@@ -80,7 +80,7 @@ class Artifacts(NamedTuple):
 
     Args:
         files: The artifacts.
-        needs: The oldest toolkit and driver that each artifact is for.
+        minimums: The oldest toolkit and driver that accept each artifact.
         compilers: Name and release of the compilers of the LTO-IR, the cubins, the machine code that a driver
             loads, and the host code of an object, by "ltoir", "cubin", "kernels" and "object".
         cooperative: The kernels that synchronise their grid, so that all their blocks have to run at once.
@@ -88,7 +88,7 @@ class Artifacts(NamedTuple):
     """
 
     files: dict[ArtifactKey, bytes]
-    needs: dict[ArtifactKey, MinimumRelease]
+    minimums: dict[ArtifactKey, MinimumRelease]
     compilers: dict[str, str]
     cooperative: frozenset[str]
     left_out: tuple[LeftOut, ...]
@@ -104,11 +104,11 @@ def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code],
         AssembleError: The PTX could not be assembled.
     """
     kinds, target_release = request.requested_kinds, request.target_release
-    check_passing(groups[0].functions, kinds)
+    check_struct_passing(groups[0].functions, kinds)
     required = {kind for kind in kinds if kind in ARTIFACTS}
-    required.update(*(_CONTAINERS[kind].holds for kind in kinds if kind in _CONTAINERS))
+    required.update(*(_CONTAINERS[kind].code_kinds for kind in kinds if kind in _CONTAINERS))
     dispensable = required if request.kinds is None else required.difference(kinds)
-    left_out = target_release.impossible(required, request.archs) if target_release else []
+    left_out = target_release.impossible_kinds(required, request.archs) if target_release else []
     for missing in left_out:
         if target_release and missing.kind not in dispensable:
             raise ExportError(f"No {missing.kind} for {target_release.description}: {missing}.")
@@ -117,13 +117,12 @@ def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code],
         build, kinds=required, options=request.options, dispensable=dispensable, target_release=target_release
     )
     with ThreadPoolExecutor(request.threads) as threads:
-        # A thread may have a smaller stack than the process, so the main thread compiles if there is only
-        # one.
+        # The main thread compiles if one thread suffices, since other threads may have a smaller stack.
         codes = list((threads.map if request.threads > 1 else map)(build_group, groups))
     return codes, [*dict.fromkeys((*left_out, *(missing for code in codes for missing in code.left_out)))]
 
 
-def check_passing(functions: Iterable[LoweredFunction], kinds: Sequence[str]) -> None:
+def check_struct_passing(functions: Iterable[LoweredFunction], kinds: Sequence[str]) -> None:
     """Refuse structs that PTX cannot pass, if one of *kinds* is or holds PTX, or machine code made of it."""
     if any(kind != LTOIR for kind in kinds):
         map_collecting_errors(lambda function: check_ptx(function.signature), functions)
@@ -165,13 +164,13 @@ def pack(
     for kind, container in _CONTAINERS.items():
         if kind in kinds:
             files[kind, ""] = container.make(packing)
-    loaded = packing.executable.needs if {KERNELS, LAUNCHER}.intersection(kinds) else None
-    needs = of_artifacts(files, packing.members, packing.compiler_of, loaded)
-    return Artifacts(files, needs, packing.compilers, packing.cooperative, tuple(left_out))
+    loaded = packing.executable.minimum if {KERNELS, LAUNCHER}.intersection(kinds) else None
+    minimums = minimums_of_artifacts(files, packing.members, packing.compiler_of, loaded)
+    return Artifacts(files, minimums, packing.compilers, packing.cooperative, tuple(left_out))
 
 
 class _Packing:
-    """The code of an export while it is packed, with the parts that several containers share; see `pack`."""
+    """The arguments of `pack`, with the parts that several containers share, each made once."""
 
     def __init__(
         self,
@@ -195,8 +194,9 @@ class _Packing:
             for kind, content in code.artifacts.items()
         ]
         self.compiler_of = {
-            (kind, code.arch.sm): tool for code in codes for kind, tool in code.made_by.items()
-        }  # The manifest lists nvPTXCompiler, which is built in, among the packages.
+            (kind, code.arch.sm): tool for code in codes for kind, tool in code.compilers.items()
+        }
+        # Without nvPTXCompiler, which is a part of this package: the manifest has its release elsewhere.
         self.compilers = {
             kind: ", ".join(
                 dict.fromkeys(
@@ -208,7 +208,7 @@ class _Packing:
             for kind in (LTOIR, CUBIN)
         }
         text = codes[0].artifacts.get(PTX, b"").decode()
-        self.cooperative = executables.cooperative(text, [kernel.name for kernel in self.kernels])
+        self.cooperative = executables.cooperative_kernels(text, [kernel.name for kernel in self.kernels])
         # Not cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
         self._linkable = b""
         self._executable: Executable | None = None
@@ -251,14 +251,14 @@ class _Packing:
 
     def pack_object(self) -> bytes:
         linkable = self.linkable
-        # Without undefined symbols, programs may launch the kernels without a device link.
+        # If no symbol is undefined, programs may launch the kernels without a device link.
         is_complete = self.kernels and not self.undefined
         code, self.compilers["object"] = executables.build_object(
             self.request.stem,
             self.header,
             self.kernels,
             linkable=linkable,
-            whole=self.executable.code if is_complete else None,
+            loadable=self.executable.code if is_complete else None,
             include_dirs=self.request.include_dirs,
         )
         return code
@@ -270,12 +270,12 @@ class _Container(NamedTuple):
 
     Args:
         ending: The end of its file name.
-        holds: The kinds of code in it.
+        code_kinds: The kinds of code in it.
         make: Returns its content.
     """
 
     ending: str
-    holds: tuple[str, ...]
+    code_kinds: tuple[str, ...]
     make: Callable[[_Packing], bytes]
 
 

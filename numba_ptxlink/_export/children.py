@@ -68,9 +68,8 @@ class _Server:
             start = _START_CODE.format(
                 path=[*filter(None, sys.path), str(_ROOT)], descriptor=server_end.fileno()
             )
-            # A session of its own: Ctrl-C interrupts this process, which then ends the children that it waits
-            # for.
-            flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as its children
+            # In a new session, since Ctrl-C is to interrupt this process only, which then ends its children.
+            flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
             self._process = subprocess.Popen(  # noqa: S603 - Python itself
                 # Programs that embed Python set the executable, by multiprocessing.set_executable.
                 [spawn.get_executable(), *flags, "-c", start],
@@ -91,9 +90,9 @@ class _Server:
             OSError: The process has ended.
         """
         caller_end, child_end = multiprocessing.Pipe()
-        # If standard error is closed, its number may belong to another file.
-        number = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(_STANDARD_ERROR)
-        with child_end, os.fdopen(number, "wb") as error:
+        # If standard error is closed, its descriptor may belong to another file.
+        descriptor = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(_STANDARD_ERROR)
+        with child_end, os.fdopen(descriptor, "wb") as error:
             socket.send_fds(self._socket, [b"f"], [child_end.fileno(), error.fileno()])
         return caller_end
 
@@ -103,8 +102,8 @@ class _Server:
         self._process.wait()
 
 
-# The key has the process id: a forked child inherits its parent's servers, but has to start its own. When the
-# child ends, it closes its copies of the sockets, and the parent's servers go on.
+# The key contains the process id: a forked child inherits this table, but has to start other servers. When
+# the child ends, it closes only its copies of the sockets, so that the servers of its parent continue.
 _servers: dict[Any, _Server] = {}
 _lock = Lock()
 
@@ -153,7 +152,7 @@ def run(
 
 def _open_standard_streams() -> None:
     """
-    Open the null device for standard input, output and error where these are closed.
+    Open the null device as standard input, output and error if these are closed.
 
     Otherwise the next file or socket would get the number of a closed stream, and receive all printed text.
     """
@@ -163,13 +162,15 @@ def _open_standard_streams() -> None:
 
 
 def _fork_child(prepare: tuple[Any, ...]) -> Connection:
-    early = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES_READ_EARLY)}
-    begin = pickle.dumps(prepare)
-    key = (os.getpid(), begin, *sorted(early.items()))
+    early_variables = {
+        name: value for name, value in os.environ.items() if name.startswith(_PREFIXES_READ_EARLY)
+    }
+    pickled_prepare = pickle.dumps(prepare)
+    key = (os.getpid(), pickled_prepare, *sorted(early_variables.items()))
     with _lock.held:
         for _ in range(2):
             if key not in _servers:
-                _servers[key] = _Server(begin)
+                _servers[key] = _Server(pickled_prepare)
             try:
                 return _servers[key].fork()
             except OSError:
@@ -188,12 +189,12 @@ def end() -> None:
 def _serve(descriptor: int) -> None:
     """Fork a child for each message on the socket *descriptor*; end when the other side closes it."""
     _open_standard_streams()
-    # The caller has warned of the environment.
+    # The caller has logged the warnings about environment variables already.
     logging.getLogger(_config.__name__).setLevel(logging.ERROR)
     control = socket.socket(fileno=descriptor)
     with Connection(os.dup(descriptor)) as connection:
-        function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - of the process that has started this
-    # Imported modules live as long as the process, so that garbage collection in children skips them.
+        function, *args = pickle.loads(connection.recv_bytes())  # noqa: S301 - sent by the process that has started this one
+    # Imported modules live as long as the process: exclude them from garbage collection in children.
     gc.disable()
     # If this fails, a child imports the compiler again, and reports the error.
     with contextlib.suppress(Exception):
@@ -201,7 +202,7 @@ def _serve(descriptor: int) -> None:
     gc.freeze()
     gc.enable()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # Threads that a compiler has started, such as NumPy's, know how to be forked.
+    # Python warns of forks beside threads, but libraries that start threads, such as NumPy, support forks.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
@@ -209,12 +210,12 @@ def _serve(descriptor: int) -> None:
             os.killpg(0, signal.SIGKILL)
         if os.fork() == 0:
             control.close()
-            _be_child(*descriptors)
+            _run_child(*descriptors)
         for received in descriptors:
             os.close(received)
 
 
-def _be_child(descriptor: int, error: int) -> None:
+def _run_child(descriptor: int, error: int) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(error, 1)
@@ -229,15 +230,15 @@ def _be_child(descriptor: int, error: int) -> None:
         cache.default.cache_clear()
         logger = logging.getLogger(_LOGGER)
         events: Any = _Events(connection)
-        logger.handlers, logger.propagate = [_Forwarding(events)], False
+        logger.handlers, logger.propagate = [_ForwardingHandler(events)], False
         logger.setLevel(level)
         progress.report_to(lambda *step: events.send("began", step))
-        events.send(*_outcome(function, args))
+        events.send(*_call(function, args))
     finally:
         os._exit(0)
 
 
-def _outcome(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any]:
+def _call(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[str, Any]:
     try:
         return "returned", function(*args)
     except (PtxlinkError, KeyboardInterrupt) as error:
@@ -263,8 +264,8 @@ class _Events:
             self._connection.send((event, value))
 
 
-class _Forwarding(QueueHandler):
-    """Sends log records to the caller, as events instead of by a queue."""
+class _ForwardingHandler(QueueHandler):
+    """Sends log records to the caller as events."""
 
     queue: Any
 

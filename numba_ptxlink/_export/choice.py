@@ -1,5 +1,5 @@
 """
-Marked functions: the list of each module, the names that they use, and the front end that compiles them.
+Record marked functions, find the names that they use, and choose the front end that compiles them.
 
 `@udf` registers a function while its module is imported, even if its name is bound to another object later.
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 MARKS = "_numba_ptxlink_marks"
 """
-The attribute of a module's specification that lists the functions that the module has marked.
+The attribute of a module's `__spec__` that lists the functions that the module has marked.
 
-A module that is imported again has another specification. A table here would keep both alive for ever.
+A module that is imported again has another `__spec__`. A table here would keep the objects of both alive.
 """
 
 
@@ -36,7 +36,7 @@ class Marked:
     Args:
         function: The Python function.
         signature: The Numba signature.
-        named: The values of the names in a signature that is text, as they were when it was marked.
+        named: The values of the names in a signature that is text, at the time of the mark.
         name: The C name.
         other_signatures: The marks of the same function with other signatures.
         requested_front_end: The front end that the decorator names, None if it names none.
@@ -71,11 +71,11 @@ def scope(function: Any) -> dict[str, Any]:
     return {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
 
 
-def named(signature: Any, function: Any) -> dict[str, Any]:
+def values_of_names(signature: Any, function: Any) -> dict[str, Any]:
     """
     Return the current values of the names in *signature*, if it is text, that *function* can use.
 
-    The module may bind a name to another value before the export, as a loop does.
+    A mark stores them, since the module may bind a name to another value later, as in a loop.
     """
     try:
         names = compile(signature.strip(), "signature", "eval").co_names if isinstance(signature, str) else ()
@@ -91,13 +91,13 @@ def named(signature: Any, function: Any) -> dict[str, Any]:
     return values
 
 
-def unmarked(function: Any) -> Any:
+def unwrap_marked(function: Any) -> Any:
     """Return the Python function of a marked function; any other object unchanged."""
     return function.function if isinstance(function, Marked) else function
 
 
-def decorated(value: Any) -> Any:
-    """Return the Python function that *value*, of a decorator of Numba or this package, wraps; else None."""
+def wrapped_function(value: Any) -> Any:
+    """Return the Python function that a decorator of Numba or this package has wrapped, else None."""
     if inspect.isfunction(value):
         # `functools.wraps` copies attributes such as `py_func` to a plain function.
         return None
@@ -105,7 +105,7 @@ def decorated(value: Any) -> Any:
     return function if inspect.isfunction(function) else None
 
 
-def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
+def used_names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
     """Yield function, name and value for each name that *functions* and all functions they call use."""
     reached: set[Any] = set()
     pending = list(functions)
@@ -114,14 +114,14 @@ def names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
         if function in reached:
             continue
         reached.add(function)
-        for name, value in _values(function):
+        for name, value in _names_with_values(function):
             yield function, name, value
-            callee = decorated(value)
+            callee = wrapped_function(value)
             if callee is not None:
                 pending.append(callee)
 
 
-def _values(function: Any) -> Iterator[tuple[str, Any]]:
+def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
     """Yield the names that *function* uses, and attributes of modules among them, with their values."""
     code, visible = function.__code__, scope(function)
     for name in (*code.co_names, *code.co_freevars):
@@ -132,8 +132,8 @@ def _values(function: Any) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{member}", vars(value).get(member)) for member in code.co_names)
 
 
-def record(marked: Marked) -> None:
-    """Add *marked* to the list of the module that is being imported, even if another defines the function."""
+def record_mark(marked: Marked) -> None:
+    """Add *marked* to the list of the module being imported, which may not define the function itself."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
@@ -166,20 +166,20 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
         raise ExportError(
             with_location(
                 function.location,
-                f"{function.name} uses {uses}; a function and its callees need one front end; use types "
-                "and functions of one.",
+                f"{function.name} uses {uses}, but a function and its callees need one front end; use "
+                "types and functions of one.",
             )
         )
     if not uses_by_front_end:
         values = scope(function.function).values()
         owners_in_scope = {owner.name for value in values if (owner := registry.owner(value))}
         uses_by_front_end = dict.fromkeys(
-            owners_in_scope if len(owners_in_scope) == 1 else [default().name], ""
+            owners_in_scope if len(owners_in_scope) == 1 else [default_front_end().name], ""
         )
     return registry.get(next(iter(uses_by_front_end)))
 
 
-def common(functions: Sequence[Marked], requested_front_end: str | None = None) -> FrontEnd:
+def common_front_end(functions: Sequence[Marked], requested_front_end: str | None = None) -> FrontEnd:
     """
     Return the front end of all *functions*, with its compiler imported.
 
@@ -206,19 +206,19 @@ def common(functions: Sequence[Marked], requested_front_end: str | None = None) 
     return registry.require(registry.get(next(iter(by_name))))
 
 
-def installed() -> list[FrontEnd]:
+def installed_front_ends() -> list[FrontEnd]:
     """Return the front ends whose compilers are installed, the preferred one first."""
     return [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
 
 
-def default() -> FrontEnd:
+def default_front_end() -> FrontEnd:
     """
-    Return the front end of functions that use neither: the first that is installed.
+    Return the front end of functions that use types or modules of none: the first that is installed.
 
     Raises:
         ExportError: No front end is installed. Names the extras.
     """
-    for front_end in installed():
+    for front_end in installed_front_ends():
         return front_end
     cures = " or ".join(
         f"`pip install 'numba-ptxlink[{front_end.extra}]'`" for front_end in registry.front_ends()
@@ -226,26 +226,26 @@ def default() -> FrontEnd:
     raise ExportError(f"No compiler for Python functions is installed; run {cures}.")
 
 
-def prepare(requested_front_end: str | None = None) -> None:
+def import_compiler(requested_front_end: str | None = None) -> None:
     """
-    Import the compiler before the file that uses it, if the front end is known before that.
+    Import the compiler, if the front end is known before the file of the functions is imported.
 
     Raises:
         ExportError: The front end is not installed or cannot be used, or no front end is installed.
     """
     if requested_front_end is not None:
         registry.require(registry.get(requested_front_end))
-    elif len(installed()) < 2:
-        registry.require(default())
+    elif len(installed_front_ends()) < 2:
+        registry.require(default_front_end())
 
 
 def _front_ends_used(function: Marked) -> dict[str, str]:
     """Return the names of the front ends that *function* uses, each with an example of such a use."""
     types = function.signature if isinstance(function.signature, tuple) else (function.signature,)
     used = [(f"the type {ty}", registry.owner(ty)) for ty in types]
-    for reader, name, value in names([function.function]):
+    for user, name, value in used_names([function.function]):
         owner = registry.owner(value)
         if isinstance(value, Marked):
             owner = registry.get(value.requested_front_end) if value.requested_front_end else None
-        used.append((f"{name} in {reader.__qualname__}", owner))
+        used.append((f"{name} in {user.__qualname__}", owner))
     return {owner.name: use for use, owner in reversed(used) if owner is not None}

@@ -1,8 +1,8 @@
 """
 Compile the LLVM IR of functions to PTX, LTO-IR and relocatable cubins for one arch.
 
-PTX is compiled in groups of functions, which may run in parallel and on other machines. The cache knows a
-group by its LLVM IR, so that an edit recompiles one group. The functions' names alone determine the groups.
+PTX is compiled in groups of functions, perhaps in parallel and on other machines. The key of a group in the
+cache has its LLVM IR, so that an edit recompiles one group. The functions' names alone determine the groups.
 LTO-IR is compiled from all functions at once.
 """
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A program's fixed cost in NVVM and the assembler equals that of six functions: compile functions in groups.
+# Functions are compiled in groups, since each call of NVVM and the assembler costs as much as six functions.
 _MEAN_GROUP_SIZE, _MAX_GROUP_SIZE = 8, 16
 _SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
 
@@ -93,7 +93,7 @@ class Code:
         arch: The GPU.
         artifacts: Code by kind: "ptx", "ltoir", "cubin".
         externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
-        made_by: Name and release of the tools that made the LTO-IR and the cubin, by kind.
+        compilers: Name and release of the compilers of the LTO-IR and the cubin, by kind.
         merged: Whether nvJitLink merged link files into the code.
         undefined: The names of undefined functions and variables.
         left_out: The kinds that could not be made.
@@ -102,7 +102,7 @@ class Code:
     arch: Arch
     artifacts: dict[str, bytes]
     externs: dict[str, tuple[Prototype, abi.Signature | None]]
-    made_by: dict[str, str]
+    compilers: dict[str, str]
     merged: bool
     undefined: tuple[str, ...]
     left_out: tuple[LeftOut, ...] = ()
@@ -112,8 +112,8 @@ def split(functions: Sequence[ResolvedFunction], options: Options) -> list[Seque
     """
     Divide *functions* into groups.
 
-    The hash of a name decides whether a group ends there, so that adding or removing a function changes one
-    group.
+    The hash of a function's name decides whether a group ends with it, so that adding or removing a function
+    changes one group.
     """
     if len(functions) <= _MAX_GROUP_SIZE or options.lineinfo:
         # Line numbers refer to a table of files, and a program has one such table.
@@ -206,57 +206,59 @@ def build(
     """
     arch, functions, signatures, ptx = group.arch, group.functions, group.signatures, group.ptx
     progress.step(f"make {', '.join(sorted(kinds))} for {arch.sm}")
-    read = parse(ptx.decode())
-    missing = externs.undefined(read)
-    ltoir, made_by = b"", {}
+    module = parse(ptx.decode())
+    undefined = externs.undefined_functions(module)
+    artifacts: dict[str, bytes] = {}
+    compilers: dict[str, str] = {}
     left_out: tuple[LeftOut, ...] = ()
     with link_files.as_export_errors(functions):
         externs.check_declarations(functions, group.links)
         linked, private = link_files.compile_files(
             group.links,
-            missing,
+            undefined,
             arch,
             f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}",
             externs.callers(functions),
         )
-        modules = link_files.renamed(_modules(functions), private)
+        modules = link_files.rename_functions(_modules(functions), private)
+        unlinked = _compile_ir(group, modules, options, lto=True) if linked else b""
         if linked:
-            plain = _compile_ir(group, modules, options, lto=True)
-            ptx = link_files.merge_ptx(plain, linked, arch, signatures, options)
-            read = parse(ptx.decode())
-            missing = externs.undefined(read)
+            ptx = link_files.merge_ptx(unlinked, linked, arch, signatures, options)
+            module = parse(ptx.decode())
+            undefined = externs.undefined_functions(module)
         if LTOIR in kinds:
             toolkit = target_release.toolkit(arch) if target_release and not linked else None
             try:
                 if linked:
-                    ltoir = link_files.merge_ltoir(plain, linked, arch, functions)
+                    artifacts[LTOIR] = link_files.merge_ltoir(unlinked, linked, arch, functions)
                     if target_release:
                         target_release.check_merged(arch)
                 else:
-                    ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
-                made_by[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
+                    artifacts[LTOIR] = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
+                compilers[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
-                # An error of this environment's own compiler is raised, as it is for PTX.
+                # An error of this environment's libNVVM is raised, as it is for PTX.
                 if LTOIR not in dispensable or not (linked or toolkit):
                     raise
-                ltoir, left_out = b"", (LeftOut(LTOIR, str(error)),)
+                artifacts.pop(LTOIR, None)
+                left_out = (LeftOut(LTOIR, str(error)),)
     if target_release:
         ptx = target_release.lower_version(ptx, arch)
-        read = parse(ptx.decode())
-    _verify(read, signatures, arch)
-    artifacts = {PTX: ptx, LTOIR: ltoir}
+        module = parse(ptx.decode())
+    _check_prototypes(module, signatures, arch)
+    if PTX in kinds:
+        artifacts = {PTX: ptx, **artifacts}
     if CUBIN in kinds:
-        assembled = options._replace(relocatable=True)
         target = Target(arch, target_release.release if target_release else None)
-        artifacts[CUBIN], made_by[CUBIN] = compile_ptx(ptx, target, assembled)
-    called = externs.with_signatures(missing, functions)
+        artifacts[CUBIN], compilers[CUBIN] = compile_ptx(ptx, target, options._replace(relocatable=True))
+    called = externs.with_signatures(undefined, functions)
     return Code(
         arch,
-        {kind: code for kind, code in artifacts.items() if kind in kinds and code},
+        {kind: code for kind, code in artifacts.items() if code},
         called,
-        made_by,
+        compilers,
         bool(linked),
-        (*called, *read.undefined_variables),
+        (*called, *module.undefined_variables),
         left_out,
     )
 
@@ -320,21 +322,21 @@ def _compile_ir(
             ) from error
         try:
             nvrtc.version()  # a front end may load it to find libdevice
-            known = nvvm.emitted_isa(arch)
+            isa = nvvm.emitted_isa(arch)
         except LinkError as missing:
             raise ExportError(f"{names} cannot be compiled for {arch.sm}: {missing}") from error
-        if known is None:
+        if isa is None:
             raise ExportError(
                 f"NVVM does not support {arch.sm}; choose another GPU, or all that it supports by `--arch "
                 "all`."
             ) from error
         raise ExportError(
-            f"NVVM could not compile {names} for {arch.sm}: {error}; take a newer NVVM, or export "
+            f"NVVM could not compile {names} for {arch.sm}: {error}; upgrade NVVM, or export "
             "them one by one to see which one it refuses."
         ) from error
 
 
-def _verify(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
+def _check_prototypes(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
     visible = {
         function.name: function.prototype
         for function in ptx.functions

@@ -18,7 +18,7 @@ from numba_ptxlink._tools.options import DEFAULT_LEVEL, Options
 from numba_ptxlink.errors import AbiError, ExportError
 
 from . import link_files, marks
-from .choice import decorated, location_of
+from .choice import location_of, wrapped_function
 from .compile import build, compile_functions
 from .signatures import record_names
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Options that only a front end's own compiler knows: for a debugger, and under a name of its dispatcher.
+# Options that only the front end's own `cuda.compile` implements.
 _STOCK_OPTIONS = ("debug", "capi")
 
 
@@ -38,7 +38,7 @@ def compile_c_abi(
     name: str, arguments: Mapping[str, Any], arch: Callable[[Mapping[str, Any]], Arch], *, always: bool
 ) -> tuple[Any, Any] | None:
     """
-    Return the code of a function with the C ABI and the type of its result; None to use the front end's own.
+    Return a function's code with the C ABI and its result type; None to use the front end's own compiler.
 
     Args:
         name: The front end.
@@ -104,7 +104,7 @@ def _compile(
     abi_info: abi.AbiOptions,
 ) -> tuple[Any, Any]:
     output, kernel = arguments["output"], not arguments["device"]
-    function = decorated(arguments["pyfunc"]) or arguments["pyfunc"]
+    function = wrapped_function(arguments["pyfunc"]) or arguments["pyfunc"]
     optimised = (
         dispatcher_options.get("opt_level", 3) != 0 if arguments["opt"] is None else bool(arguments["opt"])
     )
@@ -123,7 +123,7 @@ def _compile(
     max_threads = launch_bounds(max_threads, f"kernel {name}") if kernel else None
     inferred = None
 
-    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as it is called
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as in `Declare`
         nonlocal inferred
         inferred = result
         signature = abi.c_signature(

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module, Prototype
     from numba_ptxlink._front_end.lowered import LinkFile, LoweredFunction
 
-# Not beyond a line: a string of the IR may end in "@", which is no name.
-_NAMED = re.compile(r'@"([^"\n]+)"')
+# Within one line, since a string constant may end in "@".
+_QUOTED_SYMBOL = re.compile(r'@"([^"\n]+)"')
 # Symbols that ptxas and the device runtime define.
-_SUPPLIED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
+_PREDEFINED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
 
 
-def undefined(ptx: Module) -> dict[str, Prototype]:
+def undefined_functions(ptx: Module) -> dict[str, Prototype]:
     """Return the functions that *ptx* declares but does not define, by name."""
-    defined = {function.name for function in ptx.functions if function.defined} | _SUPPLIED
+    defined = {function.name for function in ptx.functions if function.defined} | _PREDEFINED
     return {
         function.name: function.prototype
         for function in ptx.functions
@@ -38,7 +38,7 @@ def undefined(ptx: Module) -> dict[str, Prototype]:
     }
 
 
-def calls(
+def find_calls(
     declared: Iterable[tuple[str, tuple[Any, ...], Any]], modules: Sequence[str], caller: str
 ) -> tuple[tuple[str, Signature | None], ...]:
     """
@@ -50,7 +50,7 @@ def calls(
         modules: The LLVM IR of a function and its callees.
         caller: The symbol of that function.
     """
-    mentioned = {name for text in modules for name in _NAMED.findall(text)} - {caller}
+    mentioned = {name for text in modules for name in _QUOTED_SYMBOL.findall(text)} - {caller}
     declared_calls = dict.fromkeys(
         (name, _cxx_signature(name, args, result)) for name, args, result in declared if name in mentioned
     )
@@ -77,21 +77,21 @@ def callers(functions: Sequence[LoweredFunction]) -> dict[str, str]:
 
 
 def with_signatures(
-    missing: Mapping[str, Prototype], functions: Sequence[LoweredFunction]
+    undefined: Mapping[str, Prototype], functions: Sequence[LoweredFunction]
 ) -> dict[str, tuple[Prototype, Signature | None]]:
-    """Return the functions *missing* with the C signatures of their declarations."""
+    """Return each undefined function with its prototype, and the C signature of its declaration if known."""
     known = {
-        name: signature
+        name: matching
         for function in reversed(functions)
-        for name, plain in function.calls
-        if plain and name in missing and (signature := _matching(plain, missing[name]))
+        for name, signature in function.calls
+        if signature and name in undefined and (matching := _with_prototype(signature, undefined[name]))
     }
-    return {name: (prototype, known.get(name)) for name, prototype in missing.items()}
+    return {name: (prototype, known.get(name)) for name, prototype in undefined.items()}
 
 
 def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[LinkFile]) -> None:
     """
-    Refuse two declarations of one external function with different types, of which PTX keeps the first.
+    Refuse two declarations of one external function with different types: PTX would keep only the first.
 
     Refuse a declaration that differs from the definition, even if PTX cannot tell: float and int are both
     `.b32`.
@@ -122,20 +122,21 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
             if types != declared[name]:
                 raise ExportError(
                     f"{name} has two prototypes: ({', '.join(types)}) in {first_caller}, and "
-                    f"({', '.join(declared[name])}) in {function.title}, the result first; declare it alike."
+                    f"({', '.join(declared[name])}) in {function.title} (result first); declare it with the "
+                    "same types in both."
                 )
         declarations.check_declared_types(function.title, declared, known)
 
     map_collecting_errors(check, functions)
 
 
-def _matching(plain: Signature, prototype: Prototype) -> Signature | None:
-    """Return the signature with *prototype*: *plain*, or that of Numba's calling convention; else None."""
+def _with_prototype(signature: Signature, prototype: Prototype) -> Signature | None:
+    """Return *signature*, or its form in Numba's calling convention, if that has *prototype*; else None."""
     # Numba's calling convention returns a status, and stores the result through a pointer.
-    address = c.pointer(plain.result)
+    address = c.pointer(signature.result)
     status = c.number("int32_t")
-    numba_signature = Signature(prototype.name, status, (("result", address), *plain.params))
-    for signature in (plain, numba_signature):
-        if prototype in map(signature.prototype_for, llvm_ir.NvvmDialect):
-            return signature
+    numba_signature = Signature(prototype.name, status, (("result", address), *signature.params))
+    for candidate in (signature, numba_signature):
+        if prototype in map(candidate.prototype_for, llvm_ir.NvvmDialect):
+            return candidate
     return None

@@ -1,4 +1,4 @@
-"""The host versions of exported functions: C++ for the user's compiler, and the functions that have none."""
+"""Translate exported functions to C++ for the host, and explain why other functions cannot be translated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HostVersions:
     Args:
         declarations: All functions and kernels; those with a host version have a macro for the header.
         file: The content of `stem.host.cpp`.
-        reasons: For each function without a host version, why, and what to do.
+        reasons: For each function without a host version, the reason and the cure.
     """
 
     declarations: list[CFunction]
@@ -47,7 +47,7 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
     Args:
         stem: The name of the export.
         declarations: Its functions and kernels.
-        ptx: The code of all of them.
+        ptx: The PTX of all of them.
 
     Raises:
         ExportError: No function has a host version.
@@ -58,9 +58,9 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in source.reasons.items())
         raise ExportError(f"No function of {stem} has a host version; leave {HOST} out of emit.{reasons}")
     macro = header.host_macro(stem)
-    marked = [
+    declared = [
         replace(function, host_macro=macro) if function.signature.name in source.names else function
         for function in declarations
     ]
-    text = host.render(stem, marked, source.text, source.names)
-    return HostVersions(marked, text.encode(), source.reasons)
+    text = host.render(stem, declared, source.text, source.names)
+    return HostVersions(declared, text.encode(), source.reasons)

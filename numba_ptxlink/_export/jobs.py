@@ -1,9 +1,9 @@
 """
-Compile the functions of a file in child processes: all in one, or groups of them anywhere.
+Compile the functions of a file in child processes: all in one, or groups of them on an executor.
 
 The same function compiles a group in a worker and here: it imports the file and returns the compiled group. A
-worker with other files or compiler versions refuses its groups, and the child that joins the groups compiles
-them. So the output does not depend on the workers.
+worker with other files or compiler versions refuses its groups, which are compiled here instead. So the
+output does not depend on the workers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from . import children, choice, link_files, progress
 from .compile import Group, compile_group, compile_in_groups, split, symbols
 from .load import Source, load
 from .signatures import resolve
-from .write import check_stem, in_memory
+from .write import build_in_memory, check_stem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,13 +58,13 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    with progress.shown():
+    with progress.display():
         if not isinstance(source, Source):
             return _export(source, request.front_end, request, {})
         progress.step("start the compiler")
         compiled_elsewhere: dict[GroupKey, Group] = {}
         if executor is not None:
-            # Python's own pools know how many workers they have.
+            # The executors of `concurrent.futures` have this attribute.
             workers = getattr(executor, "_max_workers", None)
             compiled_elsewhere = _compile_on_executor(executor, workers, source, request)
             request = replace(request, threads=workers or 1)
@@ -125,7 +125,7 @@ def _export(
         stem=request.stem or check_stem(loaded.stem),
         include_dirs=tuple(dict.fromkeys((*request.include_dirs, *loaded.folders))),
     )
-    return in_memory(
+    return build_in_memory(
         compile_in_groups(functions, request.archs, request.options, compiled_elsewhere),
         request,
         loaded.files,
@@ -190,7 +190,7 @@ def _compile(
 def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[ResolvedFunction, ...]]:
     """Return the marked functions of *source*, with their types."""
     loaded = load(source, front_end)
-    return loaded, resolve(loaded.marked, choice.common(loaded.marked, front_end))
+    return loaded, resolve(loaded.marked, choice.common_front_end(loaded.marked, front_end))
 
 
 def _environment_digest(loaded: Loaded, functions: Sequence[ResolvedFunction]) -> str:
@@ -204,7 +204,7 @@ def _environment_digest(loaded: Loaded, functions: Sequence[ResolvedFunction]) -
 
 
 def _check_link_files(groups: dict[GroupKey, Group]) -> dict[GroupKey, Group]:
-    if all(link_files.is_here(link) for group in groups.values() for link in group.links):
+    if all(link_files.is_unchanged(link) for group in groups.values() for link in group.links):
         return groups
     raise ExportError("the worker has another version of a link file; copy the same file to all workers")
 
@@ -213,7 +213,7 @@ def _likely_front_end(source: Source) -> str:
     """Return the front end that *source* probably uses: one that its text names, or the first installed."""
     path = source.name.replace(".", "/") + ".py" if source.is_module else source.name
     text = Path(path).read_text(errors="replace") if Path(path).is_file() else ""
-    installed = choice.installed()
+    installed = choice.installed_front_ends()
     mentioned = (front_end.name for front_end in installed if re.search(rf"\b{front_end.module}\b", text))
     return next(mentioned, installed[0].name if installed else "")
 
@@ -223,7 +223,7 @@ def _prepare(name: str) -> None:
     front_end = registry.require(registry.get(name))
     arch, options, number = Arch.of("sm_75"), Options(), front_end.types.float32
 
-    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as it is called
+    def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as in `Declare`
         return CFunction(abi.c_signature("example", result, map(abi.Parameter, "x", args)))
 
     front_end.lower(
@@ -232,5 +232,5 @@ def _prepare(name: str) -> None:
 
 
 def _example(x: Any) -> Any:
-    """Exercise arithmetic and a branch of the compiler."""
+    """Compute with arithmetic and a branch, to fill the tables of the compiler."""
     return x * x + 1 if x > 0 else -x

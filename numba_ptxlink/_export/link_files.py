@@ -1,5 +1,5 @@
 """
-Compile the CUDA C++ that functions link, under names that are private to one export, and merge it into them.
+Compile the CUDA C++ that functions link, with symbols renamed for each export, and merge it into them.
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more files. Each
 export has its own copy, whose external symbols end with the export's tag, so that two exports with the same
@@ -42,8 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# The temporary kernel of `merge_ptx`.
 _KEEPER = "numba_ptxlink_keep"
-# The C++ symbol of a function outside of namespaces and classes has the name behind its length.
+# The mangled name of a C++ function outside of namespaces and classes: the length of the name, then the name.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
 # CUDA C++ without its shims, the file's name, and the folders of its headers.
 _SourceKey = tuple[str, str, tuple[Path, ...]]
@@ -86,8 +87,8 @@ def read(item: Any) -> LinkFile:
     return LinkFile(source.name, source.kind, source.code, path and path.absolute())
 
 
-def is_here(file: LinkFile) -> bool:
-    """Return whether *file*, which another process may have read, has the same content in this process."""
+def is_unchanged(file: LinkFile) -> bool:
+    """Return whether the path of *file*, which a worker has read, still has that content on this machine."""
     return file.path is None or (file.path.is_file() and file.path.read_bytes() == file.content)
 
 
@@ -154,8 +155,8 @@ def _compile_renamed(
     """
     Compile CUDA C++ to LTO-IR with symbols renamed, as far as macros can rename them.
 
-    A macro also replaces equal names in headers, so that a variable `x` would break `threadIdx.x`.
-    Such a symbol keeps its name.
+    A macro also replaces equal names in headers: one for a variable `x` would break `threadIdx.x`. Such a
+    symbol keeps its name.
 
     Args:
         sources: The text, the name and the include directories of each file.
@@ -187,7 +188,7 @@ def _needed_code(
 ) -> tuple[set[tuple[str, bytes]], dict[_SourceKey, dict[str, str]]]:
     """Return the LTO-IR among *files*, and the CUDA C++ with the shims of the functions *missing*."""
     code: set[tuple[str, bytes]] = set()
-    # A function's link file holds the shims of all functions that the process has compiled before, too.
+    # A function's link file also has the shims of all functions that the process compiled before it.
     texts: dict[_SourceKey, dict[str, str]] = {}
     for file in files:
         if file.kind == LTOIR:
@@ -198,12 +199,12 @@ def _needed_code(
             if called or not known:
                 key = (head, PurePath(file.name).name, _folders(file))
                 texts.setdefault(key, {}).update(called)
-        # numba-cuda-mlir lists the device runtime as a link file of kernels; nvcc and `link` add it
-        # themselves.
+        # No warning for the device runtime, which numba-cuda-mlir links to kernels: nvcc and `link` add it
+        # too.
         elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
             log.warning(
                 "link= lists %s, of kind %s, and an export includes only CUDA C++ and LTO-IR; pass that file "
-                "to the linker beside the artifact, or CUDA C++ or LTO-IR to link=.",
+                "to the linker together with the artifact, or pass CUDA C++ or LTO-IR to link=.",
                 file.name,
                 file.kind,
             )
@@ -216,7 +217,7 @@ def _identifier(symbol: str) -> str:
     return match["rest"][: int(match["length"])] if match else symbol
 
 
-def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
+def rename_functions(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
     """Return the LLVM IR *modules* with link files' functions renamed to their *private* names."""
     if not private:
         return [*modules]
@@ -224,7 +225,7 @@ def renamed(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
     return [symbol.sub(lambda match: match[1] + private[match[2]], module) for module in modules]
 
 
-def paths(files: Sequence[LinkFile]) -> set[Path]:
+def source_paths(files: Sequence[LinkFile]) -> set[Path]:
     """Return the paths of *files* on disk, and of the headers that all of them include, without CUDA's."""
     headers = (
         includes.find_includes(file.content, Path("/"), _folders(file)).files
@@ -314,8 +315,8 @@ def merge_ptx(
     try:
         keeper_ltoir = compile_source(uses + kernel, f"{_KEEPER}.cu", arch, [])
     except LinkError as error:
-        taken = ", ".join(name for name in names if re.search(rf"\b{name}\b", error.log))
-        message = f"{taken}: CUDA C++ declares this name itself; give the function another.\n{error.log}"
+        conflicting = ", ".join(name for name in names if re.search(rf"\b{name}\b", error.log))
+        message = f"{conflicting}: CUDA C++ itself declares this name; rename the function.\n{error.log}"
         raise convert_error(error, LinkError, message) from error
     # Without this flag, kernels of the link files would stay.
     used = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
@@ -335,9 +336,9 @@ def merge_ptx(
 def _link(
     ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
 ) -> bytes:
-    vector = [f"-arch={arch.sm}", *flags]
+    arguments = [f"-arch={arch.sm}", *flags]
     inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
     return cache.cached(
-        nvjitlink.key(inputs, vector, output),
-        lambda: cache.Entry({}, nvjitlink.link(inputs, vector, output=output).code),
+        nvjitlink.key(inputs, arguments, output),
+        lambda: cache.Entry({}, nvjitlink.link(inputs, arguments, output=output).code),
     ).code

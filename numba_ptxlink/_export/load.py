@@ -81,7 +81,7 @@ def load(source: Any, front_end: str | None) -> Loaded:
         ExportError: *source* is of another type, marks nothing, or failed while it was imported. Names the
             line.
     """
-    return _import_source(source, front_end) if isinstance(source, Source) else _from_process(source)
+    return _import_source(source, front_end) if isinstance(source, Source) else _of_process(source)
 
 
 def _import_source(source: Source, front_end: str | None) -> Loaded:
@@ -91,9 +91,9 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
     A file in a package is imported under its full name. A module is found as `python -m` finds it: in the
     working directory first.
     """
-    choice.prepare(front_end)
+    choice.import_compiler(front_end)
     path, folder = Path(source.name), Path.cwd()
-    home, last, name, stem = folder, [], source.name, source.name.rpartition(".")[2]
+    first_folder, last_folders, name, stem = folder, [], source.name, source.name.rpartition(".")[2]
     if not source.is_module:
         real = path.resolve()
         _check_recursion(path, real)
@@ -101,34 +101,34 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
         stem = real.parent.name if path.stem == "__init__" else path.stem
         package = _packages_above(real)
         name = ".".join(package if real.stem == "__init__" else (*package, real.stem)) if package else ""
-        home, last = real.parents[len(package)], [str(real.parent)] if package else []
+        first_folder, last_folders = real.parents[len(package)], [str(real.parent)] if package else []
     elif not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
-    if not _holds_packages(home):
-        sys.path[:] = [str(home), *sys.path, *last]
+    if not _holds_packages(first_folder):
+        sys.path[:] = [str(first_folder), *sys.path, *last_folders]
     _compile_from_source()
     modules_before = set(sys.modules)
-    read: set[str] = set()
+    opened: set[str] = set()
 
     def record_open(event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str) and not args[2] & (os.O_WRONLY | os.O_CREAT):
-            read.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
+            opened.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
 
     sys.addaudithook(record_open)
     try:
-        module = importlib.import_module(name) if name else _execute(path)
+        module = importlib.import_module(name) if name else _import_file(path)
     except (Exception, SystemExit) as error:
         raise _import_error(source.name, error) from error
     finally:
-        # The user's paths are relative to it.
+        # The import may have changed the working directory, which the user's relative paths refer to.
         os.chdir(folder)
-    # Before this import, the process had imported only a compiler, which imports some of its modules later.
+    # New modules are dependencies, except for further modules of packages that were imported before.
     new_modules = [name for name in sys.modules if not {name, name.partition(".")[0]} & modules_before]
-    data_files = (file for file in tuple(read) if _is_of_user(file) and not file.endswith(".pyc"))
+    data_files = (file for file in tuple(opened) if _is_of_user(file) and not file.endswith(".pyc"))
     return Loaded(stem, _defined_in(module), _existing_files((*_module_files(new_modules), *data_files)))
 
 
-def _from_process(source: Any) -> Loaded:
+def _of_process(source: Any) -> Loaded:
     files = _existing_files(filter(_is_of_user, _module_files(list(sys.modules))))
     if isinstance(source, ModuleType):
         return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)
@@ -137,7 +137,7 @@ def _from_process(source: Any) -> Loaded:
         if not isinstance(function, Udf):
             raise ExportError(f"export() takes a module, a path, or functions with @udf, not {function!r}.")
     if not udfs:
-        raise ExportError("export() was given no UDF; mark functions with @udf.")
+        raise ExportError("export() has no UDF to export; mark functions with @udf, and pass them.")
     return Loaded(udfs[0].name, udfs, files)
 
 
@@ -145,16 +145,17 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions of *module*, in the order in which they were marked.
 
-    These are all functions that were marked while the module was imported, also those that it imports from
-    another module or keeps in a list or a class; and its own functions that were assigned to a name later.
+    All functions that were marked while the module was imported are among them, also those of modules that it
+    imports and those in a list or a class; and marked functions of the module that were assigned to a name
+    afterwards.
     """
     name = module.__name__
-    later = (
+    assigned_later = (
         value
         for value in vars(module).values()
         if isinstance(value, Udf) and value.function.__module__ == name
     )
-    marked = tuple(dict.fromkeys((*getattr(module.__spec__, choice.MARKS, ()), *later)))
+    marked = tuple(dict.fromkeys((*getattr(module.__spec__, choice.MARKS, ()), *assigned_later)))
     if not marked:
         raise ExportError(f"{name} defines no UDF; mark functions with @udf(signature).")
     return marked
@@ -231,14 +232,14 @@ def _compile_from_source() -> None:
     """
     get_code = machinery.SourceFileLoader.get_code
 
-    def compiled(self: machinery.SourceFileLoader, fullname: str) -> CodeType | None:
+    def compile_source(self: machinery.SourceFileLoader, fullname: str) -> CodeType | None:
         path = self.get_filename(fullname)
         if not _is_of_user(path):
             return get_code(self, fullname)
         code: CodeType = self.source_to_code(self.get_data(path), path)
         return code
 
-    machinery.SourceFileLoader.get_code = compiled  # type: ignore[assignment, method-assign]
+    machinery.SourceFileLoader.get_code = compile_source  # type: ignore[assignment, method-assign]
 
 
 def _packages_above(path: Path) -> tuple[str, ...]:
@@ -257,7 +258,8 @@ def _is_taken(name: str) -> bool:
     return name in sys.modules or name in sys.stdlib_module_names
 
 
-def _execute(path: Path) -> ModuleType:
+def _import_file(path: Path) -> ModuleType:
+    """Import the file at *path*, under a name that no other module has."""
     stem = path.stem
     name = f"_ptxlink_{stem}" if _is_taken(stem) or not stem.isidentifier() else stem
     loader = machinery.SourceFileLoader(name, str(path.absolute()))

@@ -1,4 +1,4 @@
-"""Lower each marked function to LLVM IR of its own, with a wrapper that has the C ABI."""
+"""Lower each marked function to a separate LLVM module, with a wrapper that has the C ABI."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
     void = front_end.types.void
     if udf.is_kernel and result is None:
         result = void
-    # Check the types before the compiler runs. An unknown result is checked after it.
+    # Check the types before the compiler runs; a result type that it infers is checked by `declare`.
     resolved.c_signature(resolved.args, void if result is None else result)
-    accepted = False
+    was_accepted = False
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
-        nonlocal accepted
-        accepted = True
+        nonlocal was_accepted
+        was_accepted = True
         return CFunction(
             signature=resolved.c_signature(args, result),
             python=describe(resolved),
             doc=inspect.getdoc(udf.function) or "",
             location=udf.location,
-            errors=_errors(resolved) if raises else "",
+            errors=_describe_errors(resolved) if raises else "",
             namespace=udf.cxx.namespace,
             name=udf.function.__name__,
         )
@@ -61,13 +61,13 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
             launch_bounds=udf.launch_bounds,
         )
     except Exception as error:
-        if accepted:
+        if was_accepted:
             raise
-        reason = reasons.reason(udf.function, error)
+        reason = reasons.explain(udf.function, error)
         raise ExportError(f"{front_end.name} could not compile {udf.name} for {arch.sm}: {reason}") from error
 
 
-def _errors(resolved: ResolvedFunction) -> str:
+def _describe_errors(resolved: ResolvedFunction) -> str:
     options = resolved.udf.options
     effect = "returns" if resolved.udf.is_kernel else "returns zero"
     effect = "stops the kernel" if options.on_error == "trap" else effect

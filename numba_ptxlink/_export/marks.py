@@ -52,7 +52,7 @@ class Udf(Marked):
         function: The Python function, or a marked function, to add a signature to it.
         signature: The Numba signature.
         options: The C name and the other options of `abi_info`.
-        front_end: The name of the front end, None to choose it by the types and functions that it uses.
+        front_end: The name of the front end; None to choose it by the types and functions that are used.
         launch_bounds: The launch bounds of a kernel.
         cxx: The decorator's options for C++.
     """
@@ -68,14 +68,14 @@ class Udf(Marked):
         launch_bounds: int | tuple[int, ...] | None = None,
         **cxx: Any,
     ) -> None:
-        # The dispatcher of each front end that has compiled it.
+        # The dispatcher of each front end that has compiled this function.
         self._dispatchers: dict[str, Any] = {}
         # Attributes by which a front end recognises its dispatcher.
         self._call_attributes: dict[str, Any] = {}
         self.other_signatures = ()
         if isinstance(function, Udf):
             self.other_signatures = (*function.other_signatures, function)
-        decorated = choice.decorated(function)
+        decorated = choice.wrapped_function(function)
         if decorated is not None:
             ignored, function = _ignored_options(function), decorated
             if ignored:
@@ -103,7 +103,7 @@ class Udf(Marked):
                 "give it positional parameters, and let it return or write its results."
             )
         self.signature = signature
-        self.named = choice.named(signature, function)
+        self.named = choice.values_of_names(signature, function)
         self.options = options
         self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
         title = f"Function {function.__qualname__} ({self.source})"
@@ -111,7 +111,7 @@ class Udf(Marked):
         # The symbol of a function in a namespace contains its types, which are resolved later.
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
-        choice.record(self)
+        choice.record_mark(self)
         # Without the function's attributes, which could replace those of the mark.
         functools.update_wrapper(self, function, updated=())
 
@@ -161,7 +161,7 @@ class Udf(Marked):
     @property
     def front_end(self) -> FrontEnd:
         """
-        The front end of the function, unless an export or a caller decides.
+        The front end of the function, unless an export or a caller chooses one.
 
         Raises:
             ExportError: The function uses several front ends, or its front end is not installed.
@@ -306,9 +306,10 @@ def _mark(
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
-    named = {} if name is None else {"abi_name": name}
-    changing = {option: options.pop(option) for option in MARKED if option in options}
-    abi_options = AbiOptions.of({**named, **changing})
+    abi_entries = {option: options.pop(option) for option in MARKED if option in options}
+    if name is not None:
+        abi_entries["abi_name"] = name
+    abi_options = AbiOptions.of(abi_entries)
     return lambda function: cls(function, signature, abi_options, launch_bounds=launch_bounds, **options)
 
 

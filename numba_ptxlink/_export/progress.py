@@ -1,8 +1,8 @@
 """
 Show the current step of a long export on a terminal.
 
-An export of many functions, for several GPUs, or with a header that nvcc compiles takes seconds. After two of
-them, one line of standard error names the step; the line is deleted at the end. Children report their steps
+An export of many functions, for several GPUs, or with a header that nvcc compiles takes seconds. After two
+seconds, a line on standard error names the step; the line is deleted at the end. Children report their steps
 to the process that waits for them.
 """
 
@@ -60,9 +60,9 @@ class _Line:
 
     @staticmethod
     def _write(text: str) -> None:
-        # A terminal that is closed meanwhile is no reason to fail.
+        # The terminal may have been closed, which is no reason to fail.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            # A warning that is printed meanwhile begins at the beginning of the line.
+            # End with "\r", so that a warning begins at the beginning of the line.
             sys.stderr.write(f"{_DELETE_LINE}{text[: shutil.get_terminal_size().columns - 1]}\r")
             sys.stderr.flush()
 
@@ -71,14 +71,14 @@ _show: Callable[[str, int, int], None] | None = None
 
 
 @contextlib.contextmanager
-def shown(*, is_quiet: bool = False) -> Iterator[None]:
+def display(*, is_quiet: bool = False) -> Iterator[None]:
     """
     Show the steps of a `with` block, if standard error is a terminal.
 
     Within another such block this does nothing.
 
     Args:
-        is_quiet: Whether nothing is shown, in inner blocks neither.
+        is_quiet: Whether nothing is shown in this block and inner ones.
     """
     global _show  # noqa: PLW0603 - one terminal has one line
     if _show is not None:
@@ -107,8 +107,8 @@ def step(text: str = "", expected: int = 0, completed: int = 0) -> None:
 
     Args:
         text: The step, "" to change the counts alone.
-        expected: A number of parts that will be completed.
-        completed: How many parts were completed.
+        expected: The number of parts to add to those that will be completed.
+        completed: The number of parts to add to those that are completed.
     """
     if _show is not None:
         _show(text, expected, completed)

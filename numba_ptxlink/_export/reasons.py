@@ -43,17 +43,17 @@ _EXPLANATIONS = {
 }
 """Messages of the compilers as patterns, and the cause and cure, which take the groups of the pattern."""
 
-# Names of NumPy's functions in Python and `math`, if they differ.
-_PLAIN = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
+# NumPy's names of functions that have other names in Python.
+_PYTHON_NAMES = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
 
 
-def reason(function: Any, error: Exception) -> str:
-    """Return the reason for which a compiler refused *function*, by raising *error*."""
-    explained = find.missing_library_error(error)
-    if explained:
-        return str(explained)
+def explain(function: Any, error: Exception) -> str:
+    """Return the reason why a compiler raised *error* for *function*."""
+    missing_library = find.missing_library_error(error)
+    if missing_library:
+        return str(missing_library)
     frames = _frames(error)
-    cause = _ufunc(error) or _known(error) or _field(error, frames) or _keyword_only(function, error)
+    cause = _ufunc(error) or _known_cause(error) or _field(error, frames) or _keyword_only(function, error)
     if not cause:
         if str(error).strip():
             return f"{type(error).__name__}: {error}"
@@ -76,11 +76,11 @@ def _ufunc(error: Exception) -> str:
     if match is None:
         return ""
     name = match[1]
-    instead = _PLAIN.get(name) or (f"math.{name}" if hasattr(math, name) else "functions of math")
+    instead = _PYTHON_NAMES.get(name) or (f"math.{name}" if hasattr(math, name) else "functions of math")
     return f"the compiler has no NumPy {name!r} of these numbers; use {instead}"
 
 
-def _known(error: Exception) -> str:
+def _known_cause(error: Exception) -> str:
     for pattern, explanation in _EXPLANATIONS.items():
         match = re.search(pattern, str(error))
         if match is not None:
@@ -99,8 +99,8 @@ def _field(error: Exception, frames: list[FrameType]) -> str:
 
 
 def _keyword_only(function: Any, error: Exception) -> str:
-    called = (choice.decorated(value) for _, _, value in choice.names([function]))
-    for helper in filter(None, called) if isinstance(error, IndexError) else ():
+    callees = (choice.wrapped_function(value) for _, _, value in choice.used_names([function]))
+    for helper in filter(None, callees) if isinstance(error, IndexError) else ():
         if helper.__code__.co_kwonlyargcount:
             return (
                 f"{helper.__qualname__} has keyword-only parameters, which the compiler cannot pass; take "

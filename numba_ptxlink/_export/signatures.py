@@ -1,4 +1,4 @@
-"""Resolve the signatures of marked functions: the types that names stand for, and unique symbols."""
+"""Resolve the signatures of marked functions: the types of the names in them, and unique symbols."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ResolvedFunction:
         result: The Numba type of the result, None if Numba infers it.
         names: The names of record types in its module, and structs that C++ defines for types.
         symbol: The C name.
-        overload: The C++ name and parameter types of a function in a namespace, "" otherwise.
+        overload: The C++ name and parameter types of a function in a namespace; "" for other functions.
     """
 
     udf: Udf
@@ -81,12 +81,15 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
     taken: dict[str, ResolvedFunction] = {}
 
     def add(function: Udf) -> ResolvedFunction:
-        new = _resolve(function, front_end)
-        for language, name in (("C", new.symbol), ("C++", new.overload)):
-            old = taken.setdefault(name, new).udf if name else function
-            if old is function:
+        resolved = _resolve(function, front_end)
+        for language, name in (("C", resolved.symbol), ("C++", resolved.overload)):
+            first = taken.setdefault(name, resolved).udf if name else function
+            if first is function:
                 continue
-            other = f"{old.function.__module__}.{old.function.__qualname__} {old.signature} ({old.source})"
+            other = (
+                f"{first.function.__module__}.{first.function.__qualname__} {first.signature} "
+                f"({first.source})"
+            )
             module = function.function.__module__.rpartition(".")[2]
             cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
             if language == "C++" or function.overloads:
@@ -95,11 +98,11 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
                 f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
                 f"another function of this export, {other}; {cure}."
             )
-        return new
+        return resolved
 
     return tuple(
         map_collecting_errors(
-            add, dict.fromkeys(variant for of in marked for variant in (*of.other_signatures, of))
+            add, dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf))
         )
     )
 
@@ -139,8 +142,8 @@ def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
     }
     symbol, overload = function.name, ""
     if function.cxx.namespace and not function.is_kernel:
-        plain = [param._replace(restrict=False) for param in params]
-        ctypes = abi.c_signature(function.name, front_end.types.void, plain, names=names).params
+        unrestricted = [param._replace(restrict=False) for param in params]
+        ctypes = abi.c_signature(function.name, front_end.types.void, unrestricted, names=names).params
         declared = ", ".join(ctype.name for _, ctype in ctypes)
         overload = f"{function.cxx.namespace}::{function.function.__name__}({declared})"
         if function.overloads:
@@ -163,8 +166,8 @@ def existing_structs(function: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
         ty = type_of(value, front_end)
         if not isinstance(ty, (types.Record, types.BaseTuple)):
             raise AbiError(
-                f"Function {function.name}: structs gives {existing.name} for {value!r}; give it "
-                "for a structured dtype, a named tuple or a tuple of types."
+                f"Function {function.name}: structs maps {value!r} to {existing.name}; map a "
+                "structured dtype, a named tuple or a tuple of types."
             )
         structs[ty] = existing
     return structs
@@ -218,9 +221,9 @@ def describe(function: ResolvedFunction) -> str:
     name = function.udf.function.__qualname__
     if isinstance(function.udf.signature, str):
         return f"{name}: {function.udf.signature}"
-    spelled = ", ".join(_spell(ty, function.names) for ty in function.args)
+    types = ", ".join(_spell(ty, function.names) for ty in function.args)
     returns = "" if function.result is None else f" -> {_spell(function.result, function.names)}"
-    return f"{name}: ({spelled}){returns}"
+    return f"{name}: ({types}){returns}"
 
 
 def _spell(ty: Any, names: abi.Names) -> str:
@@ -283,7 +286,7 @@ class _Module:
         return _type_named(getattr(self._module, attribute), f"{self._name}.{attribute}", self._front_end)
 
 
-def _type_named(value: Any, name: str, front_end: FrontEnd, otherwise: Any = None) -> Any:
+def _type_named(value: Any, name: str, front_end: FrontEnd, default: Any = None) -> Any:
     if isinstance(value, ModuleType):
         return _Module(value, name, front_end)
     ty = type_of(value, front_end)
@@ -292,17 +295,17 @@ def _type_named(value: Any, name: str, front_end: FrontEnd, otherwise: Any = Non
     # Type constructors, such as Optional.
     if isinstance(value, type) and issubclass(value, front_end.types.Type):
         return value
-    if otherwise is not None:
-        return otherwise
+    if default is not None:
+        return default
     raise AbiError(
-        f"{name!r} stands for {value!r}, which is not a type; use a Numba type, a NumPy dtype, a "
+        f"{name!r} is {value!r}, which is not a type; use a Numba type, a NumPy dtype, a "
         "typing.NamedTuple or an IntEnum."
     )
 
 
 def type_of(value: Any, front_end: FrontEnd) -> Any:
     """
-    Return the Numba type that *value* is or stands for; None if it is not a type.
+    Return *value* as a Numba type: a type, a dtype, a named tuple, an IntEnum or a vector class; else None.
 
     Raises:
         Exception: *value* is a dtype or a named tuple with a field for which Numba has no type.
@@ -338,7 +341,7 @@ def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
     plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)
-    # The names of Python's numeric types are known, unless the module has redefined them.
+    # Python's numeric types are in scope, unless the module has redefined their names.
     module = getattr(sys.modules.get(cls.__module__), "__dict__", {})
     scope = {**{number.__name__: ty for number, ty in plain.items()}, **module}
     fields = []

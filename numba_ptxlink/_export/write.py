@@ -83,16 +83,21 @@ class Export:
             ExportError: No artifact matches, or several do.
         """
         sm = None if arch is None else Arch.of(arch).sm
-        paths = [path for (of, has), path in self.artifacts.items() if of == kind and sm in (None, has)]
+        paths = [
+            path
+            for (artifact_kind, artifact_arch), path in self.artifacts.items()
+            if artifact_kind == kind and sm in (None, artifact_arch)
+        ]
         if len(paths) != 1:
-            have = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
+            choices = ", ".join(" for ".join(filter(None, key)) for key in self.artifacts)
             raise ExportError(
-                f"The export has {len(paths)} artifacts of {kind} for {sm or 'any GPU'}; name one of {have}."
+                f"The export has {len(paths)} artifacts of {kind} for {sm or 'any GPU'}; name one of "
+                f"{choices}."
             )
         return self.contents[paths[0].name]
 
 
-def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Export:
+def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) -> Export:
     """
     Return the export of *groups*, in memory.
 
@@ -104,7 +109,7 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
     Raises:
         PtxlinkError: As `export` of the package.
     """
-    stem, searched = request.stem, request.include_dirs
+    stem, include_dirs = request.stem, request.include_dirs
     declarations = [function.declaration for function in groups[0].functions]
     codes, left_out = compile_code(groups, request)
     host = None
@@ -116,7 +121,7 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
     declared = [signature for _, signature in externs if signature]
     text = header.render(stem, declarations, declared)
     progress.step("compare the header with C++")
-    proof.prove(text, declarations, declared, request.archs, searched, may_call_nvcc=request.writes_files)
+    proof.prove(text, declarations, declared, request.archs, include_dirs, may_call_nvcc=request.writes_files)
     progress.step("pack the artifacts")
     host_file = host.file if host else b""
     artifacts = pack(codes, left_out, request, text, declarations, host_file=host_file)
@@ -131,7 +136,7 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
         signatures=groups[0].signatures,
         contents={
             f"{stem}.h": text.encode(),
-            **_included(text),
+            **_package_headers(text),
             **{names[key]: content for key, content in artifacts.files.items()},
             f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
         },
@@ -141,15 +146,15 @@ def in_memory(groups: Sequence[Group], request: Request, files: Iterable[Path]) 
             sorted(
                 {
                     *files,
-                    *(path for function in groups for path in link_files.paths(function.links)),
-                    *map(Path, includes.find_includes(included.encode(), Path("/"), searched).files),
+                    *(path for function in groups for path in link_files.source_paths(function.links)),
+                    *map(Path, includes.find_includes(included.encode(), Path("/"), include_dirs).files),
                 }
             )
         ),
     )
 
 
-def _included(header_text: str) -> dict[str, bytes]:
+def _package_headers(header_text: str) -> dict[str, bytes]:
     """Return this package's own headers that *header_text* includes, by their paths in an include folder."""
     name = "numba_ptxlink/array_view.h"
     path = Path(__file__).parents[1] / "include" / name
@@ -175,9 +180,9 @@ def _manifest(
     return {
         "format": manifests.FORMAT,
         "name": request.stem,
-        "header": _file(f"{request.stem}.h", text),
+        "header": _file_entry(f"{request.stem}.h", text),
         "archs": [arch.sm for arch in request.archs],
-        "functions": [_function(function, artifacts, host) for function in group.functions],
+        "functions": [_function_entry(function, artifacts, host) for function in group.functions],
         "types": signatures.describe(ctype for function in group.signatures for ctype in function.types),
         "externs": [
             {
@@ -191,8 +196,8 @@ def _manifest(
             {
                 "kind": kind,
                 "arch": arch or None,
-                **_file(file_name(request.stem, (kind, arch)), content),
-                "oldest": artifacts.needs[kind, arch].entry(),
+                **_file_entry(file_name(request.stem, (kind, arch)), content),
+                "oldest": artifacts.minimums[kind, arch].entry(),
             }
             for (kind, arch), content in artifacts.files.items()
         ],
@@ -214,7 +219,9 @@ def _option_entries(options: Options) -> dict[str, bool]:
     return {"opt": options.opt_level > 0, "fastmath": fastmath, "lineinfo": options.lineinfo, **arithmetic}
 
 
-def _function(function: LoweredFunction, artifacts: Artifacts, host: HostVersions | None) -> dict[str, Any]:
+def _function_entry(
+    function: LoweredFunction, artifacts: Artifacts, host: HostVersions | None
+) -> dict[str, Any]:
     signature, declaration = function.signature, function.declaration
     host_entries: dict[str, Any] = {}
     if host and not signature.kernel:
@@ -236,13 +243,13 @@ def _function(function: LoweredFunction, artifacts: Artifacts, host: HostVersion
     }
 
 
-def _file(name: str, content: bytes) -> dict[str, Any]:
+def _file_entry(name: str, content: bytes) -> dict[str, Any]:
     return {"file": name, "bytes": len(content), "sha256": manifests.digest(content)}
 
 
 def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
     """
-    Write *export*, delete other files of the previous export of its name, and return it with its paths.
+    Write *export* and delete obsolete files of its previous version; return it with the paths.
 
     An export that is killed while it writes, or two concurrent ones of one name, leave files that do not
     match the manifest, and that `link` refuses. If *out_dir* is None, nothing is written.
@@ -254,12 +261,12 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
         return export
     out = Path(out_dir)
     manifest = out / export.manifest
-    *contents, last = export.contents.items()
-    files = dict(contents)
+    *other_files, manifest_file = export.contents.items()
+    files = dict(other_files)
     if depfile is not None:
         files[str(Path(depfile).absolute())] = outputs.depfile(manifest, sorted(export.sources))
     # The manifest is written last: until then, the previous manifest does not match the new files.
-    files |= [last]
+    files |= [manifest_file]
     _check_sources_kept(out, files, export.sources)
     try:
         for name in files:
@@ -286,8 +293,8 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
 
 def _obsolete_files(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
     """Return unchanged files of the previous export of *manifest* that are not in *files*."""
-    former = manifests.read(manifest)
-    written = {out / name: digest for name, digest in former.digests.items()} if former else {}
+    previous = manifests.read(manifest)
+    written = {out / name: digest for name, digest in previous.digests.items()} if previous else {}
     return [
         path
         for path, digest in written.items()
@@ -295,12 +302,12 @@ def _obsolete_files(out: Path, files: Mapping[str, bytes], manifest: Path) -> li
     ]
 
 
-def _check_sources_kept(out: Path, files: Mapping[str, bytes], made_of: Iterable[Path]) -> None:
+def _check_sources_kept(out: Path, files: Mapping[str, bytes], sources: Iterable[Path]) -> None:
     """Refuse to write a file over a source of the export."""
-    sources = {os.path.realpath(path) for path in made_of}
+    real_sources = {os.path.realpath(path) for path in sources}
     for name, content in files.items():
         path = out / name
-        if os.path.realpath(path) in sources and not outputs.has(path, content):
+        if os.path.realpath(path) in real_sources and not outputs.has(path, content):
             raise ExportError(
                 f"{path} would replace a source of the export; choose another name or folder for the export, "
                 "or for its depfile. No file was changed."

@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numba_ptxlink._arch import Arch, dotted, tested_isa
+from numba_ptxlink._arch import Arch, dotted, newest_tested_isa
 from numba_ptxlink._formats.kinds import ARCHIVE, PTX
 from numba_ptxlink._tools import find, nvptxcompiler
 from numba_ptxlink._tools.options import NVJITLINK, PTXAS, of_linker
@@ -178,9 +178,9 @@ TOOLS = (
         lambda _: nvptxcompiler.facts().newest_ptx,
         lambda _: nvptxcompiler.facts().archs,
     ),
-    Tool("ptxas", "ptxas", PTXAS, _ptxas, tested_isa, lambda _: ()),
-    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), tested_isa, _nvrtc_archs),
-    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), tested_isa, _nvrtc_archs),
+    Tool("ptxas", "ptxas", PTXAS, _ptxas, newest_tested_isa, lambda _: ()),
+    Tool("nvjitlink", "nvJitLink", NVJITLINK, _linker("nvjitlink"), newest_tested_isa, _nvrtc_archs),
+    Tool("pynvjitlink", "nvJitLink", NVJITLINK, _linker("pynvjitlink"), newest_tested_isa, _nvrtc_archs),
 )
 """The tools, in the order in which they are preferred."""
 

@@ -115,7 +115,7 @@ def lower(
         abi,
         tuple(map(llvm_replace, NvvmDialect.of(arch).written(modules))),
         tuple(map(link_files.read, linked)),
-        externs.calls(_declared(compiled), modules, wrapper_name),
+        externs.find_calls(_declared(compiled), modules, wrapper_name),
         raises,
     )
 

@@ -143,7 +143,7 @@ def lower(
         abi,
         modules,
         tuple(map(link_files.read, dict.fromkeys(export.links))),
-        externs.calls(
+        externs.find_calls(
             (
                 (function_type.name, tuple(function_type.sig.args), function_type.sig.return_type)
                 for function_type in export.declared

@@ -100,18 +100,18 @@ def test_names_stand_for_types(signature, args, result):
     ("signature", "message"),
     [
         ("float32(Missing)", "name 'Missing' is not defined"),
-        ("float32(constant)", "'constant' stands for 7, which is not a type"),
+        ("float32(constant)", "'constant' is 7, which is not a type"),
         ("float32(untyped)", "field 'x' of the named tuple untyped has no type; annotate it"),
         ("float32(Outer)", "maximum recursion depth"),
         ((Inner,), "maximum recursion depth"),
-        ("float32(cuda.grid)", "'cuda.grid' stands for .*, which is not a type"),
+        ("float32(cuda.grid)", "'cuda.grid' is .*, which is not a type"),
         ("float32(cuda.missing)", "has no attribute 'missing'"),
         ((types.float32, 3), "expected a type instance, got 3"),
         ("Optional(Optional(float32))(float32)", r"is not a Numba signature \(AssertionError\)"),
     ],
 )
 def test_what_is_no_type_is_refused(signature, message):
-    """The error names the function, what the name stands for, and how to pass types."""
+    """The error names the function, the value of the name, and how to pass types."""
     with pytest.raises(
         pl.AbiError, match=rf"Function f: .*{message}.*where Particle is a global of its module"
     ):

@@ -7,7 +7,7 @@ import re
 import pytest
 
 import numba_ptxlink as pl
-from numba_ptxlink._arch import PtxVersion, tested_isa
+from numba_ptxlink._arch import PtxVersion, newest_tested_isa
 from numba_ptxlink._link.backends import Environment, Target, Tool
 from numba_ptxlink._link.fuse import fuse
 from numba_ptxlink._link.plan import plan, unavailable_reason
@@ -37,9 +37,9 @@ def installed(linker=None, pynvjitlink=None, ptxas=None, major=None):
     return Environment(
         (
             Tool("nvptxcompiler", "nvPTXCompiler", PTXAS, there((13, 5)), lambda _: PtxVersion(9, 5), archs),
-            Tool("ptxas", "ptxas", PTXAS, there(ptxas, bound=True), tested_isa, lambda _: ()),
-            Tool("nvjitlink", "nvJitLink", NVJITLINK, there(linker), tested_isa, archs),
-            Tool("pynvjitlink", "nvJitLink", NVJITLINK, there(pynvjitlink), tested_isa, archs),
+            Tool("ptxas", "ptxas", PTXAS, there(ptxas, bound=True), newest_tested_isa, lambda _: ()),
+            Tool("nvjitlink", "nvJitLink", NVJITLINK, there(linker), newest_tested_isa, archs),
+            Tool("pynvjitlink", "nvJitLink", NVJITLINK, there(pynvjitlink), newest_tested_isa, archs),
         ),
         lambda: major or (linker or pynvjitlink or (13, 0))[0],
     )

@@ -35,7 +35,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
     arguments = bound.arguments
-    arguments["pyfunc"] = choice.unmarked(arguments["pyfunc"])
+    arguments["pyfunc"] = choice.unwrap_marked(arguments["pyfunc"])
     arguments["cc"] = arguments["cc"] or current_cc()
     if arguments["abi_info"] is not None:
         from numba_ptxlink._arch import Arch

@@ -274,7 +274,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     bound = inspect.signature(original).bind(*args, **kwargs)
     bound.apply_defaults()
     arguments = bound.arguments
-    arguments["pyfunc"] = choice.unmarked(arguments["pyfunc"])
+    arguments["pyfunc"] = choice.unwrap_marked(arguments["pyfunc"])
     if arguments["abi_info"] is not None:
         code = cuda_compile.compile_c_abi(
             "numba-cuda-mlir", arguments, functools.partial(_arch, arguments), always=True
