@@ -327,8 +327,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/write.py",
-            "in sources and not outputs.has(path, content)",
-            "in sources and outputs.has(path, content)",
+            "in real_sources and not outputs.has(path, content)",
+            "in real_sources and outputs.has(path, content)",
             "test_export_files.py",
         ),
         (
@@ -368,7 +368,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "export/test_externs.py",
         ),
         ("_front_end/shims.py", "} & known.keys()", "} & set()", "numba_cuda/test_plan.py"),
-        ("_export/load.py", "[str(home), *sys.path, *last]", "[*sys.path, str(home), *last]", IMPORTS),
+        (
+            "_export/load.py",
+            "[str(first_folder), *sys.path, *last_folders]",
+            "[*sys.path, str(first_folder), *last_folders]",
+            IMPORTS,
+        ),
         ("_export/load.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),
         (
             "_export/load.py",
