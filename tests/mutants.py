@@ -237,7 +237,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/codegen/errors.py",
-            "set() if trap else set(ending)",
+            "set() if trap else set(raising)",
             "set[str]()",
             "numba_cuda numba_cuda_mlir",
         ),
@@ -392,13 +392,13 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/linker.py",
-            "lineinfo=not debug and (self.lineinfo or lines),",
+            "lineinfo=not debug and (self.lineinfo or lineinfo),",
             "lineinfo=self.lineinfo,",
             "numba_cuda/test_debug.py",
         ),
         (
             "_numba_cuda/linker.py",
-            "lines |= any(map(llvm_ir.has_line_numbers, self._llvm))",
+            "lineinfo |= any(map(llvm_ir.has_line_numbers, self._llvm))",
             "pass",
             "numba_cuda/test_debug.py",
         ),
@@ -416,8 +416,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/patches/driverless.py",
-            "notes(known.library).variant != (cc, checked)",
-            "notes(known.library).variant[0] != cc",
+            "notes(existing.library).variant != (cc, checked)",
+            "notes(existing.library).variant[0] != cc",
             "numba_cuda/test_error_model.py",
         ),
         (
@@ -447,7 +447,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/codegen/dialect.py",
-            r'_DYNAMIC.sub(r"\1external \2", text))',
+            r'_DYNAMIC_SHARED.sub(r"\1external \2", text))',
             "text)",
             "numba_cuda_mlir/test_mlir_exports.py",
         ),
@@ -459,7 +459,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/patches/first_kernel.py",
-            "or _prints(options) or",
+            "or _prints_results(options) or",
             "or",
             "numba_cuda_mlir/test_mlir_back_end.py",
         ),
@@ -472,8 +472,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/activation.py", "if row.module == module and row not", "if row not", ACTIVE),
         (
             "_front_end/activation.py",
-            "if trigger_module not in self.ran and not _is_loaded(trigger_module):",
-            "if trigger_module not in self.ran:",
+            "if trigger_module not in self.reported and not _is_loaded(trigger_module):",
+            "if trigger_module not in self.reported:",
             ACTIVE,
         ),
         ("_front_end/patch.py", "        if applied.uses:\n            return\n", "", ACTIVE),

@@ -39,7 +39,7 @@ def places(name: str) -> list[str]:
 
 def found(name: str) -> dict[str, str]:
     """Return the digests of the release in use."""
-    site = sources.site(registry.get(name))
+    site = sources.site_folder(registry.get(name))
     return {place: sources.digest(place, site) for place in places(name)}
 
 
@@ -91,7 +91,7 @@ def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkey
     activation = Activation(front_end.name)
     activation.active = True
     activation.record_decision("import hook", "it is installed")
-    told = "it is installed; 0.7.0 was not tested, and has all that is replaced or called unchanged"
+    told = "it is installed; 0.7.0 was not tested, but all functions that are patched or called are unchanged"
     assert told == activation.reason
     monkeypatch.setattr(sources, "digest", lambda place, _: place.partition("set_error_code")[1])
     message = r"0\.7\.0 is not supported: numba_cuda_mlir\.[\w.:]+ has changed; install"

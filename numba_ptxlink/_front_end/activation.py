@@ -22,12 +22,12 @@ log = logging.getLogger("numba_ptxlink")
 
 
 class Switch:
-    """Whether `enable()` or `disable()` was called last, None before either; valid for all front ends."""
+    """Whether `enable()` or `disable()` was called last, for all front ends; None before any call."""
 
     enabled: bool | None = None
 
-    def off(self) -> str | None:
-        """Return the reason for which the plugin is switched off, None if it is switched on."""
+    def off_reason(self) -> str | None:
+        """Return why the plugin is switched off; None if it is switched on."""
         if self.enabled is False:
             return "disable() was called"
         if self.enabled is None:
@@ -35,9 +35,9 @@ class Switch:
             if mode == "0":
                 return f"NUMBA_PTXLINK={os.environ.get('NUMBA_PTXLINK', mode)}"
             if mode == "auto":
-                newer, why = driver_is_older()
-                if not newer:
-                    return f"NUMBA_PTXLINK=auto: {why}"
+                is_older, sentence = driver_is_older()
+                if not is_older:
+                    return f"NUMBA_PTXLINK=auto: {sentence}"
         return None
 
 
@@ -60,7 +60,7 @@ class Activation:
         self.active = False
         self.trigger: str | None = None
         self._reason: str | None = None  # While the front end is not imported yet, None.
-        self.ran: set[str] = set()  # Modules that the hook has reported.
+        self.reported: set[str] = set()  # Modules whose import the hook has reported.
         self.applied: list[Patch] = []
         self._warned: set[str] = set()
 
@@ -77,13 +77,13 @@ class Activation:
 
     def imported(self, module: str) -> None:
         """Decide, or patch *module*, one of `hooked()`, which has just run. Never raises."""
-        self.ran.add(module)
+        self.reported.add(module)
         with self.during_import("import hook"):
             if module == self.front_end.trigger_module:
                 self.decide("import hook")
             elif self.active:
                 with self._all_or_nothing():
-                    self._apply(module)
+                    self._apply_patches(module)
 
     @contextlib.contextmanager
     def during_import(self, trigger: str) -> Iterator[None]:
@@ -99,7 +99,7 @@ class Activation:
         config()  # Sets up logging.
         if self.active:
             return
-        switched_off = switch.off()
+        switched_off = switch.off_reason()
         refusal = switched_off or self.front_end.unsupported_reason()
         if refusal is not None:
             self.record_decision(trigger, refusal)
@@ -109,8 +109,8 @@ class Activation:
             return
         # If another thread is still importing the module, the hook reports it later.
         trigger_module = self.front_end.trigger_module
-        if trigger_module not in self.ran and not _is_loaded(trigger_module):
-            self._wait(trigger)
+        if trigger_module not in self.reported and not _is_loaded(trigger_module):
+            self._wait_for_import(trigger)
             return
         self._activate()
         self.record_decision(trigger, self._activation_reason())
@@ -133,7 +133,7 @@ class Activation:
 
     @property
     def reason(self) -> str:
-        """The reason of the last decision; before any, the reason for which none was made."""
+        """The reason of the last decision; before the first, the reason why none was made."""
         if self._reason is not None:
             remark = self.front_end.remark if self.active else ""
             return "; ".join(filter(None, (self._reason, remark)))
@@ -143,7 +143,7 @@ class Activation:
             refusal = None
             if is_imported or self.front_end.simulated() or not self.is_installed():
                 refusal = self.front_end.unsupported_reason()
-        except Exception as error:  # noqa: BLE001 - the reason is what status() is for
+        except Exception as error:  # noqa: BLE001 - status() reports it
             return error_reason(error)
         if refusal is not None:
             return refusal
@@ -168,7 +168,7 @@ class Activation:
             return f"NUMBA_PTXLINK=auto: {driver_is_older()[1]}"
         return f"{self.name} is installed and supported"
 
-    def _wait(self, trigger: str) -> None:
+    def _wait_for_import(self, trigger: str) -> None:
         with contextlib.suppress(ImportError):
             import _numba_ptxlink_hook
 
@@ -187,10 +187,10 @@ class Activation:
             self.active = True
             for name in (trigger_module, *sorted(self.hooked() - {trigger_module})):
                 # A module that is still being imported is patched when the hook reports it.
-                if name in self.ran or _is_loaded(name):
-                    self._apply(name)
+                if name in self.reported or _is_loaded(name):
+                    self._apply_patches(name)
 
-    def _apply(self, module: str) -> None:
+    def _apply_patches(self, module: str) -> None:
         from . import patch
 
         for row in self.front_end.table():
@@ -200,7 +200,7 @@ class Activation:
 
     @contextlib.contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        """Restore the front end if a `with` block that replaces its attributes is left by an exception."""
+        """Restore the front end's attributes if a `with` block that patches them raises an exception."""
         try:
             yield
         except BaseException as error:
@@ -226,7 +226,7 @@ class Activation:
 
 
 def _is_loaded(name: str) -> bool:
-    """Return whether the module *name* is imported completely, not still being imported by another thread."""
+    """Return whether the import of the module *name* is complete; another thread may still import it."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
     return spec is not None and not getattr(spec, "_initializing", False)
 
@@ -242,7 +242,7 @@ def error_reason(error: Exception) -> str:
 
 
 def driver_is_older() -> tuple[bool, str]:
-    """Return whether the driver is older than the toolkit, and a sentence, without initialising CUDA."""
+    """Return whether the driver is older than the toolkit, and a sentence about it. Initialises nothing."""
     from numba_ptxlink._arch import dotted
     from numba_ptxlink._tools import driver, nvrtc
 
@@ -254,5 +254,5 @@ def driver_is_older() -> tuple[bool, str]:
     except PtxlinkError as error:
         return False, f"the toolkit's version is unknown ({error})"
     relation = "older than" if cuda < toolkit else "as new as"
-    words = f"the driver (CUDA {dotted(cuda)}) is {relation} the toolkit ({dotted(toolkit)})"
-    return cuda < toolkit, words
+    sentence = f"the driver (CUDA {dotted(cuda)}) is {relation} the toolkit ({dotted(toolkit)})"
+    return cuda < toolkit, sentence

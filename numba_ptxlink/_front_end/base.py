@@ -72,7 +72,7 @@ class FrontEnd(ABC):
     each start of a program that uses it. Methods import the modules that they need.
 
     Args:
-        home: The package that has the modules `types`, `core`, `np` and `cudadrv`.
+        core_package: The package that has the modules `types`, `core`, `np` and `cudadrv`.
         supported: The supported releases.
     """
 
@@ -94,11 +94,11 @@ class FrontEnd(ABC):
     remark = ""
     """The remark of `status()` on a release that this package was not tested with; "" for others."""
 
-    def __init__(self, home: str, supported: Releases) -> None:
-        self.home = home
+    def __init__(self, core_package: str, supported: Releases) -> None:
+        self.core_package = core_package
         self.supported = supported
         # The module of *package* whose import decides whether the plugin becomes active.
-        self.trigger_module = f"{home}.cudadrv.driver"
+        self.trigger_module = f"{core_package}.cudadrv.driver"
 
     @property
     @abstractmethod
@@ -117,7 +117,7 @@ class FrontEnd(ABC):
         """
 
     def simulated(self) -> bool:
-        """Return whether it is a simulator, or will be once imported, so that no warning is needed."""
+        """Return whether the front end is a simulator, or will be once imported; it causes no warning."""
         return False
 
     def table(self) -> tuple[Patch, ...]:
@@ -136,15 +136,15 @@ class FrontEnd(ABC):
     def free_compiler_lock(self) -> None:
         """Release the compiler's locks in a forked child, which lacks the threads that held them."""
         lock = self._lock()
-        # The lock consists of Numba's lock and its own; without Numba, it is a single lock.
+        # The lock consists of Numba's lock and the front end's; without Numba, it is a single lock.
         for part in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
             inner = getattr(part, "_lock", None)
             if inner is not None and not inner._is_owned():  # noqa: SLF001 - as `threading.Condition` does
                 inner._at_fork_reinit()  # noqa: SLF001 - as `threading` does
 
     def _lock(self) -> Any:
-        home = sys.modules.get(f"{self.home}.core.compiler_lock")
-        return getattr(home, "global_compiler_lock", None)
+        module = sys.modules.get(f"{self.core_package}.core.compiler_lock")
+        return getattr(module, "global_compiler_lock", None)
 
     def package_module(self, name: str) -> Any:
         """Return the module *name* of this package's code for the front end. May import the compiler."""
@@ -153,7 +153,7 @@ class FrontEnd(ABC):
     # Types and signatures.
 
     def _module(self, name: str) -> Any:
-        return importlib.import_module(f"{self.home}.{name}")
+        return importlib.import_module(f"{self.core_package}.{name}")
 
     @property
     def types(self) -> Any:
@@ -197,12 +197,11 @@ class FrontEnd(ABC):
         """
         Compile *function* to LLVM IR in NVVM's dialect, with a wrapper that has the C ABI.
 
-        The wrapper has nvcc's prototype in PTX. It converts arguments from C, handles errors, and converts
-        the result to C. If the declaration is that of a kernel, it is an entry with launch bounds. Needs no
-        driver.
+        The wrapper has nvcc's prototype in PTX, converts arguments from C, handles errors, and converts the
+        result to C. That of a kernel is an entry with launch bounds. Needs no driver.
 
         Args:
-            function: The Python function. It may call marked functions, and itself through one.
+            function: The Python function, which may call marked functions, and itself by its mark.
             args: The types of its parameters.
             result: The type of its result, None to infer it; void for a kernel.
             arguments: The other arguments of `lower` in the front end's module `compile`:
@@ -255,7 +254,7 @@ class FrontEnd(ABC):
         """
         Return the result of the compiler's `cuda.jit` for *function*: a device function, or a kernel.
 
-        Its attribute `_numba_type_` lets other functions of this front end call it.
+        The attribute `_numba_type_` of the result lets other functions of this front end call it.
         """
 
     def call_attributes(self, dispatcher: Any) -> Mapping[str, Any]:  # noqa: ARG002 - the type may suffice

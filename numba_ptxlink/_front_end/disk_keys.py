@@ -1,8 +1,8 @@
 """
 Complete the keys of kernels that a front end keeps on disk: by options, link files, settings and tools.
 
-A kernel is looked up before it is compiled, and stored after that. It is stored only if its key describes all
-files that it linked, and if none of these was written to in between.
+A kernel is looked up before it is compiled, and stored afterwards, but only if its key describes all files
+that it linked, and if none of these files was written to in between.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _UNKNOWN = (PtxlinkError, OSError, ValueError)
 
 
 class _LinkItem(NamedTuple):
-    """The name and content of a link file, and the state of all files that were read for that."""
+    """The name and digest of a link file, and the versions (size, time) of all files read for that."""
 
     description: str
     versions: tuple[tuple[int, ...], ...] = ()
@@ -50,7 +50,7 @@ class _LookUps(threading.local):
     """The last look-up of a thread in each cache: the thread that misses compiles and stores the kernel."""
 
     def __init__(self) -> None:
-        self.of: WeakKeyDictionary[Any, _LookUp] = WeakKeyDictionary()
+        self.by_cache: WeakKeyDictionary[Any, _LookUp] = WeakKeyDictionary()
 
 
 _look_ups = _LookUps()
@@ -60,7 +60,7 @@ def look_up(
     cache: Any, options: Mapping[str, Any] | None, link: Sequence[Any], source_options: Callable[..., Any]
 ) -> None:
     """
-    Record the dependencies of the next kernel of *cache*, for `extended` and `describes`.
+    Record the dependencies of the next kernel of *cache*, for `extend_key` and `describes_kernel`.
 
     Args:
         cache: The front end's cache of the kernels of one function.
@@ -68,7 +68,7 @@ def look_up(
         link: The files that the decorator links.
         source_options: Returns the options for CUDA C++, by the folder of the source.
     """
-    _look_ups.of.pop(cache, None)
+    _look_ups.by_cache.pop(cache, None)
     if options is None:
         return
     try:
@@ -87,17 +87,17 @@ def look_up(
     except _UNKNOWN as error:
         log.info("cache: a kernel is not kept: %s: %s", type(error).__name__, error)
         return
-    _look_ups.of[cache] = _LookUp(tuple(link), source_options, items, Key.of("jit", parts).digest.hex())
+    _look_ups.by_cache[cache] = _LookUp(tuple(link), source_options, items, Key.of("jit", parts).digest.hex())
 
 
-def extended(key: tuple[Any, ...], cache: Any) -> tuple[Any, ...]:
+def extend_key(key: tuple[Any, ...], cache: Any) -> tuple[Any, ...]:
     """Return a front end's *key* of a kernel in *cache*, extended by the digest of its look-up."""
-    lookup = _look_ups.of.get(cache)
+    lookup = _look_ups.by_cache.get(cache)
     # No kernel is stored without a digest.
     return (*key, ("numba-ptxlink", lookup and lookup.digest))
 
 
-def describes(cache: Any, linked: Iterable[Any]) -> bool:
+def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
     """
     Return whether the key by which a kernel was looked up in *cache* describes the kernel that was compiled.
 
@@ -105,7 +105,7 @@ def describes(cache: Any, linked: Iterable[Any]) -> bool:
         cache: The front end's cache of the kernels of one function.
         linked: The files that the kernel has linked: paths, and `LinkableCode` of the front end.
     """
-    lookup = _look_ups.of.get(cache)
+    lookup = _look_ups.by_cache.get(cache)
     if lookup is None:
         return False
     for item in linked:

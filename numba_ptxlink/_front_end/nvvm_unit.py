@@ -1,4 +1,4 @@
-"""Compile through libNVVM for the front ends' own compilers, by way of the cache and of child processes."""
+"""Run libNVVM for the front ends' compilers, with the cache; calls with side effects in a child process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _CompilationUnit:
     options: list[bytes]
     _fail: Callable[[str, int], None]
     _normalize: Callable[[str], str]
-    _errors: str
+    _errors_module: str
 
     def __init__(self, options: Any) -> None:
         self._steps: list[tuple[str, bytes, str]] = []
@@ -46,7 +46,7 @@ class _CompilationUnit:
         entry = cache.cached(lambda: self._key(options), lambda: self._compile(options))
         self.log = self._log = entry.log
         if self.log:
-            category = importlib.import_module(self._errors).NvvmWarning
+            category = importlib.import_module(self._errors_module).NvvmWarning
             warnings.warn(self.log, category=category, stacklevel=2)
         return entry.code
 
@@ -89,11 +89,11 @@ def compilation_unit(
     Args:
         original: The compiler's own class.
         fail: Raises the compiler's error, given an instance, the failed step, and libNVVM's status.
-        normalize: Maps modules that libNVVM compiles to the same code to one text.
+        normalize: Returns a text that is equal for modules that libNVVM compiles to the same code.
     """
     members = {
         "_fail": fail,
         "_normalize": staticmethod(normalize),
-        "_errors": f"{original.__module__.rpartition('.')[0]}.error",
+        "_errors_module": f"{original.__module__.rpartition('.')[0]}.error",
     }
     return type("CompilationUnit", (_CompilationUnit, original), members)

@@ -38,8 +38,8 @@ class Patch(NamedTuple):
         wrap: Creates the replacement, given the original. Must not import modules of the front end (the
             replacement may), since another thread that imports them may wait for a lock of *wrap*'s caller.
         reason: The reason, in one line, which the documentation shows.
-        bound: The package whose modules get the replacement, too, if they have imported the original by its
-            name; "" for none.
+        importers: The package whose modules also get the replacement if they have imported the original by
+            its name; "" for none.
         purpose: A member of `PURPOSES`.
     """
 
@@ -47,7 +47,7 @@ class Patch(NamedTuple):
     path: str
     wrap: Wrap
     reason: str
-    bound: str = ""
+    importers: str = ""
     purpose: str = "linker"
 
     @property
@@ -80,20 +80,20 @@ class PatchTable(list[Patch]):
         super().__init__()
         self.purpose = purpose
 
-    def replace(self, module: str, path: str, *, bound: str = "") -> Callable[[Wrap], Wrap]:
+    def replace(self, module: str, path: str, *, importers: str = "") -> Callable[[Wrap], Wrap]:
         """Return a decorator for a function that creates the replacement; see `Patch.wrap`."""
 
-        def decorated(wrap: Wrap) -> Wrap:
+        def decorate(wrap: Wrap) -> Wrap:
             reason = " ".join((wrap.__doc__ or "").split())
-            self.append(Patch(module, path, wrap, reason, bound, self.purpose))
+            self.append(Patch(module, path, wrap, reason, importers, self.purpose))
             return wrap
 
-        return decorated
+        return decorate
 
-    def around(self, module: str, path: str, *, bound: str = "") -> Callable[[F], F]:
+    def around(self, module: str, path: str, *, importers: str = "") -> Callable[[F], F]:
         """Return a decorator for a replacement whose first argument is the original function."""
 
-        def decorated(function: F) -> F:
+        def decorate(function: F) -> F:
             @functools.wraps(function)
             def wrap(original: Any) -> Any:
                 @functools.wraps(original)
@@ -102,13 +102,15 @@ class PatchTable(list[Patch]):
 
                 return replacement
 
-            self.replace(module, path, bound=bound)(wrap)
+            self.replace(module, path, importers=importers)(wrap)
             return function
 
-        return decorated
+        return decorate
 
 
 class _Applied:
+    """The original of an applied patch, and the number of `apply` without `undo`."""
+
     def __init__(self, original: Any) -> None:
         self.original = original
         self.uses = 1
@@ -130,7 +132,7 @@ def apply(patch: Patch) -> None:
         original = owner.__dict__[patch.attribute]
         replacement = patch.wrap(original)
         setattr(owner, patch.attribute, replacement)
-        if patch.bound:
+        if patch.importers:
             _bind_everywhere(original, replacement, patch)
         _applied[key] = _Applied(original)
 
@@ -147,7 +149,7 @@ def undo(patch: Patch) -> None:
         del _applied[key]
         replacement = owner.__dict__[patch.attribute]
         setattr(owner, patch.attribute, applied.original)
-        if patch.bound:
+        if patch.importers:
             _bind_everywhere(replacement, applied.original, patch)
 
 
@@ -163,7 +165,7 @@ def applied(patches: tuple[Patch, ...]) -> Iterator[None]:
 
 def _bind_everywhere(old: Any, new: Any, patch: Patch) -> None:
     """Replace *old* by *new* in all modules of the package that have it under the attribute's name."""
-    package, attribute = patch.bound, patch.attribute
+    package, attribute = patch.importers, patch.attribute
     for name, module in list(sys.modules.items()):
         if (
             (name == package or name.startswith(f"{package}."))

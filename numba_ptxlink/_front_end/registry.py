@@ -87,12 +87,12 @@ def owner(value: Any) -> FrontEnd | None:
     Values of a front end are its types, signatures, dispatchers, modules, classes and functions.
     """
     if isinstance(value, ModuleType):
-        homes = {value.__name__}
+        modules = {value.__name__}
     elif isinstance(value, (type, FunctionType, BuiltinFunctionType)):
-        homes = {str(value.__module__)}
+        modules = {str(value.__module__)}
     else:
-        homes = {str(cls.__module__) for cls in type(value).__mro__}
-    return next(filter(None, map(of_module, homes)), None)
+        modules = {str(cls.__module__) for cls in type(value).__mro__}
+    return next(filter(None, map(of_module, modules)), None)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .base import FrontEnd
 
 
-def site(front_end: FrontEnd) -> Path:
+def site_folder(front_end: FrontEnd) -> Path:
     """Return the folder that contains the package of *front_end*, which is installed. Imports nothing."""
     spec = importlib.util.find_spec(front_end.module)
     package = Path(str(spec and spec.origin)).parent
@@ -23,7 +23,7 @@ def site(front_end: FrontEnd) -> Path:
 
 def digest(target: str, site: Path) -> str:
     """
-    Return a digest of a definition's source; "" if it is missing; its module if another package defines it.
+    Return a digest of a definition's source; "" if it is missing; the module if another package defines it.
 
     Imports nothing.
 
@@ -38,9 +38,9 @@ def digest(target: str, site: Path) -> str:
         node = names[first]
         if isinstance(node, ast.ImportFrom):
             package = module.split(".")[: -node.level] if node.level else []
-            home = ".".join([*package, *filter(None, [node.module])])
-            inner = digest(f"{home}.{first}:{'.'.join(rest)}", site) if rest else ""
-            return inner or digest(f"{home}:{path}", site) or home
+            defining_module = ".".join([*package, *filter(None, [node.module])])
+            inner = digest(f"{defining_module}.{first}:{'.'.join(rest)}", site) if rest else ""
+            return inner or digest(f"{defining_module}:{path}", site) or defining_module
         for name in rest:
             node = next(statement for statement in node.body if getattr(statement, "name", None) == name)
     except (OSError, SyntaxError, KeyError, StopIteration):

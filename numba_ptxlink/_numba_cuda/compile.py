@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Features that numba-cuda lacks, with the cure, by text that its exceptions contain.
-_NO_TRY = "numba-cuda has neither `try` nor `with`; test the condition before it arises"
+_NO_TRY = "numba-cuda has neither `try` nor `with`; test for the error before it occurs"
 _MISSING_FEATURES = {
     **dict.fromkeys(("set_try_status", "terminator_types", "exception_match", "'exc_class'"), _NO_TRY),
     "Exception object cannot be": _NO_TRY,
@@ -39,8 +39,8 @@ _MISSING_FEATURES = {
     ),
     **dict.fromkeys(
         ("Context.call_conv is deprecated", "insert_unresolved_ref"),
-        "numba-cuda compiles a function that calls itself with the same argument types, and no others that "
-        "call each other in a circle; write a loop, or give the arguments their types: int32(n - 1)",
+        "numba-cuda compiles a function that calls itself with the same argument types, and no other "
+        "recursion; write a loop, or give the arguments their types: int32(n - 1)",
     ),
 }
 PATCHES = (*DRIVERLESS, *C_ABI)
@@ -83,22 +83,22 @@ def lower(
                 cc=arch.cc,
             )
     except Exception as error:
-        for symptom, advice in _MISSING_FEATURES.items():
-            if symptom in str(error):
-                raise ExportError(advice) from error
+        for text, cure in _MISSING_FEATURES.items():
+            if text in str(error):
+                raise ExportError(cure) from error
         raise
-    library, typed = compiled.library, compiled.signature
+    library, signature = compiled.library, compiled.signature
     raises = _raise_sites(library)
-    declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
+    declaration = declare(tuple(signature.args), signature.return_type, raises=bool(raises))
     symbol, wrapper_name = compiled.fndesc.llvm_func_name, declaration.signature.name
-    inner = library.get_function(symbol)
-    inner.linkage = "internal"
-    inner.attributes.discard("noinline")
+    llvm_function = library.get_function(symbol)
+    llvm_function.linkage = "internal"
+    llvm_function.attributes.discard("noinline")
     root = wrap(
-        str(inner.module),
+        str(llvm_function.module),
         symbol,
         declaration.signature,
-        typed,
+        signature,
         convention=StatusConvention,
         dialect=NvvmDialect.TYPED_POINTERS,
         abi=abi,
@@ -121,7 +121,7 @@ def lower(
 
 
 def _raise_sites(library: Any) -> tuple[str, ...]:
-    """Return the lines where the code of *library* or of its callees may raise, its own first."""
+    """Return the lines where the code of *library* or of its callees may raise, those of *library* first."""
     caller_sites, *callee_sites = (notes(member).sites for member in all_libraries(library))
     ordered = [*sorted(caller_sites), *sorted(site for sites in callee_sites for site in sites)]
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))

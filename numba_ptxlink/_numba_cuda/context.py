@@ -23,7 +23,7 @@ class CompileContext(NamedTuple):
     Args:
         cc: The requested compute capability, instead of the device's.
         searched_names: Names that numba-cuda looks for in a new kernel's code.
-        checked: Whether functions check divisions and indices; None for numba-cuda's default.
+        checked: Whether functions check divisions and indices; None outside of exports.
         lineinfo: Whether device functions have line numbers, regardless of their decorators.
     """
 
@@ -39,7 +39,7 @@ current, entered = _context.current, _context.entered
 
 class Notes:
     """
-    Notes on a code library, or on the disk cache of a dispatcher.
+    Values that this package attaches to a code library, or to the disk cache of a dispatcher.
 
     Args:
         variant: The compute capability that a device function was compiled for, None for the device's; and

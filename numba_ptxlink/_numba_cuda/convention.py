@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
 
 # The status RETCODE_NONE means that the result is None, and is not an error.
-_NONE = -2
+_RETCODE_NONE = -2
 
 
 class StatusConvention(Convention):
@@ -34,16 +34,16 @@ class StatusConvention(Convention):
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
         builder, source_type = self.builder, pointee(callee.params[0])
-        pointer, slot = builder.slot(source_type, 8, "zeroinitializer")
+        pointer, slot = builder.allocate(source_type, 8, "zeroinitializer")
         status = builder.call(callee, [(pointer, slot), *arguments])
-        none = builder.emit_value(f"icmp eq i32 {status}, {_NONE}")
-        fine = builder.emit_value(f"or i1 {none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
-        failed = builder.emit_value(f"xor i1 {fine}, true")
+        is_none = builder.emit_value(f"icmp eq i32 {status}, {_RETCODE_NONE}")
+        succeeded = builder.emit_value(f"or i1 {is_none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
+        failed = builder.emit_value(f"xor i1 {succeeded}, true")
         returned = source_type, builder.emit_value(f"load {source_type}, {pointer} {slot}, align 8")
         if isinstance(ty, types.Optional):
-            # The status tells whether there is a value.
-            some = builder.emit_value(f"xor i1 {none}, true")
-            return failed, iter([builder.struct([returned, (I1, some)])])
+            # The status says whether there is a value.
+            has_value = builder.emit_value(f"xor i1 {is_none}, true")
+            return failed, iter([builder.struct([returned, (I1, has_value)])])
         return failed, self.results(ty, *returned)
 
     def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:

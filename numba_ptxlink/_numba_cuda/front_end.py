@@ -50,8 +50,8 @@ class NumbaCuda(FrontEnd):
         driver = sys.modules.get(self.trigger_module)
         if driver is not None:
             return getattr(driver, "__name__", self.trigger_module) != self.trigger_module
-        switch = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
-        return switch.isdecimal() and int(switch) != 0
+        setting = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
+        return setting.isdecimal() and int(setting) != 0
 
     def vectors(self) -> Mapping[str, Any]:
         from numba.cuda.vector_types import vector_types

@@ -1,7 +1,7 @@
 """
 `PtxLinker`, the replacement of numba-cuda's linker class, with the same interface and this package's linker.
 
-Importing this module imports nothing of numba-cuda, since numba-cuda itself may be being imported.
+Importing this module imports nothing of numba-cuda, which may be in the middle of its own import.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 
-def _adds(kind: str, short: str) -> Any:
+def _make_add_method(kind: str, short: str) -> Any:
     """Return a method that adds code of *kind*, as text or bytes; CUDA C++ is compiled with NVRTC."""
 
     def add(self: PtxLinker, code: Any, name: str = f"<cudapy-{short}>") -> None:
@@ -62,7 +62,7 @@ class PtxLinker:
 
         if not isinstance(cc, (tuple, list)):
             detail = "" if cc is None else f", not {cc!r}"
-            raise _rejection(f"A linker needs cc, such as (9, 0){detail}.")
+            raise _link_error(f"A linker needs cc, such as (9, 0){detail}.")
         self._arch = Arch.of(tuple(cc))
         self.max_registers = max_registers or None
         self.lineinfo = lineinfo
@@ -120,9 +120,13 @@ class PtxLinker:
 
         return kernels.errors_as(convert)
 
-    add_ptx, add_cubin, add_ltoir = _adds(PTX, "ptx"), _adds(CUBIN, "cubin"), _adds(LTOIR, "ltoir")
-    add_fatbin, add_object = _adds(FATBIN, "fatbin"), _adds(OBJECT, "object")
-    add_library, add_cu = _adds(ARCHIVE, "lib"), _adds(CU, "cu")
+    add_ptx, add_cubin, add_ltoir = (
+        _make_add_method(PTX, "ptx"),
+        _make_add_method(CUBIN, "cubin"),
+        _make_add_method(LTOIR, "ltoir"),
+    )
+    add_fatbin, add_object = _make_add_method(FATBIN, "fatbin"), _make_add_method(OBJECT, "object")
+    add_library, add_cu = _make_add_method(ARCHIVE, "lib"), _make_add_method(CU, "cu")
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
@@ -198,7 +202,7 @@ class PtxLinker:
             NumbaLinkError: The link failed. Has inputs, flags and log.
         """
         if not self._inputs:
-            raise _rejection("There is nothing to link; add an input first.")
+            raise _link_error("There is nothing to link; add an input first.")
         with self._numba_errors():
             if self._exported:
                 from numba_ptxlink._formats import llvm_ir
@@ -281,24 +285,24 @@ class PtxLinker:
         from numba_ptxlink._tools.options import Options, register_limit
 
         # numba-cuda passes "debug" and "lineinfo" only within the code, not as arguments of the linker.
-        texts = [item for item in self._inputs if item.kind == PTX]
-        # Look for the words first: most PTX has neither option, and parsing takes long.
-        debug = any("debug" in item.text and "debug" in item.header.target for item in texts)
-        lines = any(map(_has_lines, texts))
+        ptx_inputs = [item for item in self._inputs if item.kind == PTX]
+        # Search the text first: most PTX has neither option, and parsing takes long.
+        debug = any("debug" in item.text and "debug" in item.header.target for item in ptx_inputs)
+        lineinfo = any(map(_has_line_numbers, ptx_inputs))
         if self._llvm:
             from numba_ptxlink._formats import llvm_ir
 
             debug |= any(map(llvm_ir.is_for_debugging, self._llvm))
-            lines |= any(map(llvm_ir.has_line_numbers, self._llvm))
+            lineinfo |= any(map(llvm_ir.has_line_numbers, self._llvm))
         return Options(
             lto=any(item.kind == LTOIR for item in self._inputs),
             max_registers=register_limit(self.max_registers),
             debug=debug,
-            lineinfo=not debug and (self.lineinfo or lines),
+            lineinfo=not debug and (self.lineinfo or lineinfo),
         )
 
 
-def _has_lines(source: Input) -> bool:
+def _has_line_numbers(source: Input) -> bool:
     if ".loc" not in source.text.replace(".local", ""):
         return False
     from numba_ptxlink._formats import ptx
@@ -322,7 +326,7 @@ def _numba_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
     return convert_error(error, kind, for_kernel(str(error)))
 
 
-def _rejection(message: str) -> PtxlinkError:
+def _link_error(message: str) -> PtxlinkError:
     return _numba_error(LinkError(message))
 
 
@@ -333,21 +337,21 @@ def _kind_of(constant: Any) -> str:
     for extension, known in {**FILE_EXTENSION_MAP, CU: CU}.items():
         if constant == known:
             return EXTENSIONS[f".{extension}"]
-    raise _rejection(f"Don't know how to link {constant}")
+    raise _link_error(f"Don't know how to link {constant}")
 
 
 def _kind_of_file(path: Path) -> str:
     """Return the kind of code for the extension of *path*."""
     if path.suffix not in EXTENSIONS:
         description = f"extension {path.suffix}" if path.suffix else "no extension"
-        raise _rejection(f"Don't know how to link file with {description}")
+        raise _link_error(f"Don't know how to link file with {description}")
     return EXTENSIONS[path.suffix]
 
 
 PATCHES = PatchTable("linker")
 
 
-@PATCHES.replace("numba.cuda.cudadrv.driver", "_Linker", bound="numba.cuda")
+@PATCHES.replace("numba.cuda.cudadrv.driver", "_Linker", importers="numba.cuda")
 def _linker(_original: Any) -> Any:
     """Assemble and link kernels in process, with checks and a cache; errors name the cure."""
     return PtxLinker

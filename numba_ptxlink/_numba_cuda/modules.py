@@ -1,4 +1,4 @@
-"""The LLVM IR of a program, with an order and names that do not depend on the process."""
+"""Order the LLVM IR modules of a program, and rename their symbols, independently of the process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from .context import DEBUG_VERSION
-from .stable_names import QuotedModule, Renamed, in_order, rename, rename_apart
+from .stable_names import QuotedModule, RenamedProgram, rename, rename_by_module, topologically_sorted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,11 +31,11 @@ def ordered_modules(library: Any, stable_symbols: Iterable[str], salt: str, root
         salt: Other inputs of the code: NVVM's options.
         root: The LLVM IR of *library* itself.
     """
-    texts = rename_apart(_ordered(library, root), stable_symbols, salt).texts
+    texts = rename_by_module(_quoted_modules(library, root), stable_symbols, salt).texts
     return [_VARIABLE.sub(r"\1internal ", text) for text in texts]
 
 
-def renamed(library: Any, *, keep_visible: bool) -> Renamed:
+def rename_program(library: Any, *, keep_visible: bool) -> RenamedProgram:
     """
     Return the program whose root is *library*, with names that do not depend on the process.
 
@@ -43,16 +43,16 @@ def renamed(library: Any, *, keep_visible: bool) -> Renamed:
         library: Numba's code library.
         keep_visible: Whether the visible symbols of the root keep their names.
     """
-    modules = _ordered(library)
+    modules = _quoted_modules(library)
     return rename(modules, modules[0].visible if keep_visible else ())
 
 
-def _ordered(library: Any, root: str = "") -> list[QuotedModule]:
-    own_module, *modules = filter(
+def _quoted_modules(library: Any, root: str = "") -> list[QuotedModule]:
+    root_module, *modules = filter(
         None, (next(iter(member.modules), None) for member in all_libraries(library))
     )
-    texts = [text.replace(*DEBUG_VERSION) for text in (root or str(own_module), *map(str, modules))]
-    return in_order(list(map(QuotedModule, texts)))
+    texts = [text.replace(*DEBUG_VERSION) for text in (root or str(root_module), *map(str, modules))]
+    return topologically_sorted(list(map(QuotedModule, texts)))
 
 
 def all_libraries(library: Any) -> list[Any]:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_DIGITS = 16
+_DIGEST_CHARS = 16
 _NUMBER = re.compile(r"\d+")
 _COUNTER = re.compile(r"v\d+")
-# Types without a name have a number of the process, as a template argument list with one integer, or an
-# address.
-_OF_PROCESS = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
+# A type without a name is mangled with a counter of the process, as a template argument list of one integer,
+# or with an address.
+_PROCESS_NUMBER = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
 # The name of a bytes constant ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
@@ -29,11 +29,11 @@ _MODULE_ID = "; ModuleID = "
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
 _LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
 _UNQUOTED = re.compile(r"@[-\w.$]")
-_PLAIN = re.compile(r"%([-\w.$]+)")
+_UNQUOTED_LOCAL = re.compile(r"%([-\w.$]+)")
 _HIDDEN = frozenset({"internal", "private"})
 
 
-class Renamed(NamedTuple):
+class RenamedProgram(NamedTuple):
     """
     The modules of one program under their new names.
 
@@ -86,7 +86,7 @@ class QuotedModule:
             self.defined[name] = None
             if _HIDDEN.isdisjoint(line.split()):
                 self.visible.append(name)
-            return _tag(name) is not None
+            return _counter_tag(name) is not None
         if line != "@" or not after.startswith(" = "):
             return False
         words = after[: after.find("[")].split()
@@ -96,20 +96,20 @@ class QuotedModule:
             self.defined[name] = None
         elif not shared:
             return False
-        return shared or _BYTES.fullmatch(name) is not None or _tag(name) is not None
+        return shared or _BYTES.fullmatch(name) is not None or _counter_tag(name) is not None
 
-    def meaning(self, names: Mapping[str, str]) -> str:
+    def normalized(self, names: Mapping[str, str]) -> str:
         """
         Return the text with renamed symbols, and with values, labels and types numbered.
 
         Numba names values after inlined functions, and labels by a counter; neither affects the compiled
-        code. Modules with equal texts have equal meanings.
+        code: modules with equal results compile to the same code.
 
         Args:
             names: The new names of symbols by the old ones.
         """
         pieces = self._renamed(names)
-        _number(pieces)
+        _number_names(pieces)
         return '"'.join(pieces)
 
     def renamed(self, names: Mapping[str, str]) -> str:
@@ -128,14 +128,14 @@ class QuotedModule:
         return pieces
 
 
-def _number(pieces: list[str]) -> None:
+def _number_names(pieces: list[str]) -> None:
     """Replace the names of values, labels and types in a text that is split at its quotes by numbers."""
     numbers: dict[str, str] = {}
     # Other writers than llvmlite use names without quotes, which stay as they are.
-    plain = {*_PLAIN.findall(" ".join(pieces[::2]))}
+    unquoted = {*_UNQUOTED_LOCAL.findall(" ".join(pieces[::2]))}
 
     def number(name: str) -> str:
-        return name if name in plain else numbers.setdefault(name, f"\0{len(numbers)}")
+        return name if name in unquoted else numbers.setdefault(name, f"\0{len(numbers)}")
 
     def label(match: re.Match[str]) -> str:
         return f"{number(match[1])}:"
@@ -149,7 +149,7 @@ def _number(pieces: list[str]) -> None:
     pieces[-1] = _LABEL.sub(label, pieces[-1])
 
 
-def in_order(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
+def topologically_sorted(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     """
     Return *modules* in topological order, callers before callees except in cycles, otherwise by first use.
 
@@ -160,7 +160,7 @@ def in_order(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     """
     root, *callees = modules
     blank = dict.fromkeys((name for module in modules for name in module.temporary), "")
-    called = sorted(callees, key=lambda module: module.meaning(blank))
+    called = sorted(callees, key=lambda module: module.normalized(blank))
     definers: dict[str, list[QuotedModule]] = {}
     for module in (root, *called):
         for name in module.defined:
@@ -182,7 +182,7 @@ def in_order(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     return list(dict.fromkeys([*reversed(finished), *called]))
 
 
-def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) -> Renamed:
+def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) -> RenamedProgram:
     """
     Rename every symbol whose name depends on the process.
 
@@ -192,18 +192,18 @@ def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) 
     """
     symbols = dict.fromkeys(name for module in modules for name in module.temporary)
     blank = _new_names(symbols, "")
-    whole = hashlib.sha256()
+    program_hash = hashlib.sha256()
     for module in modules if symbols else ():
-        whole.update(module.meaning(blank).encode() + b"\0")
-    digest = whole.hexdigest()[:_DIGITS]
+        program_hash.update(module.normalized(blank).encode() + b"\0")
+    digest = program_hash.hexdigest()[:_DIGEST_CHARS]
     stable = set(stable_symbols)
     names = {old: new for old, new in _new_names(symbols, digest).items() if old not in stable}
-    return Renamed(tuple(module.renamed(names) for module in modules), names)
+    return RenamedProgram(tuple(module.renamed(names) for module in modules), names)
 
 
-def rename_apart(
+def rename_by_module(
     modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = (), salt: str = ""
-) -> Renamed:
+) -> RenamedProgram:
     """
     Rename every symbol whose name depends on the process, to one that depends only on its own module.
 
@@ -225,21 +225,21 @@ def rename_apart(
         unknown = temporary.difference(names, own_symbols).intersection(module.used)
         if unknown or not names.keys().isdisjoint(own_symbols):
             return rename(modules, stable)
-        text = module.meaning({**names, **_new_names(own_symbols, "")})
-        digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGITS]
+        text = module.normalized({**names, **_new_names(own_symbols, "")})
+        digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGEST_CHARS]
         if own_symbols and digest in digests:
             return rename(modules, stable)
         digests.add(digest)
         names |= _new_names(own_symbols, digest)
     names = {old: new for old, new in names.items() if old not in stable}
-    return Renamed(tuple(module.renamed(names) for module in modules), names)
+    return RenamedProgram(tuple(module.renamed(names) for module in modules), names)
 
 
 def _new_names(symbols: Iterable[str], digest: str) -> dict[str, str]:
     """Return the new name of each symbol; if a name is a prefix of another, so are the new names."""
     new_names = {name: _new_name(name, digest, position) for position, name in enumerate(symbols)}
     stems: list[str] = []
-    for name in sorted(filter(_tag, new_names)):
+    for name in sorted(filter(_counter_tag, new_names)):
         while stems and not name.startswith(stems[-1]):
             stems.pop()
         if stems:
@@ -257,12 +257,12 @@ def _new_name(name: str, digest: str, position: int) -> str:
     constant = _BYTES.fullmatch(name)
     if constant is not None:
         return f"{constant[1]}{digest}n{position}"
-    start, end = _tag(name) or (0, 0)
+    start, end = _counter_tag(name) or (0, 0)
     counter = f"v{digest}n{position}"
-    return f"{name[:start]}B{len(counter)}{counter}{_signature(name[end:])}"
+    return f"{name[:start]}B{len(counter)}{counter}{_stable_types(name[end:])}"
 
 
-def _tag(name: str) -> tuple[int, int] | None:
+def _counter_tag(name: str) -> tuple[int, int] | None:
     """
     Return the start and end of the counter's ABI tag in a mangled name, None if there is none.
 
@@ -280,10 +280,10 @@ def _tag(name: str) -> tuple[int, int] | None:
     return (at, end) if _COUNTER.fullmatch(name, tag.end(), end) else None
 
 
-def _signature(rest: str) -> str:
-    """Return the types in the rest of a mangled name; none if they depend on the process."""
+def _stable_types(types: str) -> str:
+    """Return the types at the end of a mangled name; no types if they depend on the process."""
     at = 0
-    while rest.startswith("B", at) and (number := _NUMBER.match(rest, at + 1)):
+    while types.startswith("B", at) and (number := _NUMBER.match(types, at + 1)):
         at = number.end() + int(number[0])
-    # The rest describes the parameter types, some of which contain a number or an address of the process.
-    return "Ev" if _OF_PROCESS.search(rest) else rest[at:]
+    # Some parameter types contain a number or an address of the process.
+    return "Ev" if _PROCESS_NUMBER.search(types) else types[at:]

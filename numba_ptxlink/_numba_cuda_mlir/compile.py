@@ -13,7 +13,7 @@ from numba_ptxlink._front_end.patch import applied
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
-from .codegen.convention import MemrefConvention, check
+from .codegen.convention import MemrefConvention, check_types
 from .context import ExportedFunction, exporting
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
@@ -103,8 +103,8 @@ def lower(
     )
     target = jit(function).targetoptions
     nvvm_dialect, export = NvvmDialect.of(arch), ExportedFunction(arch.sm, arch.cc)
-    rows = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
-    with global_compiler_lock, applied(rows), exporting(export):
+    patches = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
+    with global_compiler_lock, applied(patches), exporting(export):
         mlir_target.ensure_initialized()
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
@@ -121,16 +121,16 @@ def lower(
     )
     code = function.__code__
     definition = (code.co_filename, code.co_firstlineno)
-    raises = _raises(function, export.raises or [definition]) if has_errors else ()
-    typed = compiled.signature
-    declaration = declare(tuple(typed.args), typed.return_type, raises=bool(raises))
+    raises = _raise_sites(function, export.raises or [definition]) if has_errors else ()
+    numba_signature = compiled.signature
+    declaration = declare(tuple(numba_signature.args), numba_signature.return_type, raises=bool(raises))
     wrapper_name = declaration.signature.name
-    check(declaration.signature, typed.args, typed.return_type)
+    check_types(declaration.signature, numba_signature.args, numba_signature.return_type)
     text = wrap(
         module.text(),
         _INNER,
         declaration.signature,
-        typed,
+        numba_signature,
         convention=MemrefConvention,
         dialect=nvvm_dialect,
         abi=abi,
@@ -159,12 +159,13 @@ def _missing_feature(function: Callable[..., Any], error: Exception) -> str | No
     """Return the missing feature that caused *error*, with the cure; None if the cause is another one."""
     if isinstance(error, RecursionError):
         return (
-            "functions that it calls call each other in a circle, which numba-cuda-mlir cannot compile; make "
-            "one function of them"
+            "functions that it calls call each other, and numba-cuda-mlir compiles no such recursion; "
+            "merge them "
+            "into one function"
         )
     # From Python 3.11 on, functions with `try` or `with` have this table.
     if getattr(function.__code__, "co_exceptiontable", b""):
-        return "numba-cuda-mlir has neither `try` nor `with`; test the condition before it arises"
+        return "numba-cuda-mlir has neither `try` nor `with`; test for the error before it occurs"
     return next((reason for symptom, reason in _MISSING_FEATURES.items() if symptom in str(error)), None)
 
 
@@ -182,13 +183,13 @@ def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> 
     return dialect.repair(text.decode())
 
 
-def _raises(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+def _raise_sites(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
     """Return *lines* as text: first those of *function*, in order, then those of its callees."""
     code = function.__code__
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
 
-    def is_callees(site: tuple[str, int]) -> bool:
+    def is_in_callee(site: tuple[str, int]) -> bool:
         return site[0] != code.co_filename or not code.co_firstlineno <= site[1] <= last
 
-    ordered = sorted(lines, key=lambda site: (is_callees(site), site))
+    ordered = sorted(lines, key=lambda site: (is_in_callee(site), site))
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))

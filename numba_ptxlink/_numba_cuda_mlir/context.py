@@ -1,7 +1,7 @@
 """
 State shared by the patched functions of numba-cuda-mlir: the current compilation of a thread.
 
-Importing this module imports nothing of numba-cuda-mlir, which itself may be being imported.
+Importing this module imports nothing of numba-cuda-mlir, which may be in the middle of its own import.
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class ExportedFunction:
     links: dict[Any, None] = field(default_factory=dict)
     declared: dict[Any, None] = field(default_factory=dict)
     raises: dict[tuple[str, int], None] = field(default_factory=dict)
-    _borrowed: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
+    _hidden: dict[int, tuple[Any, dict[str, Any]]] = field(default_factory=dict)
 
-    def borrow(self, dispatcher: Any) -> None:
+    def hide_compiled_code(self, dispatcher: Any) -> None:
         """
         Hide the compiled code of *dispatcher* until the end of this export.
 
         A dispatcher has one result for all architectures, also for kernels that numba-cuda-mlir launches,
         which handle errors differently.
         """
-        if id(dispatcher) in self._borrowed:
+        if id(dispatcher) in self._hidden:
             return
         state = vars(dispatcher)
         kept = {name: state[name] for name in _DISPATCHER_STATE if name in state}
-        self._borrowed[id(dispatcher)] = (dispatcher, kept)
+        self._hidden[id(dispatcher)] = (dispatcher, kept)
         state.pop("_device_dispatcher", None)
         dispatcher.overloads = type(dispatcher.overloads)()
         dispatcher.targetoptions = {**dispatcher.targetoptions, "chip": self.chip}
 
-    def give_back(self) -> None:
-        """Restore every borrowed dispatcher."""
-        for dispatcher, kept in self._borrowed.values():
+    def restore_dispatchers(self) -> None:
+        """Restore the compiled code of all dispatchers."""
+        for dispatcher, kept in self._hidden.values():
             vars(dispatcher).pop("_device_dispatcher", None)
             vars(dispatcher).update(kept)
-        self._borrowed.clear()
+        self._hidden.clear()
 
 
 class Compilation(NamedTuple):
@@ -69,8 +69,9 @@ class Compilation(NamedTuple):
     Args:
         cc: The requested compute capability, which is used if there is no device.
         origin: The Python function that is being compiled, with file and line, for messages.
-        called: The declared functions that it calls, each with its signature and whether it has the C ABI.
-        links: Whether a cubin is needed.
+        declared_calls: The functions of `cuda.declare_device` that it calls, each with its signature and
+            whether it has the C ABI.
+        needs_cubin: Whether the result is linked to a cubin.
         lowering: Whether a function is being lowered; its callees are compiled meanwhile.
         export: The exported function that is being compiled, None for any other compilation.
         unoptimised: Whether NVVM does not optimise, which alters the code that it compiles later.
@@ -78,8 +79,8 @@ class Compilation(NamedTuple):
 
     cc: tuple[int, int] | None = None
     origin: str = ""
-    called: tuple[tuple[str, tuple[Any, bool]], ...] = ()
-    links: bool = True
+    declared_calls: tuple[tuple[str, tuple[Any, bool]], ...] = ()
+    needs_cubin: bool = True
     lowering: bool = False
     export: ExportedFunction | None = None
     unoptimised: bool = False
@@ -96,7 +97,7 @@ def exporting(export: ExportedFunction) -> Iterator[None]:
         with entered(export=export, cc=export.cc):
             yield
     finally:
-        export.give_back()
+        export.restore_dispatchers()
 
 
 def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:

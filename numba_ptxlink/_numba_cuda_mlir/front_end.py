@@ -50,14 +50,14 @@ class NumbaCudaMlir(FrontEnd):
 
         from numba_ptxlink._front_end import sources
 
-        known, site = json.loads(digests), sources.site(self)
+        known, site = json.loads(digests), sources.site_folder(self)
         for target in self.contract():
             if sources.digest(target, site) not in {
                 release.get(target) or None for release in known.values()
             }:
                 message = f"{self.name} {version} is not supported: {target} has changed"
                 return f"{message}; install {self.name}=={max(known)}"
-        self.remark = f"{version} was not tested, and has all that is replaced or called unchanged"
+        self.remark = f"{version} was not tested, but all functions that are patched or called are unchanged"
         return None
 
     def contract(self) -> tuple[str, ...]:
@@ -68,12 +68,12 @@ class NumbaCudaMlir(FrontEnd):
 
     def free_compiler_lock(self) -> None:
         super().free_compiler_lock()
-        home: Any = sys.modules.get(_MLIR_CONTEXT)
-        if getattr(home, "_context", None) is not None:
+        module: Any = sys.modules.get(_MLIR_CONTEXT)
+        if getattr(module, "_context", None) is not None:
             # The context's threads exist only in the parent, and each use of it would wait for them.
             # Destroying it might wait, too, so keep it alive.
-            _parents_contexts.append(home._context)
-            home._context = None
+            _parents_contexts.append(module._context)
+            module._context = None
 
     def vectors(self) -> Mapping[str, Any]:
         from numba_cuda_mlir.cuda.vector_types import vector_types_by_alias, vector_types_by_name

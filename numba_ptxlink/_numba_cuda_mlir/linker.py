@@ -1,7 +1,7 @@
 """
 `CoreLinker`, the linker class for numba-cuda-mlir, with the interface of cuda.core and this package's linker.
 
-Importing this module imports nothing of numba-cuda-mlir, which itself may be being imported.
+Importing this module imports nothing of numba-cuda-mlir, which may be in the middle of its own import.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CoreLinker:
 
     def __init__(self, *object_codes: Any, options: Any) -> None:
         self._codes = object_codes
-        self._options_given = {
+        self._option_values = {
             field.name: getattr(options, field.name) for field in dataclasses.fields(options)
         }
         self._log = ""
@@ -94,14 +94,14 @@ class CoreLinker:
         """
         from cuda.core import ObjectCode
 
-        if target_type == "cubin" and not current().links:
+        if target_type == "cubin" and not current().needs_cubin:
             return SimpleNamespace(code=None)
         if target_type == "cubin":
-            linked = self._linked()
+            linked = self._link()
             if isinstance(linked, kernels.LinkedPtx):
                 return ObjectCode.from_ptx(linked.ptx, name="<cudapy-ptx>")
             return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
-        return ObjectCode.from_ptx(self._ptx(), name="<cudapy-ptx>")
+        return ObjectCode.from_ptx(self._link_to_ptx(), name="<cudapy-ptx>")
 
     def get_info_log(self) -> str:
         """Return the messages of the tools."""
@@ -114,7 +114,7 @@ class CoreLinker:
     def close(self) -> None:
         """Do nothing: no native handle outlives the call that created it."""
 
-    def _linked(self) -> Linked | LinkedPtx:
+    def _link(self) -> Linked | LinkedPtx:
         inputs, arch, options = self._prepare()
         with kernels.errors_as(_mlir_error):
             exported = [function for source in inputs for function in _facts_of(source.code).exported]
@@ -126,7 +126,7 @@ class CoreLinker:
         self._log = linked.log
         return linked
 
-    def _ptx(self) -> bytes:
+    def _link_to_ptx(self) -> bytes:
         from numba_ptxlink._link import run
 
         inputs, arch, options = self._prepare()
@@ -138,12 +138,12 @@ class CoreLinker:
     def _prepare(self) -> tuple[list[Input], Arch, Options]:
         from numba_ptxlink._arch import Arch
 
-        inputs = _inputs(self._codes)
+        inputs = _read_inputs(self._codes)
         if not inputs:
             raise _mlir_error(LinkError("There is nothing to link; add an input first."))
         with kernels.errors_as(_mlir_error):
-            options = link_options(self._options_given)
-        return inputs, Arch.of(self._options_given["arch"]), options
+            options = link_options(self._option_values)
+        return inputs, Arch.of(self._option_values["arch"]), options
 
 
 def _declared() -> dict[str, tuple[str, ...]]:
@@ -152,7 +152,7 @@ def _declared() -> dict[str, tuple[str, ...]]:
     from numba_ptxlink._link.declarations import CLASS, from_signature
 
     declared = {}
-    for name, (sig, by_c) in current().called:
+    for name, (sig, has_c_abi) in current().declared_calls:
         parameters = [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
         try:
             declared_type = from_signature(abi.c_signature(name, sig.return_type, parameters), "")
@@ -167,7 +167,7 @@ def _declared() -> dict[str, tuple[str, ...]]:
         )
         passed = itertools.chain.from_iterable(parts)
         # Numba's calling convention returns a status, and stores the result through a pointer.
-        declared[name] = (result, *passed) if by_c else ("int32_t", "void *", *passed)
+        declared[name] = (result, *passed) if has_c_abi else ("int32_t", "void *", *passed)
     return declared
 
 
@@ -220,7 +220,7 @@ def content_of(path: Any) -> bytes:
     return content
 
 
-def _inputs(codes: Iterable[Any]) -> list[Input]:
+def _read_inputs(codes: Iterable[Any]) -> list[Input]:
     from numba_ptxlink._link.read import Input
 
     inputs: list[Input] = []
@@ -234,7 +234,7 @@ def _inputs(codes: Iterable[Any]) -> list[Input]:
 
 def link_options(attributes: Mapping[str, Any]) -> Options:
     """
-    Return the options of a link for which `cuda.core.LinkerOptions` has the attributes *attributes*.
+    Return the options of a link that is configured by the *attributes* of a `cuda.core.LinkerOptions`.
 
     Without link-time optimisation, arithmetic options are ignored, as by cuda.core's linker: `fastmath`
     passes all of them, and the kernel's PTX is already compiled with them.

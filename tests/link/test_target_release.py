@@ -125,6 +125,6 @@ def test_the_newest_nvvm_that_is_old_enough_writes_ltoir(monkeypatch, asked, fou
     monkeypatch.setattr(nvvm, "toolkits", lambda: [nvvm.Nvvm("", "", release, ()) for release in found])
     target_release = TargetRelease.of(asked, None)
     toolkit = target_release.toolkit(ARCH)
-    left_out = target_release.impossible(["ltoir"], [ARCH])
+    left_out = target_release.impossible_kinds(["ltoir"], [ARCH])
     assert (chosen, bool(cure)) == (toolkit and toolkit.release, bool(left_out))
     assert all(cure in each.cure for each in left_out)

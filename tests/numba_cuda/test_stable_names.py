@@ -39,7 +39,7 @@ def modules(caller: int, callee: int, bytes_hash: int = 1, returned: int = 0) ->
 def rename(texts: dict[int, str], kept: tuple[str, ...] = ()) -> stable_names.Renamed:
     """Order and rename modules, of which the first is the root."""
     parsed = [stable_names.QuotedModule(text) for text in texts.values()]
-    return stable_names.rename(stable_names.in_order(parsed), kept)
+    return stable_names.rename(stable_names.topologically_sorted(parsed), kept)
 
 
 def test_counters_and_hashes_do_not_show():
@@ -155,7 +155,7 @@ def test_names_of_values_and_labels_mean_nothing():
     """Other names for values and labels mean the same, as long as those that are two stay two."""
 
     def meaning(*names):
-        return stable_names.QuotedModule(VALUES.format(*names)).meaning({})
+        return stable_names.QuotedModule(VALUES.format(*names)).normalized({})
 
     one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
     assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
@@ -174,7 +174,7 @@ def test_labels_without_quotes_keep_their_names():
     text = (
         'define i32 @"f"(i1 %x) {{\n  br i1 %x, label %a, label %b\n{}:\n  ret i32 1\n{}:\n  ret i32 2\n}}\n'
     )
-    one, other = (stable_names.QuotedModule(text.format(*labels)).meaning({}) for labels in ("ab", "ba"))
+    one, other = (stable_names.QuotedModule(text.format(*labels)).normalized({}) for labels in ("ab", "ba"))
     assert one != other
 
 
@@ -185,7 +185,7 @@ def test_labels_with_and_without_quotes_are_the_same():
         'define i32 @"f"(i1 %".1") {{\n  br i1 %".1", label %"{}", label %"{}"\na:\n  ret i32 1\n'
         "b:\n  ret i32 2\n}}\n"
     )
-    one, other = (stable_names.QuotedModule(text.format(*labels)).meaning({}) for labels in ("ab", "ba"))
+    one, other = (stable_names.QuotedModule(text.format(*labels)).normalized({}) for labels in ("ab", "ba"))
     assert one != other
 
 
@@ -194,7 +194,7 @@ def test_a_module_has_one_text_in_all_programs():
 
     def apart(texts, salt=""):
         parsed = [stable_names.QuotedModule(text) for text in texts.values()]
-        return stable_names.rename_apart(stable_names.in_order(parsed), salt=salt).texts
+        return stable_names.rename_by_module(stable_names.topologically_sorted(parsed), salt=salt).texts
 
     one, other = modules(1, 2), modules(7, 8)
     other[1] = other[1].replace("ret void", "unreachable")
@@ -212,5 +212,5 @@ def test_functions_that_call_each_other_are_named_together():
     texts = modules(1, 2)
     texts[2] += 'declare void @"_ZN1m1kB2v1B5flagsEf"(float %"x")\n'
     parsed = [stable_names.QuotedModule(text) for text in texts.values()]
-    ordered = stable_names.in_order(parsed)
-    assert stable_names.rename(ordered).texts == stable_names.rename_apart(ordered).texts
+    ordered = stable_names.topologically_sorted(parsed)
+    assert stable_names.rename(ordered).texts == stable_names.rename_by_module(ordered).texts

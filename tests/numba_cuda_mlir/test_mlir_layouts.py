@@ -55,9 +55,9 @@ MISREAD = {
     PACKED: "that C[+]{2} aligns otherwise, .* with align=True or, where",
     types.Optional(RECORD): "an Optional of a record; pass a flag",
     PACKED[::1]: "that C[+]{2} aligns otherwise, .* with align=True or, where",
-    types.CPointer(RECORD): r"leads to records or tuples, .* take an array, record\[::1\]",
-    types.CPointer(types.CPointer(RECORD)): r"leads to records or tuples, .* take an array, record\[::1\]",
-    types.CPointer(types.UniTuple(types.float32, 2)): "leads to records or tuples, .* take an array",
+    types.CPointer(RECORD): r"points to records or tuples, .* take an array, record\[::1\]",
+    types.CPointer(types.CPointer(RECORD)): r"points to records or tuples, .* take an array, record\[::1\]",
+    types.CPointer(types.UniTuple(types.float32, 2)): "points to records or tuples, .* take an array",
     types.CPointer(THREE): "vectors of three.* take a pointer to their elements",
 }
 

@@ -1,1 +1,1 @@
-"""C functions around those that a front end compiled, written as LLVM IR text."""
+"""Generate C functions that call those that a front end compiled, as LLVM IR text."""

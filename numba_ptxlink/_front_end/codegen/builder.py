@@ -36,13 +36,13 @@ class Callee(NamedTuple):
         symbol: The symbol.
         result: The type of the result.
         params: The types of the parameters.
-        after: The text behind the arguments of a call: attributes and debug information.
+        suffix: The text behind the arguments of a call: attributes and debug information.
     """
 
     symbol: str
     result: Type
     params: list[Type]
-    after: str
+    suffix: str
 
 
 class FunctionBuilder:
@@ -78,8 +78,8 @@ class FunctionBuilder:
         self.emit(f"{name} = {instruction}")
         return name
 
-    def slot(self, ty: Type, align: int, content: str = "") -> Leaf:
-        """Return the address of memory for a value of *ty*, and store *content* there."""
+    def allocate(self, ty: Type, align: int, content: str = "") -> Leaf:
+        """Allocate memory for a value of *ty*, store *content* there if given, and return the address."""
         # NVVM moves memory into registers if the alloca is at the start of the function.
         name, pointer = f"%w{next(self._numbers)}", self.pointer(ty)
         self._slots.append(f"  {name} = alloca {ty}, align {align}")
@@ -87,11 +87,11 @@ class FunctionBuilder:
             self.emit(f"store {ty} {content}, {pointer} {name}, align {align}")
         return pointer, name
 
-    def block(self, name: str) -> None:
+    def begin_block(self, name: str) -> None:
         """Begin the block *name*."""
         self._lines.append(f"{name}:")
 
-    def returns(self, ty: Type, value: str) -> None:
+    def emit_return(self, ty: Type, value: str) -> None:
         """Return *value*; nothing if *ty* is void."""
         self.emit("ret void" if str(ty) == "void" else f"ret {ty} {value}")
 
@@ -99,13 +99,13 @@ class FunctionBuilder:
         """Begin a block that runs if *condition*, an `i1`, holds; return the name of the block after it."""
         number = next(self._numbers)
         self.emit(f"br i1 {condition}, label %then{number}, label %after{number}")
-        self.block(f"then{number}")
+        self.begin_block(f"then{number}")
         return f"after{number}"
 
     def join(self, after: str) -> None:
         """End this block, and begin the block *after*."""
         self.emit(f"br label %{after}")
-        self.block(after)
+        self.begin_block(after)
 
     def call(self, callee: Callee, arguments: Iterable[Leaf]) -> str:
         """Call *callee* with *arguments*, converted to its types; return its result, "" for void."""
@@ -113,7 +113,7 @@ class FunctionBuilder:
             f"{param_type} {self.convert(source_type, value, param_type)}"
             for (source_type, value), param_type in zip(arguments, callee.params, strict=True)
         )
-        call = f'call {callee.result} @"{callee.symbol}"({passed}){callee.after}'
+        call = f'call {callee.result} @"{callee.symbol}"({passed}){callee.suffix}'
         if str(callee.result) != "void":
             return self.emit_value(call)
         self.emit(call)
@@ -130,8 +130,8 @@ class FunctionBuilder:
     def aggregate(self, ty: Type, values: Iterable[tuple[int, str]]) -> str:
         """Return an aggregate of *values*, pairs of a member's index and value."""
         out = "undef"
-        for at, value in values:
-            out = self.emit_value(f"insertvalue {ty} {out}, {members(ty)[at]} {value}, {at}")
+        for index, value in values:
+            out = self.emit_value(f"insertvalue {ty} {out}, {members(ty)[index]} {value}, {index}")
         return out
 
     def select(self, condition: str, ty: Type, value: str) -> str:
@@ -141,21 +141,22 @@ class FunctionBuilder:
         # LLVM 7 cannot simplify `extractvalue` of a `select` of aggregates: select the members.
         parts = enumerate(members(ty))
         return self.aggregate(
-            ty, ((at, self.select(condition, part, self.extract(ty, value, at))) for at, part in parts)
+            ty,
+            ((index, self.select(condition, part, self.extract(ty, value, index))) for index, part in parts),
         )
 
     def struct(self, parts: Sequence[Leaf]) -> Leaf:
         """Return a struct of *parts*."""
-        kind = StructType(tuple(ty for ty, _ in parts))
-        return kind, self.aggregate(kind, enumerate(value for _, value in parts))
+        llvm_type = StructType(tuple(ty for ty, _ in parts))
+        return llvm_type, self.aggregate(llvm_type, enumerate(value for _, value in parts))
 
     def c_type(self, ctype: c.CType, *, behind_pointer: bool = False) -> Type:
         """
         Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
 
         Structs are identified types: link-time optimisation inlines a call only if the types of caller and
-        callee are equal, and a literal struct never equals an identified one. It merges equal structs of
-        different modules, which C++ does not, unless they are opaque. So structs *behind_pointer* are opaque.
+        callee are equal, and a literal struct never equals an identified one. Equal structs of different
+        modules are merged, unlike in C++, unless they are opaque. So structs *behind_pointer* are opaque.
         """
         if isinstance(ctype, c.Void):
             return ScalarType("void")
@@ -190,7 +191,7 @@ class FunctionBuilder:
 
     def indexed_members(self, ctype: Any) -> list[tuple[int, c.Member]]:
         """Return the members of a struct with their indices in the type."""
-        return [(at, member) for at, (_, member) in enumerate(ctype.slots) if member is not None]
+        return [(index, member) for index, (_, member) in enumerate(ctype.slots) if member is not None]
 
     def convert(self, source_type: Type, value: str, target_type: Type) -> str:
         """Return *value*, a number, a pointer or an aggregate of these, as the type *target_type*."""
@@ -212,11 +213,11 @@ class FunctionBuilder:
             )
         old, new = members(source_type), members(target_type)
         if (len(old) or 1) == len(new):
-            parts = (self.extract(source_type, value, at) for at in range(len(old))) if old else [value]
+            parts = (self.extract(source_type, value, index) for index in range(len(old))) if old else [value]
             kinds = zip(old or (source_type,), parts, new, strict=True)
             return self.aggregate(target_type, enumerate(self.convert(*part) for part in kinds))
         # Through memory: both types have their members at the same offsets.
-        address = self.slot(StructType((source_type, target_type)), 32)
+        address = self.allocate(StructType((source_type, target_type)), 32)
         pointer, copy = self.pointer(target_type), self.pointer(source_type)
         self.emit(f"store {source_type} {value}, {copy} {self.convert(*address, copy)}")
         return self.emit_value(f"load {target_type}, {pointer} {self.convert(*address, pointer)}")
@@ -229,12 +230,12 @@ class FunctionHead(NamedTuple):
     Args:
         head: The text behind `define`: result, symbol and parameters, which are named %p0, %p1 and so on.
         symbol: The symbol with its type, as in metadata.
-        notes: The annotations.
+        annotations: The annotations, as operands of metadata nodes.
     """
 
     head: str
     symbol: str
-    notes: list[str]
+    annotations: list[str]
 
 
 def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
@@ -245,16 +246,16 @@ def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
     # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
     alignments = [result.align] if result.align != result.natural_align else []
     for position, (_, ctype) in enumerate(signature.params, start=1):
-        kind, attribute = builder.c_type(ctype), _extension(ctype, signature)
+        llvm_type, attribute = builder.c_type(ctype), _extension(ctype, signature)
         if signature.is_by_address(ctype):
-            attribute = f"byval({kind}) align {ctype.align} "
-            kind = builder.pointer(kind)
+            attribute = f"byval({llvm_type}) align {ctype.align} "
+            llvm_type = builder.pointer(llvm_type)
         elif ctype.align != ctype.natural_align:
             alignments.append(position << 16 | ctype.align)
         if isinstance(ctype, c.Pointer) and ctype.restrict:
             attribute = "noalias "
-        types.append(kind)
-        params.append(f"{kind} {attribute}%p{position - 1}")
+        types.append(llvm_type)
+        params.append(f"{llvm_type} {attribute}%p{position - 1}")
     bare = f"{returned} ({', '.join(map(str, types))})"
     return FunctionHead(
         f'{_extension(result, signature)}{returned} @"{signature.name}"({", ".join(params)})',

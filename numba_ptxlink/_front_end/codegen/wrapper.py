@@ -38,7 +38,7 @@ def wrap(
     module: str,
     symbol: str,
     signature: Signature,
-    typed: Any,
+    numba_signature: Any,
     *,
     convention: type[Convention],
     dialect: NvvmDialect,
@@ -53,7 +53,7 @@ def wrap(
         module: The Python function as LLVM IR.
         symbol: The symbol of that function.
         signature: The C signature of the wrapper.
-        typed: The Numba types of its parameters and result.
+        numba_signature: The Numba types of its parameters and result.
         convention: The calling convention of the Python function.
         dialect: The spelling of pointers; `NvvmDialect.written` converts the rest of the module.
         abi: The effect of an error.
@@ -61,37 +61,39 @@ def wrap(
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     builder = FunctionBuilder(dialect)
-    head_parts, result = prototype(builder, signature), typed.return_type
+    head, result = prototype(builder, signature), numba_signature.return_type
     callee, attributes, size = _callee(module, symbol)
     first = 1 + max((int(node) for node in _NODE.findall(module)), default=-1)
-    head, call, nodes = _location(module, attributes, signature.name, first)
+    debug_head, debug_call, nodes = _debug_location(module, attributes, signature.name, first)
     # Without inlining, the address of a returned record may point into a frame that has ended.
     inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
-    calling = convention(builder)
-    arguments = _arguments(calling, signature, typed.args)
-    failed, leaves = calling.call(callee._replace(after=f"{inlining}{call}"), arguments, result)
-    kind = builder.c_type(signature.result)
+    callee_convention = convention(builder)
+    arguments = _arguments(callee_convention, signature, numba_signature.args)
+    failed, leaves = callee_convention.call(
+        callee._replace(suffix=f"{inlining}{debug_call}"), arguments, result
+    )
+    result_type = builder.c_type(signature.result)
     if failed:
         after = builder.branch(failed)
         if abi.on_error == "trap":
             builder.globals["llvm.trap"] = 'declare void @"llvm.trap"()'
             builder.emit('call void @"llvm.trap"()')
-        builder.returns(kind, "zeroinitializer")
-        builder.block(after)
-    builder.returns(kind, calling.to_c(signature.result, result, leaves))
+        builder.emit_return(result_type, "zeroinitializer")
+        builder.begin_block(after)
+    builder.emit_return(result_type, callee_convention.to_c(signature.result, result, leaves))
     types_passed = (signature.result, *(ctype for _, ctype in signature.params))
     # The wrapper itself is inlined into its callers. The inliner's cost model counts instructions that unpack
     # arguments, though inlining removes them. Structs with unaligned members can only be passed by inlining.
     inlined = (inline and size < _MAX_INLINED_INSTRUCTIONS) or any(map(unaligned_member, types_passed))
-    annotations = [*head_parts.notes, *(_kernel(launch_bounds) if signature.kernel else [])]
-    notes = [f"!{{{head_parts.symbol}, {note}}}" for note in annotations]
+    annotations = [*head.annotations, *(_kernel_annotations(launch_bounds) if signature.kernel else [])]
+    notes = [f"!{{{head.symbol}, {note}}}" for note in annotations]
     annotation_nodes = ", ".join(f"!{first + len(nodes) + number}" for number in range(len(notes)))
     lines = [
         *builder.globals.values(),
         *(f"!{number} = {node}" for number, node in enumerate([*nodes, *notes], first)),
         *([f"!nvvm.annotations = !{{{annotation_nodes}}}"] if notes else []),
-        *([_used(head_parts.symbol, dialect)] if signature.kernel else []),
-        f"define {head_parts.head}{' alwaysinline' if inlined and not signature.kernel else ''}{head} {{",
+        *([_llvm_used(head.symbol, dialect)] if signature.kernel else []),
+        f"define {head.head}{' alwaysinline' if inlined and not signature.kernel else ''}{debug_head} {{",
         *builder.lines,
         "}",
     ]
@@ -125,14 +127,14 @@ def _callee(module: str, symbol: str) -> tuple[Callee, str, int]:
     return Callee(symbol, llvm_types.read(before), list(map(llvm_types.read, params)), ""), after, size
 
 
-def _used(symbol: str, dialect: NvvmDialect) -> str:
+def _llvm_used(symbol: str, dialect: NvvmDialect) -> str:
     """Return `llvm.used`, since link-time optimisation drops the kernel *symbol*, which nothing refers to."""
-    kind = dialect.pointer("i8")
-    item = symbol if dialect.is_opaque else f"{kind} bitcast ({symbol} to {kind})"
-    return f'@"llvm.used" = appending global [1 x {kind}] [{item}], section "llvm.metadata"'
+    pointer = dialect.pointer("i8")
+    item = symbol if dialect.is_opaque else f"{pointer} bitcast ({symbol} to {pointer})"
+    return f'@"llvm.used" = appending global [1 x {pointer}] [{item}], section "llvm.metadata"'
 
 
-def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
+def _kernel_annotations(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
     bounds = (launch_bounds,) if isinstance(launch_bounds, int) else launch_bounds or ()
     return [
         '!"kernel", i32 1',
@@ -140,7 +142,7 @@ def _kernel(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
     ]
 
 
-def _location(module: str, attributes: str, name: str, first: int) -> tuple[str, str, list[str]]:
+def _debug_location(module: str, attributes: str, name: str, first: int) -> tuple[str, str, list[str]]:
     """
     Return the debug information of the wrapper *name*: text behind its head, text behind its call, and nodes.
 

@@ -1,7 +1,7 @@
 """
-`cuda.compile` with the C ABI of this package, if `abi_info` requires it, and what such functions need.
+`cuda.compile` with the C ABI of this package, if `abi_info` requires it, and features of such functions.
 
-They need a common error model, prototypes of C, and records behind pointers.
+The features are a common error model, prototypes as in C, and records behind pointers.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PATCHES = PatchTable("C ABI")
 
 # Narrow integers are extended to this size.
 _REGISTER_BITS = 32
-# Numba compiles a subroutine once for the process, with the options of its first caller. Here there is one
-# for each set of options.
+# Numba compiles a subroutine once for the process, with the options of its first caller. This table has a
+# compiled subroutine for each set of options.
 _subroutines: dict[tuple[bool, str], dict[Any, Any]] = {}
 
 
-@PATCHES.around("numba.cuda.compiler", "compile", bound="numba.cuda")
+@PATCHES.around("numba.cuda.compiler", "compile", importers="numba.cuda")
 def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     """Compile without a driver; with `abi_info`, give functions and kernels the prototype of C++."""
     from numba_ptxlink._export import choice
@@ -109,7 +109,7 @@ def _check_half_constant(lower: Any, inst: Any) -> None:
     numba-cuda's float16 is an integer in LLVM IR, for which numba-cuda writes a float, and NVVM rejects that.
 
     Raises:
-        ExportError: It does.
+        ExportError: *inst* reads such a float16.
     """
     from numba.cuda import types
     from numba.cuda.core import ir
@@ -132,7 +132,7 @@ def _check_half_constant(lower: Any, inst: Any) -> None:
         pending += getattr(kind, "types", ()) if isinstance(kind, types.BaseTuple) else ()
 
 
-@C_ABI.replace("numba.cuda.core.callconv", "CUDACABICallConv", bound="numba.cuda")
+@C_ABI.replace("numba.cuda.core.callconv", "CUDACABICallConv", importers="numba.cuda")
 def _c_convention(original: Any) -> Any:
     """
     With `abi="c"`, let a function without a result return `void`, and extend narrow results, as C++ expects.

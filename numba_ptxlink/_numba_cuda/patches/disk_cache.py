@@ -1,7 +1,8 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda's index of the compiled kernels of a function is kept. Its keys are extended by missing inputs.
+numba-cuda's index of the compiled kernels of a function is used, with keys that are extended by missing
+inputs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Add all options, the contents of the link files and the tools to the key of a kernel on disk."""
     from numba_ptxlink._front_end import disk_keys
 
-    return disk_keys.extended(original(self, sig, codegen), self)
+    return disk_keys.extend_key(original(self, sig, codegen), self)
 
 
 @PATCHES.around("numba.cuda.dispatcher", "Cache.save_overload")
@@ -66,7 +67,7 @@ def _save_overload(original: Any, self: Any, sig: Any, kernel: Any) -> None:
         return
     library = kernel._codelibrary
     linked = library._linking_files
-    if not disk_keys.describes(self, linked - {NRT_LIBRARY}):
+    if not disk_keys.describes_kernel(self, linked - {NRT_LIBRARY}):
         return
     library._linking_files = linked & {NRT_LIBRARY}
     try:

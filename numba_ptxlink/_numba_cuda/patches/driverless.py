@@ -47,12 +47,12 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
     from numba.cuda.compiler import CUDACompileResult
 
     cc, checked = requested_cc(), current().checked
-    known = self.overloads.get(args)
-    if isinstance(known, CUDACompileResult) and notes(known.library).variant != (cc, checked):
-        # The known code is for another architecture, or has another error model.
+    existing = self.overloads.get(args)
+    if isinstance(existing, CUDACompileResult) and notes(existing.library).variant != (cc, checked):
+        # The existing code is for another architecture, or has another error model.
         del self.overloads[args]
-        self.targetctx.remove_user_function(known.entry_point)
-        return_type = known.signature.return_type
+        self.targetctx.remove_user_function(existing.entry_point)
+        return_type = existing.signature.return_type
     options = self.targetoptions
     if current().lineinfo and device.needs_lines(self.py_func, options):
         self.targetoptions = {**options, "lineinfo": True}

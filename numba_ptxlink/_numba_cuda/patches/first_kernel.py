@@ -75,14 +75,14 @@ def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
 def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: bool = False) -> Any:
     """Pass the function's name to the linker, for errors, and sort its link files."""
     if linker.lto and not linker.additional_flags:
-        linker.lto = _gains_by_lto(self)
+        linker.lto = _lto_changes_code(self)
     linker.describe(notes(self).origin or self.name, self.llvm_strs)
     original(self, linker, cc, ignore_nonlto)
     linker.order_files(1 if linker.lto else len(self.get_asm_strs(cc=cc)))
 
 
-def _gains_by_lto(library: Any) -> bool:
-    """Return whether link-time optimisation gives a kernel other code than NVVM's PTX of it."""
+def _lto_changes_code(library: Any) -> bool:
+    """Return whether link-time optimisation gives other code than compiling the kernel to PTX first."""
     options, files = library._nvvm_options, library._linking_files
     if "g" in options or device.is_active():
         # Code for a debugger is not optimised, and on the CPU, LLVM inlines functions.
@@ -94,8 +94,8 @@ def _gains_by_lto(library: Any) -> bool:
         return True
     # Without link files there is nothing to inline. Functions in PTX can be inlined into the kernel's PTX,
     # but not into its LTO-IR.
-    inlined = config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
-    return bool(files) and not inlined
+    inlines_ptx = config().inline != "none" and config().backend in ("auto", "nvptxcompiler")
+    return bool(files) and not inlines_ptx
 
 
 def _is_ptx(path_or_code: Any) -> bool:
@@ -115,7 +115,7 @@ def _load_overload(_original: Any, self: Any, sig: Any, target_context: Any) -> 
     return None  # The guard has suppressed an exception.
 
 
-@PATCHES.replace("numba.cuda.cudadrv.driver", "_have_nvjitlink", bound="numba.cuda")
+@PATCHES.replace("numba.cuda.cudadrv.driver", "_have_nvjitlink", importers="numba.cuda")
 def _have_nvjitlink_by_name(original: Any) -> Any:
     """Recognise nvJitLink 13 and later by its file name, without loading it, in `@cuda.jit`."""
 

@@ -25,7 +25,7 @@ def _compilation_unit(original: Any) -> Any:
     If NVVM refuses the code, the error contains its log. Unoptimised code is compiled in a child process,
     since it alters the code that NVVM compiles later.
     """
-    return compilation_unit(original, _fail, _normalized)
+    return compilation_unit(original, _fail, _normalize)
 
 
 def _fail(unit: Any, _step: str, status: int) -> None:
@@ -36,10 +36,10 @@ def _fail(unit: Any, _step: str, status: int) -> None:
     raise error
 
 
-def _normalized(text: str) -> str:
+def _normalize(text: str) -> str:
     from numba_ptxlink._numba_cuda.stable_names import QuotedModule
 
-    return QuotedModule(text).meaning({})
+    return QuotedModule(text).normalized({})
 
 
 @PATCHES.around("numba.cuda.codegen", "nvvm.NVVM.check_options")
@@ -59,18 +59,20 @@ def _llvm_strs(original: Any) -> Any:
     """
     Give a program's functions an order and names that do not depend on the process.
 
-    So another process finds the code in the cache.
+    Other processes then find the code in the cache.
     """
 
     @functools.wraps(original.fget)
     def llvm_strs(self: Any) -> Any:
         if self._llvm_strs is None and config().cache:
-            from numba_ptxlink._numba_cuda.modules import renamed
+            from numba_ptxlink._numba_cuda.modules import rename_program
 
             # The driver looks up a kernel by its new name, and callers of a device function use its own name.
             # A kernel that was created outside the patches of this package has read its name already: keep
             # it.
-            program = renamed(self, keep_visible=self._entry_name is None or not current().searched_names)
+            program = rename_program(
+                self, keep_visible=self._entry_name is None or not current().searched_names
+            )
             self._llvm_strs = list(program.texts)
             self._entry_name = program.names.get(self._entry_name, self._entry_name)
         if self._llvm_strs is None:

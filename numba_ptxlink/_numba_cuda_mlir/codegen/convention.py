@@ -35,18 +35,18 @@ class MemrefConvention(Convention):
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
         builder, failed = self.builder, ""
-        fails = len(callee.params) > len(arguments)
-        if fails:
+        has_error_param = len(callee.params) > len(arguments)
+        if has_error_param:
             # A parameter added by `errors`: the address of a byte, which the function sets after an error.
-            arguments = [*arguments, builder.slot(I8, 1, "0")]
+            arguments = [*arguments, builder.allocate(I8, 1, "0")]
         value = builder.call(callee, arguments)
-        if fails:
+        if has_error_param:
             pointer, slot = arguments[-1]
             failed = builder.emit_value(f"icmp ne i8 {builder.emit_value(f'load i8, {pointer} {slot}')}, 0")
         return failed, self.results(ty, callee.result, value)
 
     def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
-        if _count(ty) == 1:
+        if _result_count(ty) == 1:
             yield source_type, value
             return
         for at, part in enumerate(members(source_type)):
@@ -67,12 +67,12 @@ class MemrefConvention(Convention):
         return (byte, builder.emit_value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
 
 
-def _count(ty: Any) -> int:
+def _result_count(ty: Any) -> int:
     """Return the number of LLVM results of a function whose result has the Numba type *ty*."""
-    return sum(map(_count, ty.types)) if isinstance(ty, types.BaseTuple) else 1
+    return sum(map(_result_count, ty.types)) if isinstance(ty, types.BaseTuple) else 1
 
 
-def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
+def check_types(signature: Signature, args: Sequence[Any], result: Any) -> None:
     """
     Check the Numba types *args* and *result* of the function of *signature*.
 
@@ -82,7 +82,7 @@ def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
     """
     labeled = [(f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)]
     for title, ty in (*labeled, ("the return value", result)):
-        reason = _misread(ty)
+        reason = _misread_reason(ty)
         if reason is not None:
             raise AbiError(
                 f"Function {signature.name}: {title}, of Numba type {ty}, {reason}, or choose "
@@ -90,20 +90,20 @@ def check(signature: Signature, args: Sequence[Any], result: Any) -> None:
             )
 
 
-def _misread(ty: Any) -> str | None:
+def _misread_reason(ty: Any) -> str | None:
     """Return why values of the Numba type *ty* would be misread, with the cure; None if they are not."""
     if isinstance(ty, types.BaseTuple):
-        return next(filter(None, map(_misread, ty.types)), None)
+        return next(filter(None, map(_misread_reason, ty.types)), None)
     if isinstance(ty, types.Optional):
         return (
             "is an Optional of a record; pass a flag beside it"
             if MemrefConvention.holds_record(ty.type)
-            else _misread(ty.type)
+            else _misread_reason(ty.type)
         )
     if isinstance(ty, types.Record) and unaligned_member(abi.c_type(ty)) is not None:
         return (
-            "has members or a size that C++ aligns otherwise, and numba-cuda-mlir takes them for C++'s; "
-            "create its dtype with align=True or, where it has complex numbers, with C++'s offsets and size: "
+            "is laid out otherwise than in C++, and numba-cuda-mlir assumes the layout of C++; "
+            "create its dtype with align=True or, if it has complex numbers, with C++'s offsets and size: "
             "np.dtype({'names': ['n', 'z'], 'formats': ['i4', 'c16'], 'offsets': [0, 16], 'itemsize': 32})"
         )
     if not isinstance(ty, (types.CPointer, types.Array)):
@@ -111,31 +111,31 @@ def _misread(ty: Any) -> str | None:
     element = ty.dtype
     if isinstance(element, VectorType) and element.length == 3:
         return (
-            "leads to vectors of three, which numba-cuda-mlir lays out as vectors of four; take a pointer to "
-            "their elements"
+            "refers to vectors of three elements, which numba-cuda-mlir lays out as vectors of four; take a "
+            "pointer to the elements"
         )
-    return _misread_array(ty) if isinstance(ty, types.Array) else _misread_pointee(element)
+    return _misread_array_reason(ty) if isinstance(ty, types.Array) else _misread_pointee_reason(element)
 
 
-def _misread_array(array: Any) -> str | None:
+def _misread_array_reason(array: Any) -> str | None:
     element = array.dtype
     # In one dimension, C order and Fortran order are the same.
     if array.ndim == 0 or array.layout == "C" or (array.layout == "F" and array.ndim == 1):
-        return _misread(element) if isinstance(element, types.Record) else None
+        return _misread_reason(element) if isinstance(element, types.Record) else None
     ctype = abi.c_type(element)
     # Each stride is a multiple of the size only if the size of an element equals its alignment.
     if ctype.size == ctype.align and not isinstance(element, (types.Complex, types.Record)):
         return None
     return (
-        "is an array with strides of records, complex numbers or long vectors, which numba-cuda-mlir counts "
-        "in elements; declare it in C order, such as complex64[::1]"
+        "is an array with strides, of records, complex numbers or long vectors, for which numba-cuda-mlir "
+        "counts strides in elements; declare it in C order, such as complex64[::1]"
     )
 
 
-def _misread_pointee(target: Any) -> str | None:
+def _misread_pointee_reason(target: Any) -> str | None:
     if isinstance(target, (types.Record, types.BaseTuple)):
         return (
-            "leads to records or tuples, which numba-cuda-mlir takes for their addresses; take an array, "
+            "points to records or tuples, for which numba-cuda-mlir reads addresses; take an array, "
             "record[::1]"
         )
-    return _misread(target) if isinstance(target, types.CPointer) else None
+    return _misread_reason(target) if isinstance(target, types.CPointer) else None

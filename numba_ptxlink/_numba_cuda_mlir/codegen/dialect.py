@@ -19,7 +19,7 @@ _NO_UNSIGNED_WRAP = re.compile(rf"{_CONSTANT}|( nuw )")
 _NO_KIND = re.compile(r"^(!.*\bemissionKind:) ,", re.MULTILINE)
 _LAYOUT = re.compile(r'^(target datalayout = ".*-i64:64:64)(-f32)', re.MULTILINE)
 _SHARED = re.compile(r"^(@\S+ = \w+ addrspace\(3\) global .*) zeroinitializer\b", re.MULTILINE)
-_DYNAMIC = re.compile(
+_DYNAMIC_SHARED = re.compile(
     r"^(@\S+ = )(?:internal|private) (addrspace\(3\) global \[0 x [^\]]+\]) (?:undef|poison|zeroinitializer)",
     re.MULTILINE,
 )
@@ -40,7 +40,7 @@ def repair(text: str) -> str:
     # NVVM's verifier requires the alignment of i128.
     text = _LAYOUT.sub(r"\1-i128:128:128\2", text, count=1)
     # Shared memory has no initial value, and an array without a size gets its memory from the launch.
-    return _SHARED.sub(r"\1 undef", _DYNAMIC.sub(r"\1external \2", text))
+    return _SHARED.sub(r"\1 undef", _DYNAMIC_SHARED.sub(r"\1external \2", text))
 
 
 def with_stable_names(text: str, symbol: str) -> str:
@@ -53,17 +53,17 @@ def with_stable_names(text: str, symbol: str) -> str:
         names[name] = f"numba_ptxlink_{symbol}_{len(names)}"
     for name in _FUNCTION.findall(text):
         names[name] = f"numba_ptxlink_{symbol}_{len(names)}"
-    return _quoted(_renamed(text, names))
+    return _quote_symbols(_rename_symbols(text, names))
 
 
-def _quoted(text: str) -> str:
+def _quote_symbols(text: str) -> str:
     """Return *text* with all symbols in quotes, which other code of this package looks for."""
     pieces = text.split('"')
     pieces[::2] = [_SYMBOL.sub(r'@"\1"', piece) for piece in pieces[::2]]
     return '"'.join(pieces)
 
 
-def _renamed(text: str, names: dict[str, str]) -> str:
+def _rename_symbols(text: str, names: dict[str, str]) -> str:
     # Also in the strings of debug information, which contain the names of functions.
     pattern = rf"{_CONSTANT}|{_names_pattern(names)}"
     return re.sub(pattern, lambda match: names.get(match[0], match[0]), text) if names else text

@@ -19,9 +19,9 @@ ERROR = "%numba_ptxlink_error"
 """The parameter through which a function reports an error to its callers: the address of a byte."""
 
 _LEAVE = "numba_ptxlink_leave"
-_CODE = "__numba_cuda_mlir_error_code"
-_WRITE = re.compile(rf"\bcmpxchg\b.*@{_CODE}\b")
-_VARIABLE = re.compile(rf"^@{_CODE} = ")
+_ERROR_VARIABLE = "__numba_cuda_mlir_error_code"
+_WRITE = re.compile(rf"\bcmpxchg\b.*@{_ERROR_VARIABLE}\b")
+_DEFINITION = re.compile(rf"^@{_ERROR_VARIABLE} = ")
 _TARGET = re.compile(r"label (%[\w.$-]+)")
 _PHI = re.compile(r"^\s*%\S+ = phi ")
 # The brackets of a phi have spaces; those of types and constants have none.
@@ -32,7 +32,7 @@ _TRAP = '  call void asm sideeffect "trap;", ""()'
 
 def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte: str) -> bool:
     """
-    Let each error end the function *root* of *module*, and remove functions that *root* does not reach.
+    Make functions of *module* return or trap at errors; remove those that *root* does not reach.
 
     Args:
         module: The module, which is changed.
@@ -43,11 +43,11 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte: str) -> 
     Returns:
         Whether an error can occur.
     """
-    module.keep_reached(root)
-    module.rest = [line for line in module.rest if not _VARIABLE.match(line)]
+    module.keep_reachable(root)
+    module.other_lines = [line for line in module.other_lines if not _DEFINITION.match(line)]
     action = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
-    ending = {name for name, function in module.functions.items() if _end_blocks(function, action)}
-    failing = set() if trap else set(ending)
+    raising = {name for name, function in module.functions.items() if _end_blocks(function, action)}
+    failing = set() if trap else set(raising)
     while (
         callers := {name for name, function in module.functions.items() if failing & function.symbols.keys()}
         - failing
@@ -57,16 +57,16 @@ def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte: str) -> 
         function = module.functions[name]
         function.extra_params = (f"{byte} {ERROR}",)
         _return_after_failed_calls(function, failing, byte)
-    return bool(ending)
+    return bool(raising)
 
 
 def _end_blocks(function: Definition, action: str) -> bool:
     """End each block in which an error occurs by the instruction *action*; return whether there are any."""
     ended = False
     for block in _reachable_blocks(function):
-        at = next((at for at, line in enumerate(block.lines) if _WRITE.search(line)), None)
-        if at is not None:
-            block.lines[at:] = [action, _return(function)]
+        index = next((index for index, line in enumerate(block.lines) if _WRITE.search(line)), None)
+        if index is not None:
+            block.lines[index:] = [action, _zero_return(function)]
             ended = True
     if ended:
         function.blocks = _reachable_blocks(function)
@@ -87,7 +87,7 @@ def _reachable_blocks(function: Definition) -> list[Block]:
 
 def _successors(block: Block) -> set[str]:
     # A switch has several lines, one for each case.
-    last = next((at for at, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line)), None)
+    last = next((index for index, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line)), None)
     lines = [] if last is None else block.lines[last:]
     return {label[1:] for line in lines for label in _TARGET.findall(line)}
 
@@ -100,10 +100,10 @@ def _drop_phi_edges(function: Definition) -> None:
             predecessors.setdefault(label, set()).add(block.label)
     for block in function.blocks:
         existing = predecessors.get(block.label, set())
-        for at, line in enumerate(block.lines):
+        for index, line in enumerate(block.lines):
             if _PHI.match(line):
                 incoming = [match[0] for match in _INCOMING.finditer(line) if match[1][1:] in existing]
-                block.lines[at] = line[: line.index("[ ")] + ", ".join(incoming)
+                block.lines[index] = line[: line.index("[ ")] + ", ".join(incoming)
 
 
 def _return_after_failed_calls(function: Definition, failing: set[str], byte: str) -> None:
@@ -129,18 +129,18 @@ def _return_after_failed_calls(function: Definition, failing: set[str], byte: st
             blocks.append(Block(f"{ERROR[1:]}.{number}.not"))
         last[block.label] = blocks[-1].label
     if len(blocks) > len(function.blocks):
-        blocks.append(Block(_LEAVE, [_return(function)]))
+        blocks.append(Block(_LEAVE, [_zero_return(function)]))
     for block in blocks:
-        for at, line in enumerate(block.lines):
+        for index, line in enumerate(block.lines):
             if _PHI.match(line):
-                block.lines[at] = _INCOMING.sub(lambda match: _from(match, last), line)
+                block.lines[index] = _INCOMING.sub(lambda match: _update_incoming(match, last), line)
     function.blocks = blocks
 
 
-def _from(match: re.Match[str], last: dict[str, str]) -> str:
+def _update_incoming(match: re.Match[str], last: dict[str, str]) -> str:
     return match[0].replace(f"{match[1]} ]", f"%{last[match[1][1:]]} ]")
 
 
-def _return(function: Definition) -> str:
+def _zero_return(function: Definition) -> str:
     returned = function.result_type
     return "  ret void" if str(returned) == "void" else f"  ret {returned} zeroinitializer"

@@ -76,17 +76,17 @@ class ParsedModule:
 
     Args:
         functions: The definitions, by name.
-        rest: All other lines, in their order.
+        other_lines: All other lines, in their order.
     """
 
     functions: dict[str, Definition]
-    rest: list[str]
+    other_lines: list[str]
 
     def text(self) -> str:
         """Return the module's text."""
-        return "\n".join([*self.rest, *(function.text() for function in self.functions.values())])
+        return "\n".join([*self.other_lines, *(function.text() for function in self.functions.values())])
 
-    def keep_reached(self, root: str) -> None:
+    def keep_reachable(self, root: str) -> None:
         """Remove functions that *root* does not reach, with their metadata; order callers first."""
         kept, pending = {root: self.functions[root]}, [root]
         while pending:
@@ -96,9 +96,11 @@ class ParsedModule:
                     pending.append(name)
         removed = self.functions.keys() - kept.keys()
         self.functions = kept
-        metadata = (line for line in self.rest if line.startswith("!") and removed & {*_SYMBOL.findall(line)})
-        dropped = {*metadata, *(line for line in self.rest if line.startswith(_DROPPED_LISTS))}
-        self.rest = [line for line in self.rest if line not in dropped]
+        metadata = (
+            line for line in self.other_lines if line.startswith("!") and removed & {*_SYMBOL.findall(line)}
+        )
+        dropped = {*metadata, *(line for line in self.other_lines if line.startswith(_DROPPED_LISTS))}
+        self.other_lines = [line for line in self.other_lines if line not in dropped]
 
 
 def read(text: str) -> ParsedModule:
@@ -108,16 +110,16 @@ def read(text: str) -> ParsedModule:
     for line in lines:
         match = _HEAD.match(line)
         if match is None:
-            module.rest.append(line)
+            module.other_lines.append(line)
             continue
         body: list[str] = []
         while (inner := next(lines)) != "}":
             body.append(inner)
-        module.functions[match["name"]] = _function(match, line, body)
+        module.functions[match["name"]] = _parse_function(match, line, body)
     return module
 
 
-def _function(match: re.Match[str], line: str, body: list[str]) -> Definition:
+def _parse_function(match: re.Match[str], line: str, body: list[str]) -> Definition:
     params, after = llvm_types.split(line[match.end() :])
     # Parameters have no names in one dialect, and numbers in the other.
     params = [re.sub(r"\s*%\w+$", "", param) for param in params]
@@ -129,12 +131,12 @@ def _function(match: re.Match[str], line: str, body: list[str]) -> Definition:
             name = label["label"]
             blocks.append(Block(f"v{name}" if name.isdigit() else name))
         elif instruction.strip():
-            blocks[-1].lines.append(_named(instruction))
+            blocks[-1].lines.append(_name_values(instruction))
     result = " ".join(word for word in match["before"].split() if word not in _LINKAGES)
     return Definition(match["name"], result, params, after.rstrip().rstrip("{").strip(), blocks)
 
 
-def _named(instruction: str) -> str:
+def _name_values(instruction: str) -> str:
     """Return *instruction* with names for numbered values; strings are unchanged."""
     pieces = instruction.split('"')
     pieces[::2] = [_LOCAL.sub(r"%v\1", piece) for piece in pieces[::2]]

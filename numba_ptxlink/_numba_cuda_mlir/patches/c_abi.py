@@ -1,5 +1,5 @@
 """
-Features that exported functions need, and `cuda.compile` with their C ABI, if `abi_info` requires it.
+Patches for exported functions, and `cuda.compile` with their C ABI, if `abi_info` requires it.
 
 Exported functions are compiled for their architecture, end at errors, and are not linked.
 """
@@ -26,7 +26,7 @@ C_ABI = PatchTable("C ABI")
 PATCHES = PatchTable("C ABI")
 
 CALLED = "numba_ptxlink_called"
-"""The metadata key of the declared functions that a function calls, in the form of `Compilation.called`."""
+"""The metadata key for the declared functions that a function calls; see `Compilation.declared_calls`."""
 
 # nvcc passes narrow integers in registers of this size.
 _REGISTER_BITS = 32
@@ -67,7 +67,7 @@ def _compile_as_device_callee(
     """Compile the callees of an exported function for it; numba-cuda-mlir reuses the first result."""
     from numba_cuda_mlir.numba_cuda import types
 
-    export.borrow(self)
+    export.hide_compiled_code(self)
     compiled = original(self, *args, **kwargs)
     if isinstance(compiled.signature.return_type, types.Array):
         # numba-cuda-mlir cannot lower the results of such a call.
@@ -81,7 +81,7 @@ def _compile_as_device_callee(
 @C_ABI.around(_LOWERING, "MLIRLower.lower_to_mlir")
 @_in_exports
 def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
-    """Name the line and the cause in the error of an export, instead of the file of a report."""
+    """Raise errors of exports with the line and the cause; numba-cuda-mlir writes these to a report file."""
     _check_records(self)
     try:
         original(self)
@@ -130,13 +130,13 @@ def _check_records(lower: Any) -> None:
     for block in lower.func_ir.blocks.values():
         for inst in block.body:
             location = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
-            if _is_address(inst, lower):
+            if _copies_record(inst, lower):
                 raise ExportError(
                     f"{location}: numba-cuda-mlir copies the address of a record instead of its content into "
                     "another record; assign the fields one by one"
                 )
-            accessed = _accessed(inst, ir)
-            if accessed is not None and is_misread(*accessed):
+            access = _indexed_access(inst, ir)
+            if access is not None and is_misread(*access):
                 raise ExportError(
                     f"{location}: numba-cuda-mlir indexes arrays of records only in one contiguous dimension "
                     "and from 0 on; write a.x[i, j] for a[i, j].x, and a.x[1::2] for a[1::2].x, or use "
@@ -144,7 +144,7 @@ def _check_records(lower: Any) -> None:
                 )
 
 
-def _is_address(inst: Any, lower: Any) -> bool:
+def _copies_record(inst: Any, lower: Any) -> bool:
     """Return whether *inst* copies a record into another one, which numba-cuda-mlir compiles wrongly."""
     from numba_cuda_mlir.numba_cuda.core import ir
     from numba_cuda_mlir.numba_cuda.types import Array, Record
@@ -155,7 +155,7 @@ def _is_address(inst: Any, lower: Any) -> bool:
     return isinstance(value, Record) and type(target) is not Array
 
 
-def _accessed(inst: Any, ir: Any) -> tuple[Any, Any] | None:
+def _indexed_access(inst: Any, ir: Any) -> tuple[Any, Any] | None:
     """Return the variable that *inst* indexes, and the index; None for other instructions."""
     if isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
         return inst.target, inst.index
@@ -266,7 +266,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
     original(self, target, fn_value, *args)
 
 
-@PATCHES.around("numba_cuda_mlir.compiler", "compile", bound="numba_cuda_mlir")
+@PATCHES.around("numba_cuda_mlir.compiler", "compile", importers="numba_cuda_mlir")
 def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
     """With `abi_info`, give functions and kernels the prototype that C++ declares."""
     from numba_ptxlink._export import choice, cuda_compile

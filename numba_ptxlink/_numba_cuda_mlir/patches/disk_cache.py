@@ -1,7 +1,7 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda-mlir's index of the compiled kernels of a function is kept. Its keys are extended by missing
+numba-cuda-mlir's index of the compiled kernels of a function is used, with keys that are extended by missing
 inputs.
 """
 
@@ -43,7 +43,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     from numba_ptxlink._front_end import disk_keys
 
     with entered(cc=requested_cc(self._targetoptions)):
-        return disk_keys.extended(original(self, sig, codegen), self)
+        return disk_keys.extend_key(original(self, sig, codegen), self)
 
 
 @PATCHES.around(_CACHE, "Cache.save_overload")
@@ -62,7 +62,7 @@ def _is_described(cache: Any, metadata: Any) -> bool:
     # LTO-IR that an overload links is in the linker only.
     is_complete = len(linked) == len(linker._object_codes) + len(linker._pending_cu)
     # The entry on disk does not record a cooperative launch.
-    return is_complete and not metadata.get("use_cooperative") and disk_keys.describes(cache, linked)
+    return is_complete and not metadata.get("use_cooperative") and disk_keys.describes_kernel(cache, linked)
 
 
 @PATCHES.around("numba_cuda_mlir.caching", "MLIRCacheImpl.check_cachable")

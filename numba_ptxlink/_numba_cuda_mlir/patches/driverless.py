@@ -16,7 +16,7 @@ _PACKAGE = "numba_cuda_mlir"
 _OPTIMIZATION = "numba_cuda_mlir.mlir_optimization"
 
 
-@DRIVERLESS.around(_TOOLS, "get_gpu_compute_capability", bound=_PACKAGE)
+@DRIVERLESS.around(_TOOLS, "get_gpu_compute_capability", importers=_PACKAGE)
 def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
     """Return the requested architecture if there is no device."""
     from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaDriverError, CudaSupportError
@@ -38,7 +38,7 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
     return cc if as_type is tuple else f"sm_{cc[0]}{cc[1]}"
 
 
-@DRIVERLESS.around(_TOOLS, "resolve_gpu_target", bound=_PACKAGE)
+@DRIVERLESS.around(_TOOLS, "resolve_gpu_target", importers=_PACKAGE)
 def _resolve_gpu_target(original: Any, targetoptions: Any = None) -> Any:
     """Compile for a requested architecture without a device."""
     with entered(cc=requested_cc(targetoptions or {})):

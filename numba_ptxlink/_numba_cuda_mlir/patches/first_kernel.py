@@ -51,17 +51,17 @@ def _optimize(original: Any, cres: Any) -> None:
     if current().lowering and options.get("device"):
         # The caller uses the MLIR of its callees.
         return
-    called = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
-    request = {"cc": requested_cc(options), "origin": _origin(cres), "called": called}
+    declared_calls = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
+    request = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
     with find.naming_missing_packages(), entered(**request):
         # Functions that need the memory manager have callbacks, which have no text.
-        if not config().cache or _prints(options) or cres.metadata.get("needs_nrt"):
+        if not config().cache or _prints_results(options) or cres.metadata.get("needs_nrt"):
             original(cres)
         else:
-            _optimize_once(original, cres)
+            _optimize_cached(original, cres)
 
 
-def _optimize_once(original: Any, cres: Any) -> None:
+def _optimize_cached(original: Any, cres: Any) -> None:
     from numba_cuda_mlir.mlir_lowering import get_mlir_module_str
 
     module = get_mlir_module_str(cres.metadata)
@@ -74,14 +74,14 @@ def _optimize_once(original: Any, cres: Any) -> None:
         nonlocal missed
         missed = True
         # Without the link, which has its own cache entries.
-        with entered(links=False):
+        with entered(needs_cubin=False):
             original(cres)
         return _entry(cres)
 
     entry = cache.cached(_key(cres, module), make)
     if not missed:
         _restore(cres, entry)
-    if current().links:
+    if current().needs_cubin:
         cres.metadata["cubin"] = _linker(cres).complete().code
 
 
@@ -128,7 +128,7 @@ def _is_lto(cres: Any) -> bool:
     return bool(options.get("lto") or options.get("_compile_output") == "ltoir")
 
 
-def _prints(options: dict[str, Any]) -> bool:
+def _prints_results(options: dict[str, Any]) -> bool:
     from numba_cuda_mlir.numba_cuda import config as settings
 
     dumps = any(options.get(name) for name in _PRINTING_OPTIONS)
@@ -160,7 +160,7 @@ def _key(cres: Any, module: str) -> cache.Key:
             "libdevice": LibDevice().get(),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",
-            "module": _numbered(module, _symbol(cres)),
+            "module": _number_names(module, _symbol(cres)),
         },
     )
 
@@ -180,11 +180,12 @@ def _symbol(cres: Any) -> str:
     return name
 
 
-def _numbered(module: str, stable_symbol: str) -> str:
+def _number_names(module: str, stable_symbol: str) -> str:
     """
-    Return the text of *module* with numbers instead of names of the process (addresses or counters).
+    Return the text of *module* with numbers in place of names that depend on the process.
 
-    These are names of its definitions, except for *stable_symbol*, so that they do not affect its code.
+    Such names contain addresses or counters. Only names of definitions are replaced, and not *stable_symbol*,
+    so that the code is the same.
     """
     names = {name for name in _DEFINED.findall(module) if name != stable_symbol and _VARYING.search(name)}
     numbers: dict[str, str] = {}
@@ -203,7 +204,7 @@ def _compile(
     original: Any, pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True
 ) -> Any:
     """Link no cubin in a compilation to PTX or LTO-IR."""
-    with entered(links=current().links and not _is_for_text(pyfunc, targetoptions or {})):
+    with entered(needs_cubin=current().needs_cubin and not _is_for_text(pyfunc, targetoptions or {})):
         return original(pyfunc, sig, targetoptions, optimized)
 
 
@@ -211,7 +212,7 @@ def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
     """Return whether PTX or LTO-IR is requested, and no cubin can be requested later."""
     if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
         return False
-    if _prints(options):
+    if _prints_results(options):
         return False
     dispatcher_options = getattr(pyfunc, "targetoptions", None)
     # A dispatcher keeps the compiled code, and may be launched if it is a kernel.
