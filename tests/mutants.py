@@ -141,7 +141,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_formats/ptx/lexer.py", "if not depth:", "if depth:", PTX),
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
         ("_fusion/body.py", "if opcode in _JUMPS:", "if opcode not in _JUMPS:", FUSION),
-        ("_formats/ptx/variables.py", "texts[self.at] == text", "texts[self.at] != text", PTX),
+        ("_formats/ptx/variables.py", "texts[self.index] == text", "texts[self.index] != text", PTX),
     ],
     # What these get wrong is seen when programs are executed.
     "fused programs": [

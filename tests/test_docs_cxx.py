@@ -21,7 +21,7 @@ def test_the_error_of_the_page_is_what_an_export_says(tmp_path):
     with pytest.raises(pl.AbiError) as caught:
         pl.export(tmp_path / "udfs.py", emit=["ptx"])
     said = re.search(
-        r"```text\n(Structs of C\+\+ have.*?)(\nphysics::Particle stands for Record\().*?\)(.*?)\n```",
+        r"```text\n(Structs of C\+\+ have.*?)(\nphysics::Particle is the struct of Record\().*?\)(.*?)\n```",
         PAGE.read_text(),
         re.DOTALL,
     )

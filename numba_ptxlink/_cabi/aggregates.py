@@ -57,7 +57,7 @@ def of_tuple(
         python_type: The Python type, for the header.
     """
     # The count comes first, so that different types have different names.
-    name = name or _shortened(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
+    name = name or _shorten(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
     members_in_c = zip(labels(fields, types, name), types, strict=True)
     layout = struct(name, members_in_c, python_kind=python_kind, python_type=python_type)
     pairs = zip(layout.members, fields, strict=True)
@@ -89,11 +89,11 @@ def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> 
     fields = list(fields)
     if not fields or not all(field.type.size for field in fields):
         raise AbiError("C has no empty struct and no members without size; leave them out of the dtype.")
-    for last, field in itertools.pairwise(fields):
-        if field.offset < last.offset + last.type.size:
+    for previous, field in itertools.pairwise(fields):
+        if field.offset < previous.offset + previous.type.size:
             raise AbiError(
-                f"Its field {field.name!r} overlaps its field {last.name!r}, and C has no such struct; leave "
-                "one of them out of the dtype, and reinterpret the other by .view() in Python."
+                f"Its field {field.name!r} overlaps its field {previous.name!r}, and C has no such struct; "
+                "leave one of them out of the dtype, and reinterpret the other by .view() in Python."
             )
     types = [field.type for field in fields]
     distinct = labels([field.name for field in fields], types, name)
@@ -117,7 +117,7 @@ def complete(layout: Struct) -> Struct:
     name = f"{len(layout.members)}_{fields}"
     # Equal members can have different offsets, sizes and alignments.
     name = f"packed{name}{_gaps(layout)}_{layout.size}_{layout.align}" if layout.packed else f"record{name}"
-    return dataclasses.replace(layout, name=cnames.legal_type(_shortened(name)))
+    return dataclasses.replace(layout, name=cnames.legal_type(_shorten(name)))
 
 
 def _gaps(layout: Struct) -> str:
@@ -171,7 +171,7 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
     )
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     if len(name) <= _MAX_NAME_CHARS:
         return name
     return f"{name[: _MAX_NAME_CHARS - 9].rstrip('_')}_{zlib.crc32(name.encode()):08x}"

@@ -1,5 +1,5 @@
 """
-C types as manifests describe them, for readers. `signatures.describe` writes the descriptions.
+Read the descriptions of C types in manifests, which `signatures.describe` writes.
 
 Importing this module imports no parser, since programs that load kernels import it.
 """

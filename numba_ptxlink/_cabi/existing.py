@@ -40,7 +40,7 @@ template <> struct number_kind<unsigned long long> : number_letter<'u'> {};
 #endif
 """
 # offsetof in classes with bases or private members is optional in C++; compilers support it with a warning.
-_QUIET = """\
+_DISABLE_WARNINGS = """\
 #if defined(__cplusplus) && defined(__GNUC__) && !defined(__CUDACC_RTC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Winvalid-offsetof"
@@ -50,7 +50,7 @@ _QUIET = """\
 #pragma nv_diag_suppress 1427
 #endif
 """
-_LOUD = """\
+_RESTORE_WARNINGS = """\
 #if defined(__CUDACC__) && defined(__NVCC_DIAG_PRAGMA_SUPPORT__)
 #pragma nv_diagnostic pop
 #endif
@@ -62,8 +62,8 @@ MARK = ', as in Python");'
 """The end of the lines of `assertions`."""
 
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
-# Kinds of numbers in C++ that do not match a kind of Python. Each compiler chooses the sign of char and the
-# underlying type of an enum, so that these have no kind here; neither have bool, unions and classes.
+# For each kind of number in Python, the kinds in C++ that contradict it. The sign of char and the underlying
+# type of an enum depend on the compiler, so that these have no kind, like bool, unions and classes.
 _EXCLUDED_KINDS = {"int": "uf&", "uint": "if&"}
 
 
@@ -84,7 +84,7 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
     return [included, _KINDS] if lines else [_KINDS]
 
 
-def is_in(header: str) -> bool:
+def includes_existing_structs(header: str) -> bool:
     """Return whether the text of a generated header includes headers that define structs."""
     return _KINDS in header
 
@@ -92,28 +92,31 @@ def is_in(header: str) -> bool:
 def assertions(struct: c.Struct) -> str:
     """Return assertions that *struct*, which C++ defines, has the layout that it has in Python."""
     name = struct.name
-    copied = [(f"__is_trivially_copyable({name})", f"{name} is not trivially copyable")]
-    sizes = [
+    copy_conditions = [(f"__is_trivially_copyable({name})", f"{name} is not trivially copyable")]
+    size_conditions = [
         (f"sizeof({name}) == {struct.size}", f"the size of {name} is not {struct.size}"),
         (f"alignof({name}) == {struct.align}", f"the alignment of {name} is not {struct.align}"),
     ]
-    kinds: list[tuple[str, str]] = []
+    kind_conditions: list[tuple[str, str]] = []
     for path, offset, ctype in walk_members(struct):
         # C++ may have a class instead of an array of bytes.
         if path.endswith("]") and ctype.size == 1:
             continue
         member, expression = f"{name}::{path}", f"(({name}*)0)->{path}"
         actual_offset = f"NUMBA_PTXLINK_OFFSETOF({name}, {path})"
-        sizes.append((f"{actual_offset} == {offset}", f"the offset of {member} is not {offset}"))
-        sizes.append((f"sizeof({expression}) == {ctype.size}", f"the size of {member} is not {ctype.size}"))
+        size_conditions.append((f"{actual_offset} == {offset}", f"the offset of {member} is not {offset}"))
+        size_conditions.append(
+            (f"sizeof({expression}) == {ctype.size}", f"the size of {member} is not {ctype.size}")
+        )
         if not path.endswith("]"):
-            kinds += _kinds(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
-    copyable, size_checks, kind_checks = (
+            kind_conditions += _kinds(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
+    copy_checks, size_checks, kind_checks = (
         "".join(f'static_assert({condition}, "{message}{MARK}\n' for condition, message in checks)
-        for checks in (copied, sizes, kinds)
+        for checks in (copy_conditions, size_conditions, kind_conditions)
     )
     # Assert first that the class is trivially copyable: otherwise the log shows only failures that follow.
-    return f"#if defined(__cplusplus)\n{copyable}{kind_checks}#endif\n{_QUIET}{size_checks}{_LOUD}"
+    cxx_checks = f"#if defined(__cplusplus)\n{copy_checks}{kind_checks}#endif\n"
+    return f"{cxx_checks}{_DISABLE_WARNINGS}{size_checks}{_RESTORE_WARNINGS}"
 
 
 def _kinds(member: str, kind: str, ctype: c.CType) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ from numba_ptxlink.errors import AbiError
 from . import existing
 from . import names as cnames
 from . import types as c
-from .signatures import Signature, parts, structs_of
+from .signatures import Signature, nested_types, structs_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -71,12 +71,12 @@ _ALIGNED_VECTORS = """\
 {old}#endif
 """
 # GCC warns that the members of a packed struct are not aligned, which is intended.
-_QUIET = """\
+_DISABLE_WARNINGS = """\
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpacked-not-aligned"
 #endif"""
-_LOUD = """\
+_RESTORE_WARNINGS = """\
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC_RTC__)
 #pragma GCC diagnostic pop
 #endif"""
@@ -126,7 +126,7 @@ class CFunction:
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
         errors: A sentence about the effect of its errors.
-        namespace: The namespace in which C++ has it, too.
+        namespace: The namespace of C++ in which it is declared, too.
         name: The name in that namespace.
         host_macro: The macro that makes it a host function as well; "" if it has no host version.
     """
@@ -161,13 +161,13 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
     types = list(dict.fromkeys(ctype for signature in signatures for ctype in signature.types))
-    named = structs_of(signatures)
-    structs = list(named.values())
+    structs_by_name = structs_of(signatures)
+    structs = list(structs_by_name.values())
     for name in (signature.name for signature in signatures):
-        if name in named and not named[name].existing:
+        if name in structs_by_name and not structs_by_name[name].existing:
             raise AbiError(
-                f"{name!r}, the C name of a function, is the name of the struct that stands for "
-                f"{named[name].python_type}; use {name + '_of'!r}, for example."
+                f"{name!r}, the C name of a function, is the name of the struct of "
+                f"{structs_by_name[name].python_type}; use {name + '_of'!r}, for example."
             )
     cnames.check_stem(stem, nvrtc.toolkit_include_dirs(), existing.includes(structs))
     blocks = [
@@ -203,21 +203,21 @@ def render(stem: str, declarations: Sequence[CFunction], externs: Sequence[Signa
 
 def host_macro(stem: str) -> str:
     """Return the macro of the functions of an export that have a host version."""
-    return f"NUMBA_PTXLINK_HOST_{_upper(stem)}"
+    return f"NUMBA_PTXLINK_HOST_{_macro_part(stem)}"
 
 
-def _upper(stem: str) -> str:
+def _macro_part(stem: str) -> str:
     return re.sub(r"[^A-Z0-9]", "_", stem.upper())
 
 
 def _guard(stem: str, body: str) -> str:
     """Return the include guard of *body*, with a digest, so that headers of one stem differ in it."""
     digest = hashlib.sha256(body.encode()).hexdigest()[:16].upper()
-    return f"NUMBA_PTXLINK_{_upper(stem)}_{digest}_H"
+    return f"NUMBA_PTXLINK_{_macro_part(stem)}_{digest}_H"
 
 
 def _views(types: Sequence[c.CType]) -> list[str]:
-    """Return assertions that instantiate the views, since clang warns of results of incomplete types."""
+    """Return assertions that instantiate the views: clang warns of functions with incomplete result types."""
     lines = [
         f'static_assert(sizeof({ctype.name}) == {ctype.size}, "size of an array_view");\n'
         for ctype in types
@@ -257,7 +257,7 @@ def _include(header: str) -> str:
 
 def _needs_cxx(types: Iterable[c.CType]) -> bool:
     """Return whether one of *types* exists in C++ only."""
-    return any(part.cxx_only for part in parts(types))
+    return any(part.cxx_only for part in nested_types(types))
 
 
 def _is_cxx(signature: Signature) -> bool:
@@ -266,6 +266,7 @@ def _is_cxx(signature: Signature) -> bool:
 
 
 def _only_cxx(text: str, *, cxx: bool) -> str:
+    """Return *text*, which C compilers skip if *cxx*."""
     return f"#if defined(__cplusplus)\n{text}#endif\n" if cxx else text
 
 
@@ -277,11 +278,11 @@ def _definition(struct: c.Struct) -> str:
         f"#if !defined({macro})",
         f"#define {macro} 0x{struct.fingerprint:08x}u",
         f"/* {as_comment(struct.python_type)} */",
-        *[_QUIET] * struct.packed,
+        *[_DISABLE_WARNINGS] * struct.packed,
         f"typedef struct {attribute}{struct.name} {{",
         *(f"  {line};" for line in _members(struct)),
         f"}} {struct.name};",
-        *[_LOUD] * struct.packed,
+        *[_RESTORE_WARNINGS] * struct.packed,
         f'static_assert(sizeof({struct.name}) == {struct.size}, "size of {struct.name}");',
         f'static_assert(alignof({struct.name}) == {struct.align}, "alignment of {struct.name}");',
         *(
@@ -298,13 +299,13 @@ def _definition(struct: c.Struct) -> str:
 
 def _members(struct: c.Struct) -> Iterable[str]:
     taken = {struct.name, *(member.name for member in struct.members)}
-    before = 0
+    count = 0
     for ctype, member in struct.slots:
         if member:
             yield ctype.declare(member.name)
-            before += 1
+            count += 1
         elif struct.packed:
-            yield f"unsigned char {cnames.legal(f'padding{before}_', taken)}[{ctype.size}]"
+            yield f"unsigned char {cnames.legal(f'padding{count}_', taken)}[{ctype.size}]"
 
 
 def _declaration(declaration: CFunction) -> str:
@@ -324,9 +325,9 @@ def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) 
         if namespace:
             parts = namespace.split("::")
             inner = "\n".join(_in_namespace(declaration, names) for declaration in group)
-            opened = "".join(f"namespace {part} {{\n" for part in parts)
-            closed = "".join(f"}} /* {part} */\n" for part in parts[::-1])
-            blocks.append(f"{opened}\n{inner}\n{closed}")
+            opening = "".join(f"namespace {part} {{\n" for part in parts)
+            closing = "".join(f"}} /* {part} */\n" for part in parts[::-1])
+            blocks.append(f"{opening}\n{inner}\n{closing}")
     return [_only_cxx("\n".join([_INLINE, *blocks]), cxx=True)] if blocks else []
 
 
@@ -367,8 +368,8 @@ def _wrapper(declaration: CFunction, structs: Sequence[str], params: Sequence[tu
 
 def qualified(spelling: str, structs: Collection[str]) -> str:
     """Return *spelling*, of a type or a parameter, with `::` in front of the names of *structs*."""
-    bare = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
-    names = "|".join(sorted(map(re.escape, bare), key=len, reverse=True))
+    plain_names = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
+    names = "|".join(sorted(map(re.escape, plain_names), key=len, reverse=True))
     return re.sub(rf"(?<![\w:])(?:{names})(?!\w)", r"::\g<0>", spelling) if names else spelling
 
 
@@ -377,9 +378,9 @@ def describe(declaration: CFunction) -> str:
     doc = declaration.doc.splitlines()
     file = declaration.source.rpartition(":")[0]
     # A long text is a separate paragraph.
-    around = [""] if len(doc) > 1 else []
-    last = [line for line in (f"Defined in {file}.", declaration.errors) if line]
-    lines = [declaration.python, *around, *doc, *around, *last]
+    blank_line = [""] if len(doc) > 1 else []
+    closing_lines = [line for line in (f"Defined in {file}.", declaration.errors) if line]
+    lines = [declaration.python, *blank_line, *doc, *blank_line, *closing_lines]
     return "".join(("/*\n", *(f" * {as_comment(line)}".rstrip() + "\n" for line in lines), " */\n"))
 
 
@@ -394,5 +395,6 @@ def as_comment(line: str) -> str:
         letter.encode("unicode_escape").decode() if unicodedata.category(letter) in _INVISIBLE else letter
         for letter in line.expandtabs()
     )
-    # A docstring that contains "*/" would end the comment, and a trigraph for "\" at its end join two lines.
+    # "*/" in a docstring would end the comment, and the trigraph of "\" at the end of a line would join two
+    # lines.
     return visible.replace("*/", "* /").replace("/*", "/ *").replace("??/", "? ?/")

@@ -32,14 +32,14 @@ _INCLUDES = """\
 #include <stdlib.h>
 #include <string.h>
 """
-# Compiled as CUDA C++, the file defines no device functions: those are in the PTX.
+# Device code comes from the PTX: if the file is compiled as CUDA C++, only its host pass defines functions.
 _HOST_CODE_ONLY = "#if !defined(__CUDA_ARCH__)\n"
-# Values that nobody reads are computed where PTX computes them.
-_QUIET = """\
+# PTX may compute values that are never used, and so does the C++.
+_DISABLE_WARNINGS = """\
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-but-set-variable"
 """
-_LOUD = "#pragma GCC diagnostic pop\n"
+_RESTORE_WARNINGS = "#pragma GCC diagnostic pop\n"
 
 
 def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mapping[str, str]) -> str:
@@ -50,7 +50,7 @@ def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mappi
         stem: The name of the export.
         declarations: Its functions.
         text: The definitions of C++ functions that take pointers to the result and to each parameter.
-        names: Their names, by the symbols of the exported functions that have a host version.
+        names: The names of these, by the symbols of the exported functions that have a host version.
     """
     space = f"numba_ptxlink_host_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     functions = (
@@ -65,9 +65,9 @@ def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mappi
         f'/* {comment} */\n{_HEADING}\n#include "{stem}.h"\n',
         _HOST_CODE_ONLY,
         _INCLUDES,
-        f"{_QUIET}namespace {space} {{\nnamespace {{\n",
+        f"{_DISABLE_WARNINGS}namespace {space} {{\nnamespace {{\n",
         text,
-        f"}}\n}} /* {space} */\n{_LOUD}",
+        f"}}\n}} /* {space} */\n{_RESTORE_WARNINGS}",
         'extern "C" {\n',
         *functions,
         "}\n#endif\n",

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from .signatures import Signature
 
 _WORDS_PER_LINE = 5
-# No kernel has a name that starts like this one.
+# A namespace for details: `names` lets no kernel begin with "numba_ptxlink".
 _DETAIL = "numba_ptxlink_detail"
-# The code that launchers share is copied into each, so that the header does not need this package's folder.
+# The code shared by all launchers, copied into each so that headers do not need this package's folder.
 _SHARED = Path(__file__).with_name("launch.h")
 
 _STANDARD = """\
@@ -75,7 +75,7 @@ def render(
         f"{'true' if kernel.signature.name in cooperative else 'false'}}};\n"
         for kernel in kernels
     )
-    image = f"alignas(16) inline constexpr unsigned long long image[] = {{\n{_words(code)}}};\n"
+    image = f"alignas(16) inline constexpr unsigned long long image[] = {{\n{_hex_words(code)}}};\n"
     blocks = [
         f"/* {comment} */\n#ifndef {guard}\n#define {guard}\n",
         _STANDARD,
@@ -86,14 +86,14 @@ def render(
         f"{image}\ninline numba_ptxlink::launch::library code{{image}};\n",
         f"namespace kernels {{\n{objects}}}\n\n}}  // namespace {_DETAIL}\n",
         f"{_ABOUT}{_load(kernels)}",
-        *(_function(declaration) for declaration in kernels),
+        *(_launcher(declaration) for declaration in kernels),
         f"}}  // namespace of_{digest}\n}}  // namespace {space}\n",
         f"#endif /* {guard} */\n",
     ]
     return "\n".join(blocks)
 
 
-def _words(code: bytes) -> str:
+def _hex_words(code: bytes) -> str:
     padded = code.ljust(round_up(len(code), 8), b"\0")
     words = [f"0x{word:x}u" for (word,) in struct.iter_unpack("<Q", padded)]
     lines = [words[start : start + _WORDS_PER_LINE] for start in range(0, len(words), _WORDS_PER_LINE)]
@@ -113,7 +113,7 @@ def _load(kernels: Sequence[CFunction]) -> str:
     )
 
 
-def _function(declaration: CFunction) -> str:
+def _launcher(declaration: CFunction) -> str:
     signature = declaration.signature
     labels = [label for label, _ in signature.params]
     # Kernels and parameters may have the names of types, which are therefore qualified as global.

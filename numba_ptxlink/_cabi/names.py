@@ -1,7 +1,7 @@
 """
 Check names against the keywords of C, C++ and CUDA C++ and the rules for identifiers, and propose legal ones.
 
-Names that CUDA's headers declare are not listed here: the compiler that proves a header reports collisions.
+Names that CUDA's headers declare are not checked here: `proof` compiles the header, which reports collisions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Mangled names are reserved, too, but allowed, so that a function can implement a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
 _PRIVATE = re.compile(r"__|_[A-Z]")
-_OWN = re.compile("numba_ptxlink", re.IGNORECASE)
+_PACKAGE_PREFIX = re.compile("numba_ptxlink", re.IGNORECASE)
 # Names of CUDA's runtime and driver, which headers for NVRTC do not declare.
 _RUNTIME = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
 # "_" is not a symbol in PTX, and WARP_SZ is a constant. The other names are those of NVVM for parameters and
@@ -29,7 +29,7 @@ _INVALID_IN_PTX = re.compile(r"_|WARP_SZ|temp_param_reg|param\d+|(func_)?retval\
 
 # ISO/IEC 9899:2024 6.4.1, ISO/IEC 14882:2020 lex.key and lex.digraph, CUDA C++ Programming Guide
 # "C++ Language Extensions".
-_WORDS = """
+_KEYWORD_TEXT = """
 alignas alignof and and_eq asm atomic_cancel atomic_commit atomic_noexcept auto bitand bitor bool break case
 catch char char16_t char32_t char8_t class co_await co_return co_yield compl concept const const_cast
 consteval constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit
@@ -39,7 +39,7 @@ return short signed sizeof static static_assert static_cast struct switch synchr
 thread_local throw true try typedef typeid typename typeof typeof_unqual union unsigned using virtual void
 volatile wchar_t while xor xor_eq blockDim blockIdx gridDim threadIdx warpSize main
 """
-_KEYWORDS = frozenset(_WORDS.split())
+_KEYWORDS = frozenset(_KEYWORD_TEXT.split())
 # ISO/IEC 9899:2024 7.1.2; IEEE Std 1003.1-2017 "Headers", as far as glibc has them; and what the headers of
 # glibc and GCC include in angle brackets.
 _SYSTEM_HEADERS = """
@@ -53,7 +53,7 @@ syscall syslimits unwind
 """
 
 
-def check(name: str, owner: str, *, in_namespace: bool = False) -> None:
+def check_name(name: str, owner: str, *, in_namespace: bool = False) -> None:
     """
     Check that an external function of C, C++ and CUDA C++ can have *name*.
 
@@ -110,14 +110,14 @@ def invalid_name_reason(name: str) -> str | None:
 
 
 def invalid_in_namespace_reason(name: str) -> str | None:
-    """Return why *name* cannot even name a parameter, a member or what is in a namespace, None if it can."""
+    """Return why *name* cannot name a parameter, a member or a function in a namespace; None if it can."""
     if not _IDENTIFIER.fullmatch(name):
         return "is not a C identifier"
     if name in _KEYWORDS:
         return "is a reserved word of C, C++ or CUDA C++"
     if _PRIVATE.match(name):
         return "is reserved for the compiler: it starts with two underscores or one and a capital"
-    return "starts like the names that generated headers use" if _OWN.match(name) else None
+    return "starts like the names that generated headers use" if _PACKAGE_PREFIX.match(name) else None
 
 
 def legal(name: str, taken: Collection[str] = ()) -> str:
@@ -131,12 +131,12 @@ def legal_type(name: str) -> str:
 
 
 def propose(name: str, taken: Collection[str] = ()) -> str:
-    """Return a legal, unused name as close to *name* as possible, for anything: accents are left out."""
+    """Return a legal, unused name as close to *name* as possible, for any purpose. Accents are dropped."""
     letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     base = re.sub(r"\W+", "_", letters).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"
-    if _RUNTIME.match(base) or _OWN.match(base):
+    if _RUNTIME.match(base) or _PACKAGE_PREFIX.match(base):
         base = f"my_{base}"
     candidate = base if invalid_name_reason(base) is None else f"{base}_"
     number = 2

@@ -19,7 +19,7 @@ class Number(NamedTuple):
 
     Args:
         name: The spelling in C++.
-        kind: The kind in manifests; all numbers of a kind and a size are read alike.
+        kind: The kind in manifests. Readers treat all numbers of one kind and size in the same way.
         size: The size in bytes.
         align: The alignment in bytes.
         code: The abbreviation in generated names of structs.
@@ -27,7 +27,7 @@ class Number(NamedTuple):
         numpy: NumPy's letter; void for the newer floats, which NumPy lacks.
         dlpack: The `DLDataTypeCode`, None if DLPack has no code.
         element: The name of the elements' row, for complex numbers and vectors; "" for a number.
-        lanes: The number of elements.
+        element_count: The number of elements.
         header: The header of CUDA that declares it; "" for a number of the language.
         in_c: Whether the header declares it in C, too.
         raw: The struct of C that holds the same bits as a class, for packed structs; "" for none.
@@ -42,7 +42,7 @@ class Number(NamedTuple):
     numpy: str = ""
     dlpack: int | None = None
     element: str = ""
-    lanes: int = 1
+    element_count: int = 1
     header: str = ""
     in_c: bool = True
     raw: str = ""
@@ -79,11 +79,11 @@ _ROWS = (
     Number("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h"),
     # CUDA aligns complex numbers to their size.
     Number(
-        "cuFloatComplex", "complex", 8, 8, "c64", "float", "c", 5, element="float", lanes=2,
+        "cuFloatComplex", "complex", 8, 8, "c64", "float", "c", 5, element="float", element_count=2,
         header="cuComplex.h",
     ),
     Number(
-        "cuDoubleComplex", "complex", 16, 16, "c128", "double", "c", 5, element="double", lanes=2,
+        "cuDoubleComplex", "complex", 16, 16, "c128", "double", "c", 5, element="double", element_count=2,
         header="cuComplex.h",
     ),
 )  # fmt: skip
@@ -110,7 +110,7 @@ def _vector(element: Number, count: int) -> Number:
     # version.
     alias = f"numba_ptxlink_{name}" if size == 32 else name
     return Number(
-        alias, "vector", size, align, name, element.ir, element=element.name, lanes=count,
+        alias, "vector", size, align, name, element.ir, element=element.name, element_count=count,
         header="vector_types.h",
     )  # fmt: skip
 

@@ -24,7 +24,7 @@ _CHOICES = {"aggregates": ("value", "flat"), "on_error": get_args(OnError), "che
 _STRUCT = re.compile(
     r"(?:alignas\((\d+)\)\s+)?(struct\s+)?((?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)", re.ASCII
 )
-_FOREIGN = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
+_LIBRARY_NAMESPACES = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
 # The maxima of launch bounds, "Launch Bounds" and "Technical Specifications" in the CUDA Programming Guide.
 # The maximum size of a cluster depends on the GPU; PTX has 32 bits for it.
 _MAX_BOUNDS = (1024, 32, (1 << 31) - 1)
@@ -88,7 +88,7 @@ class AbiOptions:
 MARKED = tuple(
     field.name for field in dataclasses.fields(AbiOptions) if field.name not in ("abi_name", "aggregates")
 )
-"""The options of marks, which no compiler knows."""
+"""The options of marks that only this package implements."""
 
 
 def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
@@ -102,8 +102,8 @@ def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
         return None
     bounds = tuple(requested) if isinstance(requested, (tuple, list)) else (requested,)
     whole = all(isinstance(bound, Integral) and not isinstance(bound, bool) for bound in bounds)
-    known = whole and 0 < len(bounds) <= len(_MAX_BOUNDS)
-    if not known or any(
+    is_valid = whole and 0 < len(bounds) <= len(_MAX_BOUNDS)
+    if not is_valid or any(
         not 0 < bound <= maximum for bound, maximum in zip(bounds, _MAX_BOUNDS, strict=False)
     ):
         raise AbiError(
@@ -193,7 +193,7 @@ def _as_names(value: Any, option: str, owner: str) -> tuple[str, ...]:
     is_list = isinstance(value, Iterable) and not isinstance(value, str)
     names: tuple[Any, ...] = tuple(value) if is_list else (value,)
     if not all(isinstance(name, str) for name in names):
-        raise AbiError(f"{owner}: {option}={value!r}; give it a name, or several in a list.")
+        raise AbiError(f"{owner}: {option}={value!r} is not a name; pass a name, or several in a list.")
     return names
 
 
@@ -218,11 +218,15 @@ def _namespace(namespace: object, owner: str) -> str:
         return ""
     if not isinstance(namespace, str):
         raise AbiError(
-            f'{owner}: namespace={namespace!r}; give it a name such as "physics" or "lab::physics".'
+            f'{owner}: namespace={namespace!r} is not a name; pass one such as "physics" or "lab::physics".'
         )
     parts = namespace.split("::")
     for part in parts:
-        reason = "belongs to others" if parts[0] in _FOREIGN else cnames.invalid_name_reason(part)
+        reason = (
+            "is the namespace of another library"
+            if parts[0] in _LIBRARY_NAMESPACES
+            else cnames.invalid_name_reason(part)
+        )
         if reason:
             raise AbiError(
                 f"{owner}: namespace={namespace!r}: {part!r} {reason}; use a name such as "
@@ -231,12 +235,14 @@ def _namespace(namespace: object, owner: str) -> str:
     return "::".join(parts)
 
 
-def _parameter_names(value: str | Iterable[str], option: str, known: list[str], owner: str) -> frozenset[str]:
+def _parameter_names(
+    value: str | Iterable[str], option: str, parameters: list[str], owner: str
+) -> frozenset[str]:
     names = _as_names(value, option, owner)
     for name in names:
-        if name not in known:
+        if name not in parameters:
             raise AbiError(
                 f"{owner} has no parameter {name!r}, which {option} names; "
-                f"it has {', '.join(known) or 'none'}."
+                f"it has {', '.join(parameters) or 'none'}."
             )
     return frozenset(names)

@@ -32,7 +32,7 @@ _CALLER = "numba_ptxlink_calls_"
 _PARAM = "numba_ptxlink_value_"
 # Like nvcc, accept 128-bit integers, and host functions in the headers of structs.
 _FLAGS = ("-std=c++17", "--device-int128", "-default-device")
-_MISSING = "open source file"
+_MISSING_FILE = "open source file"
 _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 
 
@@ -65,38 +65,38 @@ def prove(
             header is missing; or a declaration has another prototype than the exported function.
     """
     signatures = [*(declaration.signature for declaration in declarations), *externs]
-    called = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
+    callees = [*map(_cxx_name, declarations), *(f"::{signature.name}" for signature in externs)]
     existing_structs = [layout for layout in structs_of(signatures).values() if layout.existing]
     locations = {declaration.signature.name: declaration.location for declaration in declarations}
-    calls = map(_call, range(len(signatures)), signatures, called)
+    calls = map(_call, range(len(signatures)), signatures, callees)
     source = "\n".join([text, *calls, ""])
     folders = (*include_dirs, nvrtc.INCLUDE_DIR)
     # NVRTC lacks the host's standard library, which a header of structs may include.
-    refusal = None
-    for compiler in (_by_nvrtc, _by_nvcc):
-        if refusal and _MISSING not in refusal.log:
+    nvrtc_error = None
+    for compiler in (_compile_by_nvrtc, _compile_by_nvcc):
+        if nvrtc_error and _MISSING_FILE not in nvrtc_error.log:
             break
-        if compiler is _by_nvcc and not may_call_nvcc:
+        if compiler is _compile_by_nvcc and not may_call_nvcc:
             return
         try:
             arch, ptx = compiler(source, archs, folders)
         except LinkError as error:
             if message := _explanation(error.log, source, signatures, locations, existing_structs):
                 raise convert_error(error, AbiError, message) from error
-            refusal = refusal or error
+            nvrtc_error = nvrtc_error or error
         else:
             _compare(ptx, signatures, locations, llvm_ir.NvvmDialect.of(arch))
             return
-    first = _ERROR.search(refusal.log) if refusal else None
+    first = _ERROR.search(nvrtc_error.log) if nvrtc_error else None
     log.warning(
         "The header could not be compiled as C++ to compare its prototypes: %s",
         f"{first[1]}({first[2]}): {first[3]}; nvcc on PATH compiles it"
-        if first and first[3].startswith("cannot " + _MISSING)
-        else refusal,
+        if first and first[3].startswith("cannot " + _MISSING_FILE)
+        else nvrtc_error,
     )
 
 
-def _by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
+def _compile_by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
     """Compile *source* with NVRTC; return the architecture and the PTX."""
     arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
     compiled = nvrtc.compile_source(
@@ -110,7 +110,7 @@ def _by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tu
     return arch, compiled.code.decode()
 
 
-def _by_nvcc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
+def _compile_by_nvcc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
     """Compile *source* with nvcc, which has its own headers; return the architecture and the PTX."""
     return archs[0], host_compiler.compile_cuda(source, _NAME, archs[0], folders)
 
@@ -124,7 +124,7 @@ def _explanation(
 ) -> str:
     """Explain the first error in NVRTC's *log*; "" if it is in another header."""
     first = _ERROR.search(log)
-    # Errors in another header may cause the others.
+    # An error in another header may cause those that follow.
     if first is None or first[1].removeprefix("/") != _NAME:
         return ""
     number, reason = int(first[2]), first[3]
@@ -134,9 +134,9 @@ def _explanation(
     if header in existing.includes(structs):
         message = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
         return with_location(location, message)
-    if _MISSING in log:
+    if _MISSING_FILE in log:
         return ""
-    structs_text = "; ".join(f"{signature.name} stands for {signature.python_type}" for signature in structs)
+    structs_text = "; ".join(f"{struct.name} is the struct of {struct.python_type}" for struct in structs)
     if existing.MARK in line and "assertion failed" in reason:
         message = (
             "Structs of C++ have other layouts than in Python: "
@@ -173,8 +173,8 @@ def _call(number: int, signature: Signature, name: str) -> str:
     if signature.kernel:
         # Assigning a pointer to the kernel checks its type.
         types = ", ".join(ctype.declare("") for _, ctype in signature.params)
-        same = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
-        return f'extern "C" __global__ void {_CALLER}{number}({params}) {same}'
+        check = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
+        return f'extern "C" __global__ void {_CALLER}{number}({params}) {check}'
     values = ", ".join(f"{_PARAM}{index}" for index in range(len(signature.params)))
     head = signature.result.declare(f"{_CALLER}{number}({params})")
     return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
@@ -195,7 +195,7 @@ def _compare(
                         locations.get(signature.name, ""),
                         f"C++ calls another function of the name {signature.name}: "
                         f"{declared or 'one of CUDA'}, not {expected}; use another name, or report this if "
-                        "CUDA has none of it.",
+                        "CUDA has no function of that name.",
                     )
                 )
             )

@@ -68,7 +68,7 @@ class Signature:
     @property
     def types(self) -> Iterator[CType]:
         """Every type used by the declaration, members before their structs."""
-        return parts([self.result, *(ctype for _, ctype in self.params)])
+        return nested_types([self.result, *(ctype for _, ctype in self.params)])
 
     def __str__(self) -> str:
         params = ", ".join(ctype.declare(name) for name, ctype in self.params) or "void"
@@ -124,10 +124,14 @@ def _layout_key(layout: Struct) -> Any:
         return (
             layout.fingerprint,
             python_kind,
-            *((path, at, part.name) for path, at, part in walk_members(layout)),
+            *((path, offset, part.name) for path, offset, part in walk_members(layout)),
         )
     # Without the names of types: functions may differ in which members of a struct of C++ they name.
-    return layout.size, layout.align, *((path, at, part.size) for path, at, part in walk_members(layout))
+    return (
+        layout.size,
+        layout.align,
+        *((path, offset, part.size) for path, offset, part in walk_members(layout)),
+    )
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:
@@ -135,17 +139,17 @@ def _structs(ctype: CType) -> Iterator[Struct]:
     if isinstance(ctype, Struct) and not ctype.existing:
         yield ctype
     elif isinstance(ctype, Struct):
-        within = parts([ctype], with_members=True)
+        within = nested_types([ctype], with_members=True)
         yield from (part for part in within if isinstance(part, Struct) and part.existing)
 
 
-def parts(types: Iterable[CType], *, with_members: bool = False) -> Iterator[CType]:
+def nested_types(types: Iterable[CType], *, with_members: bool = False) -> Iterator[CType]:
     """
     Yield *types* and all types that they contain or point to, each once, parts first.
 
     Args:
         types: Types.
-        with_members: Whether members of structs that C++ defines are parts, too.
+        with_members: Whether members of structs that C++ defines are yielded, too.
     """
     seen: set[CType] = set()
     for ctype in types:
@@ -158,8 +162,8 @@ def _walk(ctype: CType, seen: set[CType], *, with_members: bool) -> Iterator[CTy
     seen.add(ctype)
     if with_members or not (isinstance(ctype, Struct) and ctype.existing):
         members = (member.type for member in getattr(ctype, "members", ()))
-        held = (getattr(ctype, "element", None), getattr(ctype, "target", None), *members)
-        for part in filter(None, held):
+        contained = (getattr(ctype, "element", None), getattr(ctype, "target", None), *members)
+        for part in filter(None, contained):
             yield from _walk(part, seen, with_members=with_members)
     yield ctype
 
@@ -239,7 +243,7 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
 
 def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
     """Return the manifest's entries for *types* and their members, by C names, members first."""
-    return {part.name: _type_entry(part) for part in parts(types, with_members=True)}
+    return {part.name: _type_entry(part) for part in nested_types(types, with_members=True)}
 
 
 def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:
@@ -260,7 +264,7 @@ def _type_entry(ctype: CType) -> dict[str, Any]:
         if value is not None:
             entry[name] = value.name if isinstance(value, CType) else value
     if isinstance(ctype, Compound) and ctype.element:
-        entry["count"] = ctype.row.lanes
+        entry["count"] = ctype.row.element_count
     elif isinstance(ctype, Struct):
         entry["members"] = list(map(_member_entry, ctype.members))
         entry["python_kind"] = ctype.python_kind

@@ -80,7 +80,7 @@ class Numeric(CType):
 
     @property
     def code(self) -> str:
-        """Its abbreviation in generated names."""
+        """The abbreviation in generated names."""
         return self.row.code
 
     @property
@@ -124,7 +124,7 @@ class Compound(Numeric):
     @property
     def natural_align(self) -> int:
         """The alignment of an element, in bytes."""
-        return self.size // self.row.lanes
+        return self.size // self.row.element_count
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ class Pointer(CType):
 
     @property
     def code(self) -> str:
-        """Its abbreviation in generated names."""
+        """The abbreviation in generated names."""
         return f"{'c' if self.readonly else ''}p_{self.target.code}"
 
     def declare(self, name: str) -> str:
@@ -161,7 +161,7 @@ class Array(CType):
 
     @property
     def code(self) -> str:
-        """Its abbreviation in generated names."""
+        """The abbreviation in generated names."""
         return f"{self.count}x_{self.element.code}"
 
     @property
@@ -274,7 +274,7 @@ class View(CType):
 
     @property
     def code(self) -> str:
-        """Its abbreviation in generated names."""
+        """The abbreviation in generated names."""
         # The layout's initial: c, f or a.
         return f"{'c' if self.readonly else ''}view{self.ndim}{self.layout[0]}_{self.element.code}"
 
@@ -300,7 +300,7 @@ def number(name: str) -> Scalar | Compound:
 def vector(element: CType, count: int) -> Scalar | Compound | None:
     """Return CUDA's vector type of *count* times *element*, None if there is none."""
     key = ("vector", element.name, count)
-    rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.lanes) == key)
+    rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.element_count) == key)
     return next(map(number, rows), None)
 
 

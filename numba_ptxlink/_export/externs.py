@@ -57,7 +57,7 @@ def find_calls(
     known = {
         signature: from_signature(signature, "") for _, signature in declared_calls if signature is not None
     }
-    conflicts = contradictions(llvm_ir.declared("\n".join(modules)) if known else {}, known.values())
+    conflicts = contradictions(llvm_ir.declared_types("\n".join(modules)) if known else {}, known.values())
     return tuple(call for call in declared_calls if call[1] is None or known[call[1]] not in conflicts)
 
 
@@ -116,7 +116,7 @@ def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[Lin
 
     def check(function: LoweredFunction) -> None:
         names = {name for name, _ in function.calls}
-        declared = llvm_ir.declared("\n".join(function.modules)) if names else {}
+        declared = llvm_ir.declared_types("\n".join(function.modules)) if names else {}
         for name in declared.keys() & names:
             first_caller, types = prototypes.setdefault(name, (function.title, declared[name]))
             if types != declared[name]:

@@ -128,9 +128,9 @@ def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> lis
 def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
     title = f"function {function.function.__qualname__}"
     if not function.overloads:
-        cnames.check(function.name, title)
+        cnames.check_name(function.name, title)
     if function.cxx.namespace and not function.is_kernel:
-        cnames.check(function.function.__name__, title, in_namespace=True)
+        cnames.check_name(function.function.__name__, title, in_namespace=True)
     args, result = arguments(function, front_end)
     params = tuple(
         abi.Parameter(name, ty, const=name in function.cxx.const, restrict=name in function.cxx.restrict)

@@ -92,7 +92,7 @@ class Image:
 
     @property
     def symbols(self) -> tuple[ElfSymbol, ...]:
-        """Its functions and variables that other code can see, in order."""
+        """The functions and variables that other code can see, in order."""
         visible = (symbol for symbol in self.all_symbols if symbol.public and symbol.kind)
         return tuple(symbol for symbol in visible if not _TOOL_SYMBOL.fullmatch(symbol.name))
 
@@ -105,8 +105,8 @@ def machine(code: bytes) -> int | None:
     """Return the compute capability of a cubin, such as 90; None for another file."""
     if len(code) < _FILE_HEADER.size:
         return None
-    identity, _, number, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
-    if identity[:4] != b"\x7fELF" or number != EM_CUDA:
+    identity, _, machine_number, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
+    if identity[:4] != b"\x7fELF" or machine_number != EM_CUDA:
         return None
     return int(flags >> 8 if identity[7] == _ABI_SINCE_13 else flags) & 0xFF
 
@@ -122,20 +122,20 @@ def is_accelerated(code: bytes) -> bool:
     identity, _, _, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
     if flags & (_ACCELERATORS_FLAG if identity[7] == _ABI_SINCE_13 else _ACCELERATORS_FLAG_12):
         return True
-    records = _content(code, b".nv.compat")
+    records = _section_content(code, b".nv.compat")
     return any(records.startswith(_ACCELERATED_RECORD, start) for start in range(0, len(records), 4))
 
 
-def _content(code: bytes, name: bytes) -> bytes:
+def _section_content(code: bytes, name: bytes) -> bytes:
     """Return the content of the section *name*; b"" if there is none or the image is damaged."""
     _, _, _, _, _, _, start, _, _, _, _, size, count, names = _FILE_HEADER.unpack_from(code)
     try:
         sections = [_SECTION_HEADER.unpack_from(code, start + size * number) for number in range(count)]
-        texts = sections[names][4]
+        name_table = sections[names][4]
     except (struct.error, IndexError):
         return b""
     for name_offset, _, _, _, offset, length, *_ in sections:
-        if code.startswith(name + b"\0", texts + name_offset):
+        if code.startswith(name + b"\0", name_table + name_offset):
             return code[offset:][:length]
     return b""
 

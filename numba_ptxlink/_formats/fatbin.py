@@ -1,5 +1,5 @@
 """
-PTX in fat binaries: the members, compressed or not.
+Read the PTX in fat binaries, compressed or not.
 
 NVIDIA does not document the format. The fields were found in what nvcc and nvFatbin of CUDA 13.0 and 13.5
 write, with each value of --compress-mode.
@@ -49,13 +49,15 @@ def ptx_members(code: bytes) -> list[PtxMember]:
         _, _, offset, size = HEADER.unpack_from(code)
         end, members = offset + size, []
         while offset < end:
-            kind, _, header, stored, compressed, arch, flags, plain = _MEMBER.unpack_from(code, offset)
-            content = code[offset + header : offset + header + stored]
+            kind, _, header_size, stored_size, compressed_size, arch, flags, plain_size = _MEMBER.unpack_from(
+                code, offset
+            )
+            content = code[offset + header_size : offset + header_size + stored_size]
             if kind == _PTX_KIND:
                 if flags & (_IS_LZ4 | _IS_ZSTD):
-                    content = _decompress(content[: compressed or None], plain, flags)
+                    content = _decompress(content[: compressed_size or None], plain_size, flags)
                 members.append(PtxMember(arch, content.rstrip(b"\0")))
-            offset += header + stored
+            offset += header_size + stored_size
     except struct.error as error:
         raise LinkError(f"The fat binary is damaged ({error}); build it again.") from error
     return members

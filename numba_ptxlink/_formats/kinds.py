@@ -22,7 +22,7 @@ _LLVM_IR = (
 )
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
 # Signs of CUDA C++ that no prose has.
-_SIGN = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*[dip]\w+|[;}]\s*\Z'
+_CXX_SIGNS = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*[dip]\w+|[;}]\s*\Z'
 
 
 class Kind(NamedTuple):
@@ -85,7 +85,7 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
     """
     Return the version of the NVVM IR and the compute capability, such as 90; None if *code* is no LTO-IR.
 
-    NVIDIA does not document the fields. They were found by comparing the output of NVRTC 12.4, 12.9 and 13.5
+    NVIDIA does not document the fields, which were found by comparing the output of NVRTC 12.4, 12.9 and 13.5
     for the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7 change with the
     release only, and the halfword at byte 26 is ten times the compute capability in every one.
     """
@@ -128,7 +128,7 @@ def _is_cxx(text: str) -> bool:
     code = re.sub(_COMMENT, " ", text).strip()
     if re.search(_LLVM_IR, text) or code.startswith("{"):
         return False
-    return bool(re.search(_SIGN, code)) and not _is_python(text)
+    return bool(re.search(_CXX_SIGNS, code)) and not _is_python(text)
 
 
 def _is_python(text: str) -> bool:

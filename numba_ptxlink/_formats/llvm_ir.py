@@ -38,12 +38,12 @@ class NvvmDialect(enum.Enum):
         """Return the type of pointers to the type *target*."""
         return "ptr" if self.is_opaque else f"{target}*"
 
-    def written(self, modules: Iterable[str]) -> list[str]:
-        """Return *modules*, whose `byval` may have a type, in the dialect."""
+    def convert(self, modules: Iterable[str]) -> list[str]:
+        """Return *modules* in this dialect: `byval` has a type only if pointers are opaque."""
         return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
-def declared(text: str) -> dict[str, tuple[str, ...]]:
+def declared_types(text: str) -> dict[str, tuple[str, ...]]:
     """Return the types of result and parameters of the functions that *text* declares; "ptr" for pointers."""
     # Deferred: most users of this module read no types.
     from .llvm_types import split
@@ -71,10 +71,10 @@ def _type(words: list[str]) -> str:
     while depth and end < len(words):
         depth += (words[end] in _OPENING) - (words[end] in _CLOSING)
         end += 1
-    rest = words[end:]
-    if "byval" in rest or "sret" in rest:
+    after_type = words[end:]
+    if "byval" in after_type or "sret" in after_type:
         return "byval"
-    return "ptr" if "*" in rest else " ".join(words[:end])
+    return "ptr" if "*" in after_type else " ".join(words[:end])
 
 
 def has_line_numbers(text: str) -> bool:

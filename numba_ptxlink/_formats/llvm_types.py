@@ -120,30 +120,30 @@ def read(text: str) -> Type:
 
 
 def _read(tokens: list[str]) -> tuple[Type, list[str]]:
-    head, rest = tokens[0], tokens[1:]
+    head, remaining = tokens[0], tokens[1:]
     ty: Type
     if head == "{":
-        ty, rest = _members(rest)
-    elif head == "<" and rest[0] == "{":
-        body, rest = _members(rest[1:])
-        ty, rest = StructType(body.members, packed=True), rest[1:]
+        ty, remaining = _read_members(remaining)
+    elif head == "<" and remaining[0] == "{":
+        body, remaining = _read_members(remaining[1:])
+        ty, remaining = StructType(body.members, packed=True), remaining[1:]
     elif head in "[<":
-        element, after = _read(rest[2:])
-        ty, rest = SequentialType(int(rest[0]), element, head == "<"), after[1:]
+        element, after = _read(remaining[2:])
+        ty, remaining = SequentialType(int(remaining[0]), element, head == "<"), after[1:]
     else:
-        ty = _word(head)
-    while rest and rest[0] in ("*", "addrspace"):
+        ty = _parse_word(head)
+    while remaining and remaining[0] in ("*", "addrspace"):
         space = 0
-        if rest[0] == "addrspace":
-            space, rest = int(rest[2]), rest[4:]
+        if remaining[0] == "addrspace":
+            space, remaining = int(remaining[2]), remaining[4:]
         if ty == PointerType():
             ty = PointerType(space=space)
         else:
-            ty, rest = PointerType(ty, space), rest[1:]
-    return ty, rest
+            ty, remaining = PointerType(ty, space), remaining[1:]
+    return ty, remaining
 
 
-def _word(word: str) -> Type:
+def _parse_word(word: str) -> Type:
     if word == "ptr":
         return PointerType()
     if _SCALAR.fullmatch(word):
@@ -151,7 +151,7 @@ def _word(word: str) -> Type:
     raise ValueError(f"no type of LLVM IR: {word}")
 
 
-def _members(tokens: list[str]) -> tuple[StructType, list[str]]:
+def _read_members(tokens: list[str]) -> tuple[StructType, list[str]]:
     types: list[Type] = []
     while tokens[0] != "}":
         member, tokens = _read(tokens)
@@ -163,23 +163,23 @@ def _members(tokens: list[str]) -> tuple[StructType, list[str]]:
 def split(text: str) -> tuple[list[str], str]:
     """Split *text*, which follows an opening bracket, at its commas; return the parts and the rest."""
     parts, start, closings = [], 0, [")"]
-    for at, char in _outside_quotes(text):
+    for index, char in _outside_quotes(text):
         if char in _CLOSING:
             closings.append(_CLOSING[char])
         elif char == closings[-1]:
             closings.pop()
             if not closings:
-                parts.append(text[start:at].strip())
-                return [part for part in parts if part], text[at + 1 :]
+                parts.append(text[start:index].strip())
+                return [part for part in parts if part], text[index + 1 :]
         elif char == "," and len(closings) == 1:
-            parts.append(text[start:at].strip())
-            start = at + 1
+            parts.append(text[start:index].strip())
+            start = index + 1
     raise ValueError(f"no closing bracket: {text}")
 
 
 def _outside_quotes(text: str) -> Iterator[tuple[int, str]]:
     quoted = False
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         quoted ^= char == '"'
         if not quoted:
-            yield at, char
+            yield index, char

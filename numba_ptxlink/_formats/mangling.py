@@ -1,4 +1,4 @@
-"""Names that authors wrote, out of mangled symbols of C++ and Numba (Itanium C++ ABI, "Name mangling")."""
+"""Find the source names of mangled symbols of C++ and Numba (Itanium C++ ABI, "Name mangling")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the directives at the head of a PTX module; the lexer is needed for unusual forms only."""
+"""Read the directives at the head of a PTX module, with the lexer only if they have an unusual form."""
 
 from __future__ import annotations
 

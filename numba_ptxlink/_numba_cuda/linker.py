@@ -208,7 +208,7 @@ class PtxLinker:
                 from numba_ptxlink._formats import llvm_ir
                 from numba_ptxlink._link import declarations
 
-                declared = llvm_ir.declared("\n".join(self._modules))
+                declared = llvm_ir.declared_types("\n".join(self._modules))
                 declarations.check_declared_types(self._origin, declared, self._exported)
             linked = kernels.link_for_device(self._inputs, self._arch, self._options())
         self.linker, self._failure = linked, None

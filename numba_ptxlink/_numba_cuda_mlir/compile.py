@@ -137,7 +137,7 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = tuple(nvvm_dialect.written([dialect.with_stable_names(text, wrapper_name)]))
+    modules = tuple(nvvm_dialect.convert([dialect.with_stable_names(text, wrapper_name)]))
     return LoweredFunction(
         declaration,
         abi,

@@ -202,7 +202,7 @@ def test_another_struct_is_refused(case, tmp_path):
     dtype = NESTED if fields == "nested" else dtype_of(fields)
     with pytest.raises(pl.AbiError, match=rf"(?s)^\S+\.py:\d+: error: .*{reason}") as caught:
         export_of(dtype, "P", tmp_path, definition)
-    assert "P stands for Record(" in str(caught.value)
+    assert "P is the struct of Record(" in str(caught.value)
 
 
 AGREES = {

@@ -120,9 +120,9 @@ def test_overloads_that_cxx_has_not_are_refused(function, signatures, restrict):
 @pytest.mark.parametrize(
     ("namespace", "reason"),
     [
-        ("std", "belongs to others"),
+        ("std", "is the namespace of another library"),
         ("cuInit::own", "'cuInit' starts like the names of CUDA's runtime or driver"),
-        ("cuda::detail", "'cuda' belongs to others; use a name such as 'my_cuda'"),
+        ("cuda::detail", "'cuda' is the namespace of another library; use a name such as 'my_cuda'"),
         ("a::class", "reserved word"),
         ("a::", "not a C identifier"),
     ],

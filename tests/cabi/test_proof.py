@@ -77,6 +77,6 @@ def test_a_prototype_that_differs_is_refused(kernel):
     """A model of the C ABI that is wrong about a type is found out."""
     wrong = dataclasses.replace(DOUBLE, size=4, align=4)
     with pytest.raises(
-        pl.AbiError, match=r"of the name f: \..*, not \..* report this if CUDA has none of it"
+        pl.AbiError, match=r"of the name f: \..*, not \..* report this if CUDA has no function of that name"
     ):
         prove(declare("f", c.Void(), ("value", wrong), kernel=kernel))

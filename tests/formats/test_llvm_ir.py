@@ -21,4 +21,4 @@ from numba_ptxlink._formats import llvm_ir
 )
 def test_what_llvm_ir_declares(text, types):
     """The declarations of LLVM IR tell types, and whether they are addresses."""
-    assert llvm_ir.declared(text).get("f") == types
+    assert llvm_ir.declared_types(text).get("f") == types

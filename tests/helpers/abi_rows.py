@@ -333,7 +333,7 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
     asked = Arch.of(arch)
     if asked != group.arch:
         functions = tuple(
-            dataclasses.replace(each, modules=tuple(llvm_ir.NvvmDialect.of(asked).written(each.modules)))
+            dataclasses.replace(each, modules=tuple(llvm_ir.NvvmDialect.of(asked).convert(each.modules)))
             for each in group.functions
         )
         group = compile_functions(group.front_end, asked, functions, OPTIONS)

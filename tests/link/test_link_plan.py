@@ -72,7 +72,7 @@ PROGRAMS = "programs of CUDA 13.0 may not read code of nvPTXCompiler 13.5"
 LINKER = "nvJitLink 13.0 may not read code of nvPTXCompiler 13.5"
 UNKNOWN = "which nvPTXCompiler 13.5 does not support"
 FUSED = "2 PTX as one, 0 calls inlined"
-REPORT = "correct the PTX, or report this if ptxas takes it."
+REPORT = "correct the PTX, or report this if ptxas accepts it."
 FOR_12 = {"cuda": (12, 4)}
 # What is installed, inputs, options; tool, flags and reason, or a part of the error behind a "!".
 TABLE = [

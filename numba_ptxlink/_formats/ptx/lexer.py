@@ -16,7 +16,8 @@ Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "
 _BLANKS = r"[ \t\r\n\f\v\0]*"
 # An unclosed comment or string runs to the end of the text, so that each character is read once.
 _COMMENT_FORM = r"/(?:/[^\n]*|\*(?:.*?\*/|.*))"
-_ASIDE = rf'"[^"]*"?|{_COMMENT_FORM}|\#[^\n]*'
+# A string, a comment, or a line of a preprocessor.
+_NO_CODE = rf'"[^"]*"?|{_COMMENT_FORM}|\#[^\n]*'
 _DIGITS = "0[xX][0-9a-fA-F]+ | 0[bB][01]+ | 0[0-7]* | [1-9][0-9]*"
 _INTEGER = rf"(?: {_DIGITS} ) U?"
 # The forms of tokens by kind; the first one that matches is taken.
@@ -72,8 +73,8 @@ _KIND = _compiled(" | ".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.item
 _NAME, _SYMBOL = _compiled(f"[A-Za-z_%$]{_REST}"), _compiled(f"[A-Za-z_$]{_REST}")
 _OPERAND = _compiled(r"(?: [^,\[({] | \[[^\]]*\] | \{[^}]*\} | \([^)]*\) )+")
 # The search is fast if each alternative begins with a different letter.
-_COMMENT, _SKIPPED = _compiled(_COMMENT_FORM), _compiled(_ASIDE)
-_BRACE, _STOP, _COMMA = (_compiled(rf"{stop}|{_ASIDE}") for stop in (r"\{|\}", r";|\{|=", ";|,"))
+_COMMENT, _SKIPPED = _compiled(_COMMENT_FORM), _compiled(_NO_CODE)
+_BRACE, _STOP, _COMMA = (_compiled(rf"{stop}|{_NO_CODE}") for stop in (r"\{|\}", r";|\{|=", ";|,"))
 _LEAVES = ("word", "number", "string")
 _MAX_INTEGER_CHARS = 66  # 64 binary digits after "0b"
 
@@ -101,7 +102,7 @@ class Token(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """Its kind; "line" for a line of a preprocessor, "end" for the end of the text."""
+        """The kind; "line" for a line of a preprocessor, "end" for the end of the text."""
         return kind(self.text)
 
 
@@ -118,8 +119,8 @@ def tokens(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
     # The end matches as a token without a text, and so does white space before it.
     while pieces and not pieces[-1][1]:
         pieces.pop()
-    places = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
-    return [token for _, token in pieces], [*itertools.islice(places, 1, None, 2)]
+    offsets = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
+    return [token for _, token in pieces], [*itertools.islice(offsets, 1, None, 2)]
 
 
 def token_at(text: str, start: int) -> Token:
@@ -184,7 +185,7 @@ def _first_stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, s
 
 def has_directive(text: str, word: str) -> bool:
     """Return whether *text* contains the directive *word* outside of comments and strings."""
-    pattern = re.compile(rf"{_ASIDE}|(?<![\w.]){re.escape(word)}(?![\w.])", re.DOTALL)
+    pattern = re.compile(rf"{_NO_CODE}|(?<![\w.]){re.escape(word)}(?![\w.])", re.DOTALL)
     return any(match[0] == word for match in pattern.finditer(text))
 
 
@@ -192,7 +193,7 @@ def without_comments(text: str) -> str:
     """Return *text* with a blank in place of each comment."""
     if '"' not in text and "#" not in text:
         return _COMMENT.sub(" ", text)
-    return _SKIPPED.sub(lambda aside: " " if aside[0][0] == "/" else aside[0], text)
+    return _SKIPPED.sub(lambda match: " " if match[0][0] == "/" else match[0], text)
 
 
 def is_dwarf(section: str) -> bool:
@@ -206,8 +207,8 @@ def rename_symbols(text: str, new: Mapping[str, str]) -> str:
 
     The registers `a<3>` are a0, a1 and a2, so none of them is named a; neither is the opcode of `a.u32`.
     """
-    # The pattern matches comments as well, so that their words are left alone.
-    words = rf"({_ASIDE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
+    # The pattern matches strings and comments as a whole, so that words in them are not renamed.
+    words = rf"({_NO_CODE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
     pieces = _compiled(words).split(text)
     pieces[1::2] = [new.get(word, word) for word in pieces[1::2]]
     return "".join(pieces)
@@ -241,9 +242,9 @@ def modifiers(text: str) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=4096)
-def number(spelled: str) -> int | None:
+def number(text: str) -> int | None:
     """Return the value of an integer literal, which may have a minus sign; None for other text."""
-    match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(spelled)
+    match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(text)
     if match is None or len(match[2]) > _MAX_INTEGER_CHARS:
         return None
     value = int(match[2], 8 if match[2].isdecimal() and match[2][0] == "0" else 0)

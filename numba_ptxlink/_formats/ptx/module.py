@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _KINDS = frozenset((".func", ".entry"))
 _DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
-_SOUGHT = ("global", "managed", "const", "shared")
+_LINKED_SPACES = ("global", "managed", "const", "shared")
 # Directives at which reading resumes after an unknown one.
 _STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".alias"))
 
@@ -53,7 +53,7 @@ class Alias:
 
     Args:
         name: The symbol of the alias.
-        target: The function that it stands for.
+        target: The function that it is another name of.
         start: Its offset into the text of the module.
         end: The offset after it.
     """
@@ -120,7 +120,7 @@ class Function:
 
     @property
     def heading(self) -> str:
-        """Its declaration as written, without the semicolon or body."""
+        """The declaration as written, without the semicolon or body."""
         end = self.body_span.start if self.defined else self.end - 1
         return lexer.without_comments(self.text[self.start : end]).strip()
 
@@ -139,7 +139,7 @@ class Function:
             except MalformedError as error:
                 raise LinkError(
                     f"The PTX function {self.name} cannot be read: {error}; correct the PTX, "
-                    "or report this if ptxas takes it."
+                    "or report this if ptxas accepts it."
                 ) from None
         return self._body
 
@@ -172,19 +172,19 @@ class Module:
 
     @property
     def aliases(self) -> tuple[Alias, ...]:
-        """Its aliases."""
+        """The aliases."""
         return tuple(item for item in self.items if isinstance(item, Alias))
 
     @property
     def undefined_variables(self) -> tuple[str, ...]:
-        """The variables that it declares and that a linker searches in other inputs, used or not."""
+        """The declared variables that other inputs of a link have to define, used or not."""
         defined = {variable.name for variable in self.variables if variable.defined}
         declared = (
             variable.name
             for variable in self.variables
             if not variable.defined
-            and variable.memory in _SOUGHT
-            # Dynamic shared memory is defined by the launch.
+            and variable.memory in _LINKED_SPACES
+            # The launch defines dynamic shared memory.
             and (variable.memory != "shared" or variable.size)
         )
         return tuple(dict.fromkeys(name for name in declared if name not in defined))
@@ -248,7 +248,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
         self._line = 1
-        self._counted = 0
+        self._counted_offset = 0
 
     def items(self) -> list[Item]:
         """Return all items."""
@@ -303,18 +303,18 @@ class _Reader:
         texts, starts = lexer.tokens(text, start, stop)
         while delimiter == "=" or (delimiter == ";" and ".pragma" in texts[-4:]):
             # A pragma before the body of a function has its own semicolon.
-            at = stop + 1
+            position = stop + 1
             if delimiter == "=":
-                begin = token_at(text, at).start
-                end, at = lexer.initializer_end(text, begin)
+                begin = token_at(text, position).start
+                end, position = lexer.initializer_end(text, begin)
                 texts += ("=", text[begin:end])
                 starts += (stop, begin)
-            begin = at
+            begin = position
             stop, delimiter = lexer.delimiter(text, begin)
             if stop > begin:
-                more, places = lexer.tokens(text, begin, stop)
-                texts += more
-                starts += places
+                new_texts, new_starts = lexer.tokens(text, begin, stop)
+                texts += new_texts
+                starts += new_starts
         cursor = Cursor(text, texts, starts, stop, self._line_of)
         if not _KINDS.isdisjoint(texts[:2]):
             return self._function(cursor, stop, delimiter)
@@ -324,7 +324,7 @@ class _Reader:
 
     def _function(self, cursor: Cursor, stop: int, delimiter: str) -> Function:
         start = cursor.start
-        linked, linkage_span = cursor.linkage()
+        linkage, linkage_span = cursor.linkage()
         line = self._line_of(cursor.start)
         kind = cursor.take()[1:]
         attributes: tuple[str, ...] = ()
@@ -338,7 +338,7 @@ class _Reader:
             if lexer.kind(token) not in ("directive", "number", "word", "string") and token != ",":
                 cursor.fail("a directive is expected")
             directives.append(token)
-            cursor.at += 1
+            cursor.index += 1
         end, body_span = stop + 1, NOWHERE
         if delimiter == "{":
             closing = lexer.block_end(self._text, stop)
@@ -350,7 +350,7 @@ class _Reader:
         return Function(
             name,
             kind,
-            linked,
+            linkage,
             results,
             params,
             attributes,
@@ -377,7 +377,7 @@ class _Reader:
 
     def _line_of(self, start: int) -> int:
         """Return the line of the offset *start*, counted from the offset of the last call."""
-        self._line += self._text.count("\n", self._counted, start)
-        self._line -= self._text.count("\n", start, self._counted)
-        self._counted = start
+        self._line += self._text.count("\n", self._counted_offset, start)
+        self._line -= self._text.count("\n", start, self._counted_offset)
+        self._counted_offset = start
         return self._line

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
-_DECLARING = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
+_DECLARATION_KEYWORDS = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
 
 
 class Instruction(NamedTuple):
@@ -93,7 +93,7 @@ class Directive(NamedTuple):
 
     @property
     def keyword(self) -> str:
-        """Its name without the dot."""
+        """The name without the dot."""
         return lexer.token_at(self.text, 1).text
 
     @property
@@ -136,13 +136,13 @@ def read(text: str) -> Iterator[Statement]:
             if guard:
                 guard = f"{''.join(guard.split())} "  # noqa: PLW2901
             if operand_text[:1] == ".":
-                apart, operand_text = lexer.modifiers(operand_text)  # noqa: PLW2901
-                mnemonic += apart  # noqa: PLW2901
+                modifiers, operand_text = lexer.modifiers(operand_text)  # noqa: PLW2901
+                mnemonic += modifiers  # noqa: PLW2901
             yield Instruction(guard, mnemonic, operand_text)
         elif label:
             yield Label(label)
         elif directive:
-            yield declaration(directive) if keyword in _DECLARING else Directive(directive)
+            yield declaration(directive) if keyword in _DECLARATION_KEYWORDS else Directive(directive)
         elif brace:
             yield Brace(brace)
         else:
@@ -181,7 +181,7 @@ class Register(NamedTuple):
     type: str
 
 
-_NOTHING = "", 0, math.inf
+_UNDECLARED = "", 0, math.inf
 
 
 class Scope:
@@ -239,13 +239,13 @@ class Scope:
     def find_in_block(self, name: str) -> Register | None:
         """Return the register or other name that *name* means in this block alone."""
         declared = self._declared
-        kind, _, index = declared.get(name, _NOTHING)
+        kind, _, index = declared.get(name, _UNDECLARED)
         if index <= self._position:
             return Register(self.block, name, kind)
         if declared and name[-1:] in _DIGITS:
             # Both `r1<5>` and `r<13>` declare r12.
             for end in range(len(name.rstrip(_DIGITS)), len(name)):
-                kind, count, index = declared.get(f"{name[:end]}<", _NOTHING)
+                kind, count, index = declared.get(f"{name[:end]}<", _UNDECLARED)
                 if index <= self._position and int(name[end:][:9]) < count:
                     return Register(self.block, name, kind)
         return None
@@ -279,11 +279,11 @@ class Call(NamedTuple):
 
 def parse_call(call: Instruction) -> Call:
     """Return the operands of the instruction *call*."""
-    rest = list(call.operands)
-    results = lexer.operands(rest.pop(0)[1:-1]) if rest and rest[0][:1] == "(" else ()
-    callee = rest.pop(0) if rest else ""
-    arguments = lexer.operands(rest.pop(0)[1:-1]) if rest and rest[0][:1] == "(" else ()
-    return Call(callee, results, arguments, ", ".join(rest))
+    operands = list(call.operands)
+    results = lexer.operands(operands.pop(0)[1:-1]) if operands and operands[0][:1] == "(" else ()
+    callee = operands.pop(0) if operands else ""
+    arguments = lexer.operands(operands.pop(0)[1:-1]) if operands and operands[0][:1] == "(" else ()
+    return Call(callee, results, arguments, ", ".join(operands))
 
 
 def apply_edits(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:

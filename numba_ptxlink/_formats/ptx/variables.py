@@ -120,7 +120,7 @@ class Variable:
 
     @property
     def memory(self) -> str:
-        """Its space without a bank; "managed" if it has that attribute; the type of a texture or surface."""
+        """The space without a bank; "managed" if it has that attribute; the type of a texture or surface."""
         if self.type in _OPAQUE:
             return self.type
         return "managed" if "managed" in self.attributes else self.space.partition("[")[0]
@@ -132,7 +132,7 @@ class Variable:
 
     @property
     def size(self) -> int:
-        """Its size in bytes; 0 if its type or a dimension has no size."""
+        """The size in bytes; 0 if the type or a dimension has no size."""
         array_dims = self.array_dims
         if array_dims == (None,) and self.vector_length == 1 and self.initial:
             # The initializer gives the length; it may end in a comma.
@@ -150,7 +150,7 @@ class Variable:
 
     @property
     def param(self) -> Param:
-        """Its type as a parameter, which caller and callee have to agree on."""
+        """The type as a parameter, which caller and callee have to agree on."""
         size = max(1, width(self.type) // 8)
         if not self.array_dims:
             return Param(bits=width(self.type), type=self.type)
@@ -209,13 +209,15 @@ def declaration(text: str) -> Declaration:
 
 
 @functools.lru_cache(maxsize=256)
-def width(spelled: str) -> int:
+def width(type_name: str) -> int:
     """Return the size of the type *spelled* in bits; 0 for an opaque type."""
-    if spelled == "pred":
+    if type_name == "pred":
         return 1
-    digits, _, multiple = spelled.lstrip("bsuft").partition("x")
-    known = spelled[:1] in ("b", "s", "u", "f", "t") and digits.isdecimal() and (multiple or "1").isdecimal()
-    return int(digits) * int(multiple or 1) if known else 0
+    digits, _, multiple = type_name.lstrip("bsuft").partition("x")
+    is_known = (
+        type_name[:1] in ("b", "s", "u", "f", "t") and digits.isdecimal() and (multiple or "1").isdecimal()
+    )
+    return int(digits) * int(multiple or 1) if is_known else 0
 
 
 class Cursor:
@@ -242,22 +244,22 @@ class Cursor:
         self.texts = [*texts, ""]
         self.starts = [*starts, end]
         self.line_of = line_of
-        self.at = 0
+        self.index = 0
 
     @property
     def token(self) -> str:
         """The next token."""
-        return self.texts[self.at]
+        return self.texts[self.index]
 
     @property
     def start(self) -> int:
         """The offset of the next token."""
-        return self.starts[self.at]
+        return self.starts[self.index]
 
     @property
     def end(self) -> int:
         """The offset after the last token taken."""
-        return self.starts[self.at - 1] + len(self.texts[self.at - 1])
+        return self.starts[self.index - 1] + len(self.texts[self.index - 1])
 
     def take(self, expected: Kind | None = None) -> str:
         """
@@ -266,16 +268,16 @@ class Cursor:
         Raises:
             MalformedError: The next token is not of the kind *expected*.
         """
-        token = self.texts[self.at]
+        token = self.texts[self.index]
         if not token or (expected and lexer.kind(token) != expected):
             self.fail(f"a {expected} is expected" if expected else "the text ends too early")
-        self.at += 1
+        self.index += 1
         return token
 
     def accept(self, text: str) -> bool:
         """Take the next token if it is *text*."""
-        accepted = self.texts[self.at] == text
-        self.at += accepted
+        accepted = self.texts[self.index] == text
+        self.index += accepted
         return accepted
 
     def expect(self, text: str) -> None:
@@ -297,7 +299,7 @@ class Cursor:
         """Take an integer of 64 bits at most."""
         value = lexer.number(self.take("number"))
         if value is None:
-            self.at -= 1
+            self.index -= 1
             self.fail("a whole number is expected")
         return value
 
@@ -321,8 +323,8 @@ class Cursor:
     def declaration(self, end: int) -> Declaration:
         """Take the declaration of variables that ends at *end*."""
         start = self.start
-        linked, span = self.linkage()
-        first = self._variable(linked)
+        linkage, span = self.linkage()
+        first = self._variable(linkage)
         variables = [first]
         while self.accept(","):
             variables.append(self._declarator(first))
@@ -343,7 +345,7 @@ class Cursor:
                 self.expect(")")
                 return tuple(params)
 
-    def _variable(self, linked: str) -> Variable:
+    def _variable(self, linkage: str) -> Variable:
         """Take a state space, what follows it, and one name."""
         if self.token not in SPACES:
             self.fail("a state space is expected")
@@ -351,7 +353,7 @@ class Cursor:
         if self.accept("["):
             space += f"[{self.number()}]"
             self.expect("]")
-        variable = Variable("", space, "", linked)
+        variable = Variable("", space, "", linkage)
         while lexer.kind(self.token) == "directive":
             token = self.take()[1:]
             if token == "align":
@@ -370,7 +372,7 @@ class Cursor:
             self.fail("a type is expected")
         return self._declarator(variable)
 
-    def _declarator(self, like: Variable) -> Variable:
+    def _declarator(self, first: Variable) -> Variable:
         start = self.start
         name = self.take("word")
         count = None
@@ -382,14 +384,14 @@ class Cursor:
             array_dims.append(None if self.token == "]" else self.number())
             self.expect("]")
         initial = self.take() if self.accept("=") else ""
-        form = like.space, like.type, like.linkage, like.alignment, like.vector_length
+        common = first.space, first.type, first.linkage, first.alignment, first.vector_length
         return Variable(
             name,
-            *form,
+            *common,
             tuple(array_dims),
             count,
             initial,
-            like.attributes,
+            first.attributes,
             self.line_of(start),
             start,
             self.end,

@@ -182,7 +182,7 @@ class FunctionBuilder:
 
     def _body(self, ctype: Any, *, behind_pointer: bool) -> StructType:
         if isinstance(ctype, c.Compound):
-            return StructType((read(ctype.row.ir),) * ctype.row.lanes)
+            return StructType((read(ctype.row.ir),) * ctype.row.element_count)
         if isinstance(ctype, c.View):
             extents = (SequentialType(ctype.ndim, I64),) * (2 if ctype.ndim else 0)
             return StructType((self._pointer_to(ctype.element), *extents))

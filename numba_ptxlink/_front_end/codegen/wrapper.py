@@ -55,7 +55,7 @@ def wrap(
         signature: The C signature of the wrapper.
         numba_signature: The Numba types of its parameters and result.
         convention: The calling convention of the Python function.
-        dialect: The spelling of pointers; `NvvmDialect.written` converts the rest of the module.
+        dialect: The spelling of pointers; `NvvmDialect.convert` converts the rest of the module.
         abi: The effect of an error.
         inline: Whether NVVM may inline the Python function into the wrapper.
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
