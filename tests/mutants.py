@@ -95,8 +95,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_fusion/register_pieces.py",
-            "len(modifiers) - len(shapes)",
-            "len(modifiers) + len(shapes)",
+            "len(modifiers) - len(lengths)",
+            "len(modifiers) + len(lengths)",
             FUSION,
         ),
         ("_fusion/register_pieces.py", "offset % length or not", "not", FUSION),
@@ -130,7 +130,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_fusion/inline.py", "if body.indirect == 1 else", "if body.indirect != 1 else", FUSION),
         ("_fusion/inline.py", "            if not reason:", "            if reason:", FUSION),
-        ("_fusion/inline.py", "[] if falls else [", "[] if True else [", "ptx_machine/test_fused.py"),
+        ("_fusion/inline.py", "[] if falls_through else [", "[] if True else [", "ptx_machine/test_fused.py"),
         ("_fusion/address_spaces.py", "or first != target.name:", "or first == target.name:", FUSION),
         (
             "_fusion/address_spaces.py",
@@ -140,7 +140,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         ("_formats/ptx/lexer.py", "if not depth:", "if depth:", PTX),
         ("_formats/ptx/module.py", "[start + 1 : end - 1]", "[start + 1 : end + 1]", PTX),
-        ("_fusion/body.py", "if opcode in _JUMPS:", "if opcode not in _JUMPS:", FUSION),
+        ("_fusion/body.py", "if opcode in _JUMP_OPCODES:", "if opcode not in _JUMP_OPCODES:", FUSION),
         ("_formats/ptx/variables.py", "texts[self.index] == text", "texts[self.index] != text", PTX),
     ],
     # What these get wrong is seen when programs are executed.
@@ -159,8 +159,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_fusion/register_pieces.py",
-            "self._joined(offset + half, half)",
-            "self._joined(offset, half)",
+            "self._join(offset + half, half)",
+            "self._join(offset, half)",
             PROGRAMS,
         ),
         ("_fusion/register_pieces.py", ", guard=self._guard)", ")", PROGRAMS),
@@ -548,10 +548,10 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("cache/directory.py", "                os.utime(file)", "                pass", "cache"),
         ("cache/directory.py", "> _ABANDONED_SECONDS", "< _ABANDONED_SECONDS", "cache"),
         ("cache/directory.py", "elif total > self.size:", "elif total < self.size:", "cache"),
-        ("cache/key.py", "_feed(whole, label.encode(),", '_feed(whole, b"",', "cache"),
+        ("cache/key.py", "_hash_part(key_hash, label.encode(),", '_hash_part(key_hash, b"",', "cache"),
         (
             "cache/key.py",
-            '_feed(digest, b"each", _bytes(element))',
+            '_hash_part(digest, b"each", _bytes(element))',
             "digest.update(_bytes(element))",
             "cache",
         ),

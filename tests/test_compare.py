@@ -345,7 +345,7 @@ DATE = types.NPDatetime("D")
 NOT_COMPARED = {
     "date": ((DATE, types.Array(DATE, 1, "C")), lambda a, b: a - b[0], "dates are integers in C"),
     "address": ("CPointer(float32)(CPointer(float32))", lambda p: p, "it returns an address"),
-    "void": ("void(voidptr)", lambda _: None, "no values are known of what a void"),
+    "void": ("void(voidptr)", lambda _: None, "a void. has no type of which to draw values"),
     "array": ("float32[::1](float32[::1])", lambda a: a, "returns an array; let it write to one"),
 }
 

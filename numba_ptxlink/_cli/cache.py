@@ -34,7 +34,7 @@ def _stats(_: argparse.Namespace) -> Report:
             f"{directory.path}  ({'written' if written else 'read'})\n"
             f"  {len(sizes)} entries, {report.size(sum(sizes))} of {report.size(directory.size)}"
         )
-    unused = default.unused()
+    unused = default.unused_reasons()
     lines += [f"not used: {reason}" for reason in unused]
     text = "\n".join(lines)
     return Report({"directories": content, "not used": list(unused)}, text, text)

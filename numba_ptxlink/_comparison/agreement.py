@@ -1,4 +1,4 @@
-"""Decide whether what Python computed, converted to a C type, is what compiled code computed."""
+"""Compare the results of Python, converted to C types, with those of compiled code."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _BFLOAT16_EPSILON, _BFLOAT16_TINY = 2**-7, 2**-126
 
 class Rules(NamedTuple):
     """
-    When a result of Python is the one that compiled code returned.
+    The rules by which a result of Python equals that of compiled code.
 
     Args:
         epsilon: The unit in the last place of 1.0, in the narrowest float that a function computes with.
         tiny: The smallest normal number of that type.
         converts: Whether the signature gives the type of the result. A number of Python is then converted to
-            that type. If the compiler inferred the type, only what exceeds 64 bits wraps around.
+            that type. If the compiler inferred the type, integers wrap around only beyond 64 bits.
     """
 
     epsilon: float = 0.0
@@ -71,7 +71,7 @@ def _with_dtype(rules: Rules, dtype: Any) -> Rules:
 
 def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) -> bool:
     """
-    Return whether a result of Python, converted to the C type *name*, is the compiled one.
+    Return whether a result of Python, converted to the C type *name*, equals the compiled one.
 
     Zeros may differ by their sign.
     """
@@ -117,7 +117,7 @@ def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
     with np.errstate(all="ignore"):
         if np.can_cast(expected_array.dtype, actual_array.dtype, "same_kind"):
             expected_array = expected_array.astype(actual_array.dtype)
-        # The two parts of a complex number may differ by what is small against the whole number.
+        # Each part of a complex number may differ by a small share of the absolute value of the number.
         size = np.abs(actual_array)
         distance = rules.tiny + rules.relative * np.where(size < np.inf, size, 0)
         close = [

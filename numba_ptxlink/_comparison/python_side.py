@@ -1,4 +1,4 @@
-"""Call a Python function without its compiler: helpers are Python functions too, and a call has a limit."""
+"""Call a Python function and its helpers without their compiler, up to a limit of executed lines."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MAX_LINES = 100_000
-# Errors of Python in functions that only a compiler can run, and limits of Python that compiled code has not.
+# Exceptions in functions that only a compiler can run, and at limits of Python that compiled code does not
+# have.
 _CANNOT_RUN = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
 
 
 def without_compiler(function: FunctionType) -> Callable[..., Any]:
     """
-    Return what calls *function* in Python, with Python functions in place of the compiler's dispatchers.
+    Return a callable that runs *function* in Python, with Python functions in place of dispatchers.
 
     Helpers are replaced as well, whichever modules they are in. The call raises what the function raises.
 
@@ -96,9 +97,11 @@ def _call_limited(function: Callable[..., Any], copies: _Copies, arguments: tupl
         lines += 1
         if lines > _MAX_LINES:
             raise SkippedCallError(f"it takes Python more than {_MAX_LINES:,} lines")
-        # A function that stands for device code returns None, as `libdevice.expf`.
+        # A placeholder for device code, such as `libdevice.expf`, returns None.
         if event == "return" and value is None and copies.has_frame(frame.f_back) and _is_compiler(frame):
-            raise NotImplementedError(f"{frame.f_globals['__name__']}.{frame.f_code.co_name} has no Python")
+            raise NotImplementedError(
+                f"{frame.f_globals['__name__']}.{frame.f_code.co_name} only runs on a GPU"
+            )
         return trace
 
     previous = sys.gettrace()

@@ -1,4 +1,4 @@
-"""Draw arguments for the C types of parameters: corners of each type, and random values."""
+"""Draw arguments for the C types of parameters: corner values of each type, and random values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALL_COUNT = 500
 # Elements along each dimension of an array.
 _ARRAY_LENGTH = 6
 _CORNER_SHARE = 1 / 3
-# By NumPy's kind of a type. Integers have the limits of their type.
+# The corner values by NumPy's kind of a type; those of integers are the limits of the type.
 _CORNERS: dict[str, tuple[Any, ...]] = {
     "f": (0.0, -0.0, 1.0, -1.5, 2.5, 1e-3, -1e4, math.inf, -math.inf, math.nan),
     "b": (False, True),
@@ -34,7 +34,7 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
 
     Args:
         types: The C types of a manifest.
-        names: Those of the parameters.
+        names: The C types of the parameters.
         seed: Seeds the generator of random values.
 
     Raises:
@@ -47,7 +47,7 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
         if entry.kind in {"view", "pointer"}:
             element = results.dtype(types, entry.element or entry.target)
             if not element.itemsize:
-                raise ExportError("no values are known of what a void* points to")
+                raise ExportError("a void* has no type of which to draw values")
             array_type = np.dtype((element, (_ARRAY_LENGTH,) * (entry.ndim if entry.kind == "view" else 1)))
             order: Any = "F" if entry.layout == "f" else "C"
             # NumPy gives an array without dimensions as a number.
@@ -85,7 +85,7 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
         corners = _CORNERS[kind]
         values = rng.choice(np.array(corners, dtype), count)
     else:
-        raise ExportError("NumPy has no type for what it is, or points to")
+        raise ExportError("NumPy has no such type, so that no values can be drawn")
     if kind == "f":
         values = (rng.normal(size=count) * 10.0 ** rng.integers(-3, 4, count)).astype(dtype)
     return np.where(rng.random(count) < _CORNER_SHARE, rng.choice(np.array(corners, dtype), count), values)

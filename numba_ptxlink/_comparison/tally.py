@@ -30,7 +30,8 @@ class Tally:
     """
     The calls of one function: `count` calls were compared, and some have `differences`.
 
-    `skipped` is the reason for which the first call was not compared, "" if all calls were.
+    `skipped` is the reason why a call was not compared, the first if there are several; "" if all were
+    compared.
 
     Args:
         function: The function in Python.
@@ -50,7 +51,7 @@ class Tally:
 
     @property
     def differences(self) -> list[tuple[str, str, str]]:
-        """Arguments and both results of calls that differ, each once: a corner is drawn more often."""
+        """Arguments and both results of calls that differ, each once: corner values are drawn repeatedly."""
         return [*self._differences]
 
     def draw_arguments(self, seed: int) -> list[tuple[Any, ...]]:
@@ -68,7 +69,7 @@ class Tally:
         """
         for arguments in calls:
             try:
-                self._add(self._converted(arguments))
+                self._add(self._to_c(arguments))
             except SkippedCallError as error:
                 self.skip(error)
 
@@ -76,7 +77,7 @@ class Tally:
         """Record why a call is not compared."""
         self.skipped = self.skipped or str(error).rstrip(".")
 
-    def _converted(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _to_c(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return *arguments* as values of their C types; arrays as they are."""
 
         def convert(formal: Formal, value: Any, memory: HostArguments) -> Any:
@@ -85,7 +86,7 @@ class Tally:
         return tuple(self._compiled.parameters.read(arguments, HostArguments(0), convert))
 
     def _add(self, arguments: tuple[Any, ...]) -> None:
-        expected = self._call_python(arguments, own_numbers=True)
+        expected = self._call_python(arguments, python_numbers=True)
         actual = self._call(self._compiled, arguments)
         self.count += 1
         if not (self._agree(expected, actual) or self._agrees_with_numpy(arguments, actual)):
@@ -93,16 +94,19 @@ class Tally:
 
     def _agrees_with_numpy(self, arguments: tuple[Any, ...], actual: Any) -> bool:
         try:
-            return self._agree(self._call_python(arguments, own_numbers=False), actual)
+            return self._agree(self._call_python(arguments, python_numbers=False), actual)
         except SkippedCallError:
             return False
 
-    def _call_python(self, arguments: tuple[Any, ...], *, own_numbers: bool) -> Any:
+    def _call_python(self, arguments: tuple[Any, ...], *, python_numbers: bool) -> Any:
         def call(*copies: Any) -> Any:
             pairs = zip(self._parameters, copies, strict=True)
             types = self._compiled.types
             return self._python(
-                *(values.to_python(types, name, value, own_numbers=own_numbers) for name, value in pairs)
+                *(
+                    values.to_python(types, name, value, python_numbers=python_numbers)
+                    for name, value in pairs
+                )
             )
 
         return self._call(call, arguments)
@@ -145,6 +149,6 @@ def _as_text(outcome: Any) -> str:
     """Return arguments, or what a call returned, as a table shows them."""
     if isinstance(outcome, Exception):
         return type(outcome).__name__
-    shown = outcome if isinstance(outcome, tuple) else [value for _, value in outcome]
-    text = ", ".join(" ".join(str(value).split()) for value in shown)
+    values_shown = outcome if isinstance(outcome, tuple) else [value for _, value in outcome]
+    text = ", ".join(" ".join(str(value).split()) for value in values_shown)
     return _LONG_INTEGER.sub(r"\1...\2", text)

@@ -1,8 +1,8 @@
 """
-Make the values that a Python function gets in place of the arguments of compiled code.
+Convert the arguments of compiled code to the values that a Python function gets.
 
-Numbers are Python's own, or NumPy's of the same width. Records have their members as attributes and by name,
-in arrays too, where `numpy.record` would hide a member that is called like one of its methods.
+Numbers are int, float and complex, or NumPy's of the same width. Records have their members as attributes and
+by name, in arrays too, where `numpy.record` would hide a member that is called like one of its methods.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Integer(int, metaclass=_AnyInt):
     """
     An integer whose results have at most 4,096 bits: a power of 64-bit integers would fill the memory.
 
-    It takes the place of `int` in compared functions.
+    `int` in compared functions means this class.
     """
 
 
-def _closed(name: str) -> Callable[..., Any]:
-    """Return the operator *name* of `int` for `Integer`, whose result is one too."""
+def _integer_operator(name: str) -> Callable[..., Any]:
+    """Return the operator *name* of `int` for `Integer`, with an `Integer` as result."""
     operation = getattr(int, name)
 
     def method(number: int, *operands: Any) -> Any:
@@ -96,14 +96,14 @@ for _name in (
     "or",
     "xor",
 ):
-    setattr(Integer, f"__{_name}__", _closed(f"__{_name}__"))
-    setattr(Integer, f"__r{_name}__", _closed(f"__r{_name}__"))
+    setattr(Integer, f"__{_name}__", _integer_operator(f"__{_name}__"))
+    setattr(Integer, f"__r{_name}__", _integer_operator(f"__r{_name}__"))
 for _name in ("neg", "pos", "abs", "invert", "round", "trunc", "floor", "ceil"):
-    setattr(Integer, f"__{_name}__", _closed(f"__{_name}__"))
+    setattr(Integer, f"__{_name}__", _integer_operator(f"__{_name}__"))
 
 
 class ElementArray(np.ndarray[Any, Any]):
-    """An array whose elements are what compiled code reads; numbers are NumPy's."""
+    """An array that returns elements as compiled code reads them; numbers are NumPy's."""
 
     def __getattribute__(self, name: str) -> Any:
         members = np.ndarray.__getattribute__(self, "dtype").names
@@ -119,11 +119,11 @@ class ElementArray(np.ndarray[Any, Any]):
 
 
 class PythonArray(ElementArray):
-    """An array whose elements are what compiled code reads; numbers are Python's own."""
+    """An array that returns elements as compiled code reads them; numbers are int, float and complex."""
 
 
 class _Members(MutableMapping[str, Any]):
-    """The members of a record in an array of *array_class*, by name; to change one changes the array."""
+    """The members of a record in an array of *array_class*, by name; assignments change the array."""
 
     def __init__(self, element: Any, array_class: type[ElementArray]) -> None:
         self._element, self._array_class = element, array_class
@@ -152,7 +152,7 @@ def _element(value: Any, array_class: type[ElementArray]) -> Any:
         return value.view(array_class)
     if isinstance(value, np.void) and value.dtype.names:
         return Record("record", _Members(value, array_class))
-    return _own_number(value) if array_class is PythonArray else value
+    return _python_number(value) if array_class is PythonArray else value
 
 
 def _as_stored(value: Any, dtype: Any) -> Any:
@@ -167,7 +167,7 @@ def _as_stored(value: Any, dtype: Any) -> Any:
     return value
 
 
-def _own_number(value: Any) -> Any:
+def _python_number(value: Any) -> Any:
     """Return a number of Python for one of NumPy; anything else as it is."""
     number = value.item() if isinstance(value, np.generic) and not isinstance(value, np.void) else value
     return Integer(number) if type(number) is int else number
@@ -177,10 +177,10 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
     """
     Return an argument as `results.unpack` returns a value of the C type *name*.
 
-    Arrays stay as they are, and Python's numbers Python's.
+    Arrays are returned unchanged, and numbers of Python stay numbers of Python.
 
     Raises:
-        WrongArgumentError: It is not what the type takes.
+        WrongArgumentError: *value* does not fit the type.
     """
     is_array = isinstance(value, np.ndarray) and bool(value.shape)
     if is_array or types[name].kind in {"view", "pointer"}:
@@ -188,8 +188,8 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
     if not (_holds_arrays(types, name) and isinstance(value, (tuple, list, Record))):
         converted = results.unpack(types, name, packer(types, name)(value, memory))
         # A number of Python stays one: NumPy's would divide by zero.
-        is_own = type(value) in {int, float, complex} and isinstance(converted, np.generic)
-        return converted.item() if is_own else converted
+        is_python_number = type(value) in {int, float, complex} and isinstance(converted, np.generic)
+        return converted.item() if is_python_number else converted
     pairs = zip(arrays.fields(types, name), value, strict=True)
     members = {field.name: to_c(types, field.type, member, memory) for field, member in pairs}
     return Record(name, members) if arrays.is_record(types, name) else tuple(members.values())
@@ -201,18 +201,18 @@ def _holds_arrays(types: Types, name: str) -> bool:
     )
 
 
-def to_python(types: Types, name: str, value: Any, *, own_numbers: bool) -> Any:
+def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> Any:
     """
-    Return an argument as the Python function gets it.
+    Return an argument as the value that the Python function gets.
 
     Args:
         types: The C types of a manifest.
-        name: That of the parameter.
+        name: The C type of the parameter.
         value: An array, which the result shares, or a value as `results.unpack` returns it.
-        own_numbers: Whether numbers are Python's own.
+        python_numbers: Whether numbers are int, float and complex, rather than NumPy's.
     """
     entry = types[name]
-    array_class = PythonArray if own_numbers else ElementArray
+    array_class = PythonArray if python_numbers else ElementArray
     if isinstance(value, np.ndarray):
         # In place of a number, an array holds the arguments of several calls.
         return value.view(array_class) if entry.kind in {"view", "pointer"} else value
@@ -220,14 +220,14 @@ def to_python(types: Types, name: str, value: Any, *, own_numbers: bool) -> Any:
         return value
     fields = arrays.fields(types, name)
     if arrays.is_optional(types, name):
-        return to_python(types, fields[0].type, value, own_numbers=own_numbers)
+        return to_python(types, fields[0].type, value, python_numbers=python_numbers)
     if entry.kind == "array" and not isinstance(value, bytes):
         return _nested_array(value, results.dtype(types, name)).view(array_class)
     if entry.kind not in {"struct", "vector"}:
-        return _own_number(value) if own_numbers else value
+        return _python_number(value) if python_numbers else value
     values = members_of(value).values() if isinstance(value, Record) else value
     members = {
-        field.name: to_python(types, field.type, member, own_numbers=own_numbers)
+        field.name: to_python(types, field.type, member, python_numbers=python_numbers)
         for field, member in zip(fields, values, strict=True)
     }
     has_names = arrays.is_record(types, name) or entry.kind == "vector"

@@ -1,11 +1,12 @@
 """
 Infer address spaces: make generic accesses global if their addresses can only be those of global memory.
 
-A register is known if all its writers compute it of known registers, constants, special registers, results of
-`cvta.global`, kernel parameters and their members. All writers count, in any order and under any predicate. A
-host has no address of other memory: shared, local and parameter memory exist only while a grid runs ("Device
-Memory Space Specifiers" and "Dynamic Parallelism" in the CUDA Programming Guide). Values that were loaded,
-returned or received from other threads are unknown: they may be addresses of another window, or parts of one.
+A register is known if all its writers compute it from known registers, constants, special registers, results
+of `cvta.global`, kernel parameters and their members. All writers count, in any order and under any
+predicate. A host has no address of other memory: shared, local and parameter memory exist only while a grid
+runs ("Device Memory Space Specifiers" and "Dynamic Parallelism" in the CUDA Programming Guide). Values that
+were loaded, returned or received from other threads are unknown: they may be addresses of another window, or
+parts of one.
 
 So a known address is an address of global memory, where the generic address is the same (PTX ISA, "Generic
 Addressing"). Predicates and branches that compare an address are not analysed. No access becomes shared or
@@ -30,7 +31,7 @@ _SPACES = frozenset(("global", "shared", "local", "param", "const"))
 _ORDERS = frozenset(
     ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys")
 )
-_ACCESSING = ("ld", "st", "atom", "red")
+_ACCESS_OPCODES = ("ld", "st", "atom", "red")
 # Opcodes whose result depends on their operands alone.
 _PURE_OPCODES = (
     "abs add and bfe bfi bfind brev clz cnot copysign cos cvt div ex2 fma lg2 lop3 mad mad24 max min mov "
@@ -74,7 +75,9 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
 @functools.lru_cache(maxsize=1024)
 def _is_generic_access(mnemonic: str) -> bool:
     opcode, *modifiers = mnemonic.split(".")
-    return opcode in _ACCESSING and _SPACES.isdisjoint(modifier.partition("::")[0] for modifier in modifiers)
+    return opcode in _ACCESS_OPCODES and _SPACES.isdisjoint(
+        modifier.partition("::")[0] for modifier in modifiers
+    )
 
 
 def _as_global_access(access: ptx.Statement) -> ptx.Statement:
@@ -121,7 +124,7 @@ def _unknown_registers(
 def _source_registers(
     target: ptx.Register, instruction: ptx.Instruction, scope: ptx.Scope, params: Collection[str]
 ) -> list[ptx.Register] | None:
-    """Return the registers of which *instruction* computes *target*; None if it uses anything else."""
+    """Return the registers from which *instruction* computes *target*; None if it uses anything else."""
     opcode, *modifiers = instruction.mnemonic.split(".")
     first, *operands = instruction.operands
     if opcode == "ld":
@@ -133,12 +136,12 @@ def _source_registers(
     if opcode not in _PURE or first != target.name:
         return None
     sources = []
-    for spelled in operands[:2] if opcode == "selp" else operands:
+    for operand in operands[:2] if opcode == "selp" else operands:
         # An element of a vector, such as %r1.x, belongs to the register.
-        register = scope.find(spelled.partition(".")[0])
+        register = scope.find(operand.partition(".")[0])
         if register and register.type:
             sources.append(register)
-        elif register or not (spelled[:1] == "%" or spelled.lstrip("- \t\r\n\f")[:1].isdigit()):
+        elif register or not (operand[:1] == "%" or operand.lstrip("- \t\r\n\f")[:1].isdigit()):
             # The operand is the address of a variable in its state space.
             return None
     return sources

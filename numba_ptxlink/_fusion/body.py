@@ -14,15 +14,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
-_JUMPS = ("bra", "brx", "call")
-_STACK = ("alloca", "stacksave", "stackrestore")
+_JUMP_OPCODES = ("bra", "brx", "call")
+_STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 
 
 @functools.lru_cache(maxsize=1024)
-def _matters_without_names(mnemonic: str) -> bool:
-    """Return whether an instruction matters to the analysis even if it names no symbol."""
+def _is_recorded_without_names(mnemonic: str) -> bool:
+    """Return whether an instruction is recorded even if it names no symbol."""
     # A label may begin as registers do.
-    return mnemonic.partition(".")[0] in ("ret", *_JUMPS, *_STACK) or mnemonic.startswith(".param", 2)
+    return mnemonic.partition(".")[0] in ("ret", *_JUMP_OPCODES, *_STACK_OPCODES) or mnemonic.startswith(
+        ".param", 2
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +35,14 @@ class CallSite:
     Args:
         index: The index of the statement.
         callee: The name of the function.
-        passed: The variables for the results, then those for the parameters; None for another operand.
+        actuals: The variables for the results, then those for the parameters; None for another operand.
         results: The number of results among them.
         scope: The names that are declared at the call.
     """
 
     index: int
     callee: str
-    passed: tuple[MemorySlot | None, ...]
+    actuals: tuple[MemorySlot | None, ...]
     results: int
     scope: ptx.Scope
 
@@ -83,19 +85,19 @@ class Body:
             if isinstance(statement, ptx.Instruction):
                 self.size += 1
                 names = ptx.symbols(statement.operand_text)
-                if names or _matters_without_names(statement.mnemonic):
-                    self._instruction(index, statement, names, scope)
+                if names or _is_recorded_without_names(statement.mnemonic):
+                    self._record_instruction(index, statement, names, scope)
             elif isinstance(statement, ptx.Label):
                 self.labels[statement.name] = None
                 self.labelled.append(index)
             elif isinstance(statement, ptx.Declaration):
-                self._declaration(index, statement, scope)
+                self._record_declaration(index, statement, scope)
             elif isinstance(statement, ptx.Directive):
                 if statement.keyword not in _DIRECTIVES:
                     # The parser takes tokens on the next lines for operands of an unknown directive.
                     self.not_inlinable = f"it has the directive .{statement.keyword}"
                 self.labelled.append(index)
-                self._use(statement.names, scope)
+                self._record_use(statement.names, scope)
         # A branch may come before its label.
         self.symbols.difference_update(self.labels)
         if any(
@@ -112,7 +114,7 @@ class Body:
         """The names in it that it does not declare."""
         return self.symbols | {site.callee for site in self.call_sites}
 
-    def _declaration(self, index: int, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
+    def _record_declaration(self, index: int, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
         for variable in declaration.variables:
             self.symbols.update(variable.symbols)
             if variable.space == "param" and variable.name[0] == "%":
@@ -130,31 +132,31 @@ class Body:
     def _slot(self, name: str, scope: ptx.Scope) -> MemorySlot | None:
         return self._memory_slots.get(scope.find(name) or name)
 
-    def _instruction(
+    def _record_instruction(
         self, index: int, instruction: ptx.Instruction, names: list[str], scope: ptx.Scope
     ) -> None:
         opcode = instruction.opcode
-        if opcode in _JUMPS:
+        if opcode in _JUMP_OPCODES:
             self.labelled.append(index)
         if opcode == "bra":
             return
         if opcode == "call":
-            self._call(index, instruction, scope)
+            self._record_call(index, instruction, scope)
             return
         if opcode == "ret":
             self.returns.append(index)
-        elif opcode in _STACK:
+        elif opcode in _STACK_OPCODES:
             self.not_inlinable = f"it allocates on the stack by {opcode}"
-        elif instruction.mnemonic.startswith(".param", 2) and self._access(index, instruction, scope):
+        elif instruction.mnemonic.startswith(".param", 2) and self._record_access(index, instruction, scope):
             return
-        takes = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
-        slot = self._slot(names[0], scope) if takes else None
+        takes_address = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
+        slot = self._slot(names[0], scope) if takes_address else None
         if slot:
             slot.addresses.append(index)
         else:
-            self._use(names, scope)
+            self._record_use(names, scope)
 
-    def _access(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> bool:
+    def _record_access(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> bool:
         """Record *instruction* if it loads or stores a variable that calls pass; return whether it does."""
         address = instruction.address
         slot = self._slot(address[0], scope) if address else None
@@ -165,23 +167,23 @@ class Body:
             slot.accesses[index] = access
         return bool(slot and access)
 
-    def _call(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
+    def _record_call(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
         call = ptx.parse_call(instruction)
-        passed = [self._slot(name, scope) for name in (*call.results, *call.arguments)]
-        slots = tuple(slot if slot and slot.declaration >= 0 else None for slot in passed)
-        for slot in passed:
+        actuals = [self._slot(name, scope) for name in (*call.results, *call.arguments)]
+        slots = tuple(slot if slot and slot.declaration >= 0 else None for slot in actuals)
+        for slot in actuals:
             if slot and slot.declaration >= 0:
                 slot.calls += 1
             elif slot:
                 slot.escapes = True
-        self._use((*call.results, *call.arguments), scope, escaping=False)
+        self._record_use((*call.results, *call.arguments), scope, escaping=False)
         if call.prototype or scope.find(call.callee):
             self.indirect += 1
-            self._use((call.callee, *filter(None, [call.prototype])), scope)
+            self._record_use((call.callee, *filter(None, [call.prototype])), scope)
         else:
             self.call_sites.append(CallSite(index, call.callee, slots, len(call.results), scope))
 
-    def _use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
+    def _record_use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
         for name in names:
             register = scope.find(name)
             if slot := self._memory_slots.get(register or name):

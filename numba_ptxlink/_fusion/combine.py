@@ -114,17 +114,17 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
         LinkError: A function is malformed.
     """
     symbols = [tuple(_symbols(module)) for module in modules]
-    for module, listed in zip(modules, symbols, strict=True):
-        _check(module)
-        _check_symbols(module, listed)
-    header = _header(modules)
+    for module, module_symbols in zip(modules, symbols, strict=True):
+        _check_module(module)
+        _check_symbols(module, module_symbols)
+    header = _common_header(modules)
     parts = _rename_clashes(modules, symbols)
     functions = _choose_functions(parts)
     variables = _choose_variables(parts)
-    named = {name: variable.symbols for name, (variable, _) in variables.items()}
-    both = functions.keys() & variables.keys()
-    if both:
-        raise NotCombinedError(f"{min(both)} is a function and a variable")
+    references = {name: variable.symbols for name, (variable, _) in variables.items()}
+    ambiguous = functions.keys() & variables.keys()
+    if ambiguous:
+        raise NotCombinedError(f"{min(ambiguous)} is a function and a variable")
     pragmas = dict.fromkeys(
         item.text
         for module in parts
@@ -135,7 +135,7 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
     return Combined(
         (header, *pragmas),
         tuple(function for _, function in functions.values()),
-        tuple(variables[name] for name in bottom_up(named)),
+        tuple(variables[name] for name in bottom_up(references)),
         tuple(aliases),
         {name: position for name, (position, function) in functions.items() if function.defined},
         tuple(map(_first_declarations, parts)),
@@ -163,7 +163,7 @@ def _renumber_line(
     return ptx.Directive(f".loc {numbers.setdefault(name, len(numbers) + 1)} {line} {column}")
 
 
-def _check(module: ptx.Module) -> None:
+def _check_module(module: ptx.Module) -> None:
     """Refuse text whose meaning would be lost: it is left to a linker, which reads or rejects it."""
     # Code with sections but without this word is optimised; its sections only describe lines.
     if "debug" in module.header.target:
@@ -198,19 +198,19 @@ def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> No
             raise NotCombinedError(f"{name} has the name of a register")
 
 
-def _header(modules: Sequence[ptx.Module]) -> str:
+def _common_header(modules: Sequence[ptx.Module]) -> str:
     versions = [module.header.version for module in modules if module.header.version]
     archs: list[Arch] = []
     other_words: set[tuple[str, ...]] = set()
     for module in modules:
-        named = [word for word in module.header.target if word.startswith("sm_")]
-        if len(named) != 1 or module.header.version is None:
+        gpu_names = [word for word in module.header.target if word.startswith("sm_")]
+        if len(gpu_names) != 1 or module.header.version is None:
             raise NotCombinedError("an input lacks its version or target")
         try:
-            archs.append(Arch.of(named[0]))
+            archs.append(Arch.of(gpu_names[0]))
         except ConfigError as error:
             raise NotCombinedError(str(error)) from error
-        other_words.add(tuple(sorted(set(module.header.target) - set(named))))
+        other_words.add(tuple(sorted(set(module.header.target) - set(gpu_names))))
     if len(other_words) > 1:
         raise NotCombinedError("the inputs have different texture modes")
     specific = {arch.sm for arch in archs if arch.variant}
@@ -240,12 +240,12 @@ def _rename_clashes(
         modules: The modules.
         symbols: Name and linkage of all symbols that each module declares or defines.
     """
-    counts = Counter(name for listed in symbols for name in {name for name, _ in listed})
+    counts = Counter(name for module_symbols in symbols for name in {name for name, _ in module_symbols})
     clashes = []
-    for listed in symbols:
-        private = {name for name, linkage in listed if not linkage}
+    for module_symbols in symbols:
+        private = {name for name, linkage in module_symbols if not linkage}
         # The linkage of a kernel or an alias may be on its forward declaration only.
-        shared = {name for name, linkage in listed if linkage}
+        shared = {name for name, linkage in module_symbols if linkage}
         clashes.append({name for name in private - shared if counts[name] > 1})
     if not any(clashes):
         return [*modules]
@@ -284,19 +284,19 @@ def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
 
 def _choose_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
     """Return the definition of each function, or a declaration, with the index of its module."""
-    chosen: dict[str, tuple[int, ptx.Function]] = {}
+    selected: dict[str, tuple[int, ptx.Function]] = {}
     for position, module in enumerate(parts):
         for function in module.functions:
-            _, other = chosen.setdefault(function.name, (position, function))
+            _, other = selected.setdefault(function.name, (position, function))
             if other is function:
                 continue
             if other.kind != function.kind:
                 raise NotCombinedError(f"{function.name} is a kernel and a function")
             if _strength(function) > _strength(other):
-                chosen[function.name] = position, function
+                selected[function.name] = position, function
             elif _strength(function) == _strength(other) == _STRONG:
                 raise NotCombinedError(f"{function.name} is defined twice")
-    return chosen
+    return selected
 
 
 _STRONG = 3
@@ -311,16 +311,16 @@ def _strength(function: ptx.Function) -> int:
 
 def _choose_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
     """Return the definition of each variable, or a declaration, and its text."""
-    chosen: dict[str, tuple[ptx.Variable, str]] = {}
+    selected: dict[str, tuple[ptx.Variable, str]] = {}
     for module in parts:
         for item in module.items:
             if not isinstance(item, ptx.Declaration):
                 continue
             for variable in item.variables:
                 entry = variable, item.alone(variable) if len(item.variables) > 1 else item.text
-                other = chosen.get(variable.name)
-                chosen[variable.name] = entry if other is None else _choose_definition(other, entry)
-    return chosen
+                other = selected.get(variable.name)
+                selected[variable.name] = entry if other is None else _choose_definition(other, entry)
+    return selected
 
 
 def _choose_definition(
@@ -343,7 +343,7 @@ def _choose_definition(
 
 
 def strip_debug_lines(function: ptx.Function) -> tuple[ptx.Statement, ...]:
-    """Return the body without line numbers, and without hints for the next load, which may be another."""
+    """Return the body without line numbers, and without hints for the next load, which may change."""
     return tuple(
         statement
         for statement in function.body

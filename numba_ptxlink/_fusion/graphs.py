@@ -1,4 +1,4 @@
-"""Walks through graphs: of names that refer to names, and registers that are computed of registers."""
+"""Walk graphs: find the nodes that are reachable from others, and order functions after their callees."""
 
 from __future__ import annotations
 

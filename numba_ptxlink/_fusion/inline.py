@@ -33,17 +33,17 @@ if TYPE_CHECKING:
     from .register_pieces import Access, Edits
 
 MAX_SMALL_INSTRUCTIONS = 200
-"""A function of so many instructions is inlined at every call."""
+"""The largest function that is inlined at every call, in instructions."""
 
 MAX_CALLER_INSTRUCTIONS = 50_000
-"""A caller does not grow beyond so many instructions."""
+"""The size beyond which no caller grows, in instructions."""
 
 MAX_UNREACHED_CHARS = 20_000
 """
 Unreachable functions up to this size are kept, so that ptxas reports their mistakes.
 
-PTX that people write is shorter. To assemble a library, of which a kernel needs one function, would take as
-long as to link it.
+PTX written by hand is shorter. A library, of which a kernel needs one function, would take as long to
+assemble as to link.
 """
 
 # Predefined names of operands.
@@ -179,7 +179,7 @@ class _Inliner:
         if body.indirect:
             calls = "1 call" if body.indirect == 1 else f"{body.indirect} calls"
             self._not_inlined.append(
-                f"{name}: {calls} through a pointer: the function is known at run time alone"
+                f"{name}: {calls} through a pointer: the function is known only at run time"
             )
         body.statements = ptx.apply_edits(body.statements, edits)
         if edits and self._callers[name]:
@@ -203,7 +203,7 @@ class _Inliner:
             return
         origins = self._combined.origins
         if origins[name] == origins[site.callee]:
-            yield "both are in one input, whose compiler left the call"
+            yield "both are in one input, whose compiler did not inline the call"
         if callee.size > MAX_SMALL_INSTRUCTIONS and self._callers[site.callee] > 1:
             yield f"it has {callee.size} instructions and {self._callers[site.callee]} calls"
 
@@ -211,33 +211,40 @@ class _Inliner:
         """Return the edits of *caller* that inline the call at *site*."""
         callee = self._bodies[site.callee]
         name = f"{self._prefix}{self._count}_"
-        outside: Edits = {}
-        inside: Edits = {}
-        for index, (formal, passed) in enumerate(zip(callee.formals, site.passed, strict=True)):
-            assert passed  # noqa: S101 - it is no obstacle
-            accesses = *passed.accesses.values(), *formal.accesses.values()
-            pieces = None if formal.addresses else RegisterPieces(f"%{name}{index}_", passed.size, accesses)
+        caller_edits: Edits = {}
+        callee_edits: Edits = {}
+        for index, (formal, actual) in enumerate(zip(callee.formals, site.actuals, strict=True)):
+            assert actual  # noqa: S101 - `_caller_conflicts` has checked it
+            accesses = *actual.accesses.values(), *formal.accesses.values()
+            pieces = None if formal.addresses else RegisterPieces(f"%{name}{index}_", actual.size, accesses)
             if pieces is None or pieces.cuts_words:
-                memory = f"{name}{index}_"
-                alignment = max(formal.alignment, passed.alignment)
-                declaration = f".local .align {alignment} .b8 {memory}[{passed.size}];"
-                outside[passed.declaration] = [ptx.declaration(declaration)]
+                variable_name = f"{name}{index}_"
+                alignment = max(formal.alignment, actual.alignment)
+                declaration = f".local .align {alignment} .b8 {variable_name}[{actual.size}];"
+                caller_edits[actual.declaration] = [ptx.declaration(declaration)]
                 for number in formal.addresses:
-                    taken = callee.statements[number]
-                    assert isinstance(taken, ptx.Instruction)  # noqa: S101 - it is one
-                    inside[number] = [
-                        ptx.Instruction.of(taken.mnemonic, taken.operands[0], memory, guard=taken.guard)
+                    address_move = callee.statements[number]
+                    assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is one
+                    callee_edits[number] = [
+                        ptx.Instruction.of(
+                            address_move.mnemonic,
+                            address_move.operands[0],
+                            variable_name,
+                            guard=address_move.guard,
+                        )
                     ]
-                move: Callable[[Access], list[ptx.Statement]] = functools.partial(_local_access, memory)
+                move: Callable[[Access], list[ptx.Statement]] = functools.partial(
+                    _local_access, variable_name
+                )
             else:
-                outside[passed.declaration] = pieces.declarations()
+                caller_edits[actual.declaration] = pieces.declarations()
                 move = pieces.moves
-            outside |= passed.moves(move)
-            inside |= formal.moves(move)
+            caller_edits |= actual.moves(move)
+            callee_edits |= formal.moves(move)
         call = caller.statements[site.index]
         assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
-        outside[site.index] = _under_guard(call, f"${name}", _as_block(callee, f"${name}", inside))
-        return outside
+        caller_edits[site.index] = _under_guard(call, f"${name}", _as_block(callee, f"${name}", callee_edits))
+        return caller_edits
 
     def _roots(self) -> Iterator[str]:
         """Yield the names that other inputs, drivers, variables and aliases refer to."""
@@ -288,27 +295,27 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
     """Yield the reasons in the caller why a call is not inlined."""
     if any(inner.callee == caller.function.name for inner in callee.call_sites):
         yield "it is recursive"
-    if len(site.passed) != len(callee.formals) or site.results != len(callee.function.results):
+    if len(site.actuals) != len(callee.formals) or site.results != len(callee.function.results):
         yield "the call passes another number of values"
         return
-    for formal, passed in zip(callee.formals, site.passed, strict=True):
-        if passed is None:
+    for formal, actual in zip(callee.formals, site.actuals, strict=True):
+        if actual is None:
             yield f"{formal.name} is not passed in a variable"
-        elif passed.size != formal.size:
-            yield f"{passed.size} bytes are passed for {formal.name}, which has {formal.size}"
-        elif passed.calls > 1 or passed.escapes or passed.addresses:
+        elif actual.size != formal.size:
+            yield f"{actual.size} bytes are passed for {formal.name}, which has {formal.size}"
+        elif actual.calls > 1 or actual.escapes or actual.addresses:
             yield f"the variable for {formal.name} has other uses"
-    taken = {*caller.labels, *(formal.name for formal in caller.formals)}
-    hidden = [name for name in callee.reached_names if name in taken or site.scope.find(name)]
+    declared_names = {*caller.labels, *(formal.name for formal in caller.formals)}
+    hidden = [name for name in callee.reached_names if name in declared_names or site.scope.find(name)]
     if hidden:
         yield f"the caller declares another {min(hidden)}"
 
 
 def _local_access(name: str, access: Access) -> list[ptx.Statement]:
-    shape = f".v{len(access.values)}" if len(access.values) > 1 else ""
-    value = f"{{{', '.join(access.values)}}}" if shape else access.values[0]
+    vector = f".v{len(access.values)}" if len(access.values) > 1 else ""
+    value = f"{{{', '.join(access.values)}}}" if vector else access.values[0]
     operands = f"[{name}+{access.offset}]", value
-    mnemonic = f"{'st' if access.stores else 'ld'}.local{shape}.{access.type}"
+    mnemonic = f"{'st' if access.stores else 'ld'}.local{vector}.{access.type}"
     return [
         ptx.Instruction.of(mnemonic, *(operands if access.stores else operands[::-1]), guard=access.guard)
     ]
@@ -321,9 +328,9 @@ def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
     jumps = False
     for index in callee.returns:
         guard = callee.statements[index].guard  # type: ignore[union-attr] # it is an instruction
-        falls = index == len(callee.statements) - 1 and not guard
-        edits[index] = [] if falls else [ptx.Instruction.of("bra", end, guard=guard)]
-        jumps |= not falls
+        falls_through = index == len(callee.statements) - 1 and not guard
+        edits[index] = [] if falls_through else [ptx.Instruction.of("bra", end, guard=guard)]
+        jumps |= not falls_through
     for index in callee.labelled:
         edits[index] = [ptx.with_labels(callee.statements[index], labels)]
     statements = ptx.apply_edits(callee.statements, edits)

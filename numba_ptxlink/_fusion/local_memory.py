@@ -64,7 +64,7 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
     slots: dict[ptx.Register, MemorySlot] = {}
     uses: list[_Use] = []
     edits: Edits = {
-        index: [_aligned(statement)]
+        index: [_align(statement)]
         for index, statement in enumerate(body)
         if isinstance(statement, ptx.Declaration) and statement.variables[0].space == "local"
     }
@@ -83,28 +83,28 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
     for number, slot in enumerate(slots.values()):
         if not slot.escapes:
             try:
-                edits |= _in_registers(slot, f"%{prefix}l{number}_")
+                edits |= _register_edits(slot, f"%{prefix}l{number}_")
             except ValueError:
                 continue
     return ptx.apply_edits(body, edits)
 
 
-def _aligned(declaration: ptx.Declaration) -> ptx.Declaration:
+def _align(declaration: ptx.Declaration) -> ptx.Declaration:
     first = declaration.variables[0]
     if not 0 < first.alignment < STACK_ALIGNMENT:
         return declaration
-    shape = f".v{first.vector_length} " if first.vector_length > 1 else ""
+    vector = f".v{first.vector_length} " if first.vector_length > 1 else ""
     declared = declaration.text[first.start - declaration.start :]
-    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {shape}.{first.type} {declared}")
+    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{first.type} {declared}")
 
 
 def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot]) -> None:
     """Record the accesses among *uses* in their *slots*, and which slots escape."""
     addresses = _addresses(uses, slots)
     for use in uses:
-        held = {register for register in use.names.values() if register in addresses}
-        if held and not _record_use(use, held, addresses):
-            for register in held:
+        address_registers = {register for register in use.names.values() if register in addresses}
+        if address_registers and not _record_use(use, address_registers, addresses):
+            for register in address_registers:
                 addresses[register].slot.escapes = True
 
 
@@ -118,13 +118,13 @@ def _addresses(
         if use.instruction.opcode in ("mov", "add", "cvta"):
             for register in use.names.values():
                 moves.setdefault(register, []).append(use)
-    fresh = list(addresses)
-    while fresh:
-        for use in moves.get(fresh.pop(), ()):
+    pending = list(addresses)
+    while pending:
+        for use in moves.get(pending.pop(), ()):
             target, address = _moved_address(use, addresses)
             if target and address and target not in addresses:
                 addresses[target] = address
-                fresh.append(target)
+                pending.append(target)
     return addresses
 
 
@@ -136,32 +136,39 @@ def _moved_address(
     operands = use.instruction.operands
     if kind not in ("b64", "u64", "s64") or len(operands) < 2:
         return None, None
-    first, second, *rest = operands
+    first, second, *other_operands = operands
     base, offset = ptx.address(f"[{second}]") or ("", 0)
     target, source = use.names.get(first), use.names.get(base)
     address = addresses.get(source) if source else None
     if not target or not address or ptx.width(target.type) != 64:
         return None, None
-    if mnemonic == "add" and not offset and len(rest) == 1:
-        constant = ptx.number(rest[0])
+    if mnemonic == "add" and not offset and len(other_operands) == 1:
+        constant = ptx.number(other_operands[0])
         if constant is not None:
             return target, address._replace(offset=address.offset + constant)
-    elif mnemonic == "mov" and not rest:
+    elif mnemonic == "mov" and not other_operands:
         return target, address._replace(offset=address.offset + offset)
-    elif mnemonic in _CONVERTED and not rest and not offset and address.space == _CONVERTED[mnemonic][0]:
+    elif (
+        mnemonic in _CONVERTED
+        and not other_operands
+        and not offset
+        and address.space == _CONVERTED[mnemonic][0]
+    ):
         return target, address._replace(space=_CONVERTED[mnemonic][1])
     return None, None
 
 
-def _record_use(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]) -> bool:
+def _record_use(
+    use: _Use, address_registers: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]
+) -> bool:
     """Record *use* in its variable; return whether registers can replace the access."""
     target, moved = _moved_address(use, addresses)
-    if target and moved and addresses.get(target) == moved and len(held) <= 2:
+    if target and moved and addresses.get(target) == moved and len(address_registers) <= 2:
         moved.slot.addresses.append(use.position)
         return True
-    if len(held) != 1 or use.instruction.opcode not in ("ld", "st"):
+    if len(address_registers) != 1 or use.instruction.opcode not in ("ld", "st"):
         return False
-    (register,) = held
+    (register,) = address_registers
     address = addresses[register]
     base = use.instruction.address
     space = [modifier for modifier in use.instruction.modifiers[:-1] if modifier not in VECTOR_LENGTHS]
@@ -174,7 +181,7 @@ def _record_use(use: _Use, held: set[ptx.Register], addresses: Mapping[ptx.Regis
     return True
 
 
-def _in_registers(slot: MemorySlot, prefix: str) -> Edits:
+def _register_edits(slot: MemorySlot, prefix: str) -> Edits:
     """
     Return the edits that replace *slot* by registers.
 

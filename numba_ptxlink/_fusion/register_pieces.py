@@ -42,7 +42,7 @@ class Access:
         offset: Bytes from the start of the variable.
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
-        bits: Their widths in bits; None for an immediate.
+        bits: The widths of these operands in bits; None for an immediate.
     """
 
     guard: str
@@ -68,11 +68,11 @@ class Access:
             find: Returns the register that a name means.
             offset: The offset of the address register from the variable, in bytes.
         """
-        shape = _access_form(instruction.mnemonic)
-        operands = instruction.operands if shape else ()
-        if shape is None or len(operands) != 2:
+        form = _access_form(instruction.mnemonic)
+        operands = instruction.operands if form else ()
+        if form is None or len(operands) != 2:
             return None
-        stores, kind, vector_length = shape
+        stores, kind, vector_length = form
         address, values = instruction.address, ptx.elements(operands[stores])
         if address is None or len(values) != vector_length:
             return None
@@ -90,14 +90,14 @@ class Access:
 def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
     """Return whether *mnemonic* stores, the type of an element and their number; None if neither."""
     opcode, *modifiers = mnemonic.split(".")
-    shapes = [VECTOR_LENGTHS[modifier] for modifier in modifiers if modifier in VECTOR_LENGTHS]
+    lengths = [VECTOR_LENGTHS[modifier] for modifier in modifiers if modifier in VECTOR_LENGTHS]
     kind = modifiers[-1] if modifiers else ""
-    if opcode not in ("ld", "st") or len(modifiers) - len(shapes) > 2:
+    if opcode not in ("ld", "st") or len(modifiers) - len(lengths) > 2:
         return None
-    return (opcode == "st", kind, sum(shapes) or 1) if ptx.width(kind) in (8, 16, 32, 64, 128) else None
+    return (opcode == "st", kind, sum(lengths) or 1) if ptx.width(kind) in (8, 16, 32, 64, 128) else None
 
 
-def _around(offset: int, size: int) -> Iterator[tuple[int, int]]:
+def _enclosing_ranges(offset: int, size: int) -> Iterator[tuple[int, int]]:
     """Yield the aligned ranges of larger accesses that contain a range."""
     while size <= _MAX_PIECE_BYTES:
         size *= 2
@@ -132,12 +132,12 @@ class MemorySlot:
 
     @property
     def size(self) -> int:
-        """Its size in bytes; C++ passes an empty struct as one byte."""
+        """The size in bytes; C++ passes an empty struct as one byte."""
         return self.variable.size or 1
 
     @property
     def alignment(self) -> int:
-        """Its alignment in bytes."""
+        """The alignment in bytes."""
         return self.variable.alignment or max(1, ptx.width(self.variable.type) // 8)
 
     def moves(self, move: Callable[[Access], list[ptx.Statement]]) -> Edits:
@@ -164,7 +164,7 @@ class RegisterPieces:
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
         self._prefix = prefix
         self._ranges = {part for access in accesses for part in access.ranges}
-        self._cut = {outer for part in self._ranges for outer in _around(*part)}
+        self._cut = {outer for part in self._ranges for outer in _enclosing_ranges(*part)}
         self._pieces: dict[tuple[int, int], str] = {}
         for offset, length in sorted(self._ranges):
             if offset % length or not 0 <= offset <= size - length:
@@ -178,7 +178,7 @@ class RegisterPieces:
     def cuts_words(self) -> bool:
         """Whether an access covers several pieces of less than a word."""
         narrow = (piece for piece in self._pieces if piece[1] < _WORD_BYTES)
-        return any(not self._ranges.isdisjoint(_around(*piece)) for piece in narrow)
+        return any(not self._ranges.isdisjoint(_enclosing_ranges(*piece)) for piece in narrow)
 
     def declarations(self) -> list[ptx.Statement]:
         """Return the declarations of the registers, and zeros for those of less than a word."""
@@ -236,7 +236,7 @@ class _Moves:
 
     def load(self, target: str, bits: int, kind: str, offset: int, size: int) -> None:
         """Move *size* bytes at *offset* to *target*, extended to its width as `ld` does."""
-        source = self._joined(offset, size)
+        source = self._join(offset, size)
         sign = "s" if kind[0] == "s" else "u"
         if size == 1 or bits > size * 8:
             self._add(f"cvt.{sign}{bits}.{sign}{size * 8}", target, source)
@@ -267,13 +267,13 @@ class _Moves:
         if not piece:
             self._spread(whole, offset, size)
 
-    def _joined(self, offset: int, size: int) -> str:
+    def _join(self, offset: int, size: int) -> str:
         """Return a register that holds *size* bytes at *offset*."""
         piece = self._pieces.get((offset, size))
         if piece:
             return piece
         half = size // 2
-        low, high = self._joined(offset, half), self._joined(offset + half, half)
+        low, high = self._join(offset, half), self._join(offset + half, half)
         whole = self._temporary(size * 8)
         self._add(f"mov.b{size * 8}", whole, f"{{{low}, {high}}}")
         return whole

@@ -25,13 +25,14 @@ __all__ = [
     "package_version",
 ]
 
-# Imported on first use: kernels from numba-cuda's own cache need keys, but no tiers.
-_HOMES = {"Entry": "key", "Key": "key", "package_version": "key"}
+# Modules are imported on first use: kernels in numba-cuda's cache need only `key`. Other names are in
+# `tiered`.
+_MODULES = {"Entry": "key", "Key": "key", "package_version": "key"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = importlib.import_module(f".{_HOMES.get(name, 'tiered')}", __name__)
-    value = globals()[name] = getattr(home, name)
+    module = importlib.import_module(f".{_MODULES.get(name, 'tiered')}", __name__)
+    value = globals()[name] = getattr(module, name)
     return value

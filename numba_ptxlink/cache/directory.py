@@ -41,7 +41,7 @@ _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 def locate(path: str) -> Path:
     """
-    Return the directory at *path*; for "" the user's own, in $XDG_CACHE_HOME or ~/.cache.
+    Return the directory at *path*; for "" that of the user, in $XDG_CACHE_HOME or ~/.cache.
 
     Raises:
         CacheError: The user has no home directory.
@@ -68,8 +68,8 @@ class Directory:
         create: Whether it may be created.
 
     Raises:
-        CacheError: The directory is missing, or another user owns it or can write to it, whose code loading
-            an entry would run.
+        CacheError: The directory is missing, or another user owns it or can write to it: loading an entry
+            could run that user's code.
     """
 
     def __init__(self, path: Path, size: int, *, create: bool) -> None:
@@ -137,7 +137,7 @@ class Directory:
             return False
         try:
             self._write(address.hex(), sealed)
-            self._count(len(sealed))
+            self._enforce_limit(len(sealed))
         except (OSError, CacheError) as error:
             if isinstance(error, OSError) and error.errno is None:
                 raise  # A signal handler raised it, such as for a time-out.
@@ -163,9 +163,9 @@ class Directory:
             try:
                 # fchmod overrides the umask, so that entries get the directory's permissions.
                 os.fchmod(file, 0o600 | self._mode & _OTHERS_READ)
-                rest = memoryview(sealed)
-                while rest:
-                    rest = rest[os.write(file, rest) :]
+                remaining = memoryview(sealed)
+                while remaining:
+                    remaining = remaining[os.write(file, remaining) :]
             finally:
                 os.close(file)
             os.replace(
@@ -205,17 +205,17 @@ class Directory:
             return [size for _, size, name in self._files() if not name.startswith(_TEMPORARY)]
         return []
 
-    def _count(self, length: int) -> None:
-        """Enforce the soft limit, and delete files of killed writers, from time to time."""
+    def _enforce_limit(self, length: int) -> None:
+        """Count *length* written bytes; at times, evict entries and delete files of killed writers."""
         self._written += length
         if self._written <= self.size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
             return
         self._written = 0
-        used = self._files()
-        total = sum(size for _, size, name in used if not name.startswith(_TEMPORARY))
-        for when, size, name in sorted(used):
+        files = self._files()
+        total = sum(size for _, size, name in files if not name.startswith(_TEMPORARY))
+        for last_use, size, name in sorted(files):
             if name.startswith(_TEMPORARY):
-                if time.time() - when > _ABANDONED_SECONDS:
+                if time.time() - last_use > _ABANDONED_SECONDS:
                     self._unlink(name)
             elif total > self.size:
                 total -= size

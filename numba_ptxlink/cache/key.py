@@ -51,23 +51,23 @@ class Key(NamedTuple):
             kind: The kind of the result.
             parts: By label, text, bytes or a sequence of them.
         """
-        whole = hashlib.sha256()
+        key_hash = hashlib.sha256()
         descriptions: dict[str, str] = {}
-        _feed(whole, b"schema", str(SCHEMA).encode())
-        _feed(whole, b"kind", kind.encode())
+        _hash_part(key_hash, b"schema", str(SCHEMA).encode())
+        _hash_part(key_hash, b"kind", kind.encode())
         for label, part in parts.items():
             digest = hashlib.sha256()
             elements = [part] if isinstance(part, (str, bytes)) else part
             for element in elements:
-                _feed(digest, b"each", _bytes(element))
-            _feed(whole, label.encode(), digest.digest())
+                _hash_part(digest, b"each", _bytes(element))
+            _hash_part(key_hash, label.encode(), digest.digest())
             short = sum(map(len, elements)) <= _MAX_SHOWN_BYTES
             text = b" ".join(map(_bytes, elements)).decode(errors="replace") if short else ""
             descriptions[label] = text if text.isprintable() and short else digest.hexdigest()[:16]
-        return cls(kind, whole.digest(), descriptions)
+        return cls(kind, key_hash.digest(), descriptions)
 
 
-def _feed(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
+def _hash_part(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
     digest.update(len(label).to_bytes(8, "little") + label + len(part).to_bytes(8, "little"))
     digest.update(part)
 
@@ -81,8 +81,8 @@ def package_version() -> str:
     """
     Return this package's version and a digest of its source, which are part of every key.
 
-    The source determines flags and checks, and distinguishes builds between two releases. It is hashed by
-    content, so that machines with the same source share entries. A wheel contains the digest, since reading
+    The source determines flags and checks, and distinguishes builds between two releases. Its content is
+    hashed, so that machines with the same source share entries. A wheel contains the digest, since reading
     all files takes longer than finding an entry.
     """
     from numba_ptxlink._version import __version__
@@ -96,11 +96,11 @@ def package_version() -> str:
 
 def source_digest(package: Path) -> str:
     """Return the start of a digest of all files of Python (.py) and of LLVM IR (.ll) below *package*."""
-    whole = hashlib.sha256()
+    source_hash = hashlib.sha256()
     for path in sorted(map(str, package.rglob("*.[pl][yl]"))):
         with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - three times as fast
-            _feed(whole, path.removeprefix(str(package)).encode(), file.read())
-    return whole.hexdigest()[:32]
+            _hash_part(source_hash, path.removeprefix(str(package)).encode(), file.read())
+    return source_hash.hexdigest()[:32]
 
 
 class Damaged(Exception):  # noqa: N818 - a state of an entry, never raised to callers of the package

@@ -39,9 +39,9 @@ class Threads(Generic[T]):
     """The keys that threads of this process are computing."""
 
     def __init__(self) -> None:
-        self._flying: dict[bytes, _Flight[T]] = {}
+        self._flights: dict[bytes, _Flight[T]] = {}
         # A forked child inherits the keys of the parent's threads, but not the threads.
-        self._lock = Lock(forget=self._flying.clear)
+        self._lock = Lock(forget=self._flights.clear)
 
     def join(self, address: bytes, work: Callable[[], T]) -> tuple[T, bool]:
         """
@@ -58,11 +58,11 @@ class Threads(Generic[T]):
             The result, and whether another thread computed it.
         """
         with self._lock.held:
-            flight = self._flying.get(address)
-            leading = flight is None
+            flight = self._flights.get(address)
+            is_leader = flight is None
             if flight is None:
-                flight = self._flying[address] = _Flight()
-        if not leading:
+                flight = self._flights[address] = _Flight()
+        if not is_leader:
             if flight.ended.wait(WAIT_SECONDS) and flight.results:
                 return flight.results[0], True
             return work(), False
@@ -71,8 +71,8 @@ class Threads(Generic[T]):
             return flight.results[0], False
         finally:
             with self._lock.held:
-                if self._flying.get(address) is flight:
-                    del self._flying[address]
+                if self._flights.get(address) is flight:
+                    del self._flights[address]
             flight.ended.set()
 
 
@@ -93,7 +93,7 @@ class Processes:
     def __init__(self, folder: int) -> None:
         self._folder = folder
         self._file: int | None = None
-        self._usable = True
+        self._locks_work = True
         self._lock = Lock()
 
     @contextlib.contextmanager
@@ -109,7 +109,7 @@ class Processes:
         deadline = time.monotonic() + WAIT_SECONDS
         pause = _FIRST_PAUSE
         while not (is_held := self._take(start)):
-            if not self._usable or is_available() or time.monotonic() > deadline:
+            if not self._locks_work or is_available() or time.monotonic() > deadline:
                 break
             time.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE)
@@ -121,7 +121,7 @@ class Processes:
                     fcntl.lockf(self._file, fcntl.LOCK_UN, 1, start)
 
     def _take(self, start: int) -> bool:
-        if not self._usable:
+        if not self._locks_work:
             return False
         try:
             with self._lock.held:
@@ -133,6 +133,6 @@ class Processes:
                 raise  # A signal handler raised it, such as for a time-out.
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 # The file system does not support locks, so that processes may compute a key twice.
-                self._usable = False
+                self._locks_work = False
             return False
         return True

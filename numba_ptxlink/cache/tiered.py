@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OFF = "the cache is off: NUMBA_PTXLINK_CACHE=0; unset it"
-"""The reason for which a cache is not used."""
+"""The reason why the cache is not used."""
 
 
 class Counters(NamedTuple):
@@ -51,7 +51,7 @@ class Tiers(NamedTuple):
     Args:
         directories: The directories to read, in order.
         writer: The directory to write to, None if there is none.
-        refused: The reasons for which others are not used.
+        refused: The reasons why others are not used.
     """
 
     directories: tuple[Directory, ...] = ()
@@ -72,7 +72,7 @@ class Cache:
         self._counters = Counters()
         self._lock = Lock()
         self._threads: Threads[Entry] = Threads()
-        self._opened: Tiers | None = None
+        self._tiers: Tiers | None = None
         self._server = _connect(settings)
 
     @property
@@ -84,12 +84,12 @@ class Cache:
     def tiers(self) -> Tiers:
         """Return the directories, which are opened at the first call."""
         with self._lock.held:
-            if self._opened is None:
-                self._opened = _open(self.settings)
-            return self._opened
+            if self._tiers is None:
+                self._tiers = _open(self.settings)
+            return self._tiers
 
-    def unused(self) -> tuple[str, ...]:
-        """Return the reasons for which directories are not used."""
+    def unused_reasons(self) -> tuple[str, ...]:
+        """Return the reasons why directories are not used."""
         return self.tiers().refused if self.settings.cache else (OFF,)
 
     def writer(self) -> Directory:
@@ -101,15 +101,15 @@ class Cache:
         """
         writer = self.tiers().writer
         if writer is None:
-            reasons = "; ".join(self.unused()) or f"all are read-only; {WRITABLE}"
+            reasons = "; ".join(self.unused_reasons()) or f"all are read-only; {WRITABLE}"
             raise CacheError(f"no cache directory can be written: {reasons}.")
         return writer
 
     def put(self, key: Key, entry: Entry) -> None:
         """Store *entry* under *key* in the writable directory and on the server. Never raises."""
         address = self._address(key)
-        described = entry._replace(meta={**entry.meta, "kind": key.kind})
-        sealed = seal(address, described, self.settings.cache_secret)
+        entry_with_kind = entry._replace(meta={**entry.meta, "kind": key.kind})
+        sealed = seal(address, entry_with_kind, self.settings.cache_secret)
         writer = self.tiers().writer
         stored = writer is not None and writer.put(address, sealed)
         if self._server is not None:
@@ -136,12 +136,13 @@ class Cache:
         """
         Return the entry of *key*; on a miss, compute it with *compute* and store it.
 
-        Single flight: of all threads and processes that ask for one key at a time, one runs *compute*. The
+        Single flight: of all threads and processes that need one key at a time, one runs *compute*. The
         cache is off within *compute*: parts of a stored result need not be stored as well.
 
         Args:
             key: The inputs of the result; or a function that returns them, called only if the cache is used.
-            compute: Computes the result. Its exceptions are raised here, and nothing is stored.
+            compute: Computes the result. If it raises an exception, that is raised here, and nothing is
+                stored.
         """
         if not self.settings.cache or _computing.busy:
             return compute()
@@ -250,6 +251,8 @@ def _open(settings: Config) -> Tiers:
 
 
 class _Computing(threading.local):
+    """Whether this thread is computing a result, within a `with` block."""
+
     busy = False
 
     def __enter__(self) -> None:

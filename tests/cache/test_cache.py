@@ -131,7 +131,7 @@ def test_a_directory_that_others_can_write_is_refused(directory, inner, mode, ca
     cache = open_cache(directory)
     assert cache.look_up(key("a")) is None
     assert "can be written by other users" in caplog.text
-    assert "chmod go-w" in cache.unused()[0]
+    assert "chmod go-w" in cache.unused_reasons()[0]
 
 
 @pytest.mark.parametrize("path", ["/proc/nothing/cache", "/dev/null/cache", "~nobody-of-that-name/cache"])

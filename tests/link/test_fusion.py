@@ -120,7 +120,7 @@ def test_functions_of_one_input_stay_apart():
     )
     helper = ".func (.param .b32 r) g(.param .b32 a)\n{ " + RETURN + " }\n"
     by_default = inlined(PLAIN, callee(inner, before=helper), inline_all=False)
-    assert (1, ("f: g: both are in one input, whose compiler left the call",)) == (
+    assert (1, ("f: g: both are in one input, whose compiler did not inline the call",)) == (
         by_default.count,
         by_default.not_inlined,
     )

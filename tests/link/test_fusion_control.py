@@ -99,7 +99,7 @@ def test_a_call_through_a_pointer_is_copied_with_its_prototype():
     )
     twice = f"{CALL}\n{CALL.replace('%r1', '%r2')}"
     result = inlined(caller(twice), callee(body, before))
-    left = ("f: 1 call through a pointer: the function is known at run time alone",)
+    left = ("f: 1 call through a pointer: the function is known only at run time",)
     assert (2, left) == (result.count, result.not_inlined)
     assert {"$inl0_0", "$inl1_0"} == set(re.findall(r"(\S+):\s+\.callprototype", result.text))
     pl.assemble(result.text, "sm_90")
