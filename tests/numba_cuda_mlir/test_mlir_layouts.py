@@ -47,18 +47,18 @@ def same(value):
 PACKED = front_ends.get(NAME).from_dtype(np.dtype([("a", "i1"), ("b", "f8")]))
 THREE = cuda.float32x3
 MISREAD = {
-    RECORD[:]: "with strides of records, .* in C order",
-    RECORD[::1, :]: "with strides of records, .* in C order",
+    RECORD[:]: "with strides, of records, .* in C order",
+    RECORD[::1, :]: "with strides, of records, .* in C order",
     cuda.float64x4[:]: "or long vectors, .* in C order",
     types.complex64[:]: r"complex numbers or long vectors, .* such as complex64\[::1\]",
-    THREE[::1]: "vectors of three.* take a pointer to their elements",
-    PACKED: "that C[+]{2} aligns otherwise, .* with align=True or, where",
+    THREE[::1]: "vectors of three.* take a pointer to the elements",
+    PACKED: "laid out otherwise than in C[+]{2}, .* with align=True or, if",
     types.Optional(RECORD): "an Optional of a record; pass a flag",
-    PACKED[::1]: "that C[+]{2} aligns otherwise, .* with align=True or, where",
+    PACKED[::1]: "laid out otherwise than in C[+]{2}, .* with align=True or, if",
     types.CPointer(RECORD): r"points to records or tuples, .* take an array, record\[::1\]",
     types.CPointer(types.CPointer(RECORD)): r"points to records or tuples, .* take an array, record\[::1\]",
     types.CPointer(types.UniTuple(types.float32, 2)): "points to records or tuples, .* take an array",
-    types.CPointer(THREE): "vectors of three.* take a pointer to their elements",
+    types.CPointer(THREE): "vectors of three.* take a pointer to the elements",
 }
 
 
