@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.print_help()
         else:
             config()
-            with args.messages_shown(arguments.verbose, quiet=arguments.quiet):
+            with args.show_messages(arguments.verbose, quiet=arguments.quiet):
                 output: Report = arguments.run(arguments)
             status = output.status
             output.show(arguments)

@@ -254,7 +254,7 @@ def _missing_tools() -> Iterator[Problem]:
 
 def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
     linker, assembler = tools.nvjitlink, tools.nvptxcompiler
-    together = f"upgrade together: {find.install()} --upgrade"
+    together = f"upgrade together: {find.install_command()} --upgrade"
     for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
         if _is_newer(compiler, linker):
             failure = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
@@ -288,7 +288,8 @@ def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
     library = next(libraries, None)
     if library is None:
         return (
-            f"install {find.package('nvidia-nvvm', nvcc[0])} {release} in {toolkit}, or all of CUDA {release}"
+            f"install {find.package_name('nvidia-nvvm', nvcc[0])} {release} in {toolkit}, or all of CUDA "
+            f"{release}"
         )
     commands = ("mkdir", "-p", str(missing.parent)), ("ln", "-s", str(library), str(missing))
     return f"run `{' && '.join(map(shlex.join, commands))}`"
@@ -310,5 +311,5 @@ def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
             "driver-older",
             f"the driver (CUDA {dotted(tools.driver)}) loads no cubins of CUDA {dotted(maker)}: kernels fail",
             "upgrade the driver, or install the tools of its own major version in a new environment: "
-            f"{find.install(tools.driver[0])}",
+            f"{find.install_command(tools.driver[0])}",
         )

@@ -25,7 +25,7 @@ from ._link.declarations import from_prototype, from_signature
 from ._link.read import Input
 from ._tools import includes
 from ._tools.options import DEFAULT_LEVEL, Options, as_texts, checked_choices
-from ._tools.toolchain import chosen_archs
+from ._tools.toolchain import parse_archs
 from .errors import ExportError
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def export(
     arithmetic: dict[str, Any] = {**checked_choices(arithmetic_choices)}
     request = Request(
         "" if name is None else check_stem(name),
-        chosen_archs(arch, target_release.isa if target_release else None),
+        parse_archs(arch, target_release.isa if target_release else None),
         None if emit is None else _check_emit(emit),
         Options(
             opt_level=DEFAULT_LEVEL if opt else 0,

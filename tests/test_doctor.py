@@ -97,7 +97,7 @@ def test_cures_stay_within_the_major_version(monkeypatch):
     """No cure under CUDA 12 installs a package of CUDA 13 over it."""
 
     def missing(name):
-        raise find.missing(name, "no such file")
+        raise find.load_error(name, "no such file")
 
     with_driver(monkeypatch, (12, 4))
     monkeypatch.setattr(nvjitlink, "version", lambda: missing("nvJitLink"))

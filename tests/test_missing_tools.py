@@ -42,7 +42,7 @@ def test_what_needs_nvrtc_names_it(monkeypatch):
 
     def missing(name):
         if name == "nvrtc":
-            raise find.missing(name, 'Failure finding "libnvrtc.so.13": No such file,\nNo such file')
+            raise find.load_error(name, 'Failure finding "libnvrtc.so.13": No such file,\nNo such file')
         return library(name)
 
     monkeypatch.setattr(find, "library", missing)

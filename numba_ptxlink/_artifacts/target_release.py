@@ -316,7 +316,7 @@ class TargetRelease:
             )
         major, minor = self.release
         # CUDA 12.5 has the PTX version of 12.6, and its libNVVM is treated as that of 12.6.
-        wheel = find.install_nvvm((major, minor - (release_of(self.isa) != self.release)))
+        wheel = find.install_nvvm_command((major, minor - (release_of(self.isa) != self.release)))
         return LeftOut(
             LTOIR,
             "linkers read LTO-IR of their own release or of older ones, and there is no libNVVM of CUDA "

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and their types."""
+"""Define the arguments that several commands share, and their types."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def add_target_release(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 @contextmanager
-def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
+def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
     """Show messages by the number of -v, in addition to NUMBA_PTXLINK_LOG, or fewer with -q."""
     root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
     level = logger.level
@@ -107,8 +107,8 @@ def messages_shown(verbose: int, *, quiet: bool) -> Iterator[None]:
     elif quiet:
         logger.setLevel(max(level, logging.WARNING))
     handler = logging.StreamHandler()
-    form = "numba-ptxlink: %(levelname)s: %(message)s" if config().log_level is None else LOG_FORMAT
-    handler.setFormatter(logging.Formatter(form))
+    log_format = "numba-ptxlink: %(levelname)s: %(message)s" if config().log_level is None else LOG_FORMAT
+    handler.setFormatter(logging.Formatter(log_format))
     # Otherwise packages that the command imports may add a handler with another format.
     if not root.handlers:
         root.addHandler(handler)

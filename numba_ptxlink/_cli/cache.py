@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add the command `cache` with its own commands."""
     parser = commands.add_parser("cache", help="show or clear the cache")
-    its = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    args.add_command(its, "stats", _stats, "show the entries and size of each directory")
-    args.add_command(its, "clear", _clear, "delete every entry")
-    args.add_command(its, "path", _path, "print the directory that new entries are written to")
+    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    args.add_command(subcommands, "stats", _stats, "show the entries and size of each directory")
+    args.add_command(subcommands, "clear", _clear, "delete every entry")
+    args.add_command(subcommands, "path", _path, "print the directory that new entries are written to")
 
 
 def _stats(_: argparse.Namespace) -> Report:
@@ -27,11 +27,11 @@ def _stats(_: argparse.Namespace) -> Report:
     default = cache.default()
     tiers, lines, content = default.tiers(), [], []
     for directory in tiers.directories:
-        sizes, written = directory.sizes(), directory is tiers.writer
-        entry = {"path": str(directory.path), "writable": written, "entries": len(sizes)}
+        sizes, is_writer = directory.sizes(), directory is tiers.writer
+        entry = {"path": str(directory.path), "writable": is_writer, "entries": len(sizes)}
         content.append({**entry, "size": sum(sizes), "cap": directory.size})
         lines.append(
-            f"{directory.path}  ({'written' if written else 'read'})\n"
+            f"{directory.path}  ({'written' if is_writer else 'read'})\n"
             f"  {len(sizes)} entries, {report.size(sum(sizes))} of {report.size(directory.size)}"
         )
     unused = default.unused_reasons()

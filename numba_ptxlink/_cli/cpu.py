@@ -45,8 +45,8 @@ def _cpu(arguments: argparse.Namespace) -> Report:
 
     names = arguments.checks
     checks = None if names is None else [name for name in names if name != "none"]
-    chosen = device.checked_settings(arguments.arch, arguments.devices, checks)
-    environ = device.child_environment(chosen, os.environ)
+    settings = device.checked_settings(arguments.arch, arguments.devices, checks)
+    environ = device.child_environment(settings, os.environ)
     program, *_ = arguments.command
     try:
         os.execvpe(program, arguments.command, environ)  # noqa: S606 - the user's program

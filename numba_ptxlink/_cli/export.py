@@ -25,7 +25,7 @@ _EXAMPLES = (
     "export -m package.udfs -o build --emit ptx,ltoir -j 8 --quiet",
 )
 # Options that `export` has under the same names.
-_PASSED_ON = (
+_SAME_NAME_OPTIONS = (
     *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
     *("front_end", *args.ARITHMETIC),
 )
@@ -109,7 +109,7 @@ def _export(arguments: argparse.Namespace) -> Report:
     from numba_ptxlink.exporter import export
 
     module, paths = arguments.module, arguments.files
-    options = {name: getattr(arguments, name) for name in _PASSED_ON}
+    options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
     options["arch"] = options["arch"] or "sm_75"
     options["emit"] = options["emit"] and ",".join(options["emit"])
     with (
@@ -151,31 +151,31 @@ def _export_each(
         raise ExportError(
             f"Several files need stems that differ, and no --name: {', '.join(stems)}; export one by one."
         )
-    done, errors = [], []
-    last = paths[0] if arguments.depfile else None
+    exports, errors = [], []
+    last_path = paths[0] if arguments.depfile else None
     futures = [
         threads.submit(
             export,
             Source(str(path), is_written=True),
-            None if path is last else out,
+            None if path is last_path else out,
             **options,
         )
         for path in paths
     ]
     for count, (path, future) in enumerate(zip(paths, futures, strict=True), start=1):
         try:
-            done.append(future.result())
+            exports.append(future.result())
         except PtxlinkError as error:
             errors.append(error)
         if len(paths) > _MAX_WITHOUT_PROGRESS and not arguments.quiet:
             # On a terminal, delete the rest of the line of progress (ECMA-48).
-            delete = "\x1b[K" if sys.stderr.isatty() else ""
-            print(f"{delete}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
+            delete_line = "\x1b[K" if sys.stderr.isatty() else ""
+            print(f"{delete_line}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
-    if last:
-        sources = {source for exported in done for source in exported.sources}
-        done[0] = write(replace(done[0], sources=tuple(sources)), out, arguments.depfile)
-    return done
+    if last_path:
+        sources = {source for exported in exports for source in exported.sources}
+        exports[0] = write(replace(exports[0], sources=tuple(sources)), out, arguments.depfile)
+    return exports
 
 
 def _threads(jobs: int) -> ThreadPoolExecutor:

@@ -20,7 +20,7 @@ _EXAMPLES = (
 )
 
 # Options that `link` has under the same names.
-_PASSED_ON = (
+_SAME_NAME_OPTIONS = (
     *("arch", "lto", "debug", "lineinfo", "max_registers", "include_dirs", "cxx_standard"),
     *args.ARITHMETIC,
     *("fast_math", "name_expressions", "backend", "checks", "inline", "cuda", "ptx_isa", "front_end"),
@@ -96,7 +96,7 @@ def _link(arguments: argparse.Namespace) -> Report:
     # Text printed by imported Python files must not mix with the report, which may be JSON.
     with output.stdout_to_stderr():
         macros = [f"--define-macro={define}" for define in arguments.defines]
-        options = {name: getattr(arguments, name) for name in _PASSED_ON}
+        options = {name: getattr(arguments, name) for name in _SAME_NAME_OPTIONS}
         linked = link(*arguments.inputs, nvrtc_flags=macros, **options)
     if arguments.emit == PTX and not linked.ptx:
         raise LinkError(
@@ -112,7 +112,7 @@ def _link(arguments: argparse.Namespace) -> Report:
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
     output.write(arguments.output, content)
-    described = {
+    fields = {
         "file": str(arguments.output),
         "size": len(content),
         "backend": linked.backend,
@@ -122,4 +122,4 @@ def _link(arguments: argparse.Namespace) -> Report:
         "names": dict(linked.lowered_names),
     }
     # If the standard output gets the content, the report goes to the standard error.
-    return Report(described, "\n".join(lines), aside=output.is_stream(arguments.output))
+    return Report(fields, "\n".join(lines), to_stderr=output.is_stream(arguments.output))

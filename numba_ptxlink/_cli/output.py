@@ -1,4 +1,4 @@
-"""The output of commands: reports, as text or JSON, and files."""
+"""Print the reports of commands, as text or JSON, and write files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def prepare_streams() -> None:
 
 
 def visible(text: str) -> str:
-    """Return *text* with control characters escaped, with which names in a file could control a terminal."""
+    """Return *text* with control characters escaped, so that names in a file cannot control a terminal."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
@@ -51,14 +51,14 @@ class Report:
         content: The content for JSON.
         text: The text for people.
         brief: The text with --quiet.
-        aside: Whether it goes to the standard error, because the standard output has the result itself.
+        to_stderr: Whether it goes to the standard error, because the standard output has the result itself.
         status: The exit status.
     """
 
     content: Any
     text: str
     brief: str = ""
-    aside: bool = False
+    to_stderr: bool = False
     status: int = 0
 
     def show(self, arguments: argparse.Namespace) -> None:
@@ -68,7 +68,7 @@ class Report:
         else:
             text = self.brief if arguments.quiet else self.text
         if text:
-            print(visible(text), file=sys.stderr if self.aside else sys.stdout)
+            print(visible(text), file=sys.stderr if self.to_stderr else sys.stdout)
 
 
 def write(path: Path, content: bytes) -> None:

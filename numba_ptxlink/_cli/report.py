@@ -85,6 +85,6 @@ def diagnosis(report: Diagnosis) -> str:
     return "\n".join([*lines, "", problems(report.problems) or "No problem found."])
 
 
-def problems(listed: Iterable[Problem]) -> str:
+def problems(problem_list: Iterable[Problem]) -> str:
     """Format problems with their cures."""
-    return "\n".join(f"problem: {problem.what}\n   cure: {problem.cure}" for problem in listed)
+    return "\n".join(f"problem: {problem.what}\n   cure: {problem.cure}" for problem in problem_list)

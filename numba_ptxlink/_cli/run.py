@@ -85,11 +85,11 @@ def _run(arguments: argparse.Namespace) -> Report:
             item.launch(*values.in_order, **sizes, shared=arguments.shared)
         else:
             result = item(*values.in_order)
-            content["result"], text = _plain(result), _as_text(result)
+            content["result"], text = _to_json(result), _as_text(result)
     changed = values.save_changed()
     lines = [text, *(f"{path}  {array.dtype} {array.shape}\n{array}" for path, array in changed.items())]
     if sizes or changed:
-        content["written"] = {path: _plain(array) for path, array in changed.items()}
+        content["written"] = {path: _to_json(array) for path, array in changed.items()}
     return Report(content, "\n".join(filter(None, lines)) or "No array was changed.", text)
 
 
@@ -164,7 +164,7 @@ def _value(text: str) -> Any:
         ) from error
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Return a result for JSON; values that JSON lacks become text."""
     from numba_ptxlink._launch.results import Record
 
@@ -172,7 +172,7 @@ def _plain(value: Any) -> Any:
         value = tuple(value)
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (tuple, list)):
-        return [*map(_plain, value)]
+        return [*map(_to_json, value)]
     is_text = isinstance(value, (bytes, complex)) or (isinstance(value, float) and not math.isfinite(value))
     return str(value) if is_text else value
 
@@ -187,11 +187,11 @@ def _compare(arguments: argparse.Namespace) -> Report:
         rows = [difference[1:] for difference in comparison.differences if difference.function == declaration]
         lines.append(f"{declaration}  {count} calls, differences: {len(rows) or 'none'}")
         if rows:
-            shown = len(rows) if arguments.verbose else _MAX_SHOWN
+            max_rows = len(rows) if arguments.verbose else _MAX_SHOWN
             lines += [
-                f"  {line}" for line in report.table([("arguments", "Python", "compiled"), *rows[:shown]])
+                f"  {line}" for line in report.table([("arguments", "Python", "compiled"), *rows[:max_rows]])
             ]
-            lines += [f"  and {len(rows) - shown} more; --verbose shows all"] * (len(rows) > shown)
+            lines += [f"  and {len(rows) - max_rows} more; --verbose shows all"] * (len(rows) > max_rows)
     if comparison.differences:
         lines.append('"Where compilers differ" in the documentation lists known differences.')
     lines += [f"not compared: {name}: {reason}" for name, reason in comparison.left_out.items()]

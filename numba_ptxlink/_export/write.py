@@ -175,7 +175,7 @@ def _manifest(
     packed = any(not arch for _, arch in artifacts.files)
     merged = any(code.merged for code in codes)
     used = ["nvvm", "nvrtc", *["nvjitlink"] * merged, *["nvfatbin"] * packed]
-    tools = map(find.package, ("nvidia-nvvm", "nvidia-nvfatbin"))
+    tools = map(find.package_name, ("nvidia-nvvm", "nvidia-nvfatbin"))
     packages = ("numba-ptxlink", *group.front_end.distributions, *tools)
     return {
         "format": manifests.FORMAT,
@@ -205,7 +205,7 @@ def _manifest(
         "front_end": group.front_end.name,
         "tools": {
             "nvptxcompiler": dotted(assembler.compiler_version()),
-            **find.installed(packages),
+            **find.installed_versions(packages),
             **{artifact: tool for artifact, tool in artifacts.compilers.items() if tool},
             **toolchain.releases(used),
         },

@@ -78,7 +78,7 @@ def look_up(
         parts = {
             "package": package_version(),
             "config": [f"{name}={value!r}" for name, value in kept_settings],
-            "tools": [*nvptxcompiler.identity(), *map(find.build_of, ("nvvm", "nvJitLink", "nvrtc"))],
+            "tools": [*nvptxcompiler.identity(), *map(find.library_build_id, ("nvvm", "nvJitLink", "nvrtc"))],
             # The CPU device loads PTX, a GPU loads cubins.
             "device": str(device.is_active()),
             "options": [f"{name}={_option_text(options[name])}" for name in sorted(options)],

@@ -64,7 +64,7 @@ class _CompilationUnit:
 
         parts: dict[str, Any] = {
             "package": cache.package_version(),
-            "tool": ("NVVM", find.build_of("nvvm")),
+            "tool": ("NVVM", find.library_build_id("nvvm")),
             "flags": options,
             "steps": [kind for _, _, kind in self._steps],
             "code": [

@@ -1,8 +1,8 @@
 """
 Read the arrays and streams of other packages that are arguments of a launch.
 
-Arrays have `__cuda_array_interface__` or DLPack. Their elements, as NumPy and others describe these, are
-compared with the C types of a manifest.
+Arrays have `__cuda_array_interface__` or DLPack. The types of elements, in the notation of NumPy or DLPack,
+are compared with the C types of a manifest.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ class DeviceArguments:
     parameter: str = ""
     addresses: list[tuple[str, int]] = field(default_factory=list)
 
-    # The accepted arrays, for messages.
-    takes: ClassVar[str] = "an array on the device, with __cuda_array_interface__ or DLPack"
+    # A description of the accepted arrays, for messages.
+    accepted_arrays: ClassVar[str] = "an array on the device, with __cuda_array_interface__ or DLPack"
 
     def read(self, value: Any) -> DeviceArray | None:
         """
@@ -235,9 +235,7 @@ def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
     if device == _CPU_DEVICE:
         raise WrongArgumentError(_IN_HOST_MEMORY)
     if device not in _CUDA_DEVICES:
-        raise WrongArgumentError(
-            f"it is on a device of DLPack's type {device}; copy it to a GPU that CUDA drives"
-        )
+        raise WrongArgumentError(f"it is on a device of DLPack's type {device}; copy it to a GPU of NVIDIA")
     stream = arguments.stream or _LEGACY_STREAM
     try:
         capsule = value.__dlpack__(stream=stream, max_version=(1, 0))

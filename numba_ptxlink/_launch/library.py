@@ -1,4 +1,4 @@
-"""Load exports, and launch their kernels: `load`."""
+"""Load exports by `load`, and launch their kernels."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def load(
         device: "cpu" to run on the CPU, None on the GPU.
         checks: The checks on the CPU: True for memcheck, which compares each access to memory with the passed
             arrays and the memory that the code declares; False for none; or a tuple of "memcheck",
-            "initcheck", "racecheck" and "synccheck". Their reports are logged as warnings.
+            "initcheck", "racecheck" and "synccheck". Reports of the checks are logged as warnings.
         steps: The maximum number of iterations of all loops in a thread on the CPU; None for no limit.
 
     Raises:
@@ -157,7 +157,7 @@ class Library(Mapping[str, Item]):
         self.__manifest = manifest
         self.__content_of = content_of
         self.__artifacts = {(artifact.kind, artifact.arch): artifact.file for artifact in manifest.artifacts}
-        makers: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
+        item_types: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
         if cpu:
             # Deferred, since a launch on a device needs no NumPy.
             from . import on_cpu
@@ -165,13 +165,13 @@ class Library(Mapping[str, Item]):
             # The first requested architecture: link files may depend on `__CUDA_ARCH__`.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
             code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
-            makers["function"] = on_cpu.CpuFunction
+            item_types["function"] = on_cpu.CpuFunction
         else:
             code = _DriverCode(functools.partial(self.read, KERNELS), str(manifest.path))
         self.__items: dict[str, Item] = {
-            function.symbol: makers[function.kind](code, function, manifest.types)
+            function.symbol: item_types[function.kind](code, function, manifest.types)
             for function in manifest.functions
-            if function.kind in makers
+            if function.kind in item_types
         }
         vars(self).update(self.__items)
 
@@ -179,8 +179,8 @@ class Library(Mapping[str, Item]):
         if name not in self.__items:
             known = ", ".join(self.__items) or "nothing"
             is_function = any(name == function.symbol for function in self.__manifest.functions)
-            called = "; load the export with device='cpu' to call a function" if is_function else ""
-            raise _NoKernelError(f"{short_repr(name)} is not loaded: the export has {known}{called}.")
+            hint = "; load the export with device='cpu' to call a function" if is_function else ""
+            raise _NoKernelError(f"{short_repr(name)} is not loaded: the export has {known}{hint}.")
         return self.__items[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -190,7 +190,7 @@ class Library(Mapping[str, Item]):
         return len(self.__items)
 
     def __getattr__(self, name: str) -> Item:
-        # While a copy is created, it has no attributes yet.
+        # `copy` and `pickle` look up methods before the new object has attributes.
         if "_Library__items" not in vars(self):
             raise AttributeError(name)
         return self[name]
@@ -210,9 +210,13 @@ class Library(Mapping[str, Item]):
         path, sm = self.__manifest.path, Arch.of(arch).sm if arch else ""
         matching = [key for key in self.__artifacts if key[0] == kind and sm in {"", key[1]}]
         if len(matching) != 1:
-            have = ", ".join(" for ".join(filter(None, key)) for key in self.__artifacts) or "none"
+            listed_artifacts = (
+                ", ".join(" for ".join(filter(None, key)) for key in self.__artifacts) or "none"
+            )
             description = f"{len(matching) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
-            raise LaunchError(f"{path} lists {description}; it has {have}: name one, or export it.")
+            raise LaunchError(
+                f"{path} lists {description}; it has {listed_artifacts}: name one, or export it."
+            )
         name = self.__artifacts[matching[0]]
         try:
             content = self.__content_of(name)
@@ -262,7 +266,7 @@ class _DriverCode:
         memory: DeviceArguments,
     ) -> None:
         """Launch a kernel in the current context, after the pending work in the streams of its arrays."""
-        driver.enter(launch_config.stream)
+        driver.ensure_context(launch_config.stream)
         for name, address in memory.addresses:
             device = driver.inaccessible_device(address)
             if device is not None:

@@ -36,7 +36,7 @@ class HostArguments(DeviceArguments):
     """
 
     regions: list[Region] = field(default_factory=list)
-    takes: ClassVar[str] = "a NumPy array"
+    accepted_arrays: ClassVar[str] = "a NumPy array"
 
     def read(self, value: Any) -> DeviceArray | None:
         """Return an array, None if *value* is no array."""
@@ -130,8 +130,8 @@ class CpuFunction:
         """
         import numpy as np
 
-        result = self.types[self.result].kind
-        if result == "view":
+        result_kind = self.types[self.result].kind
+        if result_kind == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
         program, memory = self._code.program, HostArguments(0)
         callee = program.functions[self.name]
@@ -158,12 +158,12 @@ class CpuFunction:
             memory.regions,
             self._code.steps,
         )
-        if result == "void":
+        if result_kind == "void":
             return None
         if not shape:
             return results.unpack(self.types, self.result, outputs.tobytes())
         dtype = results.dtype(self.types, self.result)
-        # A narrow integer is returned in the lower bytes of a word.
+        # PTX returns a narrow integer in the lower bytes of a register.
         elements = np.ascontiguousarray(outputs[:, : dtype.itemsize]).view(dtype).reshape(shape)
         return results.numbers_of(self.types, self.result, elements)
 
@@ -186,13 +186,15 @@ class CpuFunction:
         value = host.as_numpy(value)
         if arrays.is_like(self.types, ctype, value.dtype):
             return value
-        # A value that does not fit gets the error that it would get alone, from `pack`. Numbers are converted
-        # together; of those only the first is packed, and the first whose value the conversion changed.
-        checked, converted = value.reshape(-1), None
+        # `pack` raises the error for a value that does not fit. Numbers are converted together, which is
+        # faster; then only the first one is packed, and the first one that the conversion has changed.
+        to_pack, converted = value.reshape(-1), None
         if dtype.kind in "iuf" and value.dtype.kind in "iuf":
             with np.errstate(all="ignore"):
-                converted = checked.astype(dtype)
-            lost = np.isinf(converted) != np.isinf(checked) if dtype.kind == "f" else converted != checked
-            checked = [*checked[:1], *checked[lost][:1]]
-        packed = b"".join([formal.pack(element, memory) for element in checked])
+                converted = to_pack.astype(dtype)
+            is_changed = (
+                np.isinf(converted) != np.isinf(to_pack) if dtype.kind == "f" else converted != to_pack
+            )
+            to_pack = [*to_pack[:1], *to_pack[is_changed][:1]]
+        packed = b"".join([formal.pack(element, memory) for element in to_pack])
         return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

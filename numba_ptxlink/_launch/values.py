@@ -62,10 +62,10 @@ class Parameters:
         self,
         args: Sequence[Any],
         memory: DeviceArguments,
-        take: Callable[[Formal, Any, Any], Any] | None = None,
+        convert: Callable[[Formal, Any, Any], Any] | None = None,
     ) -> list[Any]:
         """
-        Return the bytes of each argument, or the result of *take* for it.
+        Return the bytes of each argument, or the result of *convert* for it.
 
         Raises:
             LaunchError: The number of arguments is wrong, one does not fit its parameter, or the code of its
@@ -79,7 +79,7 @@ class Parameters:
             memory.parameter = formal.name
             location = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
             try:
-                read_values.append(take(formal, value, memory) if take else formal.pack(value, memory))
+                read_values.append(convert(formal, value, memory) if convert else formal.pack(value, memory))
             except WrongArgumentError as error:
                 raise LaunchError(f"{location}: {error}.") from error
             except Exception as error:
@@ -105,7 +105,7 @@ def _integer(_: Types, name: str, entry: TypeDescription) -> Pack:
             return operator.index(value).to_bytes(size, "little", signed=signed)
         except (TypeError, OverflowError) as error:
             raise WrongArgumentError(
-                f"it is {_shown(value)}, and not {name}; pass an integer from {allowed.start} to "
+                f"it is {_describe_value(value)}, and not {name}; pass an integer from {allowed.start} to "
                 f"{allowed.stop - 1}"
             ) from error
 
@@ -116,7 +116,7 @@ def _bool(*_: Any) -> Pack:
     def pack(value: Any, _: DeviceArguments) -> bytes:
         if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
-        raise WrongArgumentError(f"it is {_shown(value)}; pass True or False")
+        raise WrongArgumentError(f"it is {_describe_value(value)}; pass True or False")
 
     return pack
 
@@ -135,7 +135,7 @@ def _float(_: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
-_QUIET = 1 << 6
+_QUIET_NAN_BIT = 1 << 6
 
 
 def _bfloat16(number: float) -> bytes:
@@ -143,7 +143,7 @@ def _bfloat16(number: float) -> bytes:
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     if cmath.isnan(number):
         # A mantissa of only ones would be rounded to zeros.
-        return struct.pack("<H", bits >> 16 | _QUIET)
+        return struct.pack("<H", bits >> 16 | _QUIET_NAN_BIT)
     upper = bits + 0x7FFF + (bits >> 16 & 1) >> 16
     if upper & 0x7FFF == 0x7F80 and not cmath.isinf(number):
         raise OverflowError
@@ -153,14 +153,14 @@ def _bfloat16(number: float) -> bytes:
 def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
     """Return *value*, a number of Python or NumPy of the type *accepted*, as a float or complex number."""
     if not (isinstance(value, accepted) or _is_bool(value)):
-        raise WrongArgumentError(f"it is {_shown(value)}; pass {article}")
+        raise WrongArgumentError(f"it is {_describe_value(value)}; pass {article}")
     try:
         number = kind(value)
     except (OverflowError, TypeError) as error:
-        raise WrongArgumentError(f"{_shown(value)} cannot be {article} of C; pass less") from error
+        raise WrongArgumentError(f"{_describe_value(value)} cannot be {article} of C; pass less") from error
     # Numbers of a type with a larger range silently become infinite.
     if cmath.isinf(number) and not cmath.isnan(number) and value != number:
-        raise WrongArgumentError(f"{_shown(value)} is too large; pass less")
+        raise WrongArgumentError(f"{_describe_value(value)} is too large; pass less")
     return number
 
 
@@ -193,7 +193,9 @@ def _compound(types: Types, name: str, entry: TypeDescription) -> Pack:
         if is_record or (is_struct and isinstance(value, bytes)):
             content = value.tobytes() if is_record else value
             if len(content) != size or _has_view(types, name):
-                raise WrongArgumentError(f"it is {_shown(value)}; pass a tuple of the members of {name}")
+                raise WrongArgumentError(
+                    f"it is {_describe_value(value)}; pass a tuple of the members of {name}"
+                )
             return bytes(content)
         packed = bytearray()
         parts = _parts(value, names, name, named=is_named)
@@ -237,7 +239,7 @@ def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]
     is_sequence = isinstance(value, (tuple, list)) or (arrays.is_numpy(value, "ndarray") and value.shape)
     if not is_sequence or hasattr(value, "mask") or len(value) != len(names):
         raise WrongArgumentError(
-            f"it is {_shown(value)}; for {name} pass {len(names)} values, such as a tuple"
+            f"it is {_describe_value(value)}; for {name} pass {len(names)} values, such as a tuple"
         )
     return list(value)
 
@@ -267,7 +269,7 @@ def _pointer(types: Types, _: str, entry: TypeDescription) -> Pack:
         try:
             return address.to_bytes(8, "little")
         except OverflowError as error:
-            reason = f"{_shown(address)} is not an address; pass one of the device, or an array"
+            reason = f"{_describe_value(address)} is not an address; pass one of the device, or an array"
             raise WrongArgumentError(reason) from error
 
     return pack
@@ -306,7 +308,7 @@ def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, r
     """Return the array *value*, whose elements have the type *name*; *readonly* if it is only read."""
     entry, array = types[name], arguments.read(value)
     if array is None:
-        raise WrongArgumentError(f"it is {_shown(value)}; pass {arguments.takes}")
+        raise WrongArgumentError(f"it is {_describe_value(value)}; pass {arguments.accepted_arrays}")
     # A pointer to void, or to views, accepts arrays of any type.
     if entry.kind not in {"void", "view"} and not arrays.is_like(types, name, array.dtype):
         raise WrongArgumentError(
@@ -320,7 +322,7 @@ def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, r
     return array
 
 
-def _shown(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return f"{short_repr(value, 40)}, a {type(value).__name__}"
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numba_ptxlink._arch import Arch, dotted, newest_tested_isa
 from numba_ptxlink._formats.kinds import ARCHIVE, PTX
 from numba_ptxlink._tools import find, nvptxcompiler
-from numba_ptxlink._tools.options import NVJITLINK, PTXAS, of_linker
+from numba_ptxlink._tools.options import NVJITLINK, PTXAS, first_linker_flag
 from numba_ptxlink.errors import LinkError
 
 from .read import Input
@@ -37,7 +37,7 @@ _ANY_MINOR = 99
 _DEVICE_RUNTIME = "cudadevrt"
 # Grid-wide cooperative groups and launches from the device call these functions.
 _RUNTIME_FUNCTION = r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'"
-RUNTIME_CURE = f"install {find.package('nvidia-cuda-runtime')}"
+RUNTIME_CURE = f"install {find.package_name('nvidia-cuda-runtime')}"
 """How to install the device runtime."""
 LOSES_STRUCTS = (13, 0)
 """The nvJitLink that passes structs of 184 bytes and more wrongly if it links PTX; 13.1 to 13.5 do not."""
@@ -119,7 +119,7 @@ class Tool(NamedTuple):
             return f"{len(inputs)} inputs"
         if inputs[0].kind != PTX:
             return f"{'an' if inputs[0].kind[0] in 'ao' else 'a'} {inputs[0].kind}"
-        flag = of_linker(options.extra_flags)
+        flag = first_linker_flag(options.extra_flags)
         return flag and f"the flag {flag}, which only nvJitLink has"
 
     def unsupported_ptx(self, source: Input, release: Release) -> str:
@@ -148,7 +148,7 @@ def _ptxas(reader: CubinReader | None) -> Release:
         wheels = (find.package_of_ptxas(release) for release in max_releases)
         raise LinkError(
             f"No ptxas is installed whose cubins {readers} read; run "
-            f"`pip install '{next(wheels, find.package('nvidia-cuda-nvcc'))}'`."
+            f"`pip install '{next(wheels, find.package_name('nvidia-cuda-nvcc'))}'`."
         )
     return newest[1]
 

@@ -116,7 +116,7 @@ def upgrade_cure(package: str) -> str:
     """Return the cure for an input that is newer than a linker reads; *package* contains the linker."""
     return (
         f"upgrade it with `pip install --upgrade {package}`, generate the input with an older toolkit, or "
-        f"link in another environment with CUDA 13's: `{find.install(13)}`."
+        f"link in another environment with CUDA 13's: `{find.install_command(13)}`."
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from numba_ptxlink._formats.kinds import PTX
-from numba_ptxlink._tools.options import of_linker
+from numba_ptxlink._tools.options import first_linker_flag
 from numba_ptxlink.errors import LinkError
 
 from .read import Input
@@ -113,7 +113,7 @@ def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
     """Return why *options* or the linker's flags forbid a merge of *ptx_inputs*; "" if they allow it."""
     if options.debug or not options.opt_level:
         return "debug information is kept" if options.debug else "the code is not optimised"
-    if options.tool == "auto" and (flag := of_linker(options.extra_flags)):
+    if options.tool == "auto" and (flag := first_linker_flag(options.extra_flags)):
         return f"only nvJitLink has {flag}"
     if options.lineinfo:
         from numba_ptxlink._formats import ptx

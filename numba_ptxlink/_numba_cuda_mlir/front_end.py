@@ -30,7 +30,7 @@ class NumbaCudaMlir(FrontEnd):
     def extra(self) -> str:
         from numba_ptxlink._tools import find
 
-        return f"mlir,{find.toolkit()}"
+        return f"mlir,{find.toolkit_extra()}"
 
     def unsupported_reason(self) -> str | None:
         # Read the version without importing the compiler, which takes long.

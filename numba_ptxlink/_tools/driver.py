@@ -46,7 +46,7 @@ _CURES = {
     720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
     912: "use a cluster that divides the grid, of at most 8 blocks on most devices",
 }
-_EARLIER = "run compute-sanitizer, since an earlier kernel may be at fault"
+_DEFAULT_CURE = "run compute-sanitizer, since an earlier kernel may be at fault"
 
 
 def version() -> tuple[int, int] | None:
@@ -79,20 +79,20 @@ def archs() -> tuple[Arch, ...]:
     Raises:
         LaunchError: There is no driver, or it cannot be used.
     """
-    listed = []
+    found_archs = []
     for device in range(_query("cuDeviceGetCount", failure="the devices cannot be counted")):
         unknown = f"the architecture of device {device} is unknown"
         major, minor = (
             _query("cuDeviceGetAttribute", attribute, device, failure=unknown)
             for attribute in _COMPUTE_CAPABILITY
         )
-        listed.append(Arch(major, minor))
-    return tuple(dict.fromkeys(listed))
+        found_archs.append(Arch(major, minor))
+    return tuple(dict.fromkeys(found_archs))
 
 
 def load(image: bytes, name: str) -> int:
     """
-    Load a library for all contexts of the process, and return its handle. It is never unloaded.
+    Load a library for all contexts of the process, and return its handle. The library is never unloaded.
 
     Args:
         image: A fat binary or cubin.
@@ -116,7 +116,7 @@ def kernel(library: int, symbol: str) -> int:
     return _query("cuLibraryGetKernel", library, symbol.encode(), failure=failure)
 
 
-def enter(stream: int) -> None:
+def ensure_context(stream: int) -> None:
     """
     Give the thread a current context if it has none: that of *stream*, or of the first device.
 
@@ -154,14 +154,18 @@ def inaccessible_device(address: int) -> int | None:
     """
     Return the device that has the memory at *address*, if kernels in the current context cannot access it.
 
-    Otherwise None: for managed memory, memory of a peer to which access is enabled, and unknown addresses.
+    Return None otherwise: for managed memory, memory of a peer to which access is enabled, and unknown
+    addresses.
     """
     if not address or not _has_peers():
         return None
     pointer, query = ctypes.c_uint64(), _api().cuPointerGetAttribute
-    for attribute, known in ((_DEVICE_POINTER, False), (_DEVICE_ORDINAL, True)):
-        if bool(query(ctypes.byref(pointer), attribute, ctypes.c_uint64(address))) is known:
-            return None
+    # Memory that kernels in the current context can access has a device pointer.
+    if not query(ctypes.byref(pointer), _DEVICE_POINTER, ctypes.c_uint64(address)):
+        return None
+    # Unknown addresses have no device.
+    if query(ctypes.byref(pointer), _DEVICE_ORDINAL, ctypes.c_uint64(address)):
+        return None
     return pointer.value
 
 
@@ -200,8 +204,8 @@ def launch(
         if math.prod(launch_config.cluster) > _PORTABLE_CLUSTER:
             clusters = f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks"
             _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), failure=clusters)
-    listed = ctypes.create_string_buffer(b"".join(attributes))
-    pointer = ctypes.addressof(listed)
+    attribute_array = ctypes.create_string_buffer(b"".join(attributes))
+    pointer = ctypes.addressof(attribute_array)
     config = _CONFIG.pack(
         *launch_config.grid,
         *launch_config.block,
@@ -266,8 +270,10 @@ def _call(function: str, *arguments: Any, failure: str) -> None:
         ) from error
     # ctypes would pass 32 bits of a handle. In the ABIs of Linux, an int is the lower half of a 64-bit
     # argument.
-    wide = [ctypes.c_uint64(argument) if type(argument) is int else argument for argument in arguments]
-    _check(api, call(*wide), failure)
+    arguments_in_64_bits = [
+        ctypes.c_uint64(argument) if type(argument) is int else argument for argument in arguments
+    ]
+    _check(api, call(*arguments_in_64_bits), failure)
 
 
 def _check(api: Any, code: int, failure: str) -> None:
@@ -277,5 +283,5 @@ def _check(api: Any, code: int, failure: str) -> None:
             text = ctypes.c_char_p()
             query(code, ctypes.byref(text))
             texts.append((text.value or b"?").decode(errors="replace"))
-        cure = _CURES.get(code, _EARLIER)
+        cure = _CURES.get(code, _DEFAULT_CURE)
         raise LaunchError(f"{failure[0].upper()}{failure[1:]}: {', '.join(texts)}; {cure}.")

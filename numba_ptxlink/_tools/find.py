@@ -44,7 +44,7 @@ _LOADING_ERRORS = (ImportError, OSError, RuntimeError)
 _TIMEOUT_SECONDS = 30
 
 
-def loaded(name: str, path: str = "") -> ctypes.CDLL:
+def load_library(name: str, path: str = "") -> ctypes.CDLL:
     """
     Return the CUDA library *name*, one of `LIBRARIES`, loaded into this process.
 
@@ -61,11 +61,11 @@ def loaded(name: str, path: str = "") -> ctypes.CDLL:
     try:
         return load(path or library(name))
     except OSError as error:
-        raise missing(name, error) from error
+        raise load_error(name, error) from error
 
 
 def version(name: str, function: str, path: str = "") -> tuple[int, int]:
-    """Return (major, minor) of a library, by its *function*; the rest is as for `loaded`."""
+    """Return (major, minor) of a library by its *function*; raises what `load_library` raises."""
     return _version(name, function, path or library(name))
 
 
@@ -73,9 +73,9 @@ def version(name: str, function: str, path: str = "") -> tuple[int, int]:
 def _version(name: str, function: str, path: str) -> tuple[int, int]:
     major, minor = ctypes.c_int(), ctypes.c_int()
     try:
-        getattr(loaded(name, path), function)(ctypes.byref(major), ctypes.byref(minor))
+        getattr(load_library(name, path), function)(ctypes.byref(major), ctypes.byref(minor))
     except AttributeError as error:
-        raise missing(name, error) from error
+        raise load_error(name, error) from error
     return (major.value, minor.value)
 
 
@@ -90,7 +90,7 @@ def pathfinder() -> Any:
         return importlib.import_module("cuda.pathfinder")
     except ImportError as error:
         raise LinkError(
-            f"cuda-pathfinder could not be loaded ({error}); install it with `{install()}`."
+            f"cuda-pathfinder could not be loaded ({error}); install it with `{install_command()}`."
         ) from error
 
 
@@ -105,12 +105,12 @@ def library(name: str) -> str:
         LinkError: The library cannot be found.
     """
     try:
-        return _unloaded(name) or str(pathfinder().load_nvidia_dynamic_lib(name).abs_path)
+        return _find_without_loading(name) or str(pathfinder().load_nvidia_dynamic_lib(name).abs_path)
     except _LOADING_ERRORS as error:
-        raise missing(name, error) from error
+        raise load_error(name, error) from error
 
 
-def _unloaded(name: str) -> str:
+def _find_without_loading(name: str) -> str:
     """Return the file that cuda-pathfinder would load; "" if it has to load it to find it, or has done so."""
     # cuda-pathfinder has no public function for this. Loading takes 5 to 100 ms, which a cached kernel saves.
     try:
@@ -125,7 +125,7 @@ def _unloaded(name: str) -> str:
         return ""
 
 
-def build_of(name: str) -> str:
+def library_build_id(name: str) -> str:
     """
     Return the build ID of the CUDA library *name*, one of `LIBRARIES`.
 
@@ -165,22 +165,22 @@ def program(name: str) -> str | None:
 
 
 def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
-    """Return the paths of an NVIDIA program: on PATH, in wheels and in `toolkits`; or on PATH last."""
+    """Return the paths of an NVIDIA program: on PATH, then in wheels and in `toolkits`; or on PATH last."""
     on_path = [shutil.which(name)]
     in_folders = (
-        shutil.which(name, path=str(home / "bin"))
-        for home in itertools.chain(_package_and_variable_roots(), toolkits())
+        shutil.which(name, path=str(folder / "bin"))
+        for folder in itertools.chain(_package_and_variable_roots(), toolkits())
     )
-    places = itertools.chain(in_folders, on_path) if wheels_first else itertools.chain(on_path, in_folders)
-    return filter(None, places)
+    paths = itertools.chain(in_folders, on_path) if wheels_first else itertools.chain(on_path, in_folders)
+    return filter(None, paths)
 
 
 def toolkits() -> Iterator[Path]:
     """Yield possible folders of toolkits: of nvcc in CUDACXX or PATH, wheels, CUDA_HOME and CUDA_PATH."""
-    named = command("CUDACXX")[:1]
-    for path in filter(None, map(shutil.which, (*named, "nvcc"))):
-        if _is_script(path) and (toolkit := toolkit_of(path)):
-            yield toolkit
+    cudacxx = command("CUDACXX")[:1]
+    for path in filter(None, map(shutil.which, (*cudacxx, "nvcc"))):
+        if _is_script(path) and (folder := toolkit_of(path)):
+            yield folder
         # nvcc may be a link in a folder of programs, or a file in a toolkit of links.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
     yield from _package_and_variable_roots()
@@ -203,7 +203,7 @@ def toolkit_of(nvcc: str) -> Path | None:
     """Return the folder of the toolkit that *nvcc* belongs to, None if it does not report one."""
     import subprocess
 
-    # Among the commands that it would run, nvcc reports the variables of its profile.
+    # A dry run of nvcc prints the variables of its profile among the commands that it would run.
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(  # noqa: S603 - the user's nvcc
@@ -239,17 +239,17 @@ def major() -> int:
         return _LAST_MAJOR_WITH_SUFFIX + 1
 
 
-def installed(packages: Iterable[str]) -> dict[str, str]:
+def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     """Return the versions of those of *packages* that are installed, by their names."""
     versions = {}
-    for package in packages:
+    for name in packages:
         # A package without metadata counts as missing.
         with contextlib.suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
+            versions[name] = metadata.version(name)
     return versions
 
 
-def package(name: str, release: int | None = None) -> str:
+def package_name(name: str, release: int | None = None) -> str:
     """
     Return the name that a package has for a *release* of CUDA.
 
@@ -265,24 +265,24 @@ def package(name: str, release: int | None = None) -> str:
 
 def package_of_ptxas(release: tuple[int, int]) -> str:
     """Return the package with a ptxas of CUDA *release*; "" if there is none."""
-    # The extra includes the programs that nvcc calls: of another release, they would write PTX that this
+    # The extra includes the programs that nvcc calls. Those of another release would write PTX that this
     # ptxas rejects.
     later = release[0] > _LAST_MAJOR_WITH_SUFFIX
-    wheel = "cuda-toolkit[nvcc]" if later else package("nvidia-cuda-nvcc", release[0])
+    wheel = "cuda-toolkit[nvcc]" if later else package_name("nvidia-cuda-nvcc", release[0])
     return f"{wheel}=={dotted(release)}.*" if release >= _OLDEST_NVCC else ""
 
 
-def install_nvvm(release: tuple[int, int]) -> str:
+def install_nvvm_command(release: tuple[int, int]) -> str:
     """Return the command that installs the libNVVM of CUDA *release* beside this environment's."""
-    wheel = f"{package('nvidia-nvvm', release[0])}=={dotted(release)}.*"
+    wheel = f"{package_name('nvidia-nvvm', release[0])}=={dotted(release)}.*"
     if release[0] != major():
         return f"pip install '{wheel}'"
     # In the environment, the wheel would replace the newer one.
-    home = f"cu{release[0]}" if release[0] > _LAST_MAJOR_WITH_SUFFIX else "cuda_nvcc"
-    return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{home}"
+    folder = f"cu{release[0]}" if release[0] > _LAST_MAJOR_WITH_SUFFIX else "cuda_nvcc"
+    return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{folder}"
 
 
-def toolkit(release: int | None = None) -> str:
+def toolkit_extra(release: int | None = None) -> str:
     """
     Return the extra that installs the tools, such as "toolkit13".
 
@@ -294,17 +294,19 @@ def toolkit(release: int | None = None) -> str:
     return f"toolkit{min(max(release, _LAST_MAJOR_WITH_SUFFIX), _LAST_MAJOR_WITH_SUFFIX + 1)}"
 
 
-def install(release: int | None = None) -> str:
-    """Return the command that installs the tools, as for `toolkit`."""
-    return f"pip install 'numba-ptxlink[{toolkit(release)}]'"
+def install_command(release: int | None = None) -> str:
+    """Return the command that installs the tools, as for `toolkit_extra`."""
+    return f"pip install 'numba-ptxlink[{toolkit_extra(release)}]'"
 
 
-def missing(name: str, reason: object) -> LinkError:
+def load_error(name: str, reason: object) -> LinkError:
     """Return the error that the library *name*, one of `LIBRARIES`, could not be loaded for *reason*."""
     if isinstance(reason, LinkError):
         return reason
     line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
-    return LinkError(f"{LIBRARIES[name]} could not be loaded ({line}); install it with `{install()}`.")
+    return LinkError(
+        f"{LIBRARIES[name]} could not be loaded ({line}); install it with `{install_command()}`."
+    )
 
 
 def missing_library_error(error: BaseException) -> LinkError | None:
@@ -313,14 +315,14 @@ def missing_library_error(error: BaseException) -> LinkError | None:
 
     None for any other error. Front ends' own messages name the file only, or another installer.
     """
-    seen: BaseException | None = error
-    while seen is not None:
+    cause: BaseException | None = error
+    while cause is not None:
         # Compare names of classes, since cuda-pathfinder may not be imported yet.
-        if type(seen).__name__.endswith(("LibNotFoundError", "LibNotAvailableError")):
-            match = re.search(f"lib({'|'.join(LIBRARIES)})", str(seen))
+        if type(cause).__name__.endswith(("LibNotFoundError", "LibNotAvailableError")):
+            match = re.search(f"lib({'|'.join(LIBRARIES)})", str(cause))
             if match is not None:
-                return missing(match[1], seen)
-        seen = seen.__cause__ or seen.__context__
+                return load_error(match[1], cause)
+        cause = cause.__cause__ or cause.__context__
     return None
 
 

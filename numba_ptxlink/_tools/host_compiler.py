@@ -30,11 +30,11 @@ _CXX = ("c++", "g++", "clang++")
 # The object fits into programs and libraries, and exports no symbol.
 _FLAGS = ("-fPIC", "-fvisibility=hidden")
 # Environment variables that add flags to nvcc, or folders to the host compiler (the manuals of nvcc and GCC).
-_NVCC_READS = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH")
+_NVCC_VARIABLES = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH")
 # Seconds within which two changes of a file can have the same time.
 _CLOCK_TICK = 0.1
 # The messages of GCC and Clang.
-_MISSING = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
+_MISSING_HEADER = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
 
 
 def compile_object(
@@ -61,12 +61,12 @@ def compile_object(
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_bytes(content)
         target = folder / f"{name}.o"
-        searched = [flag for path in include_dirs for flag in ("-isystem", str(path))]
+        include_flags = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler, is_nvcc in _compilers():
             flags = (f"-Xcompiler={','.join(_FLAGS)}",) if is_nvcc else _FLAGS
             # "./" keeps a name from being an option.
-            files_named = (f"./{name}", "-I.", *searched, "-o", f"./{target.name}")
-            command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *files_named]
+            file_flags = (f"./{name}", "-I.", *include_flags, "-o", f"./{target.name}")
+            command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *file_flags]
             succeeded, _, failure = programs.run(command, folder)
             if succeeded:
                 return target.read_bytes(), _title(compiler)
@@ -83,13 +83,13 @@ def compile_object(
 
 def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path]) -> str:
     """
-    Return the PTX of CUDA C++ that includes what NVRTC lacks, by nvcc.
+    Return the PTX of CUDA C++ with headers that NVRTC lacks, compiled by nvcc.
 
     The result is cached with the digests of all files that nvcc has read.
 
     Args:
         source: CUDA C++17.
-        name: Its file name, by which the log of an error calls it.
+        name: The file name in the log.
         arch: The GPU to generate code for.
         include_dirs: The directories to search for headers that are not the toolkit's.
 
@@ -99,28 +99,28 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
     nvcc = next((compiler for compiler, is_nvcc in _compilers() if is_nvcc), None)
     if nvcc is None:
         raise LinkError(f"{name} needs nvcc, and there is none; install it, or name it by CUDACXX.")
-    searched = [f"-I{path}" for path in include_dirs]
+    include_flags = [f"-I{path}" for path in include_dirs]
     flags = ["-std=c++17", "-rdc=true", "-w", f"-arch={arch.sm}"]
     key = cache.Key.of(
         "nvcc",
         {
             "package": cache.package_version(),
             "tool": (*nvcc, programs.version_text(*nvcc)),
-            "environment": [f"{variable}={os.environ.get(variable, '')}" for variable in _NVCC_READS],
-            "flags": (*flags, *searched),
+            "environment": [f"{variable}={os.environ.get(variable, '')}" for variable in _NVCC_VARIABLES],
+            "flags": (*flags, *include_flags),
             "source": source.encode(errors="surrogateescape"),
             "name": name,
         },
     )
-    stored = cache.default().look_up(key)
-    if stored and stored.meta["files"] == _digests(stored.meta["files"]):
-        return stored.code.decode()
+    entry = cache.default().look_up(key)
+    if entry and entry.meta["files"] == _digests(entry.meta["files"]):
+        return entry.code.decode()
     log.info("nvcc compiles %s, since it includes headers that NVRTC lacks", name)
-    begun = time.time()
+    start_time = time.time()
     with programs.folder(LinkError) as folder:
         (folder / name).write_text(source, errors="surrogateescape")
         outputs = ("-MD", "-MF", "code.d", "-o", "code.ptx")
-        succeeded, _, failure = programs.run([*nvcc, "-ptx", *flags, *searched, name, *outputs], folder)
+        succeeded, _, failure = programs.run([*nvcc, "-ptx", *flags, *include_flags, name, *outputs], folder)
         if not succeeded:
             raise LinkError(f"{nvcc[0]} could not compile {name}: {failure}", flags=tuple(flags), log=failure)
         ptx = (folder / "code.ptx").read_text()
@@ -128,7 +128,7 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
         rule = (folder / "code.d").read_text(errors="surrogateescape").replace("\\\n", " ").partition(":")[2]
     _, *files = (path.replace("\\ ", " ") for path in re.findall(r"(?:\\ |\S)+", rule))
     digests = _digests(files)
-    if all(digests.values()) and max(Path(path).stat().st_ctime for path in files) < begun - _CLOCK_TICK:
+    if all(digests.values()) and max(Path(path).stat().st_ctime for path in files) < start_time - _CLOCK_TICK:
         cache.default().put(key, cache.Entry({"files": digests}, ptx.encode()))
     return ptx
 
@@ -144,14 +144,14 @@ def _digests(paths: Iterable[str]) -> dict[str, str]:
 
 def _cure(log: str) -> str:
     """Return the cure for the *log* of compilers."""
-    missing = _MISSING.search(log)
+    missing = _MISSING_HEADER.search(log)
     if missing is None:
         return "Set CUDACXX (nvcc) or CXX to a compiler that can, or repair this one."
     if missing[1].startswith("crt/"):
-        package = find.package("nvidia-cuda-crt")
+        package = find.package_name("nvidia-cuda-crt")
         return (
             f"The headers of the CUDA runtime need {missing[1]}: install {package} of the release of "
-            f"{find.package('nvidia-cuda-runtime')} with pip."
+            f"{find.package_name('nvidia-cuda-runtime')} with pip."
         )
     return f"Pass the folder of {missing[1]} as include_dirs (-I)."
 
@@ -172,17 +172,17 @@ def missing_libnvvm() -> Path | None:
 
 def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
     """Yield the command of each compiler, and whether it is nvcc, which calls a C++ compiler itself."""
-    if named := _named("CUDACXX"):
-        yield named, Path(named[0]).name.startswith("nvcc")
+    if command := _command_in("CUDACXX"):
+        yield command, Path(command[0]).name.startswith("nvcc")
     for path in find.programs("nvcc"):
         yield (path,), True
-    if named := _named("CXX"):
-        yield named, False
+    if command := _command_in("CXX"):
+        yield command, False
     for program in filter(shutil.which, _CXX):
         yield (program,), False
 
 
-def _named(variable: str) -> Sequence[str]:
+def _command_in(variable: str) -> Sequence[str]:
     """Return the command in *variable*; empty if it is not set, or there is no such program."""
     command = find.command(variable)
     if command and not shutil.which(command[0]):

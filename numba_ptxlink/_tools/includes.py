@@ -2,7 +2,8 @@
 Find the files that a CUDA C++ source can include, without running a preprocessor.
 
 NVRTC reports no dependencies, so the scan finds more than is included: it ignores conditions, and finds a
-file of each name that occurs in every include directory. If a macro makes a name, the result has no key.
+file of each name that occurs in every include directory. If a name results from a macro, the result has no
+key.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 _MAX_FILES = 20_000
-# A file that is unchanged for so long is identified by its times.
+# The scan of a file that has not changed for this time is identified by the file's times.
 _SETTLED_NANOSECONDS = 1_000_000_000
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
@@ -60,14 +61,14 @@ class _Scan(NamedTuple):
     Args:
         digest: A digest of its content.
         names: The names of files that it may include.
-        opaque: Whether it may include files of other names, or contains the time of its compilation.
-        knows_paths: Whether its code can depend on its path.
+        has_unknown_names: Whether it may include files of other names, or contains the time of compilation.
+        depends_on_path: Whether its code can depend on its path.
     """
 
     digest: str
     names: tuple[str, ...]
-    opaque: bool
-    knows_paths: bool
+    has_unknown_names: bool
+    depends_on_path: bool
 
 
 class _File(NamedTuple):
@@ -84,7 +85,7 @@ class _File(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, ...]:
-        """Its device and inode: `#pragma once` includes a file once, by whatever paths it is found."""
+        """The device and inode: `#pragma once` includes a file once, by whatever paths it is found."""
         return self.version[:2]
 
 
@@ -116,7 +117,7 @@ def find_includes(
 
     Args:
         source: The source text.
-        folder: The directory of the source, or the one that stands for it.
+        folder: The directory of the source; for source in memory, the one that is searched first.
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
         flags: NVRTC's options: macros, folders and included files count.
@@ -134,9 +135,9 @@ def find_includes(
     files = search.files
     scans += (file.scan for file in files.values())
     lines = search.key_lines()
-    if any(scan.knows_paths for scan in scans):
+    if any(scan.depends_on_path for scan in scans):
         lines |= {f"path {Path(path).absolute()}" for path in files}
-    has_key = is_complete and not any(scan.opaque for scan in scans)
+    has_key = is_complete and not any(scan.has_unknown_names for scan in scans)
     versions = tuple(file.version for file in files.values())
     return Includes(tuple(files), tuple(sorted(lines)) if has_key else None, versions)
 
@@ -184,7 +185,7 @@ class _Search:
             self._file_lines.setdefault(file.identity, set()).add(line)
             if path not in self.files:
                 self.files[path] = file
-                # With links and ".." resolved, a circle of includes ends.
+                # With links and ".." resolved, cyclic includes end.
                 yield file.scan, self._real_path(os.path.dirname(path))  # noqa: PTH120 - likewise
 
     def key_lines(self) -> set[str]:
@@ -235,15 +236,15 @@ def encode(text: str) -> bytes:
 
 
 def _scan(text: bytes) -> _Scan:
-    whole = join_lines(text)
-    operands = (operand for operand in _DIRECTIVE.findall(whole) if not _NO_OPERAND.match(operand))
+    joined = join_lines(text)
+    operands = (operand for operand in _DIRECTIVE.findall(joined) if not _NO_OPERAND.match(operand))
     literals = [_LITERAL.match(operand) for operand in operands]
-    matches = [match for match in (*literals, *_IN_MACRO.finditer(whole)) if match]
+    matches = [match for match in (*literals, *_IN_MACRO.finditer(joined)) if match]
     return _Scan(
         digest=hashlib.sha256(text).hexdigest(),
         names=tuple(dict.fromkeys(os.fsdecode(match[match.lastindex or 0]) for match in matches)),
-        opaque=None in literals or any(word in whole for word in (*_DIGRAPHS, *_TIMES)),
-        knows_paths=any(word in whole for word in _PATHS),
+        has_unknown_names=None in literals or any(word in joined for word in (*_DIGRAPHS, *_TIMES)),
+        depends_on_path=any(word in joined for word in _PATHS),
     )
 
 
@@ -252,8 +253,8 @@ def _scan_file(path: str) -> _File | None:
     try:
         status = os.stat(path)  # noqa: PTH116 - four times faster
         # Two changes within one tick of the clock have the same times.
-        settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NANOSECONDS
-        scan = _scan_unchanged if settled else _scan_unchanged.__wrapped__
+        is_settled = time.time_ns() - status.st_ctime_ns > _SETTLED_NANOSECONDS
+        scan = _scan_unchanged if is_settled else _scan_unchanged.__wrapped__
         return _File(scan(path, *version(status)), version(status))
     except OSError:
         return None

@@ -1,7 +1,7 @@
 """
 Call NVIDIA's compilers and linker, in a child process if a call would change the results of later ones.
 
-These libraries have global state: after one compilation with -G or -O0, later ones in the process give
+The libraries have global state: after one compilation with -G or -O0, later ones in the process give
 different code, and wrong code for some GPUs. So such a call is made by a child process.
 """
 
@@ -70,7 +70,7 @@ def call(
     names = tuple(name for name, _, _ in inputs if name)
     detail = f"Inputs: {', '.join(names)}; flags: {' '.join(flags)}."
     try:
-        child_answer, stderr_text = _ask_child(marshal.dumps((function, library, *request)))
+        child_answer, stderr_text = _call_in_child(marshal.dumps((function, library, *request)))
     except OSError as error:
         raise LinkError(
             f"Debug or unoptimised code needs {library} in a child process, which cannot be started "
@@ -126,7 +126,7 @@ def has_generic_param_access(code: bytes) -> bool:
     return False
 
 
-def _ask_child(request: bytes) -> tuple[Answer | None, str]:
+def _call_in_child(request: bytes) -> tuple[Answer | None, str]:
     """
     Return the answer of a child process, None if the library ended it; and the text on its standard error.
 
@@ -141,8 +141,8 @@ def _ask_child(request: bytes) -> tuple[Answer | None, str]:
     python = "" if getattr(sys, "frozen", False) else os.fsdecode(spawn.get_executable() or "")
     if not python:
         raise FileNotFoundError("this program names no Python")
-    # The child keeps the working directory, which debug information contains. Its own session keeps Ctrl-C to
-    # this process, which ends the child.
+    # The child keeps the working directory, which debug information contains. In a new session, the child
+    # gets no Ctrl-C; this process ends it.
     with subprocess.Popen(  # noqa: S603 - Python itself
         [python, "-I", "-S", child.__file__],
         stdin=subprocess.PIPE,

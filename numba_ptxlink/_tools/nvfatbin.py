@@ -44,13 +44,13 @@ def pack(
     Raises:
         LinkError: nvFatbin is missing, or rejected an entry.
     """
-    library = find.loaded("nvfatbin")
+    library = find.load_library("nvfatbin")
     library.nvFatbinGetErrorString.restype = ctypes.c_char_p
     flags = ["-64", *(("-c",) if relocatable else ())]
     if not zstd and version() >= _ZSTD_SINCE:
         flags.append("-compress-mode=speed")  # LZ4
     names = tuple(name for _, _, name, _ in entries)
-    recorded = {PTX: (b"",), LTOIR: (b"-generate-line-info" if lineinfo else b"",), CUBIN: ()}
+    entry_options = {PTX: (b"",), LTOIR: (b"-generate-line-info" if lineinfo else b"",), CUBIN: ()}
 
     def call(function: str, *arguments: object) -> None:
         status = getattr(library, function)(*arguments)
@@ -69,8 +69,15 @@ def pack(
         for kind, arch, name, code in entries:
             # nvFatbin reads PTX as a C string.
             content = code.rstrip(b"\0") + b"\0" if kind == PTX else code
-            called = (str(arch).encode(), name.encode(errors="backslashreplace"))
-            call(_ADD[kind], handle, content, ctypes.c_size_t(len(content)), *called, *recorded[kind])
+            arch_and_name = (str(arch).encode(), name.encode(errors="backslashreplace"))
+            call(
+                _ADD[kind],
+                handle,
+                content,
+                ctypes.c_size_t(len(content)),
+                *arch_and_name,
+                *entry_options[kind],
+            )
         call("nvFatbinSize", handle, ctypes.byref(size))
         packed = ctypes.create_string_buffer(size.value)
         call("nvFatbinGet", handle, packed)

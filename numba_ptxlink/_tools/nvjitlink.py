@@ -77,7 +77,7 @@ def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequenc
 
 def package() -> str:
     """Return the package that contains this release of nvJitLink."""
-    return find.package("nvidia-nvjitlink", version()[0])
+    return find.package_name("nvidia-nvjitlink", version()[0])
 
 
 def merges_ltoir() -> bool:
@@ -94,7 +94,7 @@ def key(
     unchecked: bool = False,
 ) -> cache.Key:
     """
-    Return everything that the result of `link` depends on.
+    Return the cache key of a result of `link`.
 
     Args:
         inputs: The inputs of the link.
@@ -104,7 +104,7 @@ def key(
         unchecked: Whether the inputs were not compared with each other before.
     """
     # Only debug information can contain the names of inputs.
-    named = any(flag in ("-g", "-lineinfo") for flag in flags)
+    contains_names = any(flag in ("-g", "-lineinfo") for flag in flags)
     return cache.Key.of(
         "link",
         {
@@ -112,7 +112,7 @@ def key(
             "tool": ("nvJitLink", find.build_id(path or library())),
             "flags": tuple(flags),
             "output": output,
-            "names": [name for _, name, _ in inputs] if named else (),
+            "names": [name for _, name, _ in inputs] if contains_names else (),
             "unread": str(unchecked),
             **{f"input {i} {kind}": code for i, (kind, _, code) in enumerate(inputs, start=1)},
         },

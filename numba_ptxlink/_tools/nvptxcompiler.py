@@ -90,7 +90,7 @@ def supported_archs() -> tuple[Arch, ...]:
     """
     Return the architectures that `compile_ptx` generates code for, in ascending order.
 
-    The library lists no variants. It accepts "a" from 9.0 on, and "f" from 10.0 on.
+    The library does not list variants: it accepts "a" from 9.0 on, and "f" from 10.0 on.
 
     Raises:
         AssembleError: The package is not built.
@@ -117,9 +117,9 @@ def _supported(kind: str, ctype: str) -> Any:
     ffi, lib = load()
     count = ffi.new("int *")
     _check(kind, getattr(lib, f"nvPTXCompilerGetNumSupported{kind}")(count))
-    listed = ffi.new(ctype, count[0])
-    _check(kind, getattr(lib, f"nvPTXCompilerGetSupported{kind}")(listed))
-    return listed
+    array = ffi.new(ctype, count[0])
+    _check(kind, getattr(lib, f"nvPTXCompilerGetSupported{kind}")(array))
+    return array
 
 
 def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:

@@ -34,7 +34,7 @@ _LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
 # NVRTC lowers expressions that are addresses. The name of a kernel is one; the name of a variable needs an
 # "&".
-_NAME = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
+_PLAIN_NAME = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
 # Options that read or write files that a key does not cover, or that print the time.
 _UNKEYED_FLAGS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
@@ -47,7 +47,7 @@ def version() -> tuple[int, int]:
 @functools.cache
 def supported_archs() -> tuple[Arch, ...]:
     """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
-    library, count = find.loaded("nvrtc"), ctypes.c_int()
+    library, count = find.load_library("nvrtc"), ctypes.c_int()
     library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     numbers = (ctypes.c_int * count.value)()
     library.nvrtcGetSupportedArchs(numbers)
@@ -81,8 +81,8 @@ def compile_source(
     """
     Compile CUDA C++ to relocatable code with NVRTC. Needs no driver; thread-safe.
 
-    If NVRTC rejects the source for the lack of a standard header, it is compiled again with that of CUDA's
-    C++ library.
+    If NVRTC rejects the source for the lack of a standard header, the source is compiled again with the
+    headers of CUDA's C++ library.
 
     Args:
         source: A translation unit.
@@ -105,13 +105,13 @@ def compile_source(
     _check_text(source, name)
     unit = _Unit(source, name, arch, options, output, folder)
     try:
-        return _cached(unit)
+        return _compile_cached(unit)
     except LinkError as error:
         standard = standard_headers.standard_headers(error.log, options.include_dirs, dict(options.headers))
         if not standard:
             raise
     headers = (*options.headers, *standard.items())
-    return _cached(unit._replace(options=options._replace(headers=headers)))
+    return _compile_cached(unit._replace(options=options._replace(headers=headers)))
 
 
 class _Unit(NamedTuple):
@@ -154,7 +154,7 @@ class _HeadersChanged(Exception):  # noqa: N818 - it carries a result
         self.entry = entry
 
 
-def _cached(unit: _Unit) -> cache.Entry:
+def _compile_cached(unit: _Unit) -> cache.Entry:
     included = unit.included()
     key = _key(unit, included)
     if key is None:
@@ -163,7 +163,7 @@ def _cached(unit: _Unit) -> cache.Entry:
     def make() -> cache.Entry:
         entry = _compile(unit)
         # NVRTC reads headers after the key was computed. A header that is edited meanwhile would be stored
-        # under the key of its old content, for all who share the cache.
+        # under the key of its old content, for all users of the cache.
         if unit.included() != included:
             raise _HeadersChanged(entry)
         return entry
@@ -177,9 +177,9 @@ def _cached(unit: _Unit) -> cache.Entry:
 
 def _check_text(source: bytes, name: str) -> None:
     # NVRTC would stop reading at a NUL, and succeed.
-    at = source.rstrip(b"\0").find(0)
-    if at >= 0:
-        line = source.count(b"\n", 0, at) + 1
+    position = source.rstrip(b"\0").find(0)
+    if position >= 0:
+        line = source.count(b"\n", 0, position) + 1
         raise LinkError(
             f"{name} has a NUL character in line {line}; remove it, or save text in UTF-16 as UTF-8.",
             inputs=(name,),
@@ -187,7 +187,7 @@ def _check_text(source: bytes, name: str) -> None:
 
 
 def _key(unit: _Unit, included: Includes) -> cache.Key | None:
-    """Return everything that the result depends on; None if that cannot be determined."""
+    """Return the cache key of the result; None if its inputs cannot be determined."""
     arguments = unit.arguments()
     if included.key is None or any(map(_UNKEYED_FLAGS.match, arguments)):
         return None
@@ -203,7 +203,7 @@ def _key(unit: _Unit, included: Includes) -> cache.Key | None:
         "nvrtc",
         {
             "package": cache.package_version(),
-            "tool": ("NVRTC", find.build_of("nvrtc")),
+            "tool": ("NVRTC", find.library_build_id("nvrtc")),
             "flags": arguments,
             "output": unit.output,
             "source": unit.source,
@@ -218,14 +218,14 @@ def _key(unit: _Unit, included: Includes) -> cache.Key | None:
 def _compile(unit: _Unit) -> cache.Entry:
     options = unit.options
     flags = (*(f"--include-path={path}" for path in options.include_dirs), *unit.arguments())
-    find.loaded("nvrtc")
+    find.load_library("nvrtc")
     step, _, outputs = isolated.call(
         "nvrtc",
         find.library("nvrtc"),
         flags,
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
         list(dict(options.headers).items()),
-        tuple(f"&{name}" if _NAME.match(name) else name for name in options.name_expressions),
+        tuple(f"&{name}" if _PLAIN_NAME.match(name) else name for name in options.name_expressions),
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
     nvrtc_log = outputs["log"]

@@ -111,12 +111,12 @@ def toolkits() -> list[Nvvm]:
     own_path = os.path.realpath(find.library("nvvm"))
     candidates = ((root / name, root / _LIBDEVICE) for root in find.toolkits() for name in _LIBRARIES)
     pairs = {os.path.realpath(pair[0]): pair for pair in candidates if all(map(Path.is_file, pair))}
-    libraries = (_nvvm(*map(str, pair)) for real, pair in pairs.items() if real != own_path)
+    libraries = (_open_library(*map(str, pair)) for real, pair in pairs.items() if real != own_path)
     return [*filter(None, libraries)]
 
 
 @functools.cache
-def _nvvm(library: str, libdevice: str) -> Nvvm | None:
+def _open_library(library: str, libdevice: str) -> Nvvm | None:
     """Return the libNVVM of a toolkit; None if it cannot be loaded, or if its release is unknown."""
     try:
         emitted, versions = _probe(Arch(9, 0), library)
@@ -193,7 +193,7 @@ def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library
     """
     in_child = bool(library) or alters_later_calls(options)
     if not library:
-        find.loaded("nvvm")
+        find.load_library("nvvm")
     path = library or find.library("nvvm")
     return isolated.call("nvvm", path, options, steps, alters_later_calls=in_child)
 

@@ -63,7 +63,7 @@ _FLAG_FORMATS: dict[str, dict[str, str]] = {
 ARITHMETIC = ("fma", "ftz", "prec_div", "prec_sqrt", "fast_math")
 """The options of floating-point arithmetic: True, False, or None for the tool's default."""
 # The meaning of fast_math for tools without such a flag, from NVRTC's manual.
-_FAST = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
+_FAST_MATH = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 
 _MAX_REGISTERS = 255
 # The parameter for a flag, by its name without hyphens. If a flag and a parameter contradict each other, a
@@ -84,11 +84,11 @@ _PARAMETERS = {
     "use_fast_math": "fast_math",
 }
 # Refused: these flags name a file whose content would be missing from the cache key.
-_FILES = ("optf", "options-file", "apply-controls")
-_NO_CUBIN = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
+_FILE_FLAGS = ("optf", "options-file", "apply-controls")
+_NO_CUBIN_FLAGS = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
 # Flags of nvJitLink for link-time optimisation, where it accepts --split-compile too. All other flags except
-# -time and -no-cache are those of ptxas; `_OF_BOTH` have the same meaning for both tools.
-_LTO_ALONE = (
+# -time and -no-cache are those of ptxas; `_COMMON_FLAGS` have the same meaning for both tools.
+_LTO_FLAGS = (
     "Xnvvm",
     "kernels-used",
     "variables-used",
@@ -96,11 +96,11 @@ _LTO_ALONE = (
     "split-compile-extended",
     "jump-table-density",
 )
-_OF_BOTH = ("verbose", "O0", "O3")
+_COMMON_FLAGS = ("verbose", "O0", "O3")
 # A prefix of flags for a tool that nvJitLink calls.
-_INNER = "-X(?:ptxas|nvvm)="
+_INNER_TOOL = "-X(?:ptxas|nvvm)="
 # NVRTC ignores these flags if it makes PTX or LTO-IR.
-_FOR_PTXAS = ("Xptxas", "ptxas-options")
+_PTXAS_FLAGS = ("Xptxas", "ptxas-options")
 
 
 class Options(NamedTuple):
@@ -202,7 +202,7 @@ class Options(NamedTuple):
         """
         values = self._asdict()
         if "fast_math" not in _FLAG_FORMATS[tool] and self.fast_math:
-            values |= {name: value for name, value in _FAST.items() if values[name] is None}
+            values |= {name: value for name, value in _FAST_MATH.items() if values[name] is None}
         # ptxas fails on --device-debug with a level ("Optimized debugging not supported"), and warns about
         # it with line numbers.
         values["lineinfo"] &= not self.debug
@@ -213,10 +213,10 @@ class Options(NamedTuple):
         flags: list[str] = []
         for name, spelling in _FLAG_FORMATS[tool].items():
             value = values[name]
-            if value is None or (value is False and name not in _FAST):
+            if value is None or (value is False and name not in _FAST_MATH):
                 continue
             flags += spelling.format(value=value, word=str(value).lower(), bit=int(value)).split()
-        return (*flags, *(_translated(self.extra_flags, tool) if tool in (PTXAS, NVJITLINK, LTO) else ()))
+        return (*flags, *(_translate(self.extra_flags, tool) if tool in (PTXAS, NVJITLINK, LTO) else ()))
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
@@ -226,12 +226,12 @@ def _is_for_debugging(ptx: bytes) -> bool:
     return "debug" in read_header(ptx.decode(errors="replace")).target
 
 
-def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
+def _translate(flags: Iterable[str], tool: str) -> Iterable[str]:
     """Yield *flags* of ptxas and nvJitLink in the form that *tool* accepts."""
     is_linker_flag = False
     for flag in flags:
         # An argument that is no flag is the value of the one before.
-        if name := _name(flag):
+        if name := _flag_name(flag):
             is_linker_flag = (
                 tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
             )
@@ -244,20 +244,20 @@ def _translated(flags: Iterable[str], tool: str) -> Iterable[str]:
 
 def tool_of_flag(flag: str) -> str:
     """Return the only tool that accepts *flag*: PTXAS, NVJITLINK, or LTO; "" if several accept it."""
-    name = _name(flag)
-    if name in _LTO_ALONE:
+    name = _flag_name(flag)
+    if name in _LTO_FLAGS:
         return LTO
     if name in ("time", "no-cache"):
         return NVJITLINK
-    return "" if not name or name in _OF_BOTH else PTXAS
+    return "" if not name or name in _COMMON_FLAGS else PTXAS
 
 
-def of_linker(flags: Iterable[str]) -> str:
+def first_linker_flag(flags: Iterable[str]) -> str:
     """Return the first of *flags* that only nvJitLink accepts; "" if there is none."""
     return next((flag for flag in flags if tool_of_flag(flag) in (NVJITLINK, LTO)), "")
 
 
-def _name(flag: str) -> str:
+def _flag_name(flag: str) -> str:
     """Return the name of *flag* without hyphens and value; "" if it is no flag."""
     return re.split("[= ]", flag.lstrip("-"))[0] if flag.startswith("-") else ""
 
@@ -267,19 +267,19 @@ def assembler_flags(extra_flags: Any) -> tuple[str, ...]:
     Return *extra_flags* of `assemble` after a check.
 
     Raises:
-        ConfigError: They are no list of `str`, there is a parameter of `assemble` for a flag, or only another
-            tool than ptxas accepts a flag.
+        ConfigError: The value is no list of `str`, there is a parameter of `assemble` for a flag, or ptxas
+            does not accept a flag.
     """
     flags = as_texts("extra_flags", extra_flags)
     parameters = ("arch", "relocatable", "opt_level", "debug", "lineinfo", "max_registers", "fma")
     check_flags("extra_flags", flags, parameters)
     for flag in flags:
-        if _PARAMETERS.get(_name(flag)) in ARITHMETIC:
+        if _PARAMETERS.get(_flag_name(flag)) in ARITHMETIC:
             raise ConfigError(
-                f"extra_flags contains {flag!r}, which ptxas does not take, since the PTX fixes it; pass "
-                f"{_PARAMETERS[_name(flag)]}= to export() or link()."
+                f"extra_flags contains {flag!r}, which ptxas does not accept, since the PTX fixes it; pass "
+                f"{_PARAMETERS[_flag_name(flag)]}= to export() or link()."
             )
-    if flag := of_linker(flags):
+    if flag := first_linker_flag(flags):
         raise ConfigError(
             f"extra_flags contains {flag!r}, a flag of nvJitLink; pass it to link(..., backend='nvjitlink')."
         )
@@ -291,7 +291,7 @@ def link_flags(option: str, value: Any) -> tuple[str, ...]:
     Return the flags in the parameter *option* of `link` after a check.
 
     Raises:
-        ConfigError: They are no list of `str`, or there is a parameter of `link` for a flag.
+        ConfigError: The value is no list of `str`, or there is a parameter of `link` for a flag.
     """
     flags = as_texts(option, value)
     parameters = ("arch", "lto", "debug", "lineinfo", "max_registers", "cxx_standard")
@@ -304,12 +304,12 @@ def source_flags(nvrtc_flags: Any) -> tuple[str, ...]:
     Return *nvrtc_flags* of `link` after a check.
 
     Raises:
-        ConfigError: They are no list of `str`, there is a parameter of `link` for a flag, or NVRTC ignores
-            it.
+        ConfigError: The value is no list of `str`, there is a parameter of `link` for a flag, or NVRTC
+            ignores it.
     """
     flags = link_flags("nvrtc_flags", nvrtc_flags)
     for flag in flags:
-        if _name(flag) in _FOR_PTXAS:
+        if _flag_name(flag) in _PTXAS_FLAGS:
             raise ConfigError(
                 f"nvrtc_flags contains {flag!r}, which NVRTC ignores; pass flags of ptxas as extra_flags."
             )
@@ -359,16 +359,16 @@ def check_flags(
         # " -".
         if option == "extra_flags" and re.search(r"\s-", flag):
             raise ConfigError(f"{option} contains {flag!r}; pass each flag as a separate item.")
-        name = _name(re.sub(_INNER, "", flag))
+        name = _flag_name(re.sub(_INNER_TOOL, "", flag))
         # The level follows "-O" directly.
         parameter = _PARAMETERS.get(re.sub(r"^O\d+$", "O", name))
         if parameter in parameters:
             raise ConfigError(f"{option} contains {flag!r}; use the parameter {parameter} for it.")
-        if cubin_alone and name in _NO_CUBIN:
+        if cubin_alone and name in _NO_CUBIN_FLAGS:
             raise ConfigError(
                 f"{option} contains {flag!r}, and link() makes only cubins that a driver loads; leave it out."
             )
-        if name in _FILES:
+        if name in _FILE_FLAGS:
             raise ConfigError(
                 f"{option} contains {flag!r}, and no cache key contains that file; pass its flags instead."
             )

@@ -61,7 +61,7 @@ def folder(failure: type[PtxlinkError]) -> Iterator[Path]:
 def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str]:
     """Run *command*; return whether it succeeded, its standard output, and why it failed."""
     try:
-        done = subprocess.run(  # noqa: S603 - programs that the user named or installed
+        process = subprocess.run(  # noqa: S603 - programs that the user named or installed
             list(command),
             cwd=cwd,
             capture_output=True,
@@ -72,8 +72,8 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return False, "", str(error)
-    log = (done.stderr + done.stdout).strip() or f"exit status {done.returncode}"
-    return not done.returncode, done.stdout, log if done.returncode else ""
+    log = (process.stderr + process.stdout).strip() or f"exit status {process.returncode}"
+    return not process.returncode, process.stdout, log if process.returncode else ""
 
 
 def version_text(program: str, *arguments: str) -> str:
@@ -99,13 +99,13 @@ def newest_ptxas(max_release: tuple[int, int]) -> tuple[str, tuple[int, int]] | 
 
     Within a release, the wheels of this environment are preferred to PATH.
     """
-    known: dict[tuple[int, int], str] = {}
+    paths_by_release: dict[tuple[int, int], str] = {}
     for path in find.programs("ptxas", wheels_first=True):
         ptxas_release = release(path)
         if ptxas_release and ptxas_release[0] == max_release[0] and ptxas_release <= max_release:
-            known.setdefault(ptxas_release, path)
-    newest = max(known, default=None)
-    return None if newest is None else (known[newest], newest)
+            paths_by_release.setdefault(ptxas_release, path)
+    newest = max(paths_by_release, default=None)
+    return None if newest is None else (paths_by_release[newest], newest)
 
 
 def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:
@@ -188,7 +188,7 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
         }
         # If two pieces have one file name, the second overwrites the first.
         names = Counter(files.values())
-        written = {key: (directory / file).read_bytes() for key, file in files.items() if names[file] == 1}
+        contents = {key: (directory / file).read_bytes() for key, file in files.items() if names[file] == 1}
     pieces_found: list[Piece] = []
     counts: Counter[str] = Counter()
     member = kind = ""
@@ -198,7 +198,7 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
         if match["arch"]:
             name_of_kind = _KIND_NAMES.get(kind, kind)
             counts[name_of_kind] += 1
-            content = written.get((name_of_kind, counts[name_of_kind]))
+            content = contents.get((name_of_kind, counts[name_of_kind]))
             pieces_found.append(Piece(member, name_of_kind, match["arch"], content))
     return pieces_found
 

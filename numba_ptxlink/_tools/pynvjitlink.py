@@ -26,5 +26,5 @@ def library() -> str:
 
 
 def package() -> str:
-    """Return the package that contains it."""
+    """Return the package that contains this nvJitLink."""
     return "pynvjitlink-cu12"

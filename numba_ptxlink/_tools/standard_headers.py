@@ -1,5 +1,5 @@
 """
-The headers of the standard library, which NVRTC lacks.
+Provide the headers of the standard library, which NVRTC lacks.
 
 NVRTC has the C functions that GPUs can call built in, but no headers that declare them. CUDA's C++ library
 has most headers, as <cuda/std/...>; a standard header includes the one of the same name.
@@ -85,13 +85,16 @@ def cure(log: str) -> str:
         return (
             f"Pass the folder of {missing[1]} as include_dirs, or -I; for a file of link= only its own "
             "folder is searched. NVRTC has the part of the standard library that CUDA's C++ library has, "
-            f"which {find.package('nvidia-cuda-cccl')} installs; compile a file that needs more by "
+            f"which {find.package_name('nvidia-cuda-cccl')} installs; compile a file that needs more by "
             f"{_BY_NVCC}."
         )
     if "invalid value for --std" in log:
         return 'Pass the C++ standard as text, such as cxx_standard="c++20".'
     if "--gpu-architecture" in log:
-        return f"This NVRTC does not support the GPU; CUDA 12's supports older ones: `{find.install(12)}`."
+        return (
+            "This NVRTC does not support the GPU; CUDA 12's supports older ones: "
+            f"`{find.install_command(12)}`."
+        )
     if _HOST_CODE in log:
         return (
             "NVRTC compiles code for the GPU only; mark functions that it calls with __device__, and compile "

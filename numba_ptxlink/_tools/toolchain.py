@@ -1,4 +1,4 @@
-"""All tools of this environment: their versions, and the architectures for "native" and "all"."""
+"""Query all tools of this environment: their versions, and the architectures for "native" and "all"."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def toolchain() -> Toolchain:
     return Toolchain(
         archs=nvptxcompiler.supported_archs() if compiles else (),
         ptx_versions=nvptxcompiler.supported_ptx_versions() if compiles else (),
-        packages=find.installed(_PACKAGES),
+        packages=find.installed_versions(_PACKAGES),
         **versions,
     )
 
@@ -97,7 +97,7 @@ def _version(name: str) -> tuple[int, int] | None:
     return version
 
 
-def chosen_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
+def parse_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None = None) -> tuple[Arch, ...]:
     """
     Return the architectures that *archs* names, each once, in order. Words are those of nvcc.
 
@@ -112,22 +112,22 @@ def chosen_archs(archs: ArchLike | Iterable[ArchLike], newest: PtxVersion | None
         ConfigError: A word is none of these, or there is no driver or device for "native".
         LinkError: The toolkit cannot be loaded.
     """
-    listed: list[Arch] = []
+    parsed: list[Arch] = []
     for arch in _as_list(archs):
         if not isinstance(arch, str):
-            listed.append(Arch.of(arch))
+            parsed.append(Arch.of(arch))
             continue
         for word in map(str.strip, arch.split(",")):
-            listed += _archs_of_word(word, newest)
-    return tuple(dict.fromkeys(listed))
+            parsed += _archs_of_word(word, newest)
+    return tuple(dict.fromkeys(parsed))
 
 
 def _as_list(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
     if isinstance(archs, str) or not hasattr(archs, "__iter__"):
         return [archs]
-    several = tuple(archs)
+    arch_list = tuple(archs)
     # A compute capability, such as (9, 0).
-    return [cast("ArchLike", several)] if isinstance((*several, "")[0], int) else cast("Any", several)
+    return [cast("ArchLike", arch_list)] if isinstance((*arch_list, "")[0], int) else cast("Any", arch_list)
 
 
 def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
@@ -141,11 +141,11 @@ def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
             ) from error
     if word not in ("all", "all-major"):
         return [Arch.of(word)]
-    known = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
+    supported = [arch for arch in nvrtc.supported_archs() if nvvm.emitted_isa(arch) is not None]
     if newest is not None:
-        known = [
-            arch for arch in known if (since := isa_introducing(arch.sm)) is not None and since <= newest
+        supported = [
+            arch for arch in supported if (since := isa_introducing(arch.sm)) is not None and since <= newest
         ]
     if word == "all":
-        return known
-    return [arch for arch in known if arch == known[0] or not arch.minor]
+        return supported
+    return [arch for arch in supported if arch == supported[0] or not arch.minor]

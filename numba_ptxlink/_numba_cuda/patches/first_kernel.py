@@ -143,7 +143,7 @@ def _magic_tuple(original: Any, self: Any) -> Any:
     from numba_ptxlink._tools import find
 
     try:
-        build = find.build_of("nvrtc")
+        build = find.library_build_id("nvrtc")
     except LinkError:
         return original(self)
     return (build, devices.get_context().device.compute_capability)

@@ -154,9 +154,9 @@ def _key(cres: Any, module: str) -> cache.Key:
         {
             "package": cache.package_version(),
             "numba-cuda-mlir": _release(),
-            "tool": ("NVVM", find.build_of("nvvm")),
+            "tool": ("NVVM", find.library_build_id("nvvm")),
             # NVRTC's release, as that of the toolkit, determines the version of PTX.
-            "nvrtc": find.build_of("nvrtc"),
+            "nvrtc": find.library_build_id("nvrtc"),
             "libdevice": LibDevice().get(),
             "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",

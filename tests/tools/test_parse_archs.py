@@ -10,17 +10,17 @@ from devices import ON_CPU
 
 import numba_ptxlink as pl
 from numba_ptxlink._tools import nvrtc
-from numba_ptxlink._tools.toolchain import chosen_archs
+from numba_ptxlink._tools.toolchain import parse_archs
 
 NATIVE = (
-    "from numba_ptxlink._tools.toolchain import chosen_archs; "
-    "print(*[arch.sm for arch in chosen_archs('native')])"
+    "from numba_ptxlink._tools.toolchain import parse_archs; "
+    "print(*[arch.sm for arch in parse_archs('native')])"
 )
 
 
 def names(*arguments):
     """Return the names of the chosen architectures."""
-    return [arch.sm for arch in chosen_archs(*arguments)]
+    return [arch.sm for arch in parse_archs(*arguments)]
 
 
 def test_lists_have_commas():
@@ -33,7 +33,7 @@ def test_lists_have_commas():
 def test_other_words_are_refused(wrong):
     """A word that is no architecture is an error."""
     with pytest.raises(pl.ConfigError, match="is not a GPU architecture"):
-        chosen_archs(wrong)
+        parse_archs(wrong)
 
 
 def test_all_is_what_the_toolkit_compiles_for(monkeypatch):
