@@ -1,5 +1,5 @@
-# Lands in share/cmake/NumbaPtxlink of an environment, where find_package looks without being told: CMake searches
-# the prefix of each bin folder on PATH. The environment's own command tells where the package is.
+# Installed in share/cmake/NumbaPtxlink of a Python environment. find_package searches that folder if the
+# environment's bin folder is on PATH. The environment's numba-ptxlink command prints the folder of the CMake package.
 get_filename_component(_numba_ptxlink_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 execute_process(COMMAND "${_numba_ptxlink_prefix}/bin/numba-ptxlink" --cmake-dir
                 OUTPUT_VARIABLE _numba_ptxlink_dir ERROR_VARIABLE _numba_ptxlink_error

@@ -1,10 +1,14 @@
-"""Write the digest of a package's source, which is part of every key of its cache: PACKAGE OUTPUT."""
+"""
+Write the digest of the source of a package to a file: write_source_digest.py PACKAGE_FOLDER OUTPUT_FILE.
+
+Each key of the package's cache contains the digest.
+"""
 
 import runpy
 import sys
 from pathlib import Path
 
 package, output = map(Path, sys.argv[1:])
-key = runpy.run_path(str(package / "cache" / "key.py"))
+key_module = runpy.run_path(str(package / "cache" / "key.py"))
 output.parent.mkdir(parents=True, exist_ok=True)
-output.write_text(key["source_digest"](package))
+output.write_text(key_module["source_digest"](package))

@@ -1,67 +1,72 @@
 """
-Tells numba_ptxlink when modules of numba-cuda and of numba-cuda-mlir have been imported.
+Install the import hook, which calls the plugin after modules of numba-cuda and numba-cuda-mlir are imported.
 
-numba_ptxlink.pth runs this at every start of the interpreter, so it imports nothing and defines very little.
-If numba_ptxlink is damaged, imports of those modules still succeed.
+numba_ptxlink.pth imports this module at every start of the interpreter. So that Python starts quickly, the
+module imports only os and sys. If numba_ptxlink is damaged, imports of the front ends still succeed.
 """
 
 import os
 import sys
 
 PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
-"""The front ends by the packages whose modules the plugin patches."""
+"""The distribution of each front end, by the package whose modules the plugin patches."""
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
 
 OFF = ("0", "off", "false", "no")
-"""The values of NUMBA_PTXLINK that switch the plugin off, as the package knows them, too."""
+"""The values of NUMBA_PTXLINK that switch the plugin off, as in numba_ptxlink/_config.py."""
 
 REDIRECTOR = "_numba_cuda_redirector"
-"""Redirects `numba.cuda` to numba-cuda. A .pth file imports it, which Python does not read in PYTHONPATH."""
+"""
+The module of numba-cuda that redirects `numba.cuda` to it.
+
+A .pth file imports the module at the start of Python, but not from a folder of PYTHONPATH.
+"""
 
 
 class Finder:
-    """A meta path finder that delegates to the other finders, and wraps the loader to run after it."""
+    """A meta path finder that finds modules by the other finders, and wraps their loaders in `Loader`."""
 
     def __init__(self):
-        self.busy = set()
-        self.hooked = {}
+        self.names_in_search = set()
+        self.hooked_modules = {}
 
-    def waits_for(self, name):
+    def may_patch(self, name):
         """
         Return whether the plugin may patch the module *name*.
 
-        Imports nothing: Python holds an import lock here, and a thread that imports the plugin waits for it.
+        Must not import: Python holds the import lock of the module *name* here. Another thread that imports
+        the plugin may wait for the lock, so an import of the plugin could wait forever.
         """
         if name == "numba":
             return REDIRECTOR not in sys.modules
         if not name.startswith(PREFIXES):
             return False
-        hooked = self.hooked.get(owner(name))
-        return hooked is None or name in hooked
+        names = self.hooked_modules.get(front_end_of(name))
+        return names is None or name in names
 
-    def learn(self, front_end):
-        """Get the list of the modules that the plugin patches."""
-        if front_end not in self.hooked:
+    def load_hooked_modules(self, front_end):
+        """Read from the plugin which modules of *front_end* it patches."""
+        if front_end not in self.hooked_modules:
             try:
                 from numba_ptxlink import _plugin
 
-                self.hooked[front_end] = _plugin.hooked(front_end)
+                self.hooked_modules[front_end] = _plugin.hooked(front_end)
             except Exception as error:
-                self.give_up(error, front_end)
+                self.leave_unpatched(error, front_end)
 
-    def give_up(self, error, front_end):
-        """Stop waiting for modules of the front end, and warn once, with the reason."""
+    def leave_unpatched(self, error, front_end):
+        """Leave all modules of *front_end* unpatched, and warn once that *error* is the reason."""
         import warnings
 
-        warned = self.hooked.get(front_end) == frozenset()
-        self.hooked[front_end] = frozenset()
+        has_warned = self.hooked_modules.get(front_end) == frozenset()
+        self.hooked_modules[front_end] = frozenset()
         message = (
             f"numba-ptxlink is damaged ({type(error).__name__}: {error}), so {front_end} uses its own "
             "linker; reinstall it: python -m pip install --force-reinstall --no-deps numba-ptxlink. "
             f"If it was uninstalled, remove {__file__} and numba_ptxlink.pth beside it."
         )
-        if not warned:
+        if not has_warned:
             try:
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
             except RuntimeWarning:
@@ -69,12 +74,13 @@ class Finder:
                 sys.stderr.write(f"{message}\n")
 
     def find_spec(self, name, path=None, target=None):
-        # Python calls this for each import of any module. Other finders may search sys.meta_path again.
+        # Python calls this method at each import of any module. Other finders may search sys.meta_path too,
+        # and so call it again.
         if not name.startswith(PREFIXES) and name != "numba":
             return None
-        if name in self.busy or not self.waits_for(name):
+        if name in self.names_in_search or not self.may_patch(name):
             return None
-        self.busy.add(name)
+        self.names_in_search.add(name)
         try:
             for finder in sys.meta_path:
                 find_spec = getattr(finder, "find_spec", None)
@@ -86,14 +92,14 @@ class Finder:
             else:
                 return None
         finally:
-            self.busy.discard(name)
+            self.names_in_search.discard(name)
         if spec.loader is not None and hasattr(spec.loader, "exec_module"):
             spec.loader = Loader(spec.loader)
         return spec
 
 
 class Loader:
-    """The original loader, followed by a call of the plugin."""
+    """The original loader; calls the plugin after it has executed a module."""
 
     def __init__(self, loader):
         self.loader = loader
@@ -107,24 +113,24 @@ class Loader:
     def exec_module(self, module):
         module.__spec__.loader = module.__loader__ = self.loader
         if module.__name__ == "numba":
-            redirect()
+            redirect_numba_cuda()
             self.loader.exec_module(module)
             return
-        front_end = owner(module.__name__)
-        finder.learn(front_end)
+        front_end = front_end_of(module.__name__)
+        finder.load_hooked_modules(front_end)
         self.loader.exec_module(module)
-        if not finder.waits_for(module.__name__):
+        if not finder.may_patch(module.__name__):
             return
         try:
             from numba_ptxlink import _plugin
 
             _plugin.imported(module, front_end)
         except Exception as error:
-            finder.give_up(error, front_end)
+            finder.leave_unpatched(error, front_end)
 
 
-def redirect():
-    """Redirect `numba.cuda` to numba-cuda if that is installed, unless the plugin is switched off."""
+def redirect_numba_cuda():
+    """Redirect `numba.cuda` to numba-cuda if numba-cuda is installed and the plugin is not switched off."""
     if os.environ.get("NUMBA_PTXLINK", "").strip().lower() in OFF:
         return
     try:  # noqa: SIM105 - contextlib is not imported yet
@@ -133,8 +139,8 @@ def redirect():
         pass
 
 
-def owner(name):
-    """Return the front end that has the module *name*, which begins with one of the prefixes."""
+def front_end_of(name):
+    """Return the front end of the module *name*; None if the module is of no front end."""
     for package, front_end in PACKAGES.items():
         if name.startswith(f"{package}."):
             return front_end
@@ -157,7 +163,7 @@ def remove():
 
 
 def use_device():
-    """Make the CPU the CUDA device of the process, if NUMBA_PTXLINK_DEVICE says so."""
+    """Make the CPU the CUDA device of the process, if NUMBA_PTXLINK_DEVICE has a value for that."""
     try:
         from numba_ptxlink._cpu import device
     except Exception as error:

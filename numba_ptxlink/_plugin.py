@@ -95,29 +95,29 @@ def _free_compiler_locks() -> None:
 
 
 _activations = {name: Activation(name) for name in FRONT_ENDS}
-# enable() and disable() also hold the locks of the compilers, which a forked child has to find free.
-# While holding this lock, never import a front end's module: another thread that imports it waits in
-# `imported`.
+# enable() and disable() also hold the locks of the compilers, which must be free in a forked child.
+# Never import a front end's module while this lock is held. Another thread that imports the module holds
+# the import lock, and waits in `imported` for this one.
 _lock = Lock(forget=_free_compiler_locks)
 
 
 def imported_late() -> None:
-    """Handle the first import of this package if a front end was imported before, without the import hook."""
+    """Patch front ends that were imported before this package, without the import hook."""
     _decide_safely("import of numba_ptxlink")
 
 
 def hooked(name: str) -> frozenset[str]:
-    """Return the modules of the front end *name* whose import `imported` waits for."""
+    """Return the modules of the front end *name* after whose import the hook calls `imported`."""
     return _activations[name].hooked()
 
 
 def init() -> None:
-    """Handle the entry points, which the front ends call."""
+    """Patch the front ends. They call this function through the entry points."""
     _decide_safely("entry point")
 
 
 def imported(module: ModuleType, name: str) -> None:
-    """Handle a call of the import hook: *module*, one of `hooked(name)`, has just been imported."""
+    """Patch the front end *name* after the import of *module*, one of `hooked(name)`. The hook calls this."""
     with _lock.held:
         _activations[name].imported(module.__name__)
 

@@ -55,19 +55,19 @@ def test_importing_numba_cuda_activates():
 
 
 @pytest.mark.numba_cuda
-def test_the_hook_waits_for_all_that_is_replaced():
+def test_the_hook_wraps_each_module_that_is_patched():
     """The hook takes its list from the table, as soon as anything of numba.cuda is imported."""
     lines = run("""
         import sys
         import _numba_ptxlink_hook
         finder = _numba_ptxlink_hook.finder
-        print(finder.waits_for("numpy"), finder.waits_for("numba"), finder.hooked)
+        print(finder.may_patch("numpy"), finder.may_patch("numba"), finder.hooked_modules)
         from numba_ptxlink._numba_cuda.patches import TABLE
         rows = {row.module for row in TABLE}
-        print(finder.waits_for("numba.cuda.nothing"), finder.hooked)
-        finder.learn("numba-cuda")
-        print(finder.waits_for("numba.cuda.nothing"), rows == finder.hooked["numba-cuda"])
-        print(list(finder.hooked))
+        print(finder.may_patch("numba.cuda.nothing"), finder.hooked_modules)
+        finder.load_hooked_modules("numba-cuda")
+        print(finder.may_patch("numba.cuda.nothing"), rows == finder.hooked_modules["numba-cuda"])
+        print(list(finder.hooked_modules))
         print("numba" in sys.modules)
         """)
     assert lines == ["False False {}", "True {}", "False True", "['numba-cuda']", "False"]

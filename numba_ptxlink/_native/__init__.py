@@ -1,4 +1,4 @@
-"""The nvPTXCompiler library, linked statically into a cffi extension module; and whether it can be loaded."""
+"""Find the cffi extension module that contains nvPTXCompiler, and report whether it can be loaded."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 EXTENSION = f"{__name__}._nvptxcompiler"
-"""The extension module."""
+"""The name of the extension module."""
 
 _REINSTALL = (
     "reinstall the wheel or sdist that it came from: python -m pip install --force-reinstall --no-deps FILE"
@@ -19,7 +19,7 @@ _BUILD_FROM_SDIST = (
 
 def location() -> str | None:
     """
-    Return the path of the extension module; None if it is missing. Loads nothing. Thread-safe.
+    Return the path of the extension module without loading it; None if it is missing. Thread-safe.
 
     `importlib.util.find_spec` raises ValueError for a module that another thread is importing.
     """
@@ -47,7 +47,7 @@ def _find(name: str, path: list[str] | None) -> str | None:
         find_spec = getattr(finder, "find_spec", None)
         try:
             spec = find_spec(name, path) if find_spec else None
-        except ImportError:  # the finder refuses it
+        except ImportError:  # the finder blocks the module
             return None
         if spec is not None:
             return str(spec.origin)

@@ -1,6 +1,6 @@
 from typing import Any, Literal, Protocol
 
-# cffi's values have no static types worth their name; the one caller is assembler.py.
+# cffi's values have no static types, so the parameters are `object`.
 class _Lib(Protocol):
     NVPTXCOMPILE_SUCCESS: Literal[0]
     NVPTXCOMPILE_ERROR_INVALID_COMPILER_HANDLE: Literal[1]

@@ -1,24 +1,26 @@
-# find_package(NumbaPtxlink CONFIG) finds it where the bin folder of its environment is on PATH, and in builds of
-# scikit-build-core; else with CMAKE_PREFIX_PATH, or NumbaPtxlink_DIR, from `numba-ptxlink --cmake-dir`.
+# find_package(NumbaPtxlink CONFIG) finds this package if the bin folder of its environment is on PATH, and in builds of
+# scikit-build-core. Otherwise set CMAKE_PREFIX_PATH or NumbaPtxlink_DIR to the output of `numba-ptxlink --cmake-dir`.
 #
 # numba_ptxlink_add_library(NAME SOURCES udfs.py... | MODULE package.module
 #                           [ARCHITECTURES 80 90] [EMIT KIND...] [INCLUDE_DIRECTORIES DIR...] [DEPENDS FILE...]
 #                           [OUTPUT_DIRECTORY DIR] [OPTIONS OPTION...] [HOST] [QUIET])
 #
-# adds the target NAME, a static library of the functions and kernels in a Python file. Targets that link it find
-# the header NAME.h, and take its device code into their device link: as machine code, or as LTO-IR where
-# INTERPROCEDURAL_OPTIMIZATION is on. Of several SOURCES, each has a header that is called like it. It runs one
-# command, again whenever a file changes that Python has imported or read, or one of DEPENDS:
+# adds the target NAME, a static library of the functions and kernels in Python files. Targets that link NAME find the
+# header NAME.h, and their device link includes its device code: as machine code, or as LTO-IR if
+# INTERPROCEDURAL_OPTIMIZATION is on. With several SOURCES, there is one header for each, with the name of the source.
+# The target runs one command. It runs the command again after a change of a file that Python has imported or read, or
+# of one of DEPENDS:
 #
 #   numba-ptxlink export udfs.py --name NAME -o DIR --arch sm_80 --arch sm_90 --emit object,KIND... -I DIR... OPTION...
 #
 # with --cuda for the release of the project's nvcc, unless OPTIONS have that or --ptx-isa. ARCHITECTURES may be
 # native, all and all-major. QUIET shows no list of files.
-# HOST compiles the host versions of the functions, too, by the C++ compiler. A project without CUDA gets these alone.
-# INCLUDE_DIRECTORIES have the headers that define structs for the functions; what links NAME searches them, too,
-# in this build. The headers that are made are a file set: install(TARGETS NAME EXPORT ... FILE_SET HEADERS).
-# OPTIONS may have generator expressions, such as "$<$<CONFIG:Debug>:--lineinfo>", and nothing that moves files.
-# ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
+# HOST compiles the host versions of the functions, too, with the C++ compiler. A project without the language CUDA gets
+# the host versions only. INCLUDE_DIRECTORIES are the folders of headers that define structs for the functions; in this
+# build, targets that link NAME search these folders, too. The exported headers are a file set:
+# install(TARGETS NAME EXPORT ... FILE_SET HEADERS) installs them. OPTIONS may contain generator expressions, such as
+# "$<$<CONFIG:Debug>:--lineinfo>", but no option that changes the paths of the files (-o, --name, --depfile).
+# ARCHITECTURES defaults to CMAKE_CUDA_ARCHITECTURES, and DIR to ${CMAKE_CURRENT_BINARY_DIR}/NAME. The target property
 # NUMBA_PTXLINK_DIRECTORY is DIR.
 #
 # With -DNumbaPtxlink_CPU=ON the CUDA programs of the build run without a GPU, by `numba-ptxlink cpu -- PROGRAM`;
@@ -32,7 +34,8 @@ endif()
 foreach(component IN LISTS NumbaPtxlink_FIND_COMPONENTS)
   if(NumbaPtxlink_FIND_REQUIRED_${component})
     set(NumbaPtxlink_FOUND FALSE)
-    set(NumbaPtxlink_NOT_FOUND_MESSAGE "NumbaPtxlink has no components, and ${component} is asked for; leave it out.")
+    set(NumbaPtxlink_NOT_FOUND_MESSAGE
+        "find_package() requires the component ${component}, and NumbaPtxlink has no components; remove it.")
     return()
   endif()
 endforeach()
@@ -46,7 +49,8 @@ if(NOT NUMBA_PTXLINK_EXECUTABLE)
       "The command numba-ptxlink is not on PATH; activate its environment, or set NUMBA_PTXLINK_EXECUTABLE.")
   return()
 endif()
-# The cache of a build folder outlives an environment that is moved, deleted, or given another Python.
+# NUMBA_PTXLINK_EXECUTABLE stays in the cache of the build folder after the environment has been moved or deleted, or
+# its Python replaced.
 execute_process(COMMAND "${NUMBA_PTXLINK_EXECUTABLE}" --version
                 RESULT_VARIABLE _numba_ptxlink_status OUTPUT_QUIET ERROR_VARIABLE _numba_ptxlink_error)
 if(NOT _numba_ptxlink_status EQUAL 0)
@@ -89,16 +93,16 @@ endfunction()
 function(numba_ptxlink_add_library name)
   cmake_parse_arguments(PARSE_ARGV 1 export "HOST;QUIET" "MODULE;OUTPUT_DIRECTORY"
                         "SOURCES;ARCHITECTURES;EMIT;INCLUDE_DIRECTORIES;DEPENDS;OPTIONS")
-  # A function sees the variables of its caller.
+  # A CMake function can read the variables of its caller, so the lists have to be emptied first.
   set(source)
   set(stems)
   set(depends)
   list(LENGTH export_SOURCES count)
   if(export_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "numba_ptxlink_add_library() does not know ${export_UNPARSED_ARGUMENTS}.")
+    message(FATAL_ERROR "numba_ptxlink_add_library() got the unknown arguments ${export_UNPARSED_ARGUMENTS}; remove them.")
   elseif("${export_OPTIONS}" MATCHES "(^|[;:])((-o|--out-dir|--name|--depfile)([;=>]|$))")
-    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${CMAKE_MATCH_3} among its OPTIONS, and what links "
-                        "${name} would miss its files; give OUTPUT_DIRECTORY, or name the target otherwise.")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${CMAKE_MATCH_3} among its OPTIONS, and targets that "
+                        "link ${name} would not find its files; give OUTPUT_DIRECTORY, or rename the target.")
   elseif(export_MODULE AND count EQUAL 0)
     set(source --module "${export_MODULE}" --name "${name}")
     set(stems "${name}")
@@ -107,13 +111,13 @@ function(numba_ptxlink_add_library name)
       get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
       get_filename_component(stem "${file}" NAME_WLE)
       if(stem IN_LIST stems)
-        message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has two SOURCES called ${stem}.py, and a header is "
-                            "called like its file; rename one, or make a target of each.")
+        message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has two SOURCES called ${stem}.py, whose headers would "
+                            "have the same name; rename one file, or add a target for each.")
       endif()
       get_source_file_property(generated "${file}" GENERATED)
       if(NOT generated AND NOT EXISTS "${file}")
         message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has ${file} among its SOURCES, and there is no such file; "
-                            "correct the path, or set its property GENERATED where the build makes it.")
+                            "correct the path, or set the file's property GENERATED if the build writes it.")
       endif()
       list(APPEND source "${file}")
       list(APPEND stems "${stem}")
@@ -124,8 +128,8 @@ function(numba_ptxlink_add_library name)
       set(stems "${name}")
     endif()
   else()
-    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs Python files as SOURCES, or a MODULE; "
-                        "what the files import is found.")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has neither SOURCES nor a MODULE, or has both; "
+                        "give Python files as SOURCES, or one MODULE. Files that they import need not be given.")
   endif()
   foreach(file IN LISTS export_DEPENDS)
     get_filename_component(file "${file}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
@@ -136,10 +140,10 @@ function(numba_ptxlink_add_library name)
   endif()
   get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
   if(export_HOST AND NOT "CXX" IN_LIST languages)
-    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has HOST, and the project does not have the language CXX; "
-                        "add it to project().")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) has HOST, and the project does not enable the language CXX; "
+                        "add CXX to project().")
   endif()
-  # A project without CUDA takes host versions alone, which do not depend on the architecture.
+  # A project without the language CUDA gets host versions only, which do not depend on the architecture.
   set(kinds object)
   if(export_HOST AND NOT "CUDA" IN_LIST languages)
     set(kinds)
@@ -152,19 +156,20 @@ function(numba_ptxlink_add_library name)
     list(APPEND export_OPTIONS --lineinfo)
   endif()
   if(NOT export_ARCHITECTURES)
-    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES.")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs an architecture; give ARCHITECTURES, or set "
+                        "CMAKE_CUDA_ARCHITECTURES.")
   endif()
   _numba_ptxlink_archs(archs ${export_ARCHITECTURES})
   if(NOT export_OUTPUT_DIRECTORY)
     set(export_OUTPUT_DIRECTORY "${name}")
   endif()
   get_filename_component(directory "${export_OUTPUT_DIRECTORY}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_BINARY_DIR}")
-  set(included)
-  set(searched)
+  set(include_directories)
+  set(include_flags)
   foreach(folder IN LISTS export_INCLUDE_DIRECTORIES)
     get_filename_component(folder "${folder}" ABSOLUTE BASE_DIR "${CMAKE_CURRENT_SOURCE_DIR}")
-    list(APPEND included "$<BUILD_INTERFACE:${folder}>")
-    list(APPEND searched -I "${folder}")
+    list(APPEND include_directories "$<BUILD_INTERFACE:${folder}>")
+    list(APPEND include_flags -I "${folder}")
   endforeach()
   list(APPEND kinds ${export_EMIT})
   if(export_HOST)
@@ -176,21 +181,21 @@ function(numba_ptxlink_add_library name)
     set(with_object TRUE)
   endif()
   list(JOIN kinds "," kinds)
-  # COMMAND_EXPAND_LISTS makes one option, several or none of what generator expressions become, and would split all
-  # else that has semicolons, which one more level keeps.
+  # COMMAND_EXPAND_LISTS splits each option at its semicolons. That is right for a generator expression, which may give
+  # no option or several. A semicolon in any other option is kept by one more level of escapes.
   set(options)
   foreach(option IN LISTS export_OPTIONS)
-    set(kept "\\;")
+    set(escaped_semicolon "\\;")
     if(NOT option MATCHES "\\$<")
-      set(kept "\\\\;")
+      set(escaped_semicolon "\\\\;")
     endif()
-    string(REPLACE ";" "${kept}" option "${option}")
+    string(REPLACE ";" "${escaped_semicolon}" option "${option}")
     list(APPEND options "${option}")
   endforeach()
   if(export_QUIET)
     list(APPEND options --quiet)
   endif()
-  # nvcc may be older than the compilers of the export, and refuses what is newer than itself.
+  # nvcc may be older than the compilers of the export, and rejects objects of a newer release than its own.
   if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND NOT "${export_OPTIONS}" MATCHES "--(cuda|ptx-isa)")
     string(REGEX MATCH "^[0-9]+\\.[0-9]+" release "${CMAKE_CUDA_COMPILER_VERSION}")
     list(APPEND options --cuda "${release}")
@@ -218,9 +223,9 @@ function(numba_ptxlink_add_library name)
     endif()
   endforeach()
   list(GET manifests 0 first)
-  # What an earlier configuration exported to the target's own folder could be included all the same.
-  file(GLOB former "${CMAKE_CURRENT_BINARY_DIR}/${name}/*.h")
-  foreach(header IN LISTS former)
+  # Delete headers of an earlier configuration from the target's default folder, since they could still be included.
+  file(GLOB old_headers "${CMAKE_CURRENT_BINARY_DIR}/${name}/*.h")
+  foreach(header IN LISTS old_headers)
     string(REGEX REPLACE "(\\.launch)?\\.h$" ".json" manifest "${header}")
     file(STRINGS "${header}" line LIMIT_COUNT 1)
     if(line MATCHES "^/\\* .*: generated by numba-ptxlink" AND NOT manifest IN_LIST manifests)
@@ -228,13 +233,14 @@ function(numba_ptxlink_add_library name)
     endif()
   endforeach()
 
-  # The manifests alone are written each time. Generators of Makefiles compare nothing but the OUTPUT.
+  # OUTPUT lists the manifests only, since each export writes them, but other files only if they change. Makefiles
+  # compare the times of OUTPUT, and ignore BYPRODUCTS.
   add_custom_command(
     OUTPUT ${manifests}
     BYPRODUCTS ${objects} ${headers} ${host_sources}
     COMMAND "${CMAKE_COMMAND}" -E env ${compilers}
             "${NUMBA_PTXLINK_EXECUTABLE}" export ${source} -o "${directory}"
-            ${archs} --emit "${kinds}" --depfile "${first}.d" ${searched}
+            ${archs} --emit "${kinds}" --depfile "${first}.d" ${include_flags}
             ${options}
     DEPENDS ${depends}
     DEPFILE "${first}.d"
@@ -245,7 +251,8 @@ function(numba_ptxlink_add_library name)
 
   add_library(${name} STATIC ${manifests} ${objects} ${host_sources})
   if(CMAKE_GENERATOR MATCHES "Makefiles")
-    # They miss no BYPRODUCTS that were deleted: without the manifest, all are exported again.
+    # Makefiles do not notice that BYPRODUCTS were deleted. So delete the manifest then, and all files are exported
+    # again.
     add_custom_target(${name}_exported
       COMMAND sh -c "for file do test -e \"$file\" || rm -f \"$0\"; done" "${first}" ${objects} ${headers} ${host_sources}
       VERBATIM)
@@ -253,21 +260,21 @@ function(numba_ptxlink_add_library name)
   endif()
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
   if(export_HOST)
-    # These options follow those of the project, which could change results.
+    # These options come after those of the project, and undo options that could change results.
     set_source_files_properties(${host_sources} PROPERTIES GENERATED TRUE LANGUAGE CXX SKIP_UNITY_BUILD_INCLUSION TRUE
                                 COMPILE_OPTIONS "-ffp-contract=off;-fno-fast-math")
-    target_include_directories(${name} PRIVATE ${included} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+    target_include_directories(${name} PRIVATE ${include_directories} ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
   endif()
   set(language CXX)
   if("CUDA" IN_LIST languages)
     set(language CUDA)
   endif()
   set_target_properties(${name} PROPERTIES LINKER_LANGUAGE ${language} NUMBA_PTXLINK_DIRECTORY "${directory}")
-  # What the headers include of this package is installed with them.
+  # The exported headers include array_view.h, so it is installed with them.
   get_filename_component(include "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/.." ABSOLUTE)
   target_sources(${name} INTERFACE FILE_SET HEADERS BASE_DIRS "${directory}" "${include}"
                  FILES ${headers} "${include}/numba_ptxlink/array_view.h")
-  target_include_directories(${name} INTERFACE ${included})
+  target_include_directories(${name} INTERFACE ${include_directories})
 endfunction()
 
 cmake_policy(POP)

@@ -1,7 +1,7 @@
 /*
- * numba_ptxlink/array_view.h: how exported functions take and return arrays.
+ * numba_ptxlink/array_view.h: the type of array parameters and results of exported functions.
  *
- * C++17, no includes: spans and mdspans of any library are recognised by what they offer.
+ * C++17 without includes: spans and mdspans of any library are recognised by their members.
  */
 #ifndef NUMBA_PTXLINK_ARRAY_VIEW_H
 #define NUMBA_PTXLINK_ARRAY_VIEW_H
@@ -15,11 +15,11 @@
 #else
 #define NUMBA_PTXLINK_HOST_DEVICE
 #endif
-/* In host code a span may be std::span, whose members are host functions. */
+/* Suppress nvcc's warning that a host device function calls a host function, such as a member of std::span. */
 #if defined(__NVCC__)
-#define NUMBA_PTXLINK_EITHER_SPACE _Pragma("nv_exec_check_disable")
+#define NUMBA_PTXLINK_NO_EXEC_CHECK _Pragma("nv_exec_check_disable")
 #else
-#define NUMBA_PTXLINK_EITHER_SPACE
+#define NUMBA_PTXLINK_NO_EXEC_CHECK
 #endif
 
 namespace numba_ptxlink {
@@ -28,7 +28,7 @@ namespace numba_ptxlink {
 struct layout_c {};
 /* Column-major without gaps: Numba's `T[::1, :]`. */
 struct layout_f {};
-/* As the strides say: Numba's `T[:, :]`. */
+/* Any strides: Numba's `T[:, :]`. */
 struct layout_any {};
 
 template <class T, int ndim, class Layout = layout_any>
@@ -92,22 +92,22 @@ NUMBA_PTXLINK_HOST_DEVICE inline void trap() {
 #endif
 }
 
-/* An address of From may stand for one of To: the same type, at most made const. */
+/* From* converts to To*, and both point to the same type, except for const. */
 template <class From, class To>
-inline constexpr bool addresses =
+inline constexpr bool adds_const_only =
     same<typename value_of<From>::type, typename value_of<To>::type> &&
     (same<To, const typename value_of<To>::type> || same<From, typename value_of<From>::type>);
 
-/* Pointer converts to T* and points to what T* may point to. */
+/* Pointer converts to T* without a change of the element type, except for const. */
 template <class Pointer, class T, class = void>
 inline constexpr bool points_to = false;
 template <class Pointer, class T>
 inline constexpr bool points_to<
     Pointer, T,
     typename voids<decltype(accept<T>(instance<Pointer>())), decltype(*instance<Pointer>())>::type> =
-    addresses<typename without_reference<decltype(*instance<Pointer>())>::type, T>;
+    adds_const_only<typename without_reference<decltype(*instance<Pointer>())>::type, T>;
 
-/* Number converts to long long without loss, whatever its value: neither a float nor 64 unsigned bits. */
+/* Every value of the type Number fits in long long: Number is no float and no unsigned 64-bit integer. */
 struct integer {
   long long value;
 };
@@ -123,7 +123,7 @@ inline constexpr bool is_large_unsigned =
 template <class Number>
 inline constexpr bool is_integer = widens<Number> || is_large_unsigned<Number>;
 
-/* The size of a container is 64 unsigned bits; what does not fit in an extent stops the kernel. */
+/* Convert a size, which may be an unsigned 64-bit integer, to an extent; trap if it does not fit. */
 template <class Number>
 NUMBA_PTXLINK_HOST_DEVICE constexpr long long to_extent(const Number& number) {
   if constexpr (widens<Number>) {
@@ -158,7 +158,7 @@ struct list {
 
   numbers<ndim> values;
 };
-/* An integer without braces is no list: it would take two conversions. */
+/* In one dimension, an integer without braces is accepted, too, by way of `number`. */
 template <>
 struct list<1> {
   NUMBA_PTXLINK_HOST_DEVICE constexpr list(number only) : values{only.value} {}
@@ -178,7 +178,7 @@ inline constexpr bool is_span<Span, T,
                                              decltype(to_extent(instance<Span>().size()))>::type> =
     points_to<decltype(instance<Span>().data()), T>;
 
-/* Mdspan is an mdspan of ndim dimensions with strides, whose elements lie in memory as they are. */
+/* Mdspan is a strided mdspan of ndim dimensions, whose accessor returns references to elements in memory. */
 template <class Mdspan, class T, int ndim, class = void>
 inline constexpr bool is_mdspan = false;
 template <class Mdspan, class T, int ndim>
@@ -190,7 +190,9 @@ inline constexpr bool is_mdspan<
                    decltype(instance<const Mdspan&>().data_handle())>::type> =
     points_to<decltype(instance<const Mdspan&>().data_handle()), T>;
 
-/* Extents of the same rank that are 1 except for one axis: no index type is too small for their product. */
+/*
+ * Extents of the same rank: 2 on one axis and 1 on the others. Every index type can hold their product, 2.
+ */
 template <template <class, size_type...> class Extents, class Index, int rank, int axis, size_type... values>
 struct one_axis : one_axis<Extents, Index, rank - 1, axis, (rank - 1 == axis ? 2 : 1), values...> {};
 template <template <class, size_type...> class Extents, class Index, int axis, size_type... values>
@@ -207,7 +209,10 @@ template <class Mdspan, int axis>
 using probe_mapping = typename Mdspan::layout_type::template mapping<
     typename probe<typename Mdspan::extents_type, axis>::type>;
 
-/* The axes outside of each axis are those of Layout: they alone have a stride that its extent multiplies. */
+/*
+ * The mapping of Mdspan has the order of axes of Layout. An extent of 2 on one axis doubles the strides of the
+ * axes outside of it, and no others.
+ */
 template <class Mdspan, class Layout, int ndim, int axis = 0>
 NUMBA_PTXLINK_HOST_DEVICE constexpr bool has_order_of() {
   if constexpr (axis < ndim) {
@@ -246,7 +251,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr void set_strides(long long (&strides)[ndim],
   }
 }
 
-/* Every array of From is one of To. In one dimension, C and Fortran order are the same. */
+/* Every array of layout From has the layout To, too. In one dimension, C and Fortran order are the same. */
 template <class From, class To, int ndim>
 inline constexpr bool layout_fits =
     same<From, To> || same<To, layout_any> || (ndim == 1 && !same<From, layout_any>);
@@ -254,13 +259,13 @@ inline constexpr bool layout_fits =
 }  // namespace detail
 
 /*
- * An array of `ndim` dimensions that somebody else owns. `shape` counts elements, `strides` counts bytes.
- * Functions ignore the strides of a contiguous layout, so these follow from the shape. Every view converts to
- * one of constant elements, and every contiguous view to one of any layout; to_contiguous() is the way back.
+ * A view of an array of `ndim` dimensions; it does not own the memory. `shape` is in elements, `strides` in bytes.
+ * Functions ignore the strides of a contiguous layout, and compute them from the shape. Every view converts to
+ * a view of constant elements, and every contiguous view to layout_any; to_contiguous() converts back.
  */
 template <class T, int ndim, class Layout>
 struct array_view {
-  static_assert(ndim > 0, "an array has no negative number of dimensions");
+  static_assert(ndim > 0, "ndim, the number of dimensions, must not be negative");
   static_assert(detail::same<Layout, layout_c> || detail::same<Layout, layout_f> ||
                     detail::same<Layout, layout_any>,
                 "the layout is layout_c, layout_f or layout_any");
@@ -292,7 +297,7 @@ struct array_view {
 
   /* Another view of the same array. */
   template <class From, class FromLayout,
-            detail::enable_if<detail::addresses<From, T> &&
+            detail::enable_if<detail::adds_const_only<From, T> &&
                               detail::layout_fits<FromLayout, Layout, ndim>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const array_view<From, ndim, FromLayout>& view)
       : data(view.data), shape{}, strides{} {
@@ -302,16 +307,16 @@ struct array_view {
     }
   }
 
-  /* cuda::std::span, std::span, and whatever else has contiguous elements, data() and size(). */
-  NUMBA_PTXLINK_EITHER_SPACE
+  /* From cuda::std::span, std::span, or another container with contiguous elements, data() and size(). */
+  NUMBA_PTXLINK_NO_EXEC_CHECK
   template <class Span, detail::enable_if<ndim == 1 && detail::is_span<Span&, T>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(Span&& span) : array_view(span.data(), span.size()) {}
 
   /*
-   * cuda::std::mdspan, std::mdspan: layout_right is C order and layout_left Fortran order; other layouts that
-   * have strides convert to layout_any.
+   * From cuda::std::mdspan or std::mdspan: layout_right is C order and layout_left Fortran order. Other strided
+   * layouts convert to layout_any.
    */
-  NUMBA_PTXLINK_EITHER_SPACE
+  NUMBA_PTXLINK_NO_EXEC_CHECK
   template <class Mdspan, detail::enable_if<detail::is_mdspan<Mdspan, T, ndim> &&
                                             detail::mdspan_fits<Mdspan, Layout, ndim>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const Mdspan& mdspan)
@@ -323,7 +328,7 @@ struct array_view {
     }
   }
 
-  /* The element at one index for each dimension; unlike Python's, indices are not wrapped. */
+  /* The element at one index for each dimension. Negative indices do not count from the end, unlike in Python. */
   template <class... Indices,
             detail::enable_if<sizeof...(Indices) == ndim && (detail::is_integer<Indices> && ...)> = 0>
   NUMBA_PTXLINK_HOST_DEVICE T& operator()(Indices... indices) const {
@@ -351,7 +356,7 @@ struct array_view {
   }
 };
 
-/* An array without dimensions: one element, whose layouts are all the same. */
+/* An array without dimensions: one element. All layouts are the same. */
 template <class T, class Layout>
 struct array_view<T, 0, Layout> {
   T* data;
@@ -359,11 +364,11 @@ struct array_view<T, 0, Layout> {
   array_view() = default;
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(T* address) : data(address) {}
 
-  template <class From, class FromLayout, detail::enable_if<detail::addresses<From, T>> = 0>
+  template <class From, class FromLayout, detail::enable_if<detail::adds_const_only<From, T>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const array_view<From, 0, FromLayout>& view)
       : data(view.data) {}
 
-  NUMBA_PTXLINK_EITHER_SPACE
+  NUMBA_PTXLINK_NO_EXEC_CHECK
   template <class Mdspan, detail::enable_if<detail::is_mdspan<Mdspan, T, 0>> = 0>
   NUMBA_PTXLINK_HOST_DEVICE constexpr array_view(const Mdspan& mdspan) : data(mdspan.data_handle()) {}
 
@@ -371,7 +376,7 @@ struct array_view<T, 0, Layout> {
   NUMBA_PTXLINK_HOST_DEVICE constexpr long long size() const { return 1; }
 };
 
-/* Whether the elements lie in the order of Layout without gaps, by NumPy's rules. */
+/* Whether the elements are contiguous in the order of Layout, by NumPy's rules. */
 template <class Layout, class T, int ndim, class From>
 NUMBA_PTXLINK_HOST_DEVICE constexpr bool is_contiguous(const array_view<T, ndim, From>& view) {
   if constexpr (ndim > 0 && !detail::same<Layout, layout_any>) {
@@ -379,7 +384,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr bool is_contiguous(const array_view<T, ndim,
     bool contiguous = true;
     for (int step = 0; step < ndim; ++step) {
       const int axis = detail::same<Layout, layout_f> ? step : ndim - 1 - step;
-      /* The stride of one element, or of none, leads nowhere. */
+      /* An empty array is contiguous. The stride of an axis with one element is never used. */
       if (view.shape[axis] == 0) {
         return true;
       }
@@ -392,7 +397,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr bool is_contiguous(const array_view<T, ndim,
   }
 }
 
-/* The same array as one of Layout, which it has to be: the strides are not looked at. */
+/* The same array with the layout Layout, without a check of the strides. */
 template <class Layout, class T, int ndim, class From>
 NUMBA_PTXLINK_HOST_DEVICE constexpr array_view<T, ndim, Layout> assume_contiguous(
     const array_view<T, ndim, From>& view) {
@@ -408,7 +413,7 @@ NUMBA_PTXLINK_HOST_DEVICE constexpr array_view<T, ndim, Layout> assume_contiguou
   return contiguous;
 }
 
-/* The same array as one of Layout; where is_contiguous<Layout>(view) is false, the kernel or program stops. */
+/* The same array with the layout Layout; traps if is_contiguous<Layout>(view) is false. */
 template <class Layout, class T, int ndim, class From>
 NUMBA_PTXLINK_HOST_DEVICE constexpr array_view<T, ndim, Layout> to_contiguous(
     const array_view<T, ndim, From>& view) {
