@@ -141,7 +141,7 @@ def deny(monkeypatch: pytest.MonkeyPatch, error: OSError, *, reading: bool = Fal
     def failing(*_arguments, **_options):
         raise error
 
-    monkeypatch.setattr(Path if reading else outputs, "open" if reading else "_fill", failing)
+    monkeypatch.setattr(Path if reading else outputs, "open" if reading else "_create", failing)
 
 
 @pytest.mark.parametrize("arguments", [[*EXPORT, "."], ["link", "kernel.ptx", *LINK, "-o", "out"]])

@@ -30,7 +30,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
 
     monkeypatch.setattr(driver, "load", lambda _code, _name: 1)
     monkeypatch.setattr(driver, "kernel", lambda library, name: library + len(name))
-    monkeypatch.setattr(driver, "enter", lambda _stream: None)
+    monkeypatch.setattr(driver, "ensure_context", lambda _stream: None)
     monkeypatch.setattr(driver, "inaccessible_device", lambda _address: None)
     monkeypatch.setattr(driver, "wait", lambda stream, other: waits.append((stream, other)))
     monkeypatch.setattr(driver, "launch", launch)
