@@ -1,4 +1,4 @@
-"""What this package promises in figures, and what results say about it."""
+"""Define the goals for the speed of this package, and decide by results whether they are met."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     Entry = Mapping[str, Any]
 
 VERDICTS = ("met", "equal", "open", "missed", "not measured")
-"""What can be said of one comparison with a bound."""
-# Fewer processes than these say nothing.
+"""The verdicts on one comparison with a bound."""
+# With fewer processes, no verdict is given.
 ENOUGH = 10
 EQUAL = 1.02
 
@@ -27,13 +27,13 @@ class Goal:
     A bound of ratios.
 
     Args:
-        text: What is promised.
+        text: The goal in words.
         parts: The parts that measure it, with spaces between them.
-        figure: Which of their figures are meant, as a pattern.
-        most: What the median may not exceed.
-        rows: Which of their measures are meant, as a pattern.
-        pairs: Which contenders and peers, as a pattern of "contender/peer".
-        because: Why it is missed where it is, as far as that is known.
+        figure: A pattern for the names of figures.
+        most: The upper bound of the median ratio.
+        rows: A pattern for the names of measures.
+        pairs: A pattern for contenders and peers, as "contender/peer".
+        because: The reason why some comparisons miss the bound, if it is known.
     """
 
     text: str
@@ -48,16 +48,16 @@ class Goal:
 @dataclass(frozen=True)
 class Line:
     """
-    One comparison: of a figure of a measure, between a contender and its peer.
+    The comparison of a contender with its peer, by one figure of a measure.
 
     Args:
         entry: The results of the measure.
-        figure: Its figure.
-        contender: Who is compared.
-        peer: With whom.
-        wall: How their times compare, None where they were not measured.
-        cpu: How their processor times compare.
-        noise: How two equal contenders compare.
+        figure: The name of the figure.
+        contender: The name of the contender.
+        peer: The name of the peer.
+        wall: The ratio of their times, None if they were not measured.
+        cpu: The ratio of their processor times.
+        noise: The ratio of the times of two equal contenders.
     """
 
     entry: Entry
@@ -70,12 +70,12 @@ class Line:
 
     @property
     def n(self) -> int:
-        """How many processes of each were compared."""
+        """The number of compared processes of each."""
         return self.wall.n if self.wall else 0
 
     @property
-    def told(self) -> str:
-        """What the ratio says: equal, less, more, or nothing where there are too few processes."""
+    def comparison(self) -> str:
+        """The result in a word: "equal", "less" or "more"; "" if there are too few processes."""
         if self.wall is None or self.noise is None or min(self.n, self.noise.n) < ENOUGH:
             return ""
         if self.noise.low <= self.wall.median <= self.noise.high:
@@ -84,13 +84,13 @@ class Line:
 
     def verdict(self, most: float) -> str:
         """
-        Return whether a goal is met: with too few processes it is not measured.
+        Return the verdict on a goal; "not measured" if there are too few processes.
 
-        It is missed where three of four turns exceed the bound, and open where the median alone does.
+        A goal is missed if three of four turns exceed the bound, and open if only the median does.
         """
         if self.wall is None or self.n < ENOUGH:
             return "not measured"
-        if self.told == "equal" and most >= 1:
+        if self.comparison == "equal" and most >= 1:
             return "equal"
         if self.wall.median <= most:
             return "met"
@@ -112,21 +112,21 @@ def lines(content: Entry, part: str) -> Iterator[Line]:
 
 
 def noise(content: Entry, entry: Entry, figure: str) -> Spread | None:
-    """Return how far equal contenders are apart, either way, None if that was not measured."""
+    """Return the spread of the ratio of equal contenders, None if it was not measured."""
     if not entry["again"]:
         entry = content["measures"].get(f"{entry['part']}: {entry['noise']}", entry)
-    found = protocol.ratio(entry, figure, AGAIN, entry["again"])
-    if found is None:
+    ratio = protocol.ratio(entry, figure, AGAIN, entry["again"])
+    if ratio is None:
         return None
-    # Neither of the two is the first.
-    far = max(found.high, 1 / found.low)
-    return Spread(1.0, 1 / far, far, found.n)
+    # The ratio of the two may be taken either way round.
+    factor = max(ratio.high, 1 / ratio.low)
+    return Spread(1.0, 1 / factor, factor, ratio.n)
 
 
 def _figures(entry: Entry, contender: str) -> list[str]:
-    """Return the figures of *contender*, that of the whole process first."""
-    found = [*entry["samples"].get(contender, {})]
-    return sorted(found, key=lambda figure: figure != WHOLE)
+    """Return the names of the figures of *contender*; the whole process comes first."""
+    names = [*entry["samples"].get(contender, {})]
+    return sorted(names, key=lambda figure: figure != WHOLE)
 
 
 def lines_of(goal: Goal, content: Entry) -> list[Line]:
@@ -142,7 +142,7 @@ def lines_of(goal: Goal, content: Entry) -> list[Line]:
 
 
 def verdict(verdicts: Sequence[str]) -> str:
-    """Return what the verdicts on the comparisons of a goal are together: one that is missed decides."""
+    """Return the verdict on a goal with several comparisons: "missed" if one of them is missed."""
     if not verdicts or set(verdicts) == {"not measured"}:
         return "not measured"
     return "missed" if "missed" in verdicts else "held"

@@ -1,4 +1,8 @@
-"""Print as JSON what is measured on: a script, lest a checkout be imported in place of the package."""
+"""
+Print the machine and the versions of packages as JSON.
+
+A script, and not a module of `benchmarks`: so Python imports the installed package, and not the checkout.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +30,13 @@ PACKAGES = (
 )
 
 
-def answer(*command: str) -> str:
-    """Return the last line that *command* prints, "" where it fails."""
+def last_line(*command: str) -> str:
+    """Return the last line that *command* prints, "" if it fails."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip().rpartition("\n")[2]
+    return process.stdout.strip().rpartition("\n")[2]
 
 
 def find_gpu() -> dict[str, str]:
@@ -43,9 +47,9 @@ def find_gpu() -> dict[str, str]:
 
         device = Device(0)
         _, cuda = driver.cuDriverGetVersion()
-    except Exception:  # noqa: BLE001 - which one it is depends on what is missing
+    except Exception:  # noqa: BLE001 - the exception depends on the missing part
         return {}
-    release = answer("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
+    release = last_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0")
     return {
         "GPU": device.name,
         "arch": "sm_{}{}".format(*device.compute_capability),
@@ -70,7 +74,7 @@ def find_versions() -> dict[str, str]:
             package = metadata.distribution(name)
         except metadata.PackageNotFoundError:
             continue
-        # One that is read from a checkout is imported by another way, which takes longer.
+        # Python imports an editable installation in another way, which takes longer.
         editable = '"editable": true' in (package.read_text("direct_url.json") or "")
         versions[name] = package.version + " (editable)" * editable
     try:
@@ -79,7 +83,7 @@ def find_versions() -> dict[str, str]:
         return versions
     versions["nvPTXCompiler"] = "{}.{}".format(*compiler_version())
     if nvcc := shutil.which("nvcc"):
-        versions["nvcc"] = answer(nvcc, "--version").partition("/")[0].rpartition("r")[2]
+        versions["nvcc"] = last_line(nvcc, "--version").partition("/")[0].rpartition("r")[2]
     return versions
 
 

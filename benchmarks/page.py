@@ -1,8 +1,8 @@
 """
-Writes what the documentation shows of the results of one machine: `python -m benchmarks page FILE.json...`.
+Write the results of one machine to the documentation: `python -m benchmarks page FILE.json...`.
 
-That is `docs/benchmarks.md` with its pictures and the raw file, and what README and the home page have
-between two comments. Without a file it is a page without results.
+Written are `docs/benchmarks.md` with its pictures and the raw file, and the parts of README and of the home
+page between two comments. Without a file, the page has no results.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ $ python -m benchmarks page FILE.json     # this page and its pictures
 
 
 def write(content: Mapping[str, Any] | None, root: Path) -> None:
-    """Write the page, its pictures and what is copied from them below *root*."""
+    """Write the page and its pictures, and the parts of README and the home page, below *root*."""
     docs = root / "docs"
     pictures = docs / "_static" / "benchmarks"
     pictures.mkdir(parents=True, exist_ok=True)
-    for former in (*pictures.glob("*.svg"), *pictures.glob("*.json")):
-        former.unlink()
+    for old_file in (*pictures.glob("*.svg"), *pictures.glob("*.json")):
+        old_file.unlink()
     parts = "\n".join(f"| `{part}` | {rows.PARTS[part][0]} |" for part in rows.PARTS)
     about = [*_results(content, pictures)] if content else [NONE]
     page = "\n\n".join([HEAD, *about, METHOD + parts]) + "\n"
@@ -104,36 +104,36 @@ def _results(content: Mapping[str, Any], pictures: Path) -> Iterator[str]:
         yield f"![{drawn['goals']}](_static/benchmarks/goals.svg)"
     yield "## Results"
     for part in rows.PARTS:
-        if found := table(content, part):
-            yield f"### {rows.PARTS[part][0]}\n\n{found}"
+        if results_table := table(content, part):
+            yield f"### {rows.PARTS[part][0]}\n\n{results_table}"
     yield f"## Noise\n\n{_noise(content)}"
     yield f"## Main memory\n\n{_memory(content)}"
 
 
 def goal_table(content: Mapping[str, Any]) -> str:
-    """Return a table with the verdict on each goal, and one with a line for each of its comparisons."""
-    lines, together = [], []
+    """Return a table of the goals with verdicts, and a table of all comparisons."""
+    lines, goal_rows = [], []
     for goal in goals.ALL:
-        found = goals.lines_of(goal, content)
+        comparisons = goals.lines_of(goal, content)
         most = f"{goal.most:g}"
-        if not found:
+        if not comparisons:
             lines.append([goal.text, "", most, "", "", "0", "not measured"])
-        verdicts = [line.verdict(goal.most) for line in found]
+        verdicts = [line.verdict(goal.most) for line in comparisons]
         counts = Counter(verdicts)
-        told = ", ".join(f"{counts[each]} {each}" for each in goals.VERDICTS if counts[each])
-        together.append([goal.text, most, told, goals.verdict(verdicts)])
+        summary = ", ".join(f"{counts[verdict]} {verdict}" for verdict in goals.VERDICTS if counts[verdict])
+        goal_rows.append([goal.text, most, summary, goals.verdict(verdicts)])
         lines += [
-            [goal.text, _subject(line), most, *_ratios(line), each]
-            for line, each in zip(found, verdicts, strict=True)
+            [goal.text, _subject(line), most, *_ratios(line), verdict]
+            for line, verdict in zip(comparisons, verdicts, strict=True)
         ]
     header = ["goal", "measured", "at most", "ratio (quartiles)", "processor", "n", ""]
     return "\n\n".join(
-        (_table(["goal", "at most", "comparisons", "verdict"], together), _table(header, lines))
+        (_table(["goal", "at most", "comparisons", "verdict"], goal_rows), _table(header, lines))
     )
 
 
 def _causes(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why goals are missed, as far as that is known."""
+    """Yield the known reasons why goals are missed."""
     missed = [
         f"- {goal.text}: {goal.because}."
         for goal in goals.ALL
@@ -153,7 +153,7 @@ def table(content: Mapping[str, Any], part: str) -> str:
             line.peer,
             _median(line, line.peer),
             *_ratios(line),
-            line.told,
+            line.comparison,
         ]
         for line in goals.lines(content, part)
     ]
@@ -162,18 +162,18 @@ def table(content: Mapping[str, Any], part: str) -> str:
 
 
 def _noise(content: Mapping[str, Any]) -> str:
-    """Return a table of how far two processes of one contender are apart."""
+    """Return a table of the ratios of two processes of one contender."""
     lines = [
-        [entry["part"], f"{entry['name']}: {figure}", entry["again"], _spread(found), str(found.n)]
+        [entry["part"], f"{entry['name']}: {figure}", entry["again"], _spread(noise), str(noise.n)]
         for entry in content["measures"].values()
         for figure in entry["samples"].get(AGAIN, {})
-        if entry["again"] and (found := goals.noise(content, entry, figure))
+        if entry["again"] and (noise := goals.noise(content, entry, figure))
     ]
     return _table(["part", "measured", "twice", "half of the ratios were", "n"], lines)
 
 
 def _memory(content: Mapping[str, Any]) -> str:
-    """Return a table of the most memory that processes had."""
+    """Return a table of the largest memory sizes of processes."""
     lines = []
     for entry in content["measures"].values():
         for pair in entry["pairs"]:
@@ -201,7 +201,7 @@ def _for_readme(content: Mapping[str, Any] | None, pictures: Path) -> str:
 
 
 def _for_home(content: Mapping[str, Any] | None) -> str:
-    """Return what the home page says of the results: calls from C++."""
+    """Return the text of the home page about calls from C++."""
     calls = plots.ratios_of_calls(content) if content else {}
     if content is None or not calls:
         return "[Benchmarks](benchmarks.md) has how it is measured beside NVIDIA's tools."
@@ -224,29 +224,29 @@ def machine_of(content: Mapping[str, Any]) -> str:
 
 
 def _subject(line: Line) -> str:
-    """Return what is compared: where a figure's name says it, without the measure's."""
-    place = "" if line.figure == WHOLE else f": {line.figure}"
-    return f"{line.entry['part']}, {line.entry['name']}{place}"
+    """Return the names of the part, the measure and the figure of a comparison."""
+    figure = "" if line.figure == WHOLE else f": {line.figure}"
+    return f"{line.entry['part']}, {line.entry['name']}{figure}"
 
 
 def _ratios(line: Line) -> list[str]:
     """Return the ratios by the clock and by the processor, and the number of samples."""
-    wall, cpu = (_spread(each) if each else "" for each in (line.wall, line.cpu))
+    wall, cpu = (_spread(spread) if spread else "" for spread in (line.wall, line.cpu))
     return [wall, cpu, str(line.n)]
 
 
-def _spread(found: Spread) -> str:
-    """Return a ratio with its quartiles, with three digits at least where it is small."""
-    numbers = (found.median, found.low, found.high)
+def _spread(spread: Spread) -> str:
+    """Return a ratio with its quartiles; small ones have more digits."""
+    numbers = (spread.median, spread.low, spread.high)
     ratio, low, high = (f"{number:.{2 if number >= 0.095 else 4}f}" for number in numbers)
-    return f"{ratio} ({low} to {high})" if found.n > 1 else ratio
+    return f"{ratio} ({low} to {high})" if spread.n > 1 else ratio
 
 
 def _median(line: Line, name: str) -> str:
     """Return the median time of a contender."""
     seconds = statistics.median(line.entry["samples"][name][line.figure]["wall"])
     unit, factor = next(
-        (each for each in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if seconds * each[1] >= 1), ("ns", 1e9)
+        (pair for pair in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)) if seconds * pair[1] >= 1), ("ns", 1e9)
     )
     return f"{seconds * factor:.3g} {unit}" if seconds * factor < 1000 else f"{seconds * factor:.0f} {unit}"
 

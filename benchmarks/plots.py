@@ -1,4 +1,4 @@
-"""Results as pictures: the two that matter most to README, and each goal beside its bound."""
+"""Draw pictures of the results: one for README, and one of all goals with their bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ START = "start to first kernel"
 
 
 def draw(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
-    """Write the pictures of *content* as SVG into *folder*; return what each shows, by its name."""
+    """Write the pictures of *content* as SVG into *folder*; return their titles by name."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -45,12 +45,12 @@ def draw(folder: Path, content: Mapping[str, Any]) -> dict[str, str]:
 
 
 def ratios_of_calls(content: Mapping[str, Any]) -> dict[str, list[float]]:
-    """Return the medians of the calls from C++ by the way that they are linked, nothing without a device."""
-    found: dict[str, list[float]] = {}
+    """Return the medians of calls from C++, by the way of linking; empty without a device."""
+    ratios: dict[str, list[float]] = {}
     for line in goals.lines(content, "call"):
         if line.peer == "one source" and line.figure != goals.WHOLE and line.wall:
-            found.setdefault(line.contender, []).append(line.wall.median)
-    return found
+            ratios.setdefault(line.contender, []).append(line.wall.median)
+    return ratios
 
 
 def _summary(content: Mapping[str, Any]) -> Any:
@@ -96,12 +96,12 @@ def _goals(content: Mapping[str, Any]) -> Any:
     import matplotlib.pyplot as plt
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    found = [(goal, line) for goal in goals.ALL for line in goals.lines_of(goal, content) if line.wall]
-    if not found:
+    comparisons = [(goal, line) for goal in goals.ALL for line in goals.lines_of(goal, content) if line.wall]
+    if not comparisons:
         return None
-    figure, axes = plt.subplots(figsize=(5, 0.8 + 0.2 * len(found)))
+    figure, axes = plt.subplots(figsize=(5, 0.8 + 0.2 * len(comparisons)))
     labels = []
-    for y, (goal, line) in enumerate(found):
+    for y, (goal, line) in enumerate(comparisons):
         wall, color = line.wall, COLORS[line.verdict(goal.most)]
         bar = [[max(wall.median - wall.low, 0)], [max(wall.high - wall.median, 0)]]
         axes.errorbar(wall.median, y, xerr=bar, fmt="o", color=color, ms=4, elinewidth=3)

@@ -1,13 +1,13 @@
 """
-How everything is measured: fresh processes, in alternation.
+Run the processes of all contenders in turns, and collect their figures.
 
-A contender is the command of a process, its environment and the state of its caches. A measure is contenders
-that do the same. Each turn runs one process of every contender of every measure, in the other order every
-second time, so that what slows the machine down for a while slows all of them down. A contender has a folder
-of its own, with its caches: those of this package, of the driver, and of the front ends.
+A contender is the command of a process, its environment and the state of its caches. A measure is a group of
+contenders that do the same work. Each turn runs one process of every contender of every measure, in the
+reverse order every second time, so that a slow phase of the machine slows all contenders. Each contender has
+another folder, with the caches of this package, of the driver, and of the front ends.
 
-A program prints its figures as JSON on its last line: a name, and the seconds by the clock and by the
-processor. Those of the whole process are added here, with the most memory that it had.
+A program prints its figures as JSON on the last line: names, with the seconds by the clock and by the
+processor. This module adds the figures of the whole process, with its largest memory size.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 WHOLE = "the whole process"
 AGAIN = "the same again"
-# The time at which a process was started, by the clock that it reads itself.
+# The variable with the time at which a process was started, by `time.perf_counter`.
 BEGUN = "BENCHMARK_BEGUN"
 TIMEOUT = 300
 
@@ -41,18 +41,18 @@ TIMEOUT = 300
 @dataclass(frozen=True)
 class Contender:
     """
-    What is run once a turn.
+    A command that runs once a turn.
 
     Args:
-        name: What the results call it.
-        command: What follows the interpreter.
-        caches: off: none is used; empty: emptied before each process; full: of the process before, the first
-            of which is not counted.
-        environ: What its environment has besides.
-        prepare: A command that follows the interpreter and runs once, in the contender's folder.
-        ours: Whether it uses this package.
-        detached: Whether it starts processes that it does not wait for, so that nobody can tell the processor
-            time and the memory of all of them.
+        name: The name in the results.
+        command: The arguments of the interpreter.
+        caches: "off": no cache is used; "empty": caches are emptied before each process; "full": caches have
+            the results of an earlier process, which does not count.
+        environ: Additional environment variables.
+        prepare: Arguments of the interpreter for a command that runs once before, in the contender's folder.
+        ours: Whether the command uses this package.
+        detached: Whether the command starts processes and does not wait for them. Their processor time and
+            memory cannot be measured.
         python: The interpreter.
     """
 
@@ -69,16 +69,16 @@ class Contender:
 @dataclass(frozen=True)
 class Measure:
     """
-    Contenders that do the same.
+    Contenders that do the same work.
 
     Args:
-        part: What `--only` calls it, with others.
-        name: What is measured.
-        contenders: The first is the peer of the others, unless *pairs* says otherwise.
-        pairs: A contender and its peer each.
-        again: The contender of which two processes run in each turn: they are equal, and differ by the noise.
-        noise: The measure of the same part whose noise stands for that of this one, if not its own.
-        missing: Why it cannot be measured here.
+        part: The name of its part, an argument of `--only`.
+        name: The name of the measured work.
+        contenders: The contenders; the first is the peer of the others, if there are no *pairs*.
+        pairs: Pairs of a contender and its peer.
+        again: The contender that runs twice in each turn: the two processes differ by the noise only.
+        noise: The measure of the same part whose noise is used, if not that of this measure.
+        missing: The reason why this machine cannot measure it, "" if it can.
     """
 
     part: str
@@ -91,24 +91,28 @@ class Measure:
 
     @property
     def key(self) -> str:
-        """Its part and its name."""
+        """The part and the name."""
         return f"{self.part}: {self.name}"
 
     @property
     def compared(self) -> tuple[tuple[str, str], ...]:
-        """Each contender with its peer."""
+        """The pairs of a contender and its peer."""
         return self.pairs or tuple((other.name, self.contenders[0].name) for other in self.contenders[1:])
 
     @property
     def processes(self) -> list[Contender]:
-        """What runs in a turn."""
-        again = [dataclasses.replace(each, name=AGAIN) for each in self.contenders if each.name == self.again]
+        """The contenders that run in a turn."""
+        again = [
+            dataclasses.replace(contender, name=AGAIN)
+            for contender in self.contenders
+            if contender.name == self.again
+        ]
         return [*self.contenders, *again]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """The median of ratios that were taken turn by turn, their quartiles, and how many there were."""
+    """The median and the quartiles of ratios, and the number of ratios: one for each turn."""
 
     median: float
     low: float
@@ -117,30 +121,34 @@ class Spread:
 
     @classmethod
     def of(cls, ratios: Sequence[float]) -> Spread:
-        """Return that of *ratios*."""
-        several = ratios if len(ratios) > 1 else [*ratios, *ratios]
-        low, median, high = statistics.quantiles(several, n=4, method="inclusive")
+        """Return the spread of *ratios*."""
+        at_least_two = ratios if len(ratios) > 1 else [*ratios, *ratios]
+        low, median, high = statistics.quantiles(at_least_two, n=4, method="inclusive")
         return cls(median, low, high, len(ratios))
 
 
 class FailedError(Exception):
-    """A process failed; the message says which, and the last line that it wrote."""
+    """A process failed. The message has its name and the last line that it wrote."""
 
 
-def beside(measures: Sequence[Measure], python: str) -> list[Measure]:
-    """Return *measures* of this package beside the one that the interpreter *python* finds."""
-    both = []
+def compare_with(measures: Sequence[Measure], python: str) -> list[Measure]:
+    """Return measures that compare this package with the one that the interpreter *python* finds."""
+    comparisons = []
     for measure in measures:
-        after = [contender for contender in measure.contenders if contender.ours]
-        before = [
+        new_contenders = [contender for contender in measure.contenders if contender.ours]
+        old_contenders = [
             dataclasses.replace(contender, name=f"{contender.name}, before", python=python)
-            for contender in after
+            for contender in new_contenders
         ]
-        pairs = tuple((new.name, old.name) for new, old in zip(after, before, strict=True))
+        pairs = tuple((new.name, old.name) for new, old in zip(new_contenders, old_contenders, strict=True))
         if pairs:
-            again = measure.again and before[0].name
-            both.append(dataclasses.replace(measure, contenders=(*before, *after), pairs=pairs, again=again))
-    return both
+            again = measure.again and old_contenders[0].name
+            comparisons.append(
+                dataclasses.replace(
+                    measure, contenders=(*old_contenders, *new_contenders), pairs=pairs, again=again
+                )
+            )
+    return comparisons
 
 
 def run(
@@ -152,110 +160,113 @@ def run(
     keep: Callable[[Measure, Any], None],
 ) -> dict[str, str]:
     """
-    Run *turns* turns of *measures* and one before that does not count; return what failed, and why.
+    Run *turns* turns of *measures*, after one that does not count; return the reason for each failed measure.
 
     Args:
-        measures: What is measured.
-        turns: How many processes of each contender count.
-        end: No turn begins that is not likely to have ended at this time of `time.monotonic`.
+        measures: The measures.
+        turns: The number of processes of each contender that count.
+        end: The time, by `time.monotonic`, after which no turn should end.
         warm: Whether every contender runs in the first turn, and not only those with full caches.
-        keep: Is given each measure and all of its samples whenever a turn of it has ended.
+        keep: Called with a measure and all of its samples after each turn.
     """
     failed: dict[str, str] = {}
     samples: dict[str, Any] = {measure.key: {} for measure in measures}
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         longest = 0.0
         for turn in range(-1, turns):
-            begun = time.monotonic()
-            if begun + longest > end:
+            start_time = time.monotonic()
+            if start_time + longest > end:
                 print(f"  the time is over after {max(turn, 0)} turns", flush=True)
                 break
             for number, measure in enumerate(measures):
                 if measure.key in failed:
                     continue
                 counted = turn >= 0
-                chosen = [
-                    (each, Path(scratch, f"{number}.{index}"))
-                    for index, each in enumerate(measure.processes)
-                    if counted or warm or each.caches == "full"
+                in_this_turn = [
+                    (contender, Path(scratch, f"{number}.{index}"))
+                    for index, contender in enumerate(measure.processes)
+                    if counted or warm or contender.caches == "full"
                 ]
                 try:
-                    taken = {each.name: sample(each, place) for each, place in chosen[:: 1 - 2 * (turn % 2)]}
+                    new_samples = {
+                        contender.name: sample(contender, folder)
+                        for contender, folder in in_this_turn[:: 1 - 2 * (turn % 2)]
+                    }
                 except FailedError as error:
                     failed[measure.key] = str(error)
                     print(f"  {measure.key}: {error}", flush=True)
                     continue
                 if counted:
-                    _append(samples[measure.key], taken)
+                    _append(samples[measure.key], new_samples)
                     keep(measure, samples[measure.key])
-            took = time.monotonic() - begun
-            longest = max(longest, took)
-            print(f"  turn {turn + 1} of {turns}: {took:.0f} s", flush=True)
+            duration = time.monotonic() - start_time
+            longest = max(longest, duration)
+            print(f"  turn {turn + 1} of {turns}: {duration:.0f} s", flush=True)
     return failed
 
 
-def _append(samples: dict[str, Any], taken: Mapping[str, Any]) -> None:
-    for contender, figures in taken.items():
+def _append(samples: dict[str, Any], new_samples: Mapping[str, Any]) -> None:
+    for contender, figures in new_samples.items():
         for figure, quantities in figures.items():
             lists = samples.setdefault(contender, {}).setdefault(figure, {})
             for quantity, value in quantities.items():
                 lists.setdefault(quantity, []).append(float(f"{value:.6g}"))
 
 
-def sample(contender: Contender, place: Path) -> dict[str, dict[str, float]]:
-    """Run one process of *contender* in its folder *place*; return its figures."""
-    caches = place / "caches"
-    new = not place.exists()
+def sample(contender: Contender, folder: Path) -> dict[str, dict[str, float]]:
+    """Run one process of *contender* in its folder; return its figures."""
+    caches = folder / "caches"
+    new = not folder.exists()
     if contender.caches == "empty":
         shutil.rmtree(caches, ignore_errors=True)
     caches.mkdir(parents=True, exist_ok=True)
-    environ = environment(contender, place, caches)
+    environ = environment(contender, folder, caches)
     if new and contender.prepare:
-        _process([contender.python, *contender.prepare], place, environ, contender.name)
-    figures = _process([contender.python, *contender.command], place, environ, contender.name)
+        _process([contender.python, *contender.prepare], folder, environ, contender.name)
+    figures = _process([contender.python, *contender.command], folder, environ, contender.name)
     if contender.detached:
         figures[WHOLE] = {"wall": figures[WHOLE]["wall"]}
     return figures
 
 
-def environment(contender: Contender, place: Path, caches: Path) -> dict[str, str]:
-    """Return the environment of a process of *contender*, whose folders these are."""
-    own = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
-    # Packages are compiled to bytecode once, as they are where people install them.
-    own.pop("PYTHONDONTWRITEBYTECODE", None)
+def environment(contender: Contender, folder: Path, caches: Path) -> dict[str, str]:
+    """Return the environment of a process of *contender*, in a folder with *caches*."""
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("NUMBA_")}
+    # Let Python compile packages to bytecode once, as users do.
+    inherited.pop("PYTHONDONTWRITEBYTECODE", None)
     off = contender.caches == "off"
     return {
-        **own,
+        **inherited,
         "NUMBA_PTXLINK_CACHE": "0" if off else str(caches / "ptxlink"),
         "CUDA_CACHE_DISABLE": str(int(off)),
         "CUDA_CACHE_PATH": str(caches / "driver"),
         "NUMBA_CACHE_DIR": str(caches / "numba"),
         "XDG_CACHE_HOME": str(caches / "others"),
-        # numba-cuda-mlir keeps there what every process needs, whatever it compiles.
-        "NUMBA_CUDA_MLIR_CACHE_DIR": str(place / "numba-cuda-mlir"),
+        # Every process of numba-cuda-mlir needs these files, whatever it compiles.
+        "NUMBA_CUDA_MLIR_CACHE_DIR": str(folder / "numba-cuda-mlir"),
         **contender.environ,
     }
 
 
 def _process(
-    command: Sequence[str], place: Path, environ: Mapping[str, str], name: str
+    command: Sequence[str], folder: Path, environ: Mapping[str, str], name: str
 ) -> dict[str, dict[str, float]]:
-    """Run *command* in *place*; return the figures that it prints, and those of the process."""
+    """Run *command* in *folder*; return the figures that it prints, and those of the process."""
     with tempfile.TemporaryFile() as errors:
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         process = subprocess.Popen(
             command,
-            cwd=place,
-            env={**environ, BEGUN: repr(begun)},
+            cwd=folder,
+            env={**environ, BEGUN: repr(start_time)},
             stdout=subprocess.PIPE,
             stderr=errors,
             start_new_session=True,
         )
-        with process, _ending(process):
+        with process, _kill_on_timeout(process):
             assert process.stdout is not None  # noqa: S101 - it is a pipe
             printed = process.stdout.read().decode()
             _, status, usage = os.wait4(process.pid, 0)
-            wall = time.perf_counter() - begun
+            wall = time.perf_counter() - start_time
             process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             errors.seek(0)
@@ -268,14 +279,14 @@ def _process(
 
 
 @contextlib.contextmanager
-def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End *process* with all that it started, where this process is interrupted or it takes too long."""
+def _kill_on_timeout(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill *process* and its children if it takes too long, or if this process is interrupted."""
 
     def kill(*_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
-    former = signal.signal(signal.SIGALRM, kill)
+    old_handler = signal.signal(signal.SIGALRM, kill)
     signal.alarm(TIMEOUT)
     try:
         yield
@@ -284,13 +295,13 @@ def _ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
         raise
     finally:
         signal.alarm(0)
-        signal.signal(signal.SIGALRM, former)
+        signal.signal(signal.SIGALRM, old_handler)
 
 
 def ratio(
     entry: Mapping[str, Any], figure: str, contender: str, peer: str, quantity: str = "wall"
 ) -> Spread | None:
-    """Return how *contender* compares with *peer* in the results of a measure, None if it is not in them."""
+    """Return the ratios of *contender* to *peer* in the results of a measure, None if there are none."""
     above, below = (
         entry["samples"].get(name, {}).get(figure, {}).get(quantity, []) for name in (contender, peer)
     )

@@ -1,4 +1,4 @@
-"""The file of a machine's results: every sample of every measure, and what they were taken on."""
+"""Read and write the file of a machine's results: all samples, and a description of the machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def describe(commit: str) -> dict[str, Any]:
 
 
 def find_commit() -> str:
-    """Return the commit of the checkout, with a mark where files have changed since."""
+    """Return the commit of the checkout, with a mark if files have changed since."""
     command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -64,7 +64,7 @@ class Results:
                 print(f"{file.name} is of another machine, commit or versions; it is written anew.")
 
     def put(self, measure: Measure, samples: Any) -> None:
-        """Replace what is known of *measure*."""
+        """Replace the results of *measure*."""
         self.content["measures"][measure.key] = {
             "part": measure.part,
             "name": measure.name,
@@ -91,18 +91,20 @@ def as_text(content: Mapping[str, Any]) -> str:
 
 
 def comparable(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what has to be equal of two runs whose figures stand in one file."""
+    """Return the parts of a description that have to be equal in one file of results."""
     machine = {key: value for key, value in content["machine"].items() if key != "system"}
     return {"machine": machine, "versions": content["versions"], "commit": content["commit"]}
 
 
 def merge(contents: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the results of one machine out of files that have some of its parts each, None without any."""
+    """Return the results of one machine, merged from files with some parts each; None without files."""
     if not contents:
         return None
     merged = {**contents[0], "measures": {}}
     for content in contents:
         if comparable(content) != comparable(merged):
-            raise SystemExit("The files are of several machines, commits or versions; a page is of one.")
+            raise SystemExit(
+                "The files are of several machines, commits or versions; a page has the results of one."
+            )
         merged["measures"] |= content["measures"]
     return merged

@@ -1,4 +1,4 @@
-"""What is measured: the rows of each part, as contenders whose processes `protocol` runs."""
+"""Define the measures of each part, with the contenders whose processes `protocol` runs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .protocol import PROGRAMS, Contender, Measure
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Rows = Callable[["Place"], Iterator[Measure]]
+    Rows = Callable[["Setup"], Iterator[Measure]]
 
 PLUGIN = "{} + ptxlink"
 FRONT_ENDS = {"start": "numba-cuda", "mlir": "numba-cuda-mlir"}
 LOAD, CACHED = "load()", "numba-cuda, cache=True"
 ON_CPU = 'device="cpu"'
 NO_DEVICE = "there is no device"
-# What kernels have, and the state of the caches; those without a link file, off and full, have the noise.
+# Kinds of kernels, and states of the caches. The noise is measured without a link file, for off and full.
 KERNELS: tuple[tuple[str, Any], ...] = (
     ("no link file", "off"),
     ("a link file", "full"),
@@ -33,14 +33,14 @@ KERNELS: tuple[tuple[str, Any], ...] = (
 
 
 @dataclass(frozen=True)
-class Place:
+class Setup:
     """
-    What the rows depend on.
+    The machine and the options that the measures depend on.
 
     Args:
-        arch: The device's, "" without one.
-        quick: Few functions and files.
-        toolkit: The release of another toolkit, which CUDA_HOME leads to.
+        arch: The architecture of the device, "" without a device.
+        quick: Whether few functions and files are measured.
+        toolkit: The release of another toolkit, whose path is in CUDA_HOME.
     """
 
     arch: str = ""
@@ -49,7 +49,7 @@ class Place:
 
     @property
     def missing(self) -> str:
-        """Why what needs a device is not measured."""
+        """The reason why measures that need a device are skipped; "" if there is one."""
         return "" if self.arch else NO_DEVICE
 
 
@@ -58,13 +58,13 @@ def program(name: str, *arguments: str) -> tuple[str, ...]:
     return (str(PROGRAMS / f"{name}.py"), *arguments)
 
 
-def kernels(place: Place, front_end: str, caches: Any, what: str, *, texts: bool = False) -> Contender:
+def kernels(setup: Setup, front_end: str, caches: Any, kind: str, *, texts: bool = False) -> Contender:
     """Return the process of a front end without this package."""
     task = {
         "front_end": front_end,
-        "linked": what == "a link file",
-        "cache": what == "cache=True",
-        "device": bool(place.arch),
+        "linked": kind == "a link file",
+        "cache": kind == "cache=True",
+        "device": bool(setup.arch),
         "texts": texts,
     }
     command = program("kernels", json.dumps(task))
@@ -78,23 +78,23 @@ def with_plugin(stock: Contender) -> Contender:
     )
 
 
-def first_and_later(part: str, place: Place) -> Iterator[Measure]:
+def first_and_later(part: str, setup: Setup) -> Iterator[Measure]:
     """Yield processes of a front end, from the start of Python to kernels that have run."""
     front_end = FRONT_ENDS[part]
     missing = "" if importlib.util.find_spec(front_end.replace("-", "_")) else f"{front_end} is not installed"
     off, full = (f"no link file, caches {state}" for state in ("off", "full"))
-    for what, state in KERNELS[:2] if place.quick else KERNELS:
-        stock = kernels(place, front_end, state, what, texts=state == "off")
-        name = f"{what}, caches {state}"
-        # numba-cuda-mlir compiles C++ with a driver alone.
-        needs_device = front_end == "numba-cuda-mlir" and what == "a link file"
+    for kind, state in KERNELS[:2] if setup.quick else KERNELS:
+        stock = kernels(setup, front_end, state, kind, texts=state == "off")
+        name = f"{kind}, caches {state}"
+        # numba-cuda-mlir needs a driver to compile C++.
+        needs_device = front_end == "numba-cuda-mlir" and kind == "a link file"
         yield Measure(
             part,
             name,
             (stock, with_plugin(stock)),
             again=stock.name * (name in {off, full}),
             noise=full if state == "full" else off,
-            missing=missing or place.missing * needs_device,
+            missing=missing or setup.missing * needs_device,
         )
 
 
@@ -104,15 +104,15 @@ def links(tool: str, caches: Any) -> Contender:
     return Contender(tool, program("links", tool), caches, prepare=prepare, ours=tool == "link()")
 
 
-def link(place: Place) -> Iterator[Measure]:
+def link(setup: Setup) -> Iterator[Measure]:
     """Yield links of two inputs."""
-    for state in ("off",) if place.quick else ("off", "full"):
+    for state in ("off",) if setup.quick else ("off", "full"):
         contenders = links("nvJitLink", state), links("link()", state)
         yield Measure("link", f"two inputs, caches {state}", contenders, again="nvJitLink")
 
 
 def export(
-    place: Place,
+    setup: Setup,
     name: str,
     caches: Any = "off",
     *options: str,
@@ -120,56 +120,56 @@ def export(
     files: int = 1,
     edit: bool = False,
 ) -> Contender:
-    """Return a process that exports functions, or compiles them by stock."""
-    how = "stock" if name == "cuda.compile" else "export"
-    task = {"how": how, "files": files, "functions": functions, "options": options, "edit": edit}
-    if place.quick:
+    """Return a process that exports functions, or compiles them with stock numba-cuda."""
+    tool = "stock" if name == "cuda.compile" else "export"
+    task = {"tool": tool, "files": files, "functions": functions, "options": options, "edit": edit}
+    if setup.quick:
         task["functions"] = min(functions, 3)
     command = program("exports", json.dumps(task))
     # An export compiles in children of a process that ends by itself.
-    return Contender(name, command, caches, ours=how == "export", detached=how == "export")
+    return Contender(name, command, caches, ours=tool == "export", detached=tool == "export")
 
 
-def exports(place: Place) -> Iterator[Measure]:
-    """Yield an export of many functions, and what stock takes for them."""
-    contenders = export(place, "cuda.compile", "empty"), export(place, "export", "empty")
-    yield Measure("export", of_functions(place), contenders, again="export")
+def exports(setup: Setup) -> Iterator[Measure]:
+    """Yield an export of many functions, beside stock `cuda.compile`."""
+    contenders = export(setup, "cuda.compile", "empty"), export(setup, "export", "empty")
+    yield Measure("export", of_functions(setup), contenders, again="export")
 
 
-def edits(place: Place) -> Iterator[Measure]:
+def edits(setup: Setup) -> Iterator[Measure]:
     """Yield further exports of as many functions: after an edit of one, and by two jobs."""
     contenders = (
-        export(place, "export", "empty"),
-        export(place, "export, one edit", "full", edit=True),
-        export(place, "export -j 2", "empty", "-j", "2"),
+        export(setup, "export", "empty"),
+        export(setup, "export, one edit", "full", edit=True),
+        export(setup, "export -j 2", "empty", "-j", "2"),
     )
-    yield Measure("edits", of_functions(place), contenders, again="export")
+    yield Measure("edits", of_functions(setup), contenders, again="export")
 
 
-def of_functions(place: Place) -> str:
+def of_functions(setup: Setup) -> str:
     """Return the name of exports of many functions."""
-    return "3 functions" if place.quick else "100 functions"
+    return "3 functions" if setup.quick else "100 functions"
 
 
-def files(place: Place) -> Iterator[Measure]:
+def files(setup: Setup) -> Iterator[Measure]:
     """Yield exports of many files, and of another toolkit's LTO-IR."""
-    if place.quick:
+    if setup.quick:
         return
-    of_files = functools.partial(export, place, functions=1, files=40)
+    of_files = functools.partial(export, setup, functions=1, files=40)
     contenders = of_files("export", "empty"), of_files("export -j 2", "empty", "-j", "2")
     name = "40 files in one command"
     yield Measure("files", name, contenders, again="export")
-    here = export(place, "of this environment", "empty", "--emit", "ltoir", functions=10)
+    here = export(setup, "of this environment", "empty", "--emit", "ltoir", functions=10)
     other = export(
-        place, "of another toolkit", "empty", "--emit", "ltoir", "--cuda", place.toolkit, functions=10
+        setup, "of another toolkit", "empty", "--emit", "ltoir", "--cuda", setup.toolkit, functions=10
     )
-    missing = "" if place.toolkit else "--toolkit names none"
+    missing = "" if setup.toolkit else "--toolkit names none"
     yield Measure("files", "LTO-IR of 10 functions", (here, other), noise=name, missing=missing)
 
 
-def load(place: Place) -> Iterator[Measure]:
+def load(setup: Setup) -> Iterator[Measure]:
     """Yield a kernel that is loaded."""
-    prepare = program("first_kernel", "prepare", place.arch)
+    prepare = program("first_kernel", "prepare", setup.arch)
     contenders = [
         Contender(
             name,
@@ -182,27 +182,27 @@ def load(place: Place) -> Iterator[Measure]:
         for name in (CACHED, LOAD, "cuda.core")
     ]
     pairs = ((LOAD, CACHED), (LOAD, "cuda.core"))
-    yield Measure("load", "the first kernel", tuple(contenders), pairs, again=CACHED, missing=place.missing)
+    yield Measure("load", "the first kernel", tuple(contenders), pairs, again=CACHED, missing=setup.missing)
 
 
-def call(place: Place) -> Iterator[Measure]:
+def call(setup: Setup) -> Iterator[Measure]:
     """Yield the ways to call a function from C++."""
     names = ["one source", "LTO", "PTX inlined", "PTX", *["nvcc"] * bool(shutil.which("nvcc"))]
     contenders = tuple(
         Contender(
             name,
             program("calls", "run"),
-            prepare=program("calls", "prepare", name, place.arch),
+            prepare=program("calls", "prepare", name, setup.arch),
             ours=name != "nvcc",
         )
         for name in names
     )
     pairs = [(name, "one source") for name in names[1:]] + [("PTX inlined", "LTO")]
-    yield Measure("call", "a call in a loop", contenders, tuple(pairs), "one source", missing=place.missing)
+    yield Measure("call", "a call in a loop", contenders, tuple(pairs), "one source", missing=setup.missing)
 
 
-def cpu(place: Place) -> Iterator[Measure]:
-    """Yield what runs without a GPU."""
+def cpu(setup: Setup) -> Iterator[Measure]:
+    """Yield kernels and functions that run without a GPU."""
     prepare = program("cpu", "prepare")
     unchecked = f"{ON_CPU}, checks=False"
     contenders = (
@@ -214,7 +214,7 @@ def cpu(place: Place) -> Iterator[Measure]:
     )
     pairs = [(ON_CPU, peer) for peer in ("NumPy", "CPython", "numba's simulator")] + [(unchecked, ON_CPU)]
     yield Measure("cpu", "kernels and functions", contenders, tuple(pairs), again=ON_CPU)
-    if place.quick:
+    if setup.quick:
         return
     states = tuple(
         Contender(f"caches {state}", program("cpu", "checked"), state, prepare=prepare, ours=True)
@@ -223,7 +223,7 @@ def cpu(place: Place) -> Iterator[Measure]:
     yield Measure("cpu", "compiled and kept", states, noise="kernels and functions")
 
 
-def host(_: Place) -> Iterator[Measure]:
+def host(_: Setup) -> Iterator[Measure]:
     """Yield functions that C++ on the host calls."""
     prepare = program("host", "prepare")
     names = ("C++", "included", "-flto")
@@ -234,9 +234,9 @@ def host(_: Place) -> Iterator[Measure]:
     yield Measure("host", "a function in a loop", contenders, pairs, again="C++")
 
 
-def assemble(place: Place) -> Iterator[Measure]:
+def assemble(setup: Setup) -> Iterator[Measure]:
     """Yield compilers of PTX."""
-    names = ["nvJitLink", "assemble()", "ptxas", *["the driver"] * bool(place.arch)]
+    names = ["nvJitLink", "assemble()", "ptxas", *["the driver"] * bool(setup.arch)]
     contenders = tuple(
         Contender(name, program("ptx", "compile", name), ours=name == "assemble()") for name in names
     )
@@ -244,15 +244,15 @@ def assemble(place: Place) -> Iterator[Measure]:
     yield Measure("assemble", "one PTX", contenders, pairs, again="nvJitLink")
 
 
-def read(_: Place) -> Iterator[Measure]:
-    """Yield what reads PTX."""
+def read(_: Setup) -> Iterator[Measure]:
+    """Yield parsing of PTX, beside assembling."""
     contenders = tuple(
         Contender(name, program("ptx", "read", name), ours=True) for name in ("assemble()", "reading")
     )
     yield Measure("read", "one PTX", contenders, again="reading")
 
 
-def python(_: Place) -> Iterator[Measure]:
+def python(_: Setup) -> Iterator[Measure]:
     """Yield starts of Python."""
     prepare = program("starts", "prepare")
     contenders = tuple(
@@ -262,7 +262,7 @@ def python(_: Place) -> Iterator[Measure]:
     yield Measure("python", "an interpreter", contenders, again="without the hook")
 
 
-# What each part is called, and its rows.
+# The title of each part, and the function that yields its measures.
 PARTS: dict[str, tuple[str, Rows]] = {
     "start": (
         "Start of Python to kernels that have run: numba-cuda",

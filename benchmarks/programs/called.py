@@ -26,7 +26,7 @@ def step(body: Any, dt: Any) -> Any:
 
 @pl.udf("complex64(complex64, complex64)", name="iterate")
 def iterate(z: Any, c: Any) -> Any:
-    """One turn of z*z + c."""
+    """Compute z*z + c."""
     return z * z + c
 
 

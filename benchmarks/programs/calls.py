@@ -1,8 +1,8 @@
 """
-Python functions called from C++ kernels on a device: the same functions in one C++ source, and linked.
+Call Python functions from C++ kernels on a device, linked in several ways, or as functions in the C++ source.
 
-`prepare` builds the kernels in one way. A process loads them and launches each some times; the time is the
-device's.
+`prepare` builds the kernels in one way. A process loads the kernels and launches each several times; the
+time is measured on the device.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import timing
 
 BLOCKS, THREADS, TURNS, LAUNCHES = 1056, 256, 2000, 7
 WARM = 0.2
-# The symbol, the function in C++, what a thread starts with, what a turn does, and what a thread ends with.
+# The symbol, the function in C++, and of the kernel: its first statements, one turn of the loop, its result.
 CASES = {
     "struct by value": (
         "step",
@@ -116,15 +116,6 @@ CASES = {
     ),
 }
 KERNEL = """
-extern "C" __global__ void caller(float* out, float* table, int turns) {{
-    float seed = threadIdx.x % 7;
-    {begin}
-    #pragma unroll 1
-    for (int turn = 0; turn < turns; ++turn) {{ {turn} }}
-    out[blockIdx.x * blockDim.x + threadIdx.x] = {end};
-}}
-"""
-KERNEL = """
 extern "C" __global__ void call_{symbol}(float* out, float* table, int turns) {{
     float seed = threadIdx.x % 7;
     {begin}
@@ -145,7 +136,7 @@ def prepare(way: str, arch: str) -> None:
         KERNEL.format(symbol=symbol, begin=begin, turn=turn, end=end)
         for symbol, _, begin, turn, end in CASES.values()
     )
-    # The header declares the functions, so those of C++ are these, defined in place.
+    # The header declares the functions, and the C++ source may define them.
     in_place = "".join(f'extern "C" __device__ __forceinline__ {case[1]}\n' for case in CASES.values())
     single, caller = (f'#include "udf.h"\n{text}{kernels}' for text in (in_place, ""))
     options: dict[str, Any] = {"arch": arch, "include_dirs": ["."], "cxx_standard": "c++17"}
@@ -196,14 +187,14 @@ def run() -> None:
         for name, (symbol, *_) in CASES.items()
     }
     # The device's clock rises when it has work.
-    begun = time.perf_counter()
-    while time.perf_counter() < begun + WARM:
+    start_time = time.perf_counter()
+    while time.perf_counter() < start_time + WARM:
         launch(kernels["32 FMAs"])
     medians = {
         name: statistics.median(launch(kernel) for _ in range(LAUNCHES)) for name, kernel in kernels.items()
     }
-    # The processor only waits.
-    timing.tell({name: (seconds, 0.0) for name, seconds in medians.items()})
+    # The processor time is no figure, since the processor only waits.
+    timing.print_figures({name: (seconds, 0.0) for name, seconds in medians.items()})
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """
-Kernels and functions without a GPU: `device="cpu"`, NumPy, a loop of CPython, and numba's simulator.
+Run kernels and functions without a GPU: by `device="cpu"`, NumPy, a loop of CPython, and numba's simulator.
 
-Times of kernels are for one element, since a loop of CPython and the simulator get fewer of them. `prepare`
+Times of kernels are for one element, since CPython and the simulator compute fewer elements. `prepare`
 exports the kernels.
 """
 
@@ -70,7 +70,7 @@ LOOPS = {
         "  y[i * n + j] = sum(x[i * n + k] * x[k * n + j] for k in range(n))"
     ),
 }
-# The size of each kernel, by who runs it.
+# The size of each kernel, by the tool that runs it.
 SIZES = {
     "compiled": {"saxpy": 1_000_000, "block_sum": 102_400, "product": 256},
     "CPython": {"saxpy": 100_000, "block_sum": 102_400, "product": 64},
@@ -85,13 +85,13 @@ def grid_of(name: str, n: int) -> Any:
 
 
 def arrays(name: str, n: int) -> list[np.ndarray]:
-    """Return what a kernel reads and writes."""
+    """Return the input and the output array of a kernel."""
     size = n * n if name == "product" else n
     return [np.ones(size, np.float32), np.zeros(size, np.float32)]
 
 
-def compiled(*, checks: bool) -> dict[str, timing.Seconds]:
-    """Run the compiled code by this package."""
+def run_compiled(*, checks: bool) -> dict[str, timing.Seconds]:
+    """Run the code that this package compiles."""
     import numba_ptxlink
 
     library = numba_ptxlink.load("udfs.json", device="cpu", checks=checks)
@@ -103,49 +103,49 @@ def compiled(*, checks: bool) -> dict[str, timing.Seconds]:
     def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
         getattr(library, name)[grid_of(name, n)](x, y, n)
 
-    return figures | of_kernels(launch, SIZES["compiled"])
+    return figures | time_kernels(launch, SIZES["compiled"])
 
 
-def by_numpy() -> dict[str, timing.Seconds]:
-    """Do what the kernels do by NumPy."""
+def run_numpy() -> dict[str, timing.Seconds]:
+    """Compute the results of the kernels with NumPy."""
     ways: dict[str, Callable[[np.ndarray, np.ndarray, int], object]] = {
         "saxpy": lambda x, y, _: np.add(2 * x, y, out=y),
         "block_sum": lambda x, _, __: x.reshape(-1, 256).sum(1),
         "product": lambda x, _, n: x.reshape(n, n) @ x.reshape(n, n),
     }
-    return of_kernels(lambda name, *rest: ways[name](*rest), SIZES["compiled"])
+    return time_kernels(lambda name, *rest: ways[name](*rest), SIZES["compiled"])
 
 
-def by_python() -> dict[str, timing.Seconds]:
-    """Do it by loops over lists."""
+def run_python() -> dict[str, timing.Seconds]:
+    """Compute the results of the kernels with Python loops over lists."""
 
     def loop(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
         exec(LOOPS[name], {"x": x, "y": y, "n": n})  # noqa: S102 - this program's own text
 
-    return of_kernels(loop, SIZES["CPython"], lists=True)
+    return time_kernels(loop, SIZES["CPython"], lists=True)
 
 
-def simulated() -> dict[str, timing.Seconds]:
-    """Run the kernels by numba's simulator, which NUMBA_ENABLE_CUDASIM turns on."""
+def run_simulator() -> dict[str, timing.Seconds]:
+    """Run the kernels with numba's simulator, which NUMBA_ENABLE_CUDASIM turns on."""
     names: dict[str, Any] = {}
     exec(KERNELS, names)  # noqa: S102 - this program's own text
 
     def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
         names["cuda"].jit(names[name])[grid_of(name, n)](x, y, n)
 
-    return of_kernels(launch, SIZES["simulator"])
+    return time_kernels(launch, SIZES["simulator"])
 
 
-def of_kernels(
+def time_kernels(
     launch: Callable[..., object], sizes: dict[str, int], *, lists: bool = False
 ) -> dict[str, timing.Seconds]:
-    """Return the seconds that each element takes, after a launch of each kernel that does not count."""
+    """Return the seconds for an element of each kernel; a first launch of each does not count."""
     figures = {}
     for name, n in sizes.items():
         for _ in range(2):
-            both = arrays(name, n)
-            given = [each.tolist() for each in both] if lists else both
-            wall, cpu = timing.timed(lambda name=name, given=given, n=n: launch(name, *given, n))
+            pair = arrays(name, n)
+            arguments = [array.tolist() for array in pair] if lists else pair
+            wall, cpu = timing.timed(lambda name=name, arguments=arguments, n=n: launch(name, *arguments, n))
         count = n**3 if name == "product" else n
         figures[f"{name}, an element"] = wall / count, cpu / count
     return figures
@@ -159,12 +159,12 @@ def prepare() -> None:
 
 
 WAYS: dict[str, Callable[[], dict[str, timing.Seconds]]] = {
-    "checked": lambda: compiled(checks=True),
-    "unchecked": lambda: compiled(checks=False),
-    "NumPy": by_numpy,
-    "CPython": by_python,
-    "simulator": simulated,
+    "checked": lambda: run_compiled(checks=True),
+    "unchecked": lambda: run_compiled(checks=False),
+    "NumPy": run_numpy,
+    "CPython": run_python,
+    "simulator": run_simulator,
 }
 
 if __name__ == "__main__":
-    prepare() if sys.argv[1] == "prepare" else timing.tell(WAYS[sys.argv[1]]())
+    prepare() if sys.argv[1] == "prepare" else timing.print_figures(WAYS[sys.argv[1]]())

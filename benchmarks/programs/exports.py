@@ -1,7 +1,7 @@
 """
-Many Python functions to artifacts: `numba-ptxlink export`, and a loop of stock `cuda.compile` and ptxas.
+Export many Python functions: by `numba-ptxlink export`, or by a loop of stock `cuda.compile` and ptxas.
 
-An export by stock makes PTX and LTO-IR of each function, and machine code of the PTX.
+The loop compiles each function to PTX and LTO-IR, and the PTX to machine code.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def f{0}(x, y):
 """
 
 
-def main(how: str, files: int, functions: int, options: list[str], *, edit: bool) -> None:
-    """Write *files* of *functions* each, the first with an *edit* of this process, and export them."""
+def main(tool: str, files: int, functions: int, options: list[str], *, edit: bool) -> None:
+    """Write *files* with *functions* each, edit a function of the first if *edit*, and export the files."""
     edited = time.time_ns() % 10**9 / 1e9 if edit else 0.5
     names = [f"udfs{number}.py" for number in range(files)]
     for file, name in enumerate(names):
@@ -38,10 +38,10 @@ def main(how: str, files: int, functions: int, options: list[str], *, edit: bool
             FUNCTION.format(n, n % 7 + 3, n + (edited if n == functions // 2 and not file else 0.5))
             for n in range(functions)
         )
-        # A file that was not edited stays as old as it is.
+        # Do not write a file that has not changed, so that it keeps its time.
         if not Path(name).exists() or Path(name).read_text() != HEAD + text:
             Path(name).write_text(HEAD + text)
-    if how == "stock":
+    if tool == "stock":
         compile_all(names)
         return
     sys.argv = ["numba-ptxlink", "export", *names, "-o", "out", "--quiet", *options]

@@ -1,7 +1,7 @@
 """
-One kernel from the start of Python to its result on a device: `load()`, `cache=True`, cuda.core.
+Run one kernel on a device, from the start of Python to the result: by `load()`, `cache=True`, or cuda.core.
 
-`prepare` exports the kernel. Memory comes from the driver where neither Numba nor cuda.core is there for it.
+`prepare` exports the kernel. `load()` and cuda.core get memory from the driver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def prepare(arch: str) -> None:
 
 
 class Memory:
-    """Room for the result, allocated by the driver."""
+    """Device memory for the result, allocated with the driver API."""
 
     def __init__(self) -> None:
         self.driver = ctypes.CDLL("libcuda.so.1")
@@ -47,20 +47,20 @@ class Memory:
 
     @staticmethod
     def check(status: int) -> None:
-        """End the process where the driver says that something failed."""
+        """End the process if a function of the driver failed."""
         if status:
             sys.exit(f"the driver: {status}")
 
     def read_last(self) -> float:
-        """Return the last number."""
+        """Return the last element of the result."""
         last = ctypes.c_float()
-        place = ctypes.c_uint64(self.address.value + 4 * (SIZE - 1))
-        self.check(self.driver.cuMemcpyDtoH_v2(ctypes.byref(last), place, ctypes.c_size_t(4)))
+        address = ctypes.c_uint64(self.address.value + 4 * (SIZE - 1))
+        self.check(self.driver.cuMemcpyDtoH_v2(ctypes.byref(last), address, ctypes.c_size_t(4)))
         return last.value
 
 
 def by_load() -> float:
-    """Launch what was exported."""
+    """Launch the exported kernel."""
     import numba_ptxlink
 
     memory = Memory()
@@ -110,4 +110,4 @@ if __name__ == "__main__":
     elif (last := WAYS[sys.argv[1]]()) != LAST:
         sys.exit(f"{last} is not {LAST}")
     else:
-        timing.tell({"start to first kernel": timing.since_start()})
+        timing.print_figures({"start to first kernel": timing.since_start()})

@@ -1,8 +1,8 @@
 """
-Exported functions on the host beside the same functions in C++, both compiled by g++ -O3 -march=native.
+Compare exported functions on the host with the same functions in C++, compiled by g++ -O3 -march=native.
 
-`prepare` exports the functions and compiles a program for each way of calling them; other arguments run one.
-Times are for one element of arrays.
+`prepare` exports the functions and compiles a program for each way of calling them. Any other argument runs
+the program of that way. Times are for one element of arrays.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
-Python to kernels that have run, by a front end: its first kernel, the later ones, and PTX alone.
+Compile and run kernels with a front end: the first kernel, later ones, and Python to PTX.
 
-NUMBA_PTXLINK says whether this package links. Without a device a stand-in takes its place: everything is
-compiled and linked, nothing is loaded or launched.
+NUMBA_PTXLINK chooses whether this package links. Without a device, a stand-in is used: kernels are compiled
+and linked, but not loaded or launched.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def main(front_end: str, *, linked: bool, cache: bool, device: bool, texts: bool
     if not WITH_PLUGIN:
         import _numba_ptxlink_hook
 
-        # As if this package was not installed.
+        # Behave as if this package was not installed.
         _numba_ptxlink_hook.remove()
     cuda, types = import_front_end(front_end, device=device)
     module = Path("kernels_of_this_folder.py")
@@ -68,10 +68,10 @@ def main(front_end: str, *, linked: bool, cache: bool, device: bool, texts: bool
         module.write_text(text + "".join(KERNEL.format(number=n, call=call, cache=cache) for n in numbers))
     sys.path.insert(0, str(Path.cwd()))
     kernels = vars(importlib.import_module(module.stem))
-    ready = make_launches(cuda, types, device=device)
-    figures = {"the first kernel": timing.timed(lambda: ready(kernels["kernel0"]))}
+    launch_kernel = make_launches(cuda, types, device=device)
+    figures = {"the first kernel": timing.timed(lambda: launch_kernel(kernels["kernel0"]))}
     figures["start to first kernel"] = timing.since_start()
-    later = [timing.timed(lambda n=n: ready(kernels[f"kernel{n}"])) for n in range(1, KERNELS)]
+    later = [timing.timed(lambda n=n: launch_kernel(kernels[f"kernel{n}"])) for n in range(1, KERNELS)]
     figures["later kernels"] = timing.median(later)
     check_linker(front_end)
     if texts:
@@ -82,26 +82,26 @@ def main(front_end: str, *, linked: bool, cache: bool, device: bool, texts: bool
             for f in functions
         ]
         figures["Python to PTX"] = timing.median(to_ptx)
-    timing.tell(figures)
+    timing.print_figures(figures)
 
 
 def import_front_end(front_end: str, *, device: bool) -> tuple[Any, Any]:
-    """Return the modules `cuda` and `types` of *front_end*, with a stand-in where there is no *device*."""
+    """Return the modules `cuda` and `types` of *front_end*, with a stand-in if there is no *device*."""
     if front_end == "numba-cuda":
         from numba import cuda, types
 
         if not device:
-            stand_in()
+            install_stand_in()
     else:
         from numba_cuda_mlir import cuda, tools, types
 
         if not device:
-            tools._cached_cc = (9, 0)  # noqa: SLF001 - what it asks the device for
+            tools._cached_cc = (9, 0)  # noqa: SLF001 - read from the device otherwise
     return cuda, types
 
 
 def make_launches(cuda: Any, types: Any, *, device: bool) -> Any:
-    """Return what makes a kernel run, or without a *device* what makes it ready to."""
+    """Return a function that launches a kernel, or that only compiles and links it without a *device*."""
     if not device:
         return lambda kernel: kernel.compile((types.float32[::1], types.float32[::1]))
     import numpy as np
@@ -116,7 +116,7 @@ def make_launches(cuda: Any, types: Any, *, device: bool) -> Any:
 
 
 def check_linker(front_end: str) -> None:
-    """End the process where another linker was used than the one that was asked for."""
+    """End the process if the linker is not the one that NUMBA_PTXLINK chooses."""
     active = False
     if "numba_ptxlink" in sys.modules:
         import numba_ptxlink
@@ -126,7 +126,7 @@ def check_linker(front_end: str) -> None:
         sys.exit(f"NUMBA_PTXLINK={os.environ['NUMBA_PTXLINK']}, and active with {front_end}: {active}")
 
 
-def stand_in() -> None:
+def install_stand_in() -> None:
     """Give numba-cuda a device that loads nothing."""
     import numba.cuda.api
     import numba.cuda.cudadrv.devices
@@ -137,8 +137,8 @@ def stand_in() -> None:
     module = SimpleNamespace(initialized=True, setup=lambda: None)
     module.get_function = lambda _: SimpleNamespace(module=module, read_func_attr_all=lambda: None)
     context = SimpleNamespace(device=device, create_module_image=lambda *_: module)
-    for owner in (numba.cuda.api, numba.cuda.dispatcher, cuda):
-        owner.get_current_device = lambda: device
+    for module_with_device in (numba.cuda.api, numba.cuda.dispatcher, cuda):
+        module_with_device.get_current_device = lambda: device
     numba.cuda.cudadrv.devices.get_context = lambda *_: context
 
 

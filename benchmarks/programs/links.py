@@ -1,7 +1,7 @@
 """
-Two PTX, or two LTO-IR, to a cubin: `link()`, and nvJitLink alone.
+Link two PTX modules, or two LTO-IR modules, to a cubin: by `link()`, or by nvJitLink only.
 
-Each is linked once in a process, after a link that loads the tool. `prepare` makes the inputs.
+Each pair is linked once in a process, after a link that loads the tool. `prepare` writes the inputs.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def main(tool: str) -> None:
     if tool != "nvJitLink":
         import numba_ptxlink
 
-        # It has linked PTX without nvJitLink, which LTO-IR would have to load first.
+        # link() links PTX without nvJitLink. Load nvJitLink now, so that the link of LTO-IR need not.
         numba_ptxlink.link(*inputs[names[0]], arch=ARCH, backend="nvjitlink")
     figures = {name: timing.timed(lambda name=name: link(name)) for name in names[1:]}
-    timing.tell({"1 function, the tool's first link": first, **figures})
+    timing.print_figures({"1 function, the tool's first link": first, **figures})
 
 
 def prepare() -> None:

@@ -1,8 +1,8 @@
 """
-PTX, by what takes it: assemble(), nvJitLink, a process of ptxas, the driver's compiler; and reading it.
+Compile PTX by assemble(), nvJitLink, a process of ptxas, or the driver; or parse it by this package.
 
-Each text is compiled once in a process, after a small one that loads the tool. The driver also loads what its
-compiler makes.
+Each text is compiled once in a process, after a small one that loads the tool. The driver also loads the
+machine code that it compiles.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ AT_ONCE = "8 kB, as many at once as there are cores"
 
 
 def assemble(ptx: bytes, *, debug: bool = False) -> object:
-    """Compile by this package."""
+    """Compile with this package."""
     import numba_ptxlink
 
     return numba_ptxlink.assemble(ptx, ARCH, debug=debug)
 
 
 def read(ptx: bytes, **_: Any) -> object:
-    """Read what a link checks: the functions' prototypes and the variables."""
+    """Parse a text, as a link does to check prototypes and variables."""
     from numba_ptxlink._formats import ptx as reader
 
     return reader.parse(ptx.decode())
@@ -66,7 +66,7 @@ def main(tool: str) -> None:
         several = [texts.generate_ptx(8_000 + number).encode() for number in range(cores)]
         with ThreadPoolExecutor(cores) as pool:
             figures[AT_ONCE] = timing.timed(lambda: [*pool.map(call, several)])
-    timing.tell(figures)
+    timing.print_figures(figures)
 
 
 def compare_with_reading(tool: str) -> None:
@@ -79,7 +79,7 @@ def compare_with_reading(tool: str) -> None:
     }
     call = TOOLS[tool]
     call(texts.generate_ptx(600).encode())
-    timing.tell(
+    timing.print_figures(
         {
             name: timing.timed(lambda name=name, ptx=ptx: call(ptx, debug="debugging" in name))
             for name, ptx in kinds.items()
@@ -88,7 +88,7 @@ def compare_with_reading(tool: str) -> None:
 
 
 def with_children(call: Callable[[], object]) -> timing.Seconds:
-    """Return the seconds of *call*, the processor's of its child processes with them."""
+    """Return the seconds of *call*; the processor time includes child processes."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     wall, cpu = timing.timed(call)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

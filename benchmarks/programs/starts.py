@@ -1,8 +1,8 @@
 """
-The start of Python, without and with the hook that this package installs into it.
+Start Python without and with the import hook of this package.
 
-`prepare` makes two folders of links to the installed packages and their .pth files, one without this
-package's. A process starts Python many times, since a start takes a few milliseconds.
+`prepare` writes two folders of links to the installed packages and their .pth files; one of them lacks those
+of this package. A process starts Python many times, since a start takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -43,6 +43,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "prepare":
         prepare()
     else:
-        timing.tell(
+        timing.print_figures(
             {"a start": timing.median([start(str(Path(sys.argv[1]).resolve())) for _ in range(STARTS)])}
         )

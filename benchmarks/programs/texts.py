@@ -1,4 +1,4 @@
-"""The PTX and LTO-IR that is linked, assembled and read: generated, or made by NVRTC without this package."""
+"""Generate the PTX and LTO-IR that is linked, assembled and parsed, partly by NVRTC without this package."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ extern "C" __device__ float f{number}(float a, int n, const float* table) {{
 """
 KERNEL = 'extern "C" __global__ void k(float* x, const float* y, int n) {{ {body} }}'
 CALL = "x[{number}] = f{number}(x[{number} + 1], n, y);\n"
-OTHER = "x[{number} + 9] = expf(x[{number}]) * y[{number} + n] + x[{number} + 1] / y[{number}];\n"
-# Which functions a kernel calls, how many there are, and how many statements it has besides.
+STATEMENT = "x[{number} + 9] = expf(x[{number}]) * y[{number} + n] + x[{number} + 1] / y[{number}];\n"
+# The functions that a kernel calls, the number of functions, and the number of other statements.
 PAIRS = {
     "1 function": (range(1), 1, 0),
     "a kernel of 30 kB, 1 function": (range(1), 1, 60),
@@ -57,7 +57,7 @@ def generate_ptx(size: int) -> str:
 
 
 def declare(count: int) -> str:
-    """Return a module of little code and *count* functions and tables."""
+    """Return a module with little code, and *count* declared functions and tables."""
     functions = "".join(
         f".extern .func (.param .b32 r) f{i}\n(\n\t.param .b64 f{i}_p0,\n\t.param .b32 f{i}_p1\n)\n;\n"
         for i in range(count)
@@ -74,7 +74,7 @@ def compile_cxx(source: str, arch: str, *flags: str, lto: bool = False) -> bytes
 
     options = [f"--gpu-architecture={arch.replace('sm', 'compute')}", "-rdc=true", *flags, *["-dlto"] * lto]
     _, program = nvrtc.nvrtcCreateProgram(source.encode(), b"source.cu", 0, [], [])
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [each.encode() for each in options])
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
     if int(status):
         raise SystemExit(f"NVRTC failed: {status.name}")
     get_size, get = (getattr(nvrtc, f"nvrtcGet{'LTOIR' if lto else 'PTX'}{word}") for word in ("Size", ""))
@@ -85,12 +85,12 @@ def compile_cxx(source: str, arch: str, *flags: str, lto: bool = False) -> bytes
 
 
 def make_pair(name: str, arch: str, *, lto: bool = False) -> tuple[bytes, bytes]:
-    """Return a kernel, and the functions of which it calls some."""
-    called, functions, other = PAIRS[name]
+    """Return a kernel, and functions, some of which the kernel calls."""
+    called, functions, statement_count = PAIRS[name]
     declared = "".join(
         f'extern "C" __device__ float f{number}(float, int, const float*);\n' for number in called
     )
-    body = "".join(OTHER.format(number=number) for number in range(other))
+    body = "".join(STATEMENT.format(number=number) for number in range(statement_count))
     body += "".join(CALL.format(number=number) for number in called)
     callees = "".join(FUNCTION.format(number=number) for number in range(functions))
     kernel = declared + KERNEL.format(body=body)

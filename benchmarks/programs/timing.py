@@ -1,4 +1,4 @@
-"""What the programs share: clocks, and what they print."""
+"""Measure the time of calls, and print the figures, for all programs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def now() -> Seconds:
     return time.perf_counter(), time.process_time()
 
 
-def since(begun: Seconds) -> Seconds:
+def since(start: Seconds) -> Seconds:
     """Return the seconds since *begun*."""
-    return time.perf_counter() - begun[0], time.process_time() - begun[1]
+    return time.perf_counter() - start[0], time.process_time() - start[1]
 
 
 def since_start() -> Seconds:
@@ -31,9 +31,9 @@ def since_start() -> Seconds:
 
 def timed(call: Callable[[], object]) -> Seconds:
     """Return the seconds that *call* takes."""
-    begun = now()
+    start = now()
     call()
-    return since(begun)
+    return since(start)
 
 
 def median(samples: Sequence[Seconds]) -> Seconds:
@@ -42,6 +42,6 @@ def median(samples: Sequence[Seconds]) -> Seconds:
     return statistics.median(walls), statistics.median(cpus)
 
 
-def tell(figures: dict[str, Seconds]) -> None:
-    """Print *figures* for the process that measures."""
+def print_figures(figures: dict[str, Seconds]) -> None:
+    """Print *figures* as JSON, for the process that runs the program."""
     print(json.dumps(figures), flush=True)

@@ -28,10 +28,10 @@ def link_by_nvjitlink(inputs: tuple[bytes, ...], arch: str, *, lto: bool = False
 
 
 def compile_by_driver(ptx: bytes) -> None:
-    """Let the driver compile PTX for its device and load it, in the context of this thread."""
+    """Compile and load PTX with the driver, in the context of this thread."""
     from cuda.bindings import driver
 
-    # A C string.
+    # The function reads a C string, which ends with a zero byte.
     status, module = driver.cuModuleLoadData(ptx + b"\0")
     if int(status):
         raise SystemExit(status.name)
@@ -49,7 +49,7 @@ def find_ptxas() -> str | None:
 
 
 def compile_by_ptxas(ptx: bytes, arch: str, *flags: str) -> None:
-    """Compile *ptx* by a process of ptxas, in the working directory."""
+    """Compile *ptx* with ptxas, in the working directory."""
     Path("code.ptx").write_bytes(ptx)
     command = [find_ptxas() or "ptxas", f"-arch={arch}", "-O3", *flags, "code.ptx", "-o", "code.cubin"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
