@@ -65,8 +65,8 @@ if(NumbaPtxlink_CPU)
   include("${CMAKE_CURRENT_LIST_DIR}/NumbaPtxlinkCPU.cmake")
 endif()
 
-# A function keeps the policies that it was defined under. A project of an older minimum has none of these, of which
-# the last makes Ninja read the paths in a depfile as they are.
+# A function runs with the policies that were set where it was defined. A project with an older cmake_minimum_required
+# does not set these policies. CMP0116 makes Ninja use the paths in a depfile unchanged.
 cmake_policy(PUSH)
 foreach(policy IN ITEMS CMP0054 CMP0057 CMP0116)
   if(POLICY ${policy})
