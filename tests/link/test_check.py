@@ -11,7 +11,7 @@ import pytest
 from linkcases import CASES, HEAD, KERNEL, cubin, function
 
 import numba_ptxlink as pl
-from numba_ptxlink._link.explain import explained
+from numba_ptxlink._link.explain import with_cure
 
 ARCH = pl.Arch.of("sm_80")
 TOP = HEAD.format(target="sm_80")
@@ -72,7 +72,7 @@ def test_too_many_constants_are_explained():
 )
 def test_messages_of_the_linker_have_cures(log, cure):
     """A message that releases of other toolkits have is explained."""
-    assert cure in str(explained(pl.LinkError(log, log=log), []))
+    assert cure in str(with_cure(pl.LinkError(log, log=log), []))
 
 
 @pytest.mark.parametrize("case", ["cubin of another arch", "PTX of a newer ISA"])
