@@ -115,7 +115,7 @@ def pack(
         if undefined:
             # Link here, since a driver has no device runtime. The CPU device has one, and reads the PTX.
             cubin, tool = _link_runtime(stem, arch, ptx, options)
-            added = [
+            new_members = [
                 (kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in ((CUBIN, cubin), (PTX, ptx))
             ]
         else:
