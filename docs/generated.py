@@ -81,6 +81,8 @@ class Table(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """Return the table."""
+        # Sphinx does not know the files that a table is made of.
+        self.env.note_reread()
         name, *arguments = self.arguments
         return self.parse_text_to_nodes(getattr(tables, name)(*arguments))
 

@@ -110,6 +110,7 @@ UNCLEAR = {
         "",
     ),
     "lambda x: [x, x][0]": ("float64(float64)", r"py:\d+: .* cannot allocate memory.*; use tuples", ""),
+    "lambda a: tail(a)[0]": ("float32(float32[::1])", "returns an array.*; pass it an array", "numba-cuda"),
     "lambda z: z": ("float32(complex64)", "result is complex64, .*float32 of the signature; .* z.real", ""),
     "lambda x: int(x)": ("int32(bfloat16)", r"no int\(\) of a bfloat16; write int\(np.float32\(x\)\)", ""),
     "lambda r: r.z": (
@@ -177,8 +178,12 @@ def test_what_a_compiler_says_in_words_of_its_own_is_explained(front_end, text):
     def with_half(x, s=HALF):
         return x * s
 
+    @cuda.jit(device=True)
+    def tail(array):
+        return array[1:]
+
     types = vars(front_ends.get(front_end).types)
-    scope = {"np": np, "fib": fib, "keyword_only": keyword_only}
+    scope = {"np": np, "fib": fib, "tail": tail, "keyword_only": keyword_only}
     scope |= {"half": HALF, "halves": ((1, HALF),), "with_half": with_half}
     from_dtype = front_ends.get(front_end).from_dtype
     records = {"RECORD": from_dtype(RECORD), "UNALIGNED": from_dtype(UNALIGNED)}

@@ -1,4 +1,5 @@
 // CMake, make and Meson build a function and a kernel in Python into this C++ program. udfs.h declares them.
+// Needs nvcc.
 #include <cmath>
 #include <cstdio>
 

@@ -1,6 +1,8 @@
 """
 Operators in Python for cuda.compute, on records: it links their LTO-IR into its algorithms.
 
+Needs cuda-cccl 1.2 to run on a GPU.
+
 An operator is a function of addresses, those of its arguments and of its result. Without a driver, which
 the import of cuda.compute needs, the operators are linked into a kernel that calls them so, on the CPU.
 """

@@ -1,4 +1,5 @@
 // CUB's algorithms apply functions that are written in Python: DeviceTransform maps, DeviceReduce reduces.
+// Needs nvcc of a whole toolkit, for -dlto.
 #include <cub/device/device_reduce.cuh>
 #include <cub/device/device_transform.cuh>
 

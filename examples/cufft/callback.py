@@ -2,9 +2,10 @@
 cuFFT calls a Python function that multiplies the signal by a window: as it loads it, in no pass of its own.
 
 When cuFFT makes the plan, it compiles C++ that calls the function, and links the function's LTO-IR to it
-(cufftXtSetJITCallback). That needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink not older than what made the
-LTO-IR. Without a GPU the function is linked into a kernel that declares and calls it as cuFFT does, and that
-runs on the CPU.
+(cufftXtSetJITCallback). cuFFT declares the function in C++, so its symbol is the mangled name: with a plain
+one, cuFFT 12 returned CUFFT_INTERNAL_ERROR. That needs the cuFFT of CUDA 13, NVRTC, and an nvJitLink not
+older than what made the LTO-IR. Without a GPU the function is linked into a kernel that declares and calls
+it as cuFFT does, and that runs on the CPU.
 """
 
 import ctypes

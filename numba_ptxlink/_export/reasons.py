@@ -30,6 +30,9 @@ _EXPLANATIONS = {
     r"Record\(.*\)\.(\w+) of type \S+ is not aligned": (
         "the field {!r} of a record is not aligned; create its dtype with align=True"
     ),
+    r"Only accept returning of array passed into the function": (
+        "a called function returns an array, which numba-cuda cannot compile; pass it an array to write to"
+    ),
     r"compiler re-entrant to the same function signature": (
         "an exported function cannot call itself; let it call a helper with @cuda.jit(device=True), which can"
     ),
