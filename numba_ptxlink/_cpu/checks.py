@@ -51,7 +51,7 @@ class Report(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("kind", "site", "other_site", "thread", "other_thread")),
         *((name, ctypes.c_uint32) for name in ("block", "other_block", "size", "count")),
-        *((name, ctypes.c_uint32) for name in ("is_write", "other_is_write", "is_shared")),
+        *((name, ctypes.c_uint32) for name in ("is_write", "other_is_write", "is_shared", "with_atomic")),
         ("address", ctypes.c_uint64),
     )
 

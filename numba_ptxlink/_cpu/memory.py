@@ -206,7 +206,8 @@ def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
     # Each element of a vector is an atomic operation of its own.
     for number, (element_target, element_sources) in enumerate(zip(targets, elements, strict=True)):
         element = b.offset_pointer(pointer, size * number)
-        report_access(b, element, size, Access.ATOMIC)
+        access = Access.COMPARE_AND_SWAP if operation == "cas" else Access.ATOMIC
+        report_access(b, element, size, access)
         _modify_element(b, mnemonic, operation, element, element_target, element_sources)
 
 

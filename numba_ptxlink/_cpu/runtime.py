@@ -42,6 +42,7 @@ class Access(IntEnum):
     ATOMIC_READ = 3
     ATOMIC_WRITE = 4
     VOLATILE_READ = 5
+    COMPARE_AND_SWAP = 6
 
 
 class Scope(IntEnum):

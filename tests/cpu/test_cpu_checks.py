@@ -73,6 +73,13 @@ SOURCE = f"""
     int old, seen = *(volatile int*)o;
     do {{ old = seen; seen = atomicCAS(o, old, old + x[threadIdx.x]); }} while (seen != old);
 }}
+{KERNEL} largest(const int* x, int* o) {{
+    int old = *o, seen;
+    do {{ seen = old; old = atomicCAS(o, seen, max(seen, x[threadIdx.x])); }} while (old != seen);
+}}
+{KERNEL} limited(const int* x, int* o) {{
+    if (*o < x[threadIdx.x + 60]) atomicAdd(o, 1);
+}}
 {KERNEL} grid(const int* x, int* o) {{
     __shared__ int s[64]; int t = threadIdx.x; s[t] = 1 + blockIdx.x; __syncthreads();
     o[0] = s[t];
@@ -114,6 +121,7 @@ REPORTS = {
         "put __syncthreads() (cuda.syncthreads()) between",
     ),
     "total": ("racecheck", "o[0] += x", "o[0] += x", "or use an atomic operation (cuda.atomic.add)"),
+    "limited": ("racecheck", "if (*o <", "if (*o <", "or use an atomic operation (cuda.atomic.add)"),
     "partial": ("initcheck", "    o[t] = s[t];", "", "nothing has written them; write them first"),
     "sums": ("racecheck", "o[1] + x", "o[1] + x", "atomic operations, or two launches"),
     "some": ("synccheck", "        __syncthreads();", "", "other threads of the block have ended"),
@@ -124,7 +132,7 @@ REPORTS = {
         "let all threads reach the same one",
     ),
 }
-SILENT = ("shuffled", "halo", "synced", "counted", "copied", "product", "swapped")
+SILENT = ("shuffled", "halo", "synced", "counted", "copied", "product", "swapped", "largest")
 
 
 @pytest.fixture(scope="module")

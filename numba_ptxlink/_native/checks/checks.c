@@ -5,6 +5,7 @@
  * initialised. Two accesses race if they are of one launch, one of them is a write, not both are atomic, and no barrier
  * orders them: threads of a block are ordered by its barriers, lanes of a warp by warp operations as well. Blocks are not
  * ordered, except by atomic operations and by barriers of the grid: a block that has executed one is assumed to have waited.
+ * A read whose thread then compares and swaps does not race with atomic operations, since the comparison detects them.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -12,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE, VOLATILE_READ };
+enum access_kind { READ, WRITE, ATOMIC, ATOMIC_READ, ATOMIC_WRITE, VOLATILE_READ, COMPARE_AND_SWAP };
 enum order { PLAIN, ORDERED, VOLATILE }; /* a volatile read does not race with an atomic operation */
 enum report_kind { RACE, UNINITIALISED, DIVERGENT_BARRIER };
-enum { MAX_THREADS = 1024, MAX_REPORTS = 64, WORD = 4, PAGE = 4096, WORDS = PAGE / WORD, WARP = 32 };
+enum { MAX_THREADS = 1024, MAX_REPORTS = 64, MAX_COMPARED_READS = 64 };
+enum { WORD = 4, PAGE = 4096, WORDS = PAGE / WORD, WARP = 32 };
 enum { RACECHECK = 1, INITCHECK = 2 };
 enum scope { BLOCK_SCOPE, WARP_SCOPE, GRID_SCOPE };
 
@@ -33,13 +35,14 @@ struct cell {
 
 struct report {
   uint32_t kind, site, other_site, thread, other_thread, block, other_block, size, count, is_write, other_is_write;
-  uint32_t is_shared;
+  uint32_t is_shared, with_atomic; /* one access is atomic, and one is plain */
   uint64_t address;
 };
 
 /* The checks of one worker, which runs one block at a time. */
 struct checks {
-  uint32_t enabled, launch, block, orders_blocks, report_count;
+  uint32_t enabled, launch, block, orders_blocks, report_count, compared_read_count;
+  uint32_t compared_reads[MAX_COMPARED_READS]; /* sites of reads that a compare-and-swap of the same thread follows */
   uint16_t epochs[MAX_THREADS], warp_epochs[MAX_THREADS];
   struct report reports[MAX_REPORTS];
 };
@@ -132,7 +135,9 @@ static void report_race(struct checks *checks, const struct access *now, const s
   add_report(checks, (struct report){.kind = RACE, .site = now->site, .other_site = before->site,
                                      .thread = now->thread, .other_thread = before->thread, .block = now->block,
                                      .other_block = before->block, .size = size, .is_write = is_write,
-                                     .other_is_write = other_is_write, .is_shared = is_shared, .address = address});
+                                     .other_is_write = other_is_write, .is_shared = is_shared,
+                                     .with_atomic = (now->order == ORDERED) != (before->order == ORDERED),
+                                     .address = address});
 }
 
 /* Whether the bytes that a write stores are in memory already: no thread can observe who stored them. */
@@ -142,7 +147,22 @@ static bool is_same_value(uint64_t word, uint8_t bytes, uint32_t value) {
   return true;
 }
 
-static bool is_write(enum access_kind kind) { return kind == WRITE || kind == ATOMIC || kind == ATOMIC_WRITE; }
+static bool is_write(enum access_kind kind) {
+  return kind == WRITE || kind == ATOMIC || kind == ATOMIC_WRITE || kind == COMPARE_AND_SWAP;
+}
+
+static bool is_compared_read(const struct checks *checks, uint32_t site) {
+  for (uint32_t index = 0; index < checks->compared_read_count; ++index)
+    if (checks->compared_reads[index] == site) return true;
+  return false;
+}
+
+/* A loop such as `old = *p; do { seen = old; old = atomicCAS(p, seen, f(seen)); } while (old != seen);` */
+static void note_compared_read(struct checks *checks, const struct access *swap, const struct access *read) {
+  if (read->launch == swap->launch && read->block == swap->block && read->thread == swap->thread &&
+      read->order == PLAIN && checks->compared_read_count < MAX_COMPARED_READS && !is_compared_read(checks, read->site))
+    checks->compared_reads[checks->compared_read_count++] = read->site;
+}
 
 static void check_word(struct checks *checks, struct access now, enum access_kind kind, uint64_t address,
                        uint32_t size, uint64_t word, uint32_t value, bool is_shared) {
@@ -159,6 +179,7 @@ static void check_word(struct checks *checks, struct access now, enum access_kin
         break;
       }
   }
+  if (kind == COMPARE_AND_SWAP) note_compared_read(checks, &now, &cell->reads[0]);
   if (writes) {
     cell->write = now;
     cell->uninitialised &= ~(uint32_t)now.bytes;
@@ -256,13 +277,21 @@ uint32_t numba_ptxlink_checks_begin(struct checks *checks, uint32_t enabled, uin
   checks->enabled = enabled;
   checks->launch = launch;
   checks->block = UINT32_MAX; /* so that the first access begins a block */
-  checks->report_count = 0;
+  checks->report_count = checks->compared_read_count = 0;
   return launch;
 }
 
-uint32_t numba_ptxlink_checks_reports(const struct checks *checks, const struct report **reports) {
+uint32_t numba_ptxlink_checks_reports(struct checks *checks, const struct report **reports) {
+  uint32_t count = 0;
+  for (uint32_t index = 0; index < checks->report_count; ++index) {
+    const struct report *report = &checks->reports[index];
+    const bool is_read = !report->is_write || !report->other_is_write;
+    const uint32_t read_site = report->is_write ? report->other_site : report->site;
+    if (report->kind == RACE && report->with_atomic && is_read && is_compared_read(checks, read_site)) continue;
+    checks->reports[count++] = *report;
+  }
   *reports = checks->reports;
-  return checks->report_count;
+  return checks->report_count = count;
 }
 
 /* Called by the CUDA driver of this package: memory was allocated, or written by a copy. */
