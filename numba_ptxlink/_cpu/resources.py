@@ -1,4 +1,4 @@
-"""Resources that a kernel needs on a GPU, as far as its PTX tells them: shared memory, threads, registers."""
+"""The needs of a kernel on a GPU, as far as its PTX has them: shared memory, threads, functions."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import re
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
+
+from .control import EXTERNAL_FUNCTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,6 +49,18 @@ def excess_shared_reason(module: ptx.Module) -> str:
                 f"ptxas error   : Entry function '{kernel}' uses too much shared data ({size:#x} bytes, "
                 f"{MAX_STATIC_SHARED_BYTES:#x} max)"
             )
+    return ""
+
+
+def undefined_function_reason(module: ptx.Module) -> str:
+    """Return ptxas's message for a function that is called and not defined, else ""."""
+    defined = {function.name for function in module.functions if function.defined}
+    defined |= {alias.name for alias in module.aliases}
+    for name in (function.name for function in module.functions if function.name not in defined):
+        # Functions of the device runtime, which the CPU lacks, may be in kernels that are not launched.
+        is_provided = name in EXTERNAL_FUNCTIONS or name.startswith(("cuda", "__cuda"))
+        if not is_provided and re.search(rf"\bcall\b[^;]*[\s,]{re.escape(name)}\s*[,;]", module.text):
+            return f"ptxas fatal   : Unresolved extern function '{name}'"
     return ""
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink import cache
-from numba_ptxlink._cpu.resources import excess_shared_reason
+from numba_ptxlink._cpu.resources import excess_shared_reason, undefined_function_reason
 from numba_ptxlink._formats import fatbin, ptx
 from numba_ptxlink._formats.kinds import ARCHIVE, FATBIN, KINDS, LTOIR, OBJECT, PTX
 from numba_ptxlink._formats.ptx import Span
@@ -42,8 +42,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
         options: The options of the link.
 
     Raises:
-        LinkError: An input has no PTX, the inputs contradict each other, or a kernel has more static shared
-            memory than a block can have.
+        LinkError: An input has no PTX, the inputs contradict each other, no input defines a function, or a
+            kernel has more static shared memory than a block can have.
     """
     # The CPU backend implements the functions of the device runtime.
     sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
@@ -56,12 +56,15 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
             parts.insert(0, Input(PTX, names, _link_to_ptx(ltoir_inputs, arch, options)))
         text = parts[0].code if len(parts) == 1 else _combine(parts, arch)
     module = ptx.parse(text.decode(errors="surrogateescape"))
+    input_names = tuple(source.name for source in inputs)
     if reason := excess_shared_reason(module):
         raise LinkError(
             f"{reason}; use dynamic shared memory, whose size is an argument of the launch.",
-            inputs=tuple(source.name for source in inputs),
+            inputs=input_names,
             log=reason,
         )
+    if reason := undefined_function_reason(module):
+        raise LinkError(f"{reason}; link the file that defines it.", inputs=input_names, log=reason)
     if options.max_registers:
         return _with_register_limit(module, options.max_registers).encode(errors="surrogateescape")
     return text

@@ -50,6 +50,15 @@ def nothing(unused):
     """Have no body and an argument of 0 bytes: numba-cuda compiles neither with line numbers."""
 
 
+missing = cuda.declare_device("missing", "float32(float32)")
+
+
+@cuda.jit
+def call_missing(x):
+    """Call a function that no file defines."""
+    x[0] = missing(x[0])
+
+
 @cuda.jit
 def overrun(unused, x):
     """Write behind an array."""
@@ -69,6 +78,10 @@ try:
     saxpy.inspect_sass()
 except pl.LinkError as error:
     print("sass:", str(error).partition(";")[0])
+try:
+    call_missing[1, 1](device_y)
+except pl.LinkError as error:
+    print("link:", str(error).partition("fatal   : ")[2])
 try:
     overrun[3, 64](np.float32(1), device_y)
 except pl.DeviceFaultError as error:

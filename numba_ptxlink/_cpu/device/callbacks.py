@@ -21,6 +21,7 @@ from numba_ptxlink._cpu.resources import (
     excess_shared_reason,
     max_block_threads,
     static_shared_sizes,
+    undefined_function_reason,
 )
 from numba_ptxlink._cpu.run import CpuProgram, byte_sizes
 from numba_ptxlink._locks import Lock
@@ -132,7 +133,8 @@ class Device:
             require()
             text = images.ptx_at(image, self._settings.arch)
             program = CpuProgram.of(text, checks=self._settings.checks)
-            if reason := excess_shared_reason(program.module):
+            reason = excess_shared_reason(program.module) or undefined_function_reason(program.module)
+            if reason:
                 _write(reason, message, message_size)
                 return _INVALID_PTX
             self._describe(library, program)
