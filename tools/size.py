@@ -18,8 +18,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("numba_ptxlink", "tests")
-# cffi writes the first, exports the second.
-GENERATED = ("numba_ptxlink/_native/_nvptxcompiler.c", "tests/golden/")
+# Of cffi, of tools, and of exports.
+GENERATED = ("numba_ptxlink/_native/_nvptxcompiler.c", "numba_ptxlink/_native/cuda_driver/stubs.c")
+GENERATED += ("numba_ptxlink/_native/cuda_runtime/stubs.c", "tests/golden/")
 LANGUAGES = {
     ".py": "Python",
     ".ll": "LLVM IR",

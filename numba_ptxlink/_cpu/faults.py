@@ -36,7 +36,7 @@ _OTHER_MEMORY = (
     ". Memory that only a pointer in a struct or an array refers to is known if it is allocated on the CPU "
     "device, by numba_ptxlink.use_cpu(); checks=False accesses it unchecked"
 )
-_NO_LINE = "Compile with lineinfo=True to see the source line; link several inputs as LTO-IR then."
+_NO_LINE = "Compile with lineinfo=True (nvcc -lineinfo) to see the source line; link several as LTO-IR then."
 
 # Cause, then what to do.
 _FAULT_MESSAGES = {
