@@ -26,6 +26,9 @@ VARIES = "…"
 
 # A message of fewer words is one that another place puts together.
 _FEWEST = 4
+_FEWEST_OF_PART = 8
+# A cause, and after a semicolon or a full stop a cure. Code has braces.
+_SENTENCE = re.compile(r"[^{}\n]*\w[`')]*(; [a-z]|\. [A-Z])[^{}\n;]*\w[^{}\n;]*")
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|$])")
 
 
@@ -39,12 +42,37 @@ def messages() -> dict[str, list[str]]:
                 text = _text(node.args[0])
                 if len(_words(text).split()) >= _FEWEST:
                     found[name].add(text)
+    listed = "\n".join(text for texts in found.values() for text in texts)
+    found["Parts of messages, and warnings"] = {text for text in _sentences() if text not in listed}
     return {name: sorted(texts, key=_words) for name, texts in found.items() if texts}
+
+
+def _sentences() -> set[str]:
+    """Return the texts in the source that are a cause and a cure, and no docstrings."""
+    found = set()
+    # The descriptions of the command line are on a page of their own.
+    for path in (
+        path for path in PACKAGE.rglob("*.py") if not {"_cli", "cli"} & {path.parent.name, path.stem}
+    ):
+        tree = ast.parse(path.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        docstrings |= {
+            id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
+        }
+        texts = (
+            _text(node)
+            for node in ast.walk(tree)
+            if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in docstrings
+        )
+        found |= {
+            text for text in texts if _SENTENCE.fullmatch(text) and len(text.split()) >= _FEWEST_OF_PART
+        }
+    return found
 
 
 def _text(node: ast.expr) -> str:
     if isinstance(node, ast.Constant):
-        return str(node.value)
+        return re.sub("%[sdr]", VARIES, str(node.value))
     if isinstance(node, ast.JoinedStr):
         return re.sub(f"{VARIES}{{2,}}", VARIES, "".join(map(_text, node.values)))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "with_location":

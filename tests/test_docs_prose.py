@@ -38,7 +38,7 @@ BUDGETS = {
     "docs/reference/errors.md": 120,
     "docs/reference/export.md": 900,
     "docs/reference/front_ends.md": 270,
-    "docs/reference/limits.md": 670,
+    "docs/reference/limits.md": 600,
     "docs/reference/types.md": 1500,
     "docs/reference/suites.md": 150,
     "docs/reference/versions.md": 550,
