@@ -20,6 +20,7 @@ PLUGIN = "{} + ptxlink"
 FRONT_ENDS = {"start": "numba-cuda", "mlir": "numba-cuda-mlir"}
 LOAD, CACHED = "load()", "numba-cuda, cache=True"
 ON_CPU = 'device="cpu"'
+DEVICE = "NUMBA_PTXLINK_DEVICE=cpu"
 NO_DEVICE = "there is no device"
 # Kinds of kernels, and states of the caches. The noise is measured without a link file, for off and full.
 KERNELS: tuple[tuple[str, Any], ...] = (
@@ -208,11 +209,15 @@ def cpu(setup: Setup) -> Iterator[Measure]:
     contenders = (
         Contender(ON_CPU, program("cpu", "checked"), "full", prepare=prepare, ours=True),
         Contender(unchecked, program("cpu", "unchecked"), "full", prepare=prepare, ours=True),
+        Contender(
+            DEVICE, program("cpu", "device"), "full", environ={"NUMBA_PTXLINK_DEVICE": "cpu"}, ours=True
+        ),
         Contender("NumPy", program("cpu", "NumPy")),
         Contender("CPython", program("cpu", "CPython")),
         Contender("numba's simulator", program("cpu", "simulator"), environ={"NUMBA_ENABLE_CUDASIM": "1"}),
     )
     pairs = [(ON_CPU, peer) for peer in ("NumPy", "CPython", "numba's simulator")] + [(unchecked, ON_CPU)]
+    pairs.append((DEVICE, "numba's simulator"))
     yield Measure("cpu", "kernels and functions", contenders, tuple(pairs), again=ON_CPU)
     if setup.quick:
         return

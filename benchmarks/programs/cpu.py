@@ -125,15 +125,16 @@ def run_python() -> dict[str, timing.Seconds]:
     return time_kernels(loop, SIZES["CPython"], lists=True)
 
 
-def run_simulator() -> dict[str, timing.Seconds]:
-    """Run the kernels with numba's simulator, which NUMBA_ENABLE_CUDASIM turns on."""
+def run_numba(way: str) -> dict[str, timing.Seconds]:
+    """Run the kernels by Numba: its simulator, or numba-cuda on the CPU device, as the environment says."""
     names: dict[str, Any] = {}
     exec(KERNELS, names)  # noqa: S102 - this program's own text
+    kernels = {name: names["cuda"].jit(names[name]) for name in LOOPS}
 
     def launch(name: str, x: np.ndarray, y: np.ndarray, n: int) -> None:
-        names["cuda"].jit(names[name])[grid_of(name, n)](x, y, n)
+        kernels[name][grid_of(name, n)](x, y, n)
 
-    return time_kernels(launch, SIZES["simulator"])
+    return time_kernels(launch, SIZES[way])
 
 
 def time_kernels(
@@ -163,7 +164,8 @@ WAYS: dict[str, Callable[[], dict[str, timing.Seconds]]] = {
     "unchecked": lambda: run_compiled(checks=False),
     "NumPy": run_numpy,
     "CPython": run_python,
-    "simulator": run_simulator,
+    "device": lambda: run_numba("compiled"),
+    "simulator": lambda: run_numba("simulator"),
 }
 
 if __name__ == "__main__":
