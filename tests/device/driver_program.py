@@ -7,10 +7,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import json
+import mmap
 import os
 import signal
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from driver_api import (
@@ -137,6 +139,18 @@ def variables() -> list[Any]:
     call("cuModuleUnload", module)
     missing = error("cuModuleGetGlobal_v2", ctypes.byref(address), None, module, b"counter")
     return [values, size.value, missing, error("cuMemcpyDtoH_v2", (NUMBER * 1)(), address, SIZE(4))]
+
+
+def many_modules() -> bool:
+    sizes, address = [], POINTER(allocate(16))
+    for number in range(400):
+        module = ctypes.c_void_p(ask("cuModuleLoadData", FILL))
+        function = ctypes.c_void_p(ask("cuModuleGetFunction", module, b"fill"))
+        assert launch(function, address, NUMBER(5), block=4) == 0
+        call("cuModuleUnload", module)
+        if number in {100, 399}:
+            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE)
+    return sizes[1] - sizes[0] < 20 << 20
 
 
 def configurations() -> list[int]:

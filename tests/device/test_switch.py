@@ -122,6 +122,24 @@ def test_a_kernel_comes_from_the_cache(tmp_path):
     assert runs == [["0", "[5, 6, 7, 8] False"], ["0", "[5, 6, 7, 8] True"]]
 
 
+def test_a_killed_program_leaves_nothing_behind(tmp_path):
+    """After `kill -9` in an endless kernel, the next program runs, and finds other code in the cache."""
+    program = (
+        "import driver_api as api, numba_ptxlink as pl; api.start()\n"
+        "address = api.POINTER(api.allocate(16))\n"
+        "code = api.launch(api.kernel(), address, api.ctypes.c_uint32(5), block=4)\n"
+        "print(code, api.read(address.value, 4), pl.status().cache_misses > 0, flush=True)\n"
+        "api.launch(api.kernel(name=b'spin'), block=64)"
+    )
+    environ = processes.environ(NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CACHE=str(tmp_path))
+    command, lines = [sys.executable, "-c", program], []
+    for _ in range(2):
+        with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as started:
+            lines.append(started.stdout.readline())
+            started.kill()
+    assert lines == ["0 [5, 6, 7, 8] True\n", "0 [5, 6, 7, 8] False\n"]
+
+
 def test_the_command_runs_a_program_on_the_cpu():
     """`numba-ptxlink cpu` passes its options, and the exit status, also to what the program starts."""
     program = "import subprocess, sys; sys.exit(subprocess.call([sys.executable, '-c', sys.argv[1]]))"
