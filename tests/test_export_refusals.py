@@ -110,6 +110,11 @@ UNCLEAR = {
         "",
     ),
     "lambda x: [x, x][0]": ("float64(float64)", r"py:\d+: .* cannot allocate memory.*; use tuples", ""),
+    "lambda x: x + 1": (
+        "int32(Optional(int32))",
+        r"py:\d+: numba-cuda-mlir cannot compile this; rewrite it, or choose front_end",
+        "numba-cuda-mlir",
+    ),
     "lambda a: tail(a)[0]": ("float32(float32[::1])", "returns an array.*; pass it an array", "numba-cuda"),
     "lambda z: z": ("float32(complex64)", "result is complex64, .*float32 of the signature; .* z.real", ""),
     "lambda x: int(x)": ("int32(bfloat16)", r"no int\(\) of a bfloat16; write int\(np.float32\(x\)\)", ""),

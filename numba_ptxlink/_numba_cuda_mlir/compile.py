@@ -13,7 +13,7 @@ from numba_ptxlink._front_end.patch import applied
 from numba_ptxlink.errors import ExportError
 
 from .codegen import dialect, errors, functions
-from .codegen.convention import MemrefConvention, check_types
+from .codegen.convention import MemrefConvention, check_types, misread_reason
 from .context import ExportedFunction, exporting
 from .patches.c_abi import C_ABI
 from .patches.driverless import DRIVERLESS
@@ -109,8 +109,9 @@ def lower(
         try:
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
         except Exception as error:
-            reason = _missing_feature(function, error)
-            if reason is not None:
+            parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
+            reason = _missing_feature(function, error) or misread_reason(zip(parameters, args))  # noqa: B905
+            if reason:
                 raise ExportError(reason) from error
             raise
         with context.get_context():

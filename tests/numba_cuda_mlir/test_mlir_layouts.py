@@ -72,6 +72,14 @@ def test_what_would_be_misread_is_refused(ty, around, tmp_path):
         pl.export([udf], tmp_path, arch="sm_90", emit=["ltoir"])
 
 
+def test_a_misread_type_explains_a_failed_compilation():
+    """The error of a function that numba-cuda-mlir cannot compile names the parameter that it misreads."""
+    pointer = types.CPointer(types.UniTuple(types.float32, 2))
+    udf = pl.udf(types.float32(pointer), name="f", front_end=NAME)(lambda pointer: pointer[0][1])
+    with pytest.raises(pl.ExportError, match=r"parameter 'pointer', of .* reads addresses; take an array"):
+        pl.export([udf], arch="sm_90", emit=["ltoir"])
+
+
 @pytest.mark.parametrize(
     "ty", [types.CPointer(cuda.float32x4), types.CPointer(types.CPointer(types.float32)), RECORD], ids=str
 )

@@ -20,7 +20,7 @@ from numba_ptxlink._front_end.codegen.convention import Convention
 from numba_ptxlink.errors import AbiError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numba_ptxlink._cabi import types as c
     from numba_ptxlink._cabi.signatures import Signature
@@ -81,13 +81,18 @@ def check_types(signature: Signature, args: Sequence[Any], result: Any) -> None:
             type.
     """
     labeled = [(f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)]
-    for title, ty in (*labeled, ("the return value", result)):
+    reason = misread_reason((*labeled, ("the return value", result)))
+    if reason:
+        raise AbiError(f"Function {signature.name}: {reason}.")
+
+
+def misread_reason(labeled: Iterable[tuple[str, Any]]) -> str:
+    """Return why numba-cuda-mlir would misread a type of *labeled*, with the cure; "" if it reads all."""
+    for label, ty in labeled:
         reason = _misread_reason(ty)
         if reason is not None:
-            raise AbiError(
-                f"Function {signature.name}: {title}, of Numba type {ty}, {reason}, or choose "
-                'front_end="numba-cuda".'
-            )
+            return f'{label}, of Numba type {ty}, {reason}, or choose front_end="numba-cuda"'
+    return ""
 
 
 def _misread_reason(ty: Any) -> str | None:

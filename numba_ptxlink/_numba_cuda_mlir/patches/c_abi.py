@@ -94,7 +94,8 @@ def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
 
         kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
         raise ExportError(
-            f"{reasons.location(error)}numba-cuda-mlir cannot compile this: {kind}{error}"
+            f"{reasons.location(error)}numba-cuda-mlir cannot compile this; rewrite it, or choose "
+            f'front_end="numba-cuda": {kind}{error}'
         ) from error
 
 
