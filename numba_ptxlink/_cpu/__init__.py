@@ -1,4 +1,4 @@
-"""Compiled PTX on the CPU: PTX becomes LLVM IR, and llvmlite makes machine code of that."""
+"""Run compiled PTX on the CPU: translate PTX to LLVM IR, and compile the IR to machine code with llvmlite."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba_ptxlink.errors import LaunchError
 
 def require() -> None:
     """
-    Import what the rest of this package needs.
+    Check that NumPy and llvmlite can be imported.
 
     Raises:
         LaunchError: llvmlite or NumPy is not installed. Names the extra.
@@ -19,6 +19,6 @@ def require() -> None:
             importlib.import_module(package)
         except ImportError as error:
             raise LaunchError(
-                f"The CPU runs compiled functions by llvmlite and NumPy ({error}); install them: "
+                f"Running compiled functions on the CPU needs llvmlite and NumPy ({error}); install them: "
                 "python -m pip install 'numba-ptxlink[cpu]'."
             ) from error

@@ -1,8 +1,8 @@
 """
-Arithmetic on registers: expand operations of the table `instructions.ll`, and round and convert floats.
+Translate arithmetic on registers: expand operations of the table `instructions.ll`, and round floats.
 
-Halves are computed as floats and rounded by functions of `program.ll`. LLVM's own conversions call a
-library of the compiler, and the process would end if that is absent.
+Halves are computed as floats and rounded by functions of `program.ll`. The conversions of LLVM would call
+functions of the compiler's runtime library, without which the process would end.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ _SMALLEST_NORMAL = {
 }
 # Operands whose negation negates the result of an instruction; the first operand for others.
 _NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
-
-
+# The bits of each float32 NaN that a GPU computes.
 _GPU_NAN = 0x7FFFFFFF
 
 
@@ -43,7 +42,7 @@ class Operation(NamedTuple):
     An operation of the table.
 
     Args:
-        sources: A letter for the type of each operand, of which the last repeats.
+        sources: A letter for the type of each operand; the last letter is also for all further operands.
         result: The letter for the type of the result.
         body: A template of LLVM IR.
     """
@@ -55,7 +54,7 @@ class Operation(NamedTuple):
 
 @functools.cache
 def operations() -> dict[str, Operation]:
-    """Return the table: operations by name."""
+    """Return the operations of the table, by name."""
     text = _COMMENT.sub("", Path(__file__).with_name("instructions.ll").read_text())
     _, *parts = _OPERATION_HEADER.split(text)
     return {
@@ -145,10 +144,10 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 
 def apply_modifiers(
-    b: IRBuilder, ptx_type: PtxType, value: str, modifiers: Sequence[str], considered: Sequence[str]
+    b: IRBuilder, ptx_type: PtxType, value: str, modifiers: Sequence[str], applicable: Sequence[str]
 ) -> str:
-    """Return a float after those modifiers of *considered* that an instruction has, in their order."""
-    for modifier in considered:
+    """Apply those modifiers of an instruction to a float that are in *applicable*; return the result."""
+    for modifier in applicable:
         if modifier in modifiers:
             opcode = "flush" if modifier == "ftz" else modifier
             value = expand_operation(b, Mnemonic(opcode, (), (ptx_type,)), [value])
@@ -156,7 +155,7 @@ def apply_modifiers(
 
 
 def emit_gpu_nan(b: IRBuilder, bits: str, condition: str = "true") -> str:
-    """Return the bits of a float32, but those of a GPU's NaN if it is NaN and *condition* holds."""
+    """Return the bits of a float32; if it is NaN and *condition* is true, the bits of a GPU's NaN."""
     value = b.emit_value(f"bitcast i32 {bits} to float")
     is_nan = b.emit_op("and", "i1", b.emit_op("fcmp uno", "float", value, value), condition)
     return b.select(is_nan, "i32", str(_GPU_NAN), bits)
@@ -196,10 +195,11 @@ def emit_directed(
         operands: The values.
         result: The type of the result in LLVM IR, "" for that of the operands.
     """
-    # Down is up for negated numbers. A square root has no negative ones: down is toward zero.
+    # To round down, negate the operands, round up, and negate the result. A square root is not negative, so
+    # that down is toward zero.
     negates = rounding == "rm" and name != "sqrt"
     plain = operations().get(f"{name}.f") if negates and ptx_type.bits == 64 and not result else None
-    plain_names = dict(
+    unnegated_names = dict(
         zip("abc", operands, strict=False), ir=ptx_type.ir, suffix=ptx_type.suffix, opcode=name
     )
     if negates:
@@ -219,7 +219,7 @@ def emit_directed(
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")
     if plain:
-        # A NaN keeps its sign.
+        # If the result is NaN, use the one without negations, which has the right sign.
         is_nan = b.emit_op("fcmp uno", ptx_type.ir, value, value)
-        value = b.select(is_nan, ptx_type.ir, b.emit_text(plain.body, plain_names), value)
+        value = b.select(is_nan, ptx_type.ir, b.emit_text(plain.body, unnegated_names), value)
     return value

@@ -1,8 +1,9 @@
 """
-Asynchronous copies and barriers of `mbarrier`: a copy is executed at once, so that no wait for it is needed.
+Translate asynchronous copies, which are executed at once, so that waits do nothing, and `mbarrier` barriers.
 
-A barrier is a word in memory, whose contents PTX leaves open. Here the bits 0 to 19 are the pending arrivals,
-the bits 20 to 39 the arrivals of each phase, and the bits from 40 on the number of the phase.
+A barrier is a 64-bit word in memory, whose contents the PTX ISA does not define. Here the bits 0 to 19 are
+the pending arrivals, the bits 20 to 39 the arrivals of each phase, and the bits from 40 on the number of the
+phase.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _COPY_SIZES = (4, 8, 16)
 
 
 def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cp.async` and its waits. Copies of the tensor memory accelerator, `cp.async.bulk`, are unsupported."""
+    """Translate `cp.async` and its waits. `cp.async.bulk` (tensor memory accelerator) is unsupported."""
     modifiers = set(mnemonic.modifiers)
     if "async" not in modifiers or "bulk" in modifiers:
         raise UnsupportedInstruction
     if "mbarrier" in modifiers:
-        # Without `.noinc`, the arrival is one more that the barrier waits for.
+        # Without `.noinc`, the barrier waits for one more arrival, which is then made at once: do nothing.
         if not operands:
             raise UnsupportedInstruction
         if "noinc" in modifiers:
@@ -63,7 +64,7 @@ def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
 
 
 def _source_bytes(b: Translator, operand: str, size: int) -> str:
-    """Return how many bytes are read: the operand is their number, or a predicate for none."""
+    """Return the number of bytes to read. The operand is the number, or a predicate that is true for none."""
     register = b.find_register(operand)
     if register and register[1] == 1:
         return b.select(b.read_operand(operand, 1), "i32", "0", str(size))
@@ -105,7 +106,7 @@ def _parse_address(operand: str) -> tuple[str, int]:
 
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`mbarrier`, without the counts of bytes that only `cp.async.bulk` completes."""
+    """Translate `mbarrier`. Counts of bytes are unsupported, since only `cp.async.bulk` completes them."""
     mode, *modifiers = mnemonic.modifiers or [""]
     if mode == "pending_count":
         b.write_register(operands[0], _count(b, b.read_operand(operands[1], 64)), 32)
@@ -141,12 +142,12 @@ def _count(b: Translator, state: str) -> str:
 
 
 def _arrive(b: Translator, barrier: str, arrivals: str, *, drops: bool) -> str:
-    """Count arrivals; return the state of the barrier before."""
+    """Count arrivals; return the state that the barrier had before them."""
     return b.call("ptxlink.mbarrier.arrive", "i64", f"ptr {barrier}", f"i32 {arrivals}", f"i1 {int(drops)}")
 
 
 def _wait(b: Translator, barrier: str, target: str, phase: str, *, by_parity: bool) -> None:
-    """Write whether a phase is complete; if not, let other threads run first."""
+    """Write whether a phase is complete. If it is not at first, let other threads run, and test again."""
     number = b.read_operand(phase, 32 if by_parity else 64)
     before = b.resize(number, 32, 64) if by_parity else b.emit_op("lshr", "i64", number, _PHASE_BIT)
     waiting, after = b.unique_name(), b.unique_name()

@@ -1,4 +1,4 @@
-"""The functions that a kernel or function reaches by calls, and which of them suspend or recurse."""
+"""Find the functions that a kernel or function calls, directly or not, and those that suspend or recurse."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SUSPENDING_CALL = "cudaCGSynchronize"
 
 class CallGraph:
     """
-    The functions that an entry reaches by calls, each read once.
+    The functions that an entry calls, directly or not.
 
     Args:
         functions: Functions with a body, by their names and aliases.
@@ -107,17 +107,17 @@ class CallGraph:
         """
         sizes = dict.fromkeys(self.recursive, recursion_size)
         for name in self._callees_first:
-            below = max((sizes[callee] for callee in self.callees[name]), default=0)
-            sizes[name] = frame_sizes[name] + below
+            callee_size = max((sizes[callee] for callee in self.callees[name]), default=0)
+            sizes[name] = frame_sizes[name] + callee_size
         return sizes
 
     def _sort(self) -> dict[str, None]:
-        """Return the functions whose calls end, callees first: all but those that reach a cycle of calls."""
-        missing = {name: len(callees) for name, callees in self.callees.items()}
-        ready = [name for name, count in missing.items() if not count]
+        """Return the functions that reach no cycle of calls, callees first."""
+        unsorted_callees = {name: len(callees) for name, callees in self.callees.items()}
+        ready = [name for name, count in unsorted_callees.items() if not count]
         for callee in ready:
             for caller in self._callers.get(callee, ()):
-                missing[caller] -= 1
-                if not missing[caller]:
+                unsorted_callees[caller] -= 1
+                if not unsorted_callees[caller]:
                     ready.append(caller)
         return dict.fromkeys(ready)

@@ -1,8 +1,8 @@
 """
 Checks of kernels with the names of compute-sanitizer's tools: memcheck, initcheck, racecheck and synccheck.
 
-memcheck is part of the generated code, and ends a kernel at the first wrong access. The others remember
-earlier accesses, in C. A kernel goes on after their reports, which are logged as warnings.
+memcheck is part of the generated code, and ends a kernel at the first wrong access. The other checks are in C
+(checks.c), and compare an access with earlier ones. Reports are logged as warnings, and the kernel continues.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Launch(NamedTuple):
     The launch that a report belongs to.
 
     Args:
-        kernel: The kernel, as its author named it.
+        kernel: The name of the kernel in the source.
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
         location_of: Returns the instruction and source line of the number of a statement.
-        name_of: Returns the memory that an address is in, such as "parameter 'x'"; "" if it is unknown.
+        name_of: Returns a name for the memory at an address, such as "parameter 'x'"; "" if it is unknown.
     """
 
     kernel: str
@@ -102,25 +102,25 @@ def needs_accesses(checks: Iterable[str]) -> bool:
 @functools.cache
 def library() -> Any:
     """Return the C library, whose functions generated code can call."""
-    loaded = ctypes.CDLL(str(LIBRARY))
-    loaded.numba_ptxlink_checks_size.restype = ctypes.c_size_t
-    loaded.numba_ptxlink_checks_reports.argtypes = ctypes.c_void_p, ctypes.c_void_p
-    loaded.numba_ptxlink_checks_begin.argtypes = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
+    c_library = ctypes.CDLL(str(LIBRARY))
+    c_library.numba_ptxlink_checks_size.restype = ctypes.c_size_t
+    c_library.numba_ptxlink_checks_reports.argtypes = ctypes.c_void_p, ctypes.c_void_p
+    c_library.numba_ptxlink_checks_begin.argtypes = ctypes.c_void_p, ctypes.c_uint32, ctypes.c_uint32
     offsets = [getattr(BlockContext, name).offset for name in _CONTEXT_FIELDS]
-    loaded.numba_ptxlink_checks_fields((ctypes.c_uint32 * len(offsets))(*offsets))
+    c_library.numba_ptxlink_checks_fields((ctypes.c_uint32 * len(offsets))(*offsets))
     for name, function in _FUNCTIONS.items():
-        machine_code.add_symbol(name, function_address(loaded, function))
-    return loaded
+        machine_code.add_symbol(name, function_address(c_library, function))
+    return c_library
 
 
-def marker() -> int:
-    """Return the address of the function that is told which memory is initialised."""
+def mark_function_address() -> int:
+    """Return the address of the C function that marks memory as initialised."""
     return function_address(library(), "numba_ptxlink_mark_memory")
 
 
-def function_address(loaded: Any, name: str) -> int:
+def function_address(c_library: Any, name: str) -> int:
     """Return the address of a function of the library."""
-    return int(ctypes.cast(getattr(loaded, name), ctypes.c_void_p).value or 0)
+    return int(ctypes.cast(getattr(c_library, name), ctypes.c_void_p).value or 0)
 
 
 class WorkerChecks:
@@ -142,7 +142,7 @@ class WorkerChecks:
         )
 
     def begin(self, launch: int = 0) -> int:
-        """Begin a launch; return its number, which other workers of the launch pass."""
+        """Begin a launch; return its number, which the other workers of the launch have to pass."""
         return int(self._library.numba_ptxlink_checks_begin(self.address, self._enabled, launch))
 
     def log_reports(self, launch: Launch, reported: set[tuple[Any, ...]]) -> None:
@@ -151,13 +151,17 @@ class WorkerChecks:
 
         Args:
             launch: The launch.
-            reported: The reports of earlier launches, to which those of this one are added.
+            reported: Keys of reports that have been logged; new ones are added.
         """
         reports = ctypes.POINTER(Report)()
         count = self._library.numba_ptxlink_checks_reports(self.address, ctypes.byref(reports))
         for report in reports[:count]:
             sites = [site for site in (report.site, report.other_site) if site != _NO_SITE]
-            key = (launch.kernel, report.kind, *(_position(launch.location_of(site)) for site in sites))
+            key = (
+                launch.kernel,
+                report.kind,
+                *(_source_position(launch.location_of(site)) for site in sites),
+            )
             if key not in reported:
                 reported.add(key)
                 log.warning("%s", _message(report, launch))
@@ -167,19 +171,20 @@ def _message(report: Report, launch: Launch) -> str:
     """Return the text of a report: what happened, where, and what to do."""
     location = launch.location_of(report.site)
     block, thread = _index(report.block, launch.grid), _index(report.thread, launch.block)
-    head = f"{launch.kernel}, block {block}, thread {thread}"
+    subject = f"{launch.kernel}, block {block}, thread {thread}"
     if report.kind == _DIVERGENT_BARRIER:
-        text = f"synccheck: {head}: {_divergence(report, launch)}"
+        text = f"synccheck: {subject}: {_divergence(report, launch)}"
     elif report.kind == _UNINITIALISED:
         text = (
-            f"initcheck: {head}: {report.size} bytes at {report.address:#x}{_memory(report, launch)} are "
+            f"initcheck: {subject}: {report.size} bytes at "
+            f"{report.address:#x}{_in_memory(report, launch)} are "
             "read, and nothing has written them; write them first."
         )
     else:
-        text = f"racecheck: {head}: {_race(report, launch)}"
-    more = f" ({report.count} times)" if report.count > 1 else ""
-    source = _position(location) if location.file else ""
-    return with_location(source, f"{text}{more}\n    {location.instruction}", severity="warning")
+        text = f"racecheck: {subject}: {_race(report, launch)}"
+    count_note = f" ({report.count} times)" if report.count > 1 else ""
+    source = _source_position(location) if location.file else ""
+    return with_location(source, f"{text}{count_note}\n    {location.instruction}", severity="warning")
 
 
 def _race(report: Report, launch: Launch) -> str:
@@ -194,13 +199,15 @@ def _race(report: Report, launch: Launch) -> str:
         )
     else:
         cure = "put __syncthreads() (cuda.syncthreads()) between them"
-    if not is_other_block and _position(launch.location_of(report.site)) == _position(other):
+    if not is_other_block and _source_position(launch.location_of(report.site)) == _source_position(other):
         # The statement may be `total[0] += x`, for which a barrier is no cure.
         cure += ", or use an atomic operation (cuda.atomic.add) if all add to one element"
     verbs = [("writes" if report.is_write else "reads"), ("wrote" if report.other_is_write else "read")]
     return (
-        f"the thread {verbs[0]} {report.size} bytes at {report.address:#x}{_memory(report, launch)}, which "
-        f"thread {_index(report.other_thread, launch.block)}{block} {verbs[1]} at {_position(other)}, in no "
+        f"the thread {verbs[0]} {report.size} bytes at {report.address:#x}{_in_memory(report, launch)}, "
+        "which "
+        f"thread {_index(report.other_thread, launch.block)}{block} {verbs[1]} at "
+        f"{_source_position(other)}, in no "
         f"order; {cure}."
     )
 
@@ -211,23 +218,23 @@ def _divergence(report: Report, launch: Launch) -> str:
             "the barrier opens although other threads of the block have ended; let all threads of the block "
             "reach it, or none."
         )
-    other = _position(launch.location_of(report.other_site))
+    other = _source_position(launch.location_of(report.other_site))
     return (
         f"threads of the block wait at different barriers, here and at {other}; let all threads reach the "
         "same one."
     )
 
 
-def _position(location: SourceLocation) -> str:
+def _source_position(location: SourceLocation) -> str:
     return f"{location.file}:{location.line}" if location.file else f"`{location.instruction}`"
 
 
-def _memory(report: Report, launch: Launch) -> str:
+def _in_memory(report: Report, launch: Launch) -> str:
     name = "shared memory" if report.is_shared else launch.name_of(report.address)
     return f" in {name}" if name else ""
 
 
 def _index(number: int, extents: Sequence[int]) -> tuple[int, int, int]:
-    """Return the index along x, y and z of a number."""
+    """Return the index along x, y and z of the block or thread with a linear *number*."""
     width, height, _ = extents
     return number % width, number // width % height, number // (width * height)

@@ -1,5 +1,5 @@
 """
-The machine code of a PTX module: each kernel or function is compiled when it is first used.
+Compile a PTX module to machine code, each kernel or function at its first use.
 
 A kernel is compiled with the functions that it calls. The variables of the module are compiled first, and all
 kernels share them. All code is stored in the cache.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 class CompiledEntry(NamedTuple):
     """
-    A kernel or function in machine code.
+    The machine code of a kernel or function.
 
     Args:
         name: The kernel or function.
@@ -49,7 +49,7 @@ class CompiledEntry(NamedTuple):
 
 class CompiledModule:
     """
-    A PTX module in machine code. Several threads may use it at a time.
+    The machine code of a PTX module. Several threads may use it at the same time.
 
     Args:
         module: The PTX module.
@@ -88,11 +88,13 @@ class CompiledModule:
             "entry": name,
             "ptx": self._module.text,
         }
-        stored = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
-        self._loaded.add(stored.code)
-        # The cache adds metadata of its own.
-        metadata = {field: stored.meta[field] for field in CompiledEntry._fields if field in stored.meta}
-        if not stored.meta["suspends"]:
+        cache_entry = cache.cached(cache.Key.of("cpu entry", parts), lambda: self._compile(name))
+        self._loaded.add(cache_entry.code)
+        # The cache adds other metadata.
+        metadata = {
+            field: cache_entry.meta[field] for field in CompiledEntry._fields if field in cache_entry.meta
+        }
+        if not cache_entry.meta["suspends"]:
             prefix = "block" if self.symbols.functions[name].kind == "entry" else "elementwise"
             return CompiledEntry(name, self._loaded.address(f"{prefix}.{name}"), None, **metadata)
         if self.symbols.functions[name].kind != "entry":
@@ -116,6 +118,6 @@ def _runtime_object() -> bytes:
 
 
 def _compile_shared(kind: str, text: str) -> bytes:
-    """Return LLVM IR that kernels share in machine code, compiled or from the cache."""
+    """Return the machine code of LLVM IR that kernels share, compiled or from the cache."""
     key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})
     return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code

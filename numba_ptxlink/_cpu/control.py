@@ -1,4 +1,4 @@
-"""Branches, calls, returns, and the functions that CUDA's device runtime provides."""
+"""Translate branches, calls, returns, and functions of CUDA's device runtime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _find_label(b: Translator, name: str) -> int:
 
 
 def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`bra`."""
+    """Translate `bra`."""
     target = _find_label(b, operands[0])
     if target <= b.statement_index:
         b.count_back_edge()
@@ -39,7 +39,7 @@ def branch(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`brx.idx`."""
+    """Translate `brx.idx`."""
     targets = [_find_label(b, label) for label in b.branch_targets.get(operands[1], ())]
     if not targets:
         raise UnsupportedInstruction
@@ -53,12 +53,12 @@ def branch_indexed(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 
 def return_or_exit(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`ret` and `exit`."""
+    """Translate `ret` and `exit`."""
     b.end_block(f"br label %{'return' if mnemonic.opcode == 'ret' else 'leave'}")
 
 
 def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`trap`."""
+    """Translate `trap`."""
     # Cooperative groups trap if the launch has no workspace for the grid barrier.
     if b.reads_workspace:
         b.fault_unless(
@@ -68,7 +68,7 @@ def trap(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def call(b: Translator, parsed: ptx.Call) -> None:
-    """`call` of a function by name, with arguments in `.param` variables."""
+    """Translate `call` of a function by name, with arguments in `.param` variables."""
     storages = [b.find_storage(name) for name in (*parsed.results, *parsed.arguments)]
     function = b.module.functions.get(parsed.callee)
     if None in storages:
@@ -131,7 +131,7 @@ def _print(b: Translator, storages: Sequence[Storage]) -> None:
 
 
 def _assert(b: Translator, storages: Sequence[Storage]) -> None:
-    # The fields of the record for address and size contain the addresses of the condition and of the file.
+    # The fault record has the addresses of the condition and of the file, in the fields address and size.
     b.fault(Fault.ASSERT, _load_argument(b, storages[0]), _load_argument(b, storages[1]))
     b.begin_block(b.unique_name())
 
@@ -146,7 +146,7 @@ def _free(b: Translator, storages: Sequence[Storage]) -> None:
 
 
 def _grid_handle(b: Translator, storages: Sequence[Storage]) -> None:
-    # The scope is that of a grid. Its handle is null unless the launch is cooperative.
+    # The scope is always the grid. The handle of the grid is null unless the launch is cooperative.
     b.emit(f"store i64 {b.resize(b.load_context_field('cooperative'), 32, 64)}, ptr {storages[0].pointer}")
 
 

@@ -1,7 +1,8 @@
 """
 Print functions and variables of LLVM IR as C++, one instruction a line.
 
-Each value is a variable, assigned once, and so is memory that holds one register of PTX. For example:
+Each value becomes a variable that is assigned once; memory for a PTX register becomes a variable, too. For
+example:
 
     %t1 = load i32, ptr %v1               t1_ = v1_;
     %t2 = add i32 %t1, 5            ->    t2_ = op_add(t1_, i32(5u));
@@ -48,9 +49,9 @@ class CxxFunction(NamedTuple):
     A function in C++.
 
     Args:
-        prototype: Its declaration, without a semicolon.
-        body: Its statements, in braces.
-        uses: The global symbols that it uses, by their names in LLVM IR.
+        prototype: The declaration, without a semicolon.
+        body: The statements, in braces.
+        uses: The global symbols that the function uses, by their names in LLVM IR.
     """
 
     prototype: str
@@ -87,7 +88,7 @@ def variable(ir: str) -> str:
     Print a global variable.
 
     Raises:
-        NotInCxxError: It contains an address.
+        NotInCxxError: The variable contains an address.
     """
     match = _VARIABLE.fullmatch(ir)
     *fields, zeros = match[2].split(", ") if match else [ir]
@@ -117,12 +118,12 @@ class _Printer:
         self.uses: set[str] = set()
         self._lines: list[str] = []
         self._arrays: list[str] = []
-        # The types of memory that holds one value, and of variables in C++.
+        # The types of `alloca` instructions for one value, and of variables in C++.
         self._registers: dict[str, str] = {}
         self._types: dict[str, str] = {}
 
     def print_body(self, body: str) -> None:
-        """Print all instructions that can be reached, whose labels compilers do not warn of."""
+        """Print the blocks that can be reached. Compilers would warn of the unused labels of other blocks."""
         blocks = _split_blocks(body)
         pending = reachable = {"entry"}
         while pending:

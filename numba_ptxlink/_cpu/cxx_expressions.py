@@ -1,5 +1,5 @@
 """
-Instructions of LLVM IR that have a value, as expressions in C++.
+Convert instructions of LLVM IR that have a value to expressions in C++.
 
 An instruction becomes a call of a function in `llvm.hpp`, which has LLVM's name and meaning. For example,
 `add i32 %t1, 5` becomes `op_add(t1_, i32(5u))`.
@@ -43,9 +43,9 @@ class Expression(NamedTuple):
     An expression in C++.
 
     Args:
-        type: The type of its value.
+        type: The type of the value.
         text: The expression.
-        uses: The global symbols that it uses, by their names in LLVM IR.
+        uses: The global symbols that the expression uses, by their names in LLVM IR.
     """
 
     type: str
@@ -60,7 +60,7 @@ def prelude() -> str:
 
 
 @functools.cache
-def _implemented() -> frozenset[str]:
+def _prelude_functions() -> frozenset[str]:
     return frozenset(re.findall(r"\b(?:op|llvm)_\w+", prelude()))
 
 
@@ -70,7 +70,7 @@ def symbol(name: str) -> str:
 
 
 def local(name: str) -> str:
-    """Return the name in C++ of a value or a label: no keyword ends with an underscore."""
+    """Return the name in C++ of a value or a label, which is no keyword by its last underscore."""
     return f"{name.lstrip('%').replace('.', '_')}_"
 
 
@@ -85,7 +85,7 @@ def cxx_type(kind: str) -> str:
     Return the name in C++ of a type.
 
     Raises:
-        NotInCxxError: There is none.
+        NotInCxxError: The type has no counterpart.
     """
     if kind not in _TYPES:
         raise NotInCxxError(kind)
@@ -133,7 +133,7 @@ def values(passed: list[Operand]) -> Expression:
 
 def _call(kind: str, function: str, passed: list[Operand]) -> Expression:
     """Return a call of a function of the prelude."""
-    if function.partition("<")[0] not in _implemented():
+    if function.partition("<")[0] not in _prelude_functions():
         raise NotInCxxError(function)
     arguments = values(passed)
     return Expression(kind, f"{function}({arguments.text})", arguments.uses)
@@ -177,7 +177,7 @@ def _constant(kind: str, text: str) -> str:
 
 
 def _float(kind: str, text: str) -> str:
-    """Return a float by its bits: no C++ before C++17 has hexadecimal floats."""
+    """Return a float by its bits, since C++ before C++17 has no hexadecimal floats."""
     value = struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
     if kind == "float":
         return f"f32(0x{struct.pack('>f', value).hex()}u)"

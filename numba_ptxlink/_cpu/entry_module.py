@@ -1,7 +1,7 @@
 """
-The LLVM module of a kernel or function that can be launched or called, with all functions that it calls.
+Collect the LLVM module of a kernel that is launched or a function that is called, with all callees.
 
-Each entry has a module of its own, so that a launch compiles only the code that it reaches. The variables of
+Each such entry has another module, so that a launch compiles only the code that it reaches. The variables of
 the program are declared here, and defined once by `symbols`.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     SharedName = str | tuple[str, ptx.Register]
 
 _ALIGNMENT = 16
-# Stands for the address of dynamic shared memory until all static variables are known.
+# A placeholder for the address of dynamic shared memory, until the size of the static part is known.
 _DYNAMIC = "$dynamic_shared"
 
 
@@ -74,7 +74,8 @@ class EntryModule:
     Attributes:
         call_graph: The functions that the entry reaches.
         global_values: Helper functions and variables that the code refers to, in LLVM IR by name.
-        fault_sites: Function and statement index of each place that can fault; its number is its index here.
+        fault_sites: Function and statement index of each place that can fault; the index in this list is its
+            number.
         access_count: The number of checked accesses.
         shared: The layout of static shared memory.
         shared_variables: Variables in shared memory; a function adds those that it declares.
@@ -105,7 +106,7 @@ class EntryModule:
 
     def constant_base(self) -> str:
         """
-        Return the address of a variable in constant memory; others are less than 2 GiB away.
+        Return the address of a variable in constant memory; the others are less than 2 GiB away.
 
         Raises:
             UnsupportedInstruction: There is no such variable.

@@ -1,8 +1,8 @@
 """
-Errors of code that runs on the CPU: make a DeviceFaultError of the FaultRecord that generated code fills.
+Make a DeviceFaultError of the FaultRecord that generated code fills.
 
-Generated code records a kind, an address and a size, and stops. This module adds what a programmer needs:
-the PTX instruction, its source line, the block and thread, and the array nearest to an address. For example:
+Generated code records a kind, an address and a size, and stops. The error also names the PTX
+instruction, the source line, the block and thread, and the array nearest to an address. For example:
 
     udfs.py:20: error: saxpy, block (0, 0, 0), thread (10, 0, 0): 4 bytes at 0x7f28 are out of bounds, 0 bytes
     past the end of parameter 'x' (40 bytes); check the index and the array.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
 _MAX_INSTRUCTION_CHARS = 1000
-# An address further than this from an array has nothing to do with it.
+# The message names the nearest array, unless it is further away than this.
 _MAX_DISTANCE_BYTES = 1 << 20
 _OTHER_MEMORY = (
     ". Memory that only a pointer in a struct or an array refers to is known if it is allocated on the CPU "
@@ -38,7 +38,7 @@ _OTHER_MEMORY = (
 )
 _NO_LINE = "Compile with lineinfo=True (nvcc -lineinfo) to see the source line; link several as LTO-IR then."
 
-# Cause, then what to do.
+# The messages: the cause, then the cure.
 _FAULT_MESSAGES = {
     Fault.ACCESS: "{size} bytes at {address:#x} are out of bounds{nearest}; check the index and the "
     "array{other}.",
@@ -73,11 +73,11 @@ _CUDA_ERRORS = {
     Fault.ASSERT: 710,  # CUDA_ERROR_ASSERT
     Fault.STACK_OVERFLOW: 714,  # CUDA_ERROR_HARDWARE_STACK_ERROR
     Fault.MISALIGNED: 716,  # CUDA_ERROR_MISALIGNED_ADDRESS
-    # No fault of a GPU: other than after those, the context can be used.
+    # A GPU has no such faults. The context can be used after them, unlike after the others.
     Fault.UNSUPPORTED: 801,  # CUDA_ERROR_NOT_SUPPORTED
     Fault.UNDEFINED_FUNCTION: 801,
 }
-# Prefixes of opcodes, and the feature of GPUs that they belong to.
+# Features of GPUs that the CPU does not support, by prefixes of the opcodes.
 _UNSUPPORTED_FEATURES = {
     ("tex", "tld4", "txq", "suld", "sust", "sured", "suq"): "textures and surfaces",
     (
@@ -146,6 +146,7 @@ def fault_error(
 
 
 def find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
+    """Return the instruction and the source line of a statement of *function*, by its index."""
     body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
     file, line = "", "0"
     for index, candidate in enumerate(body):

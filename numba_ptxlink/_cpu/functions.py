@@ -140,7 +140,7 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
 
 
 def declared_local_size(symbols: Symbols, entry: str) -> int:
-    """Return the bytes of local memory that a kernel and its callees declare, on the path with the most."""
+    """Return the bytes of local memory that a kernel and its callees declare, on the worst path."""
     graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
     declared = {
         name: sum(
@@ -156,7 +156,7 @@ def declared_local_size(symbols: Symbols, entry: str) -> int:
 
 
 def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[str, int]:
-    """Return a function in LLVM IR, and the bytes of local memory that it takes itself."""
+    """Return a function in LLVM IR, and the bytes of local memory of its frame."""
     name, is_kernel, graph = function.name, function.kind == "entry", module.call_graph
     body, suspends = graph.bodies[name], function.name in graph.suspending
     b = Translator(module, function, find_labels(body), suspends=suspends)

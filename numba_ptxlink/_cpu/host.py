@@ -1,4 +1,4 @@
-"""Launches on NumPy arrays: their memory as regions, and kernels of PTX without a manifest."""
+"""Launch kernels of PTX without a manifest on NumPy arrays, whose memory becomes regions."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class PtxKernel(Launchable):
             try:
                 params.append(_pack_argument(value, size, f"argument {position}", regions))
             except Exception as error:
-                # Any exception: reading a value runs code of its package.
+                # Catch any exception, since reading a value runs code of another package.
                 raise LaunchError(
                     f"Kernel {self.name}: argument {position}, for a parameter of {size} bytes, {error}."
                 ) from error

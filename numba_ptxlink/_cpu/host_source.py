@@ -1,8 +1,8 @@
 """
-PTX functions as C++ that any host compiler reads: the same translation, without checks and without a launch.
+Translate PTX functions to C++ for any host compiler, as for the CPU, but without checks and a launch.
 
-A trap aborts the process, and local variables are on the C stack. A function that needs what only a kernel
-has, such as a thread index or a barrier, has no host version, and gets a reason.
+A trap aborts the process, and local variables are on the C stack. A function that needs parts of a
+launch, such as a thread index or a barrier, has no host version, but a reason for that.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _EXTERNAL_FUNCTIONS = {
     "free": "it frees memory of the device; free it in the caller",
 }
 _SHARED = "it uses shared memory, which belongs to a block of threads; pass a pointer to memory"
-# Faults that end the process of a host version; an access is one that lies outside of a parameter.
+# Faults at which a host version aborts the process. Here ACCESS is an access outside of a parameter.
 _ABORTING = (Fault.TRAP, Fault.ASSERT, Fault.ACCESS)
 
 
 class NoHostVersionError(Exception):
-    """A function needs what the host does not have. The message says what, and what to do."""
+    """A function has no host version. The message has the reason and the cure."""
 
 
 class HostSource(NamedTuple):
@@ -48,7 +48,7 @@ class HostSource(NamedTuple):
     Args:
         text: The definitions, for a namespace of their own.
         names: The C++ function of each symbol, which takes pointers to the result and the parameters.
-        reasons: For each symbol without a host version, why, and what to do.
+        reasons: The reason and the cure for each symbol without a host version.
     """
 
     text: str
@@ -58,7 +58,7 @@ class HostSource(NamedTuple):
 
 def translate(ptx_text: str, names: Iterable[str]) -> HostSource:
     """
-    Translate functions of a PTX module, with all that they call.
+    Translate functions of a PTX module, with their callees.
 
     Args:
         ptx_text: The module.
@@ -103,7 +103,7 @@ class _HostProgram:
 
     def find_definitions(self, name: str) -> _Definitions:
         """
-        Return an exported function and all that it uses.
+        Return an exported function, with the functions and variables that it uses.
 
         Raises:
             NoHostVersionError: The function, or one that it calls, has no host version.
@@ -114,7 +114,7 @@ class _HostProgram:
         return definitions
 
     def _add(self, module: _HostModule, name: str, definitions: _Definitions) -> None:
-        """Add a function of the module, and all that it uses, to definitions."""
+        """Add a function of the module, and the functions and variables that it uses, to *definitions*."""
         function = self._translate_once(module, name)
         definitions.functions[f"f.{name}"] = function
         for symbol in sorted(function.uses - definitions.functions.keys() - {"abort"}):
@@ -130,7 +130,7 @@ class _HostProgram:
                     raise NoHostVersionError(f"it calls {used}: {error}") from error
 
     def _add_helper(self, name: str, definitions: _Definitions) -> None:
-        """Add a function of LLVM IR that instructions are made of."""
+        """Add a function of `program.ll`, which instructions call, to *definitions*."""
         definitions.functions[name] = function = _print(self._helpers.get(name, name))
         for used in sorted(function.uses - definitions.functions.keys()):
             self._add_helper(used, definitions)
@@ -165,7 +165,7 @@ def _print(ir: str) -> cxx.CxxFunction:
 
 
 class _HostModule(EntryModule):
-    """State of the functions that an exported function reaches."""
+    """Collects the functions that an exported function calls, as C++ for the host."""
 
     def translate(self, name: str) -> str:
         """Return a function in LLVM IR, which takes pointers to its results and its parameters."""
@@ -201,7 +201,7 @@ class _HostModule(EntryModule):
 
 
 class _HostTranslator(Translator):
-    """A function that runs without a launch: what only a launch has is refused."""
+    """Translates a function that runs without a launch; raises NoHostVersionError if it needs one."""
 
     def count_back_edge(self) -> None:
         """Add nothing: loops have no limit."""
@@ -218,27 +218,27 @@ class _HostTranslator(Translator):
         self.emit(f'call void @"f.{name}"({", ".join(pointers)})')
 
     def load_context_field(self, name: str, part: int = 0) -> str:
-        """Refuse a field of a launch: code without checks reads them for memory and special registers."""
-        raise NoHostVersionError(_SHARED if "shared" in name else self._refusal())
+        """Raise NoHostVersionError, since the fields describe a launch."""
+        raise NoHostVersionError(_SHARED if "shared" in name else self._gpu_only_reason())
 
     def suspend(self, state: ThreadState, **fields: str) -> None:
-        """Refuse to wait."""
+        """Raise NoHostVersionError, since there are no other threads to wait for."""
         raise NoHostVersionError(
             f"it waits for other threads ({self._instruction()}); move that to the kernel that calls it"
         )
 
     def expand(self, name: str, **values: object) -> str:
-        """Return what an entry of the table computes, but for special registers."""
+        """Add an operation of the table; raise NoHostVersionError for a special register."""
         if name.startswith("%"):
             raise NoHostVersionError(f"it reads {name}, which only a kernel has; pass it as a parameter")
         return super().expand(name, **values)
 
     def fault(self, kind: Fault, address: str = "0", size: int | str = 0) -> None:
-        """Abort the process, or refuse what is not implemented."""
+        """Abort the process at a fault of the program; raise NoHostVersionError for other faults."""
         if kind == Fault.UNDEFINED_FUNCTION:
             raise NoHostVersionError("it calls a function through a pointer; call the function by its name")
         if kind not in _ABORTING:
-            raise NoHostVersionError(self._refusal())
+            raise NoHostVersionError(self._gpu_only_reason())
         self.abort()
 
     def abort(self) -> None:
@@ -250,5 +250,5 @@ class _HostTranslator(Translator):
         statement = self.function.body[self.statement_index]
         return statement.mnemonic if isinstance(statement, ptx.Instruction) else str(statement)
 
-    def _refusal(self) -> str:
+    def _gpu_only_reason(self) -> str:
         return f"it has the instruction '{self._instruction()}', which only a GPU has; call it from a kernel"

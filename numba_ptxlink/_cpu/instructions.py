@@ -1,4 +1,4 @@
-"""Instructions on registers: arithmetic by the table of operations, moves, comparisons, conversions."""
+"""Translate instructions on registers: arithmetic by the table of operations, moves, conversions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         return
     operation = arithmetic.find_operation(mnemonic)
     if f"{{{'abcde'[len(operands) - 1]}}}" in operation.body:
-        # An operand is missing.
+        # The template has a placeholder for an operand that the instruction lacks.
         raise UnsupportedInstruction
     sources = operation.sources.ljust(len(operands) - 1, operation.sources[-1])
     widths = [_operand_type(letter, mnemonic).width for letter in sources]
@@ -72,7 +72,7 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`addc`, `subc` and `madc`, and instructions with `.cc`: they read or write the carry flag."""
+    """Translate `addc`, `subc` and `madc`, and instructions with `.cc`: they read or write the carry flag."""
     ptx_type, wide = mnemonic.type, 2 * mnemonic.type.bits
     values = [b.read_operand(source, ptx_type.bits) for source in operands[1:]]
     if mnemonic.opcode.startswith("mad"):
@@ -99,7 +99,7 @@ def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 
 def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`mov`: a value, the address of a variable, or the parts of a register."""
+    """Translate `mov`: a value, the address of a variable, or the parts of a register."""
     target, source = operands
     bits = mnemonic.type.width
     targets, sources = ptx.elements(target), ptx.elements(source)
@@ -109,7 +109,7 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         size = bits // len(sources)
         value = b.join_bits([b.read_operand(part, size) for part in sources], size)
     else:
-        # A copy has the origin of its source.
+        # A copy has the origin (nan_bits.py) of its source.
         is_copy = len(targets) == 1 and bits == 32
         value = b.read_operand(source, bits, with_gpu_nan=not is_copy)
         if is_copy:
@@ -121,7 +121,7 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`setp` and `set`: one or two comparisons, combined with a predicate."""
+    """Translate `setp` and `set`: one or two comparisons, combined with a predicate."""
     ptx_type = mnemonic.type
     if len(operands) != 3 + (not _PREDICATE_OPERATIONS.isdisjoint(mnemonic.modifiers)):
         raise UnsupportedInstruction
@@ -150,7 +150,7 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`selp`."""
+    """Translate `selp`."""
     bits = mnemonic.type.width
     first, second = (b.read_operand(source, bits, with_gpu_nan=bits != 32) for source in operands[1:3])
     condition = b.read_operand(operands[3], 1)
@@ -160,7 +160,7 @@ def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> 
 
 
 def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`slct`: the first value if the third operand is not negative, otherwise the second."""
+    """Translate `slct`: the first value if the third operand is not negative, otherwise the second."""
     if len(mnemonic.types) != 2:
         raise UnsupportedInstruction
     ptx_type, third = mnemonic.types
@@ -173,7 +173,7 @@ def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
 
 
 def permute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`prmt`: four of the eight bytes of two registers, by a selector or by a mode."""
+    """Translate `prmt`: four of the eight bytes of two registers, by a selector or by a mode."""
     first, second, control = (b.read_operand(source, 32) for source in operands[1:])
     if mnemonic.modifiers:
         mode = ".".join(mnemonic.modifiers)
@@ -187,7 +187,7 @@ def permute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cvt`. With two operands, the first becomes the upper half of the result."""
+    """Translate `cvt`. With two operands, the first becomes the upper half of the result."""
     if mnemonic.modifiers[:1] == ("pack",):
         _convert_and_pack(b, mnemonic, operands)
         return
@@ -215,7 +215,7 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> None:
-    """`cvt` of a float32 to tf32, which has the upper 10 of its 23 bits after the point."""
+    """Translate `cvt` of a float32 to tf32, which has the upper 10 of its 23 bits after the point."""
     bits = b.read_operand(operands[1], 32)
     if rounding == "rna":
         increment: str | int = _TF32_UNIT // 2
@@ -235,8 +235,8 @@ def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> N
 
 
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cvt.pack.sat`: two saturated integers, and above them the lower bits of the last operand."""
-    # Integers of 2 and 4 bits are types of no other instruction.
+    """Translate `cvt.pack.sat`: two saturated integers, and above them the lower bits of the last operand."""
+    # Only this instruction has types of 2 and 4 bits, so they are parsed as modifiers.
     names = [*mnemonic.modifiers[2:], *(f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types)]
     name = names[0] if names else ""
     if name not in _PACKED_TYPES or len(operands) < 3:
@@ -256,7 +256,7 @@ def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
 
 
 def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`cvt` to and from pairs of 8-bit floats. With two operands, the first becomes the upper half."""
+    """Translate `cvt` to and from pairs of 8-bit floats. The first of two operands becomes the upper half."""
     name = next(_FLOAT8[modifier] for modifier in mnemonic.modifiers if modifier in _FLOAT8)
     ptx_type = mnemonic.type
     is_bf16x2 = ptx_type == PtxType("bf", 16, 2)
@@ -354,7 +354,7 @@ def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: st
     """Return an integer as a float, rounded to nearest if *rounding* is ""."""
     opcode = "sitofp" if source.is_signed else "uitofp"
     if rounding and target.bits == source.bits == 64:
-        # The upper 53 bits and the others are exact, so that only their sum is rounded.
+        # The upper 53 bits and the lower 11 bits are exact as doubles, so that only their sum is rounded.
         upper, lower = (b.emit_op("and", "i64", value, mask) for mask in (-2048, 2047))
         parts = [b.emit_value(f"{opcode} i64 {part} to double") for part in (upper, lower)]
         return arithmetic.emit_directed(b, "add", target, rounding, parts)

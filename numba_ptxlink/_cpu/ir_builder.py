@@ -1,4 +1,4 @@
-"""LLVM IR as text: a function to which instructions are added, one a line."""
+"""Build the text of an LLVM function, one instruction a line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class IRBuilder:
     An LLVM function under construction.
 
     Args:
-        global_values: Definitions and declarations of the module by name, to which the function adds its own.
+        global_values: Definitions and declarations of the module by name, to which the function adds others.
 
     Attributes:
         prologue: Instructions of the entry block, such as `alloca`.

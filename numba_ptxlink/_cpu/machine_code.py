@@ -1,4 +1,4 @@
-"""Compile LLVM IR to machine code, and load it, by llvmlite. Only this module imports llvmlite."""
+"""Compile LLVM IR to machine code, and load the code, with llvmlite. No other module imports llvmlite."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _lock = Lock()
-# At the end of a process, a compilation that takes longer is not waited for.
+# The seconds for which the end of the process waits for a compilation.
 _MAX_COMPILE_SECONDS = 60
 _MIN_LLVM_VERSION = (20, 0, 0)
 
 
 def stop_compiling() -> None:
-    """Wait until no thread compiles, and let no other thread begin: the process ends."""
+    """Wait until no thread compiles, and keep threads from compiling. Called at the end of the process."""
     _lock.held.acquire(timeout=_MAX_COMPILE_SECONDS)
 
 
@@ -40,7 +40,7 @@ def _load_llvm() -> Any:
 @functools.cache
 def target() -> Sequence[str]:
     """
-    Return everything that machine code depends on besides the IR: versions, the CPU, and its features.
+    Return everything besides the IR that machine code depends on: versions, the CPU, and its features.
 
     Raises:
         LaunchError: llvmlite is too old.
@@ -54,7 +54,7 @@ def target() -> Sequence[str]:
 
 
 def add_symbol(name: str, address: int) -> None:
-    """Let object code that is loaded later refer to a function of this process by *name*."""
+    """Define the symbol *name*, a function of this process, for object code that is loaded later."""
     _load_llvm().add_symbol(name, address)
 
 
@@ -118,7 +118,8 @@ class LoadedCode:
     def address(self, name: str) -> int:
         """Return the address of a function or a variable."""
         if name not in self._addresses:
-            # A look-up finalises the memory of all code, also of code that another thread is loading.
+            # Hold the lock: a look-up finalises the memory of all code, also of code that another thread
+            # loads.
             with _lock.held:
                 self._addresses[name] = self._engine.get_global_value_address(name)
         return self._addresses[name]

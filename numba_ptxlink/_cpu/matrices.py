@@ -1,8 +1,9 @@
 """
-Matrix instructions: each thread of a warp has some elements of a matrix in its registers.
+Translate matrix instructions, for which each thread of a warp has some elements in its registers.
 
-A thread writes its registers to memory, and its record has the address while the other threads read. A second
-exchange ensures that all threads have read before one goes on and overwrites its registers. The layouts are
+A thread writes its registers to memory, and the address of the memory to its ThreadRecord, where the other
+threads read it. A second exchange ensures that all threads have read before one of them overwrites its
+registers. The layouts are
 those of "Matrix Fragments for mma" in the PTX ISA.
 """
 
@@ -61,7 +62,7 @@ class _Product(NamedTuple):
 
     @property
     def packed(self) -> int:
-        """How many elements a register of the first two matrices has."""
+        """The number of elements in a register of the first two matrices."""
         return 8 * self.register_bytes // ELEMENT_BITS[self.a]
 
     @property
@@ -80,14 +81,14 @@ class _Product(NamedTuple):
 
 
 def exchange_all(b: Translator, value: str) -> str:
-    """Let each lane of a complete warp publish a value; return the record of the first lane."""
+    """Exchange values between all lanes of a warp; return the address of the first lane's ThreadRecord."""
     group, first = exchange(b, value, ALL_LANES)
     b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
     return first
 
 
 def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`mma.sync`: D = A * B + C, without sparsity; sums of floats are rounded once."""
+    """Translate `mma.sync`: D = A * B + C, without sparsity; sums of floats are rounded once."""
     product = _parse_product(mnemonic)
     second, third, end = product.offsets
     registers = b.alloca(f"[{end // 8 + 1} x i64]")
@@ -178,7 +179,7 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
 
 
 def registers_of(f: IRBuilder, lane: str) -> str:
-    """Return the address of the registers of a lane, which its record has."""
+    """Return the address of the registers of a lane, from its ThreadRecord."""
     record = f.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr %first, i32 {lane}")
     return f.load("ptr", record, thread_field_offset("seen"))
 
@@ -186,7 +187,7 @@ def registers_of(f: IRBuilder, lane: str) -> str:
 def _load_line(
     f: IRBuilder, product: _Product, kind: str, holders: Sequence[str], start: int, step: int, block: int
 ) -> list[str]:
-    """Return the elements of a row or a column, of which each of four lanes holds every fourth register."""
+    """Return the elements of a row or a column, whose registers four lanes have in turn."""
     packed, bits = product.packed, ELEMENT_BITS[kind]
     elements = []
     for position in range(product.depth):
@@ -228,7 +229,7 @@ def _load_addend(f: IRBuilder, product: _Product, start: int, position: int) -> 
 def sum_of_products(
     f: IRBuilder, kind: str, pairs: Iterable[tuple[str, str]], addend: str, *, saturates: bool
 ) -> str:
-    """Return the sum of products and of the third matrix's element, as `decode_element` has them."""
+    """Return the sum of products and of the third matrix's element, in the types of `decode_element`."""
     if kind == "s32":
         total = "0"
         for one, two in pairs:
@@ -256,7 +257,7 @@ def encode_sum(f: IRBuilder, kind: str, value: str) -> str:
 
 
 def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`movmatrix`: the transpose of 8 rows of 8 halves, of which each lane has two neighbours in a row."""
+    """Translate `movmatrix`: the transpose of 8 rows of 8 halves; each lane has two neighbours of a row."""
     if set(mnemonic.modifiers) != {"sync", "aligned", "m8n8", "trans"}:
         raise UnsupportedInstruction
     value = b.resize(b.read_operand(operands[1], 32), 32, 64)
@@ -277,7 +278,7 @@ def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> Non
 
 def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """
-    `ldmatrix`: one, two or four matrices of 8 rows of 8 halves from shared memory.
+    Translate `ldmatrix`: one, two or four matrices of 8 rows of 8 halves from shared memory.
 
     The lanes 8i to 8i + 7 have the addresses of the rows of matrix i. Each lane gets two neighbours of a row,
     or with `.trans` of a column.
@@ -305,7 +306,7 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 
 def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`stmatrix`: the inverse of `ldmatrix`."""
+    """Translate `stmatrix`: the inverse of `ldmatrix`."""
     sources = ptx.elements(operands[1])
     _check_matrices(mnemonic, len(sources))
     first = _exchange_addresses(b, operands[0])
@@ -335,7 +336,7 @@ def _check_matrices(mnemonic: Mnemonic, count: int) -> None:
 
 
 def _exchange_addresses(b: Translator, operand: str) -> str:
-    """Let each lane publish the generic address of its row; return the record of the warp's first lane."""
+    """Exchange the generic addresses of rows; return the address of the first lane's ThreadRecord."""
     parsed = ptx.address(operand)
     if parsed is None:
         raise UnsupportedInstruction

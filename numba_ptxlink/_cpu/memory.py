@@ -1,4 +1,4 @@
-"""Loads, stores and atomic operations; each checks that the launch may access its address."""
+"""Translate loads, stores and atomic operations, which check that the launch may access the address."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATE_SPACES = ("global", "shared", "local", "param", "const")
 _ADDRESS_BITS = 64
 _ORDERED_MODIFIERS = {"acquire", "release", "relaxed"}
 _ATOMIC_MODIFIERS = {"acquire", "release", "relaxed", "volatile"}
-# Modifiers for the state space, vectors, order and caching. They do not change the value that is accessed.
+# Modifiers for the state space, vectors, order and caching, which do not change the accessed value.
 _ACCESS_MODIFIERS = re.compile(
     r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
     r"|nc|c[agsv]|lu|w[bt]|noftz|unified|entry|func|v[248]|L[12].*"
@@ -85,7 +85,7 @@ def _restore_address(b: Translator, address: str, space: str) -> str:
 
 def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
     """Return a pointer into the block's shared memory."""
-    # Relative to the beginning of shared memory, which is aligned: one addition less for each access.
+    # The offset from the beginning of shared memory, which is aligned, saves an addition for each access.
     position = effective_address(b, base, offset - SHARED_START)
     if b.module.checks:
         allowed = b.expand("access.shared", offset=position, mask=size - 1)
@@ -130,12 +130,12 @@ def _vector_length(mnemonic: Mnemonic) -> int:
 
 
 def _other_modifiers(mnemonic: Mnemonic) -> set[str]:
-    """Return the modifiers that do not only concern the state space, the order or the cache."""
+    """Return the modifiers without those for the state space, the order and the cache."""
     return {flag for flag in mnemonic.modifiers if not _ACCESS_MODIFIERS.fullmatch(flag)}
 
 
 def report_access(b: Translator, pointer: str, size: int, kind: Access, value: str = "0") -> None:
-    """Report an access to global or shared memory to the checks that remember accesses."""
+    """Report an access to global or shared memory to racecheck and initcheck."""
     if not b.module.reports_accesses:
         return
     b.global_values["ptxlink.check_access"] = (
@@ -153,7 +153,7 @@ def _is_thread_private(b: Translator, memory: str, space: str) -> bool:
 
 
 def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`ld`, `ldu` and `st`."""
+    """Translate `ld`, `ldu` and `st`."""
     if _other_modifiers(mnemonic):
         raise UnsupportedInstruction
     writes, bits, size = mnemonic.opcode == "st", mnemonic.type.width, mnemonic.type.width // 8
@@ -187,7 +187,7 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 
 def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`atom` and `red`."""
+    """Translate `atom` and `red`."""
     target = operands[0] if mnemonic.opcode == "atom" else "_"
     memory, *sources = operands[mnemonic.opcode == "atom" :]
     vector_length = _vector_length(mnemonic)
@@ -257,7 +257,7 @@ def _emit_compare_and_swap_loop(
 
 def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """
-    `cvta`.
+    Translate `cvta`.
 
     Shared addresses are offsets from the block's shared memory; other state spaces use host addresses
     unchanged.
@@ -274,13 +274,13 @@ def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
 
 
 def test_space(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`isspacep`."""
+    """Translate `isspacep`."""
     name = f"isspacep.{_state_space(mnemonic)}"
     b.write_expansion(operands[0], name, value=b.read_operand(operands[1], 64), first=SHARED_START)
 
 
 def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`membar` and `fence`."""
+    """Translate `membar` and `fence`."""
     b.emit("fence seq_cst")
 
 
@@ -289,12 +289,12 @@ def ignore(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def create_policy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`createpolicy`: cache hints have no effect, so any value will do."""
+    """Translate `createpolicy`: write any value, since cache hints have no effect."""
     b.write_register(operands[0], "0", 64)
 
 
 def save_stack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`stacksave`, which some compilers put around calls; any value will do, since no stack exists."""
+    """Translate `stacksave`, which some compilers emit at calls: write any value, as there is no stack."""
     b.write_register(operands[0], "0", mnemonic.type.bits)
 
 

@@ -1,4 +1,4 @@
-"""Opcodes, types and immediate operands of PTX, as instructions spell them."""
+"""Parse opcodes, types and immediate operands of PTX instructions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PtxType:
     A type of PTX.
 
     Args:
-        letter: The letters of its name: "b", "u", "s", "f", "bf", or "pred".
+        letter: The letters of the name: "b", "u", "s", "f", "bf", or "pred".
         bits: The width of an element.
         elements: The number of elements that are packed into one register, as 2 for f16x2.
     """
@@ -32,12 +32,12 @@ class PtxType:
 
     @property
     def is_float(self) -> bool:
-        """Whether its arithmetic is that of floats."""
+        """Whether the type is a float."""
         return self.letter in ("f", "bf")
 
     @property
     def is_signed(self) -> bool:
-        """Whether it is a signed integer."""
+        """Whether the type is a signed integer."""
         return self.letter == "s"
 
     @property
@@ -107,7 +107,7 @@ class Mnemonic(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def parse_mnemonic(text: str) -> Mnemonic:
-    """Return the mnemonic that *text* spells."""
+    """Return the opcode, modifiers and types in *text*, such as "cvt.rn.f32.s64"."""
     opcode, *parts = text.split(".")
     types = tuple(ptx_type for ptx_type in map(_parse_type, parts) if ptx_type)
     return Mnemonic(opcode, tuple(part for part in parts if not _parse_type(part)), types)

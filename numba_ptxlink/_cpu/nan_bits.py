@@ -1,9 +1,9 @@
 """
 Find the registers with results of float32 arithmetic, whose NaNs have one bit pattern on a GPU.
 
-A GPU returns 0x7fffffff for each NaN that it computes; x86 keeps sign and payload. Arithmetic that follows
-does not depend on these bits, so a NaN is replaced only where they can be seen: where a register is stored,
-moved or read as an integer. Bits of another origin, such as those of a loaded NaN, are kept.
+A GPU returns 0x7fffffff for each NaN that it computes; x86 keeps sign and payload. Later arithmetic does
+not depend on the bits of a NaN, so a NaN is replaced only where its bits can be seen: where a register is
+stored, moved or read as an integer. Bits of another origin, such as those of a loaded NaN, are kept.
 """
 
 from __future__ import annotations

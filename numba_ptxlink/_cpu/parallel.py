@@ -1,4 +1,4 @@
-"""Run the blocks of a grid on several cores, each with a worker of its own."""
+"""Run the blocks of a grid on several cores, with a worker for each core."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ def run_blocks(workers: Sequence[Worker], count: int, run: Callable[[Worker, int
     Args:
         workers: A worker for each part.
         count: The number of blocks.
-        run: Runs blocks, from the worker, the number of the first block, and how many there are.
+        run: Runs blocks, from the worker, the number of the first block, and the number of blocks.
 
     Raises:
         Exception: The first one that *run* raised.
     """
     size = -(-count // len(workers))
     stopped = threading.Event()
-    # Generated code calls it in loops, with the GIL. Signals arrive in the main thread, which waits here.
+    # Generated code calls this function in loops, with the GIL: only the main thread, which waits here, gets
+    # signals.
     is_stopped = ctypes.PYFUNCTYPE(ctypes.c_int)(stopped.is_set)
     parts = []
     with ThreadPoolExecutor(len(workers)) as pool:

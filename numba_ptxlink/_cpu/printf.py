@@ -1,5 +1,5 @@
 """
-`printf` of code that runs on the CPU: format its arguments as C does, and write to Python's standard output.
+Implement `printf` for code on the CPU: format as C does, and write to Python's standard output.
 
 Generated code passes the addresses of the format string and of the arguments, which PTX stores one after the
 other, each at a multiple of its size. The C library formats one conversion at a time.
@@ -24,6 +24,7 @@ class _Arguments:
         self.address, self.count = address, 0
 
     def read(self, ctype: type[Any]) -> Any:
+        """Return the next argument, which has the type *ctype*."""
         size = ctypes.sizeof(ctype)
         start = -(-self.address // size) * size
         self.address, self.count = start + size, self.count + 1

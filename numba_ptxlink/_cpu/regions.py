@@ -1,8 +1,8 @@
 """
-Memory that a launch may access: a table of address pairs for generated code, and names for errors.
+Describe the memory that a launch may access, by addresses for generated code and names for errors.
 
-A launch on host arrays has a few regions, which are listed. The CPU device has thousands, whose table its
-driver keeps, and whose names matter only after a fault.
+A launch on host arrays has a few regions, which are listed. The CPU device may have thousands: its driver
+keeps the table, and names are looked up only after a fault.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ class Region(NamedTuple):
     Memory of this process that a launch or a call may access.
 
     Args:
-        address: Where it begins.
-        size: Its bytes.
-        writable: Whether it may be written.
-        name: What it is called in errors.
+        address: The first address.
+        size: The size in bytes.
+        writable: Whether the memory may be written.
+        name: The name in errors.
     """
 
     address: int
@@ -35,7 +35,7 @@ class Region(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address after it."""
+        """The address after the last byte."""
         return self.address + self.size
 
 
@@ -44,14 +44,14 @@ class RegionTable(NamedTuple):
     The regions of a launch.
 
     Args:
-        writable: The first and the end address of each region that may be written, as 64-bit numbers.
-        read_only: The same of regions that may only be read.
-        near: Returns at least the regions before, at and after an address.
+        writable: The first address and the end address of each region that may be written, as 64-bit numbers.
+        read_only: The same for regions that may only be read.
+        find_near: Returns at least the regions before, at and after an address.
     """
 
     writable: bytes
     read_only: bytes
-    near: Callable[[int], Iterable[Region]]
+    find_near: Callable[[int], Iterable[Region]]
 
     @classmethod
     def of(cls, regions: Sequence[Region]) -> RegionTable:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_STATIC_SHARED_BYTES = 48 << 10
-"""Of a block; more needs dynamic shared memory. "Technical Specifications per Compute Capability"."""
+"""The limit of a block without dynamic memory ("Technical Specifications per Compute Capability")."""
 MAX_BLOCK_THREADS = 1024
 _WORD = re.compile(r"[\w$%]+")
-# Predicates are elsewhere.
+# Predicates do not count, since they have separate registers.
 _REGISTERS = re.compile(r"\.reg\s+\.[a-z](\d+)\s+%\w+<(\d+)>")
 _MIN_REGISTERS, _MAX_REGISTERS = 16, 255
 
@@ -72,9 +72,9 @@ def max_block_threads(kernel: ptx.Function) -> int:
 
 def estimated_registers(kernel: ptx.Function) -> int:
     """
-    Return a guess at the registers of a thread, which only a compiler for a GPU knows.
+    Return a guess at the number of registers of a thread, which only a compiler for a GPU determines.
 
-    Half of those that PTX declares, where each value has a register of its own.
+    The guess is half of the registers that PTX declares, in which each value has another register.
     """
     declared = sum(
         int(count) * max(int(bits) // 32, 1) for bits, count in _REGISTERS.findall(_body_text(kernel))

@@ -1,5 +1,5 @@
 """
-Programs of PTX on the CPU: kernels are launched, and device functions called, on memory of this process.
+Launch kernels and call device functions of PTX on the CPU, on memory of this process.
 
 A worker executes the blocks of a launch one after the other; a cooperative launch has one for each block.
 """
@@ -68,9 +68,10 @@ class _PackedLaunch(NamedTuple):
 
 class CpuProgram:
     """
-    A PTX module that runs on the CPU, with variables and a heap of its own.
+    A PTX module that runs on the CPU, with memory for its variables and a heap.
 
-    Nothing is copied: addresses are those of this process. Several threads may launch and call at a time.
+    Nothing is copied: addresses are those of this process. Several threads may launch and call at the same
+    time.
 
     Args:
         text: The PTX.
@@ -94,7 +95,7 @@ class CpuProgram:
             # Code that is loaded later calls functions of the library.
             check_library()
         self._code = CompiledModule(self.module, checks=self._checks)
-        self._reported: set[tuple[Any, ...]] = set()
+        self._logged_reports: set[tuple[Any, ...]] = set()
         self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
         # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
         self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
@@ -115,8 +116,8 @@ class CpuProgram:
         Return a program of a PTX module.
 
         Args:
-            ptx: The module. It defines all functions that it calls, except those of the device runtime and of
-                the C library, such as `vprintf` and `malloc`.
+            ptx: The module, which defines all functions that it calls, except those of the device runtime and
+                of the C library, such as `vprintf` and `malloc`.
             checks: The names of checks; True for memcheck, or False for none. Without memcheck, a wrong
                 access may end the process.
 
@@ -134,7 +135,7 @@ class CpuProgram:
         steps: int | None = None,
     ) -> None:
         """
-        Launch a kernel, and wait until it has finished. Its output goes to `sys.stdout`.
+        Launch a kernel, and wait until it has finished. Output of the kernel is written to `sys.stdout`.
 
         Args:
             name: The kernel.
@@ -145,7 +146,8 @@ class CpuProgram:
 
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
-            LaunchError: The parameters have other sizes, or no GPU or not the CPU supports the configuration.
+            LaunchError: The parameters have other sizes, or neither a GPU nor the CPU supports the
+                configuration.
         """
         _check_config(name, launch_config)
         expected_sizes, offsets = self._param_layout(name)
@@ -259,7 +261,7 @@ class CpuProgram:
         self._keep_worker(packed, worker)
 
     def _take_worker(self, packed: _PackedLaunch) -> Worker:
-        """Return a worker: that of a finished launch with blocks of the same size, or else a new one."""
+        """Return the worker of a finished launch with blocks of the same size, or a new worker."""
         try:
             worker = self._idle_workers[packed.worker_key].pop()
         except (KeyError, IndexError):
@@ -312,7 +314,7 @@ class CpuProgram:
         """Execute blocks, or call a function for elements; return a BlockStatus."""
         status = worker.run(self._code.address(executor), entry.address, first, count, resume_mode)
         if worker.checks:
-            worker.checks.log_reports(self._described(entry, worker), self._reported)
+            worker.checks.log_reports(self._launch_description(entry, worker), self._logged_reports)
         if worker.fault_record.kind != Fault.NONE:
             function, statement = entry.fault_sites[worker.fault_record.fault_site]
             raise faults.fault_error(self.module, entry.name, function, statement, worker)
@@ -321,8 +323,8 @@ class CpuProgram:
     def _run_part(self, entry: CompiledEntry, worker: Worker, first: int, count: int) -> None:
         self._run(entry, worker, "ptxlink.run_grid", first, count)
 
-    def _described(self, entry: CompiledEntry, worker: Worker) -> Launch:
-        """Return a launch as reports of checks describe it."""
+    def _launch_description(self, entry: CompiledEntry, worker: Worker) -> Launch:
+        """Return the description of a launch for reports of checks."""
 
         def location_of(site: int) -> faults.SourceLocation:
             function, statement = entry.fault_sites[site]
@@ -341,7 +343,7 @@ class CpuProgram:
 
 
 def _begin_checks(workers: Sequence[Worker]) -> None:
-    """Let the workers of a launch check it together: accesses of different launches are ordered."""
+    """Begin a launch in the checks of all its workers, which compare accesses of the same launch only."""
     number = 0
     for worker in workers:
         if worker.checks:
@@ -349,7 +351,7 @@ def _begin_checks(workers: Sequence[Worker]) -> None:
 
 
 def _check_config(name: str, launch_config: Configuration) -> None:
-    """Raise LaunchError if no GPU, or not the CPU, supports the configuration of a launch."""
+    """Raise LaunchError if no GPU supports the configuration of a launch, or the CPU does not."""
     threads = math.prod(launch_config.block)
     if threads > _MAX_BLOCK_THREADS or launch_config.shared > _MAX_SHARED_BYTES:
         raise LaunchError(

@@ -1,5 +1,5 @@
 """
-Structures that Python shares with the generated code, and the LLVM IR that all programs share.
+Define the structures that Python shares with generated code, and read the LLVM IR that all programs share.
 
 A worker has a BlockContext, a ThreadRecord for each suspended thread, and a FaultRecord. In the text of LLVM
 IR, `$context.params` is the offset of a field in bytes, and `$fault.trap` the value of a member of an enum.
@@ -34,7 +34,7 @@ class Fault(IntEnum):
 
 
 class Access(IntEnum):
-    """Kinds of accesses, as `enum access_kind` of checks.c has them."""
+    """Kinds of accesses, with the values of `enum access_kind` in checks.c."""
 
     READ = 0
     WRITE = 1
@@ -46,7 +46,7 @@ class Access(IntEnum):
 
 
 class Scope(IntEnum):
-    """The threads that a barrier orders, as `enum scope` of checks.c has them."""
+    """The threads that a barrier orders, with the values of `enum scope` in checks.c."""
 
     BLOCK = 0
     WARP = 1

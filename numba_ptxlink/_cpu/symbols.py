@@ -1,5 +1,5 @@
 """
-The variables and functions of a PTX module: their addresses, and the variables with their initial values.
+Find the addresses of the variables and functions of a PTX module, and write its variables in LLVM IR.
 
 Variables are compiled once, so that all kernels of a program see the same memory. Kernels refer to them by
 name.
@@ -26,7 +26,8 @@ _ADDRESS_BYTE = re.compile(r"0xFF((?:00)*)\s*\((.+)\)")
 _ADDRESS_BYTES = 8
 _NAME = re.compile(r"[\w$%]+")
 _SYMBOL_WITH_OFFSET = re.compile(r"(?:generic\()?\s*([\w$%]+)\s*\)?\s*(?:\+\s*(\d+))?")
-# Function addresses are only compared, by calls of pointers too, so they are outside of the address space.
+# Code only compares function addresses, also to call a pointer. So the addresses need not be valid, and are
+# outside of the address space.
 _FIRST_FUNCTION_ADDRESS, _FUNCTION_DISTANCE = 1 << 60, 16
 
 
@@ -106,7 +107,7 @@ class Symbols:
         Return a variable in LLVM IR.
 
         Raises:
-            LaunchError: The module does not define it, or a symbol of its initialiser.
+            LaunchError: The module does not define the variable, or a symbol of its initialiser.
         """
         variable = self.variables[name]
         if not variable.defined:
@@ -118,31 +119,33 @@ class Symbols:
             variable.bits // variable.vector_length,
             math.prod(map(int, filter(None, variable.array_dims))),
         )
-        spelled = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
-        if variable.initial.count("{") > 1 and len(spelled) != count * variable.vector_length:
+        initial_values = [text.strip() for text in re.split("[{},]", variable.initial) if text.strip()]
+        if variable.initial.count("{") > 1 and len(initial_values) != count * variable.vector_length:
             raise LaunchError(
                 f"The initialiser of variable {variable.name} has incomplete rows; write out all {count} "
                 "values."
             )
-        zeros = max(variable.size - len(spelled) * bits // 8, 0)
-        fields = [*self._fields(variable, spelled, bits), (f"[{zeros} x i8]", "zeroinitializer")]
+        zeros = max(variable.size - len(initial_values) * bits // 8, 0)
+        fields = [*self._fields(variable, initial_values, bits), (f"[{zeros} x i8]", "zeroinitializer")]
         types, content = ", ".join(field_type for field_type, _ in fields), ", ".join(map(" ".join, fields))
         alignment = max(variable.alignment, 16)
         return f'@"v.{variable.name}" = global <{{{types}}}> <{{{content}}}>, align {alignment}'
 
-    def _fields(self, variable: ptx.Variable, spelled: Sequence[str], bits: int) -> Iterator[tuple[str, str]]:
+    def _fields(
+        self, variable: ptx.Variable, initial_values: Sequence[str], bits: int
+    ) -> Iterator[tuple[str, str]]:
         """Yield the type and value of each field of an initialiser; the bytes of an address are one field."""
         position = 0
-        while position < len(spelled):
+        while position < len(initial_values):
             matches = [
-                _ADDRESS_BYTE.fullmatch(text) for text in spelled[position : position + _ADDRESS_BYTES]
+                _ADDRESS_BYTE.fullmatch(text) for text in initial_values[position : position + _ADDRESS_BYTES]
             ]
             masks = [(len(match[1]) // 2, match[2]) for match in matches if match]
             if bits == 8 and masks and masks == [(index, masks[0][1]) for index in range(_ADDRESS_BYTES)]:
                 yield "i64", self._initial_value(variable, masks[0][1], 64)
                 position += _ADDRESS_BYTES
             else:
-                yield f"i{bits}", self._initial_value(variable, spelled[position], bits)
+                yield f"i{bits}", self._initial_value(variable, initial_values[position], bits)
                 position += 1
 
     def _initial_value(self, variable: ptx.Variable, text: str, bits: int) -> str:

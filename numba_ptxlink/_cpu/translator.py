@@ -1,4 +1,4 @@
-"""A PTX function as an LLVM function: registers, variables and operands, faults and suspension."""
+"""Translate a PTX function to an LLVM function: registers, variables, operands, faults and suspension."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class Storage:
     The memory of a variable or parameter of the function.
 
     Args:
-        pointer: Its address.
-        size: Its size in bytes.
+        pointer: The address.
+        size: The size in bytes.
         source: The pointer to the argument of a parameter, "" for a variable.
-        address_taken: Whether it needs an address in local memory. LLVM keeps other variables in registers.
+        address_taken: Whether the variable needs an address in local memory. LLVM keeps others in registers.
         element_size: The size of an element of an array.
     """
 
@@ -73,8 +73,8 @@ class Translator(IRBuilder):
     Args:
         module: State that all functions of the LLVM module share.
         function: The PTX function.
-        labels: The statement indices of its labels, by the block and name of a label.
-        suspends: Whether a thread may suspend in it.
+        labels: The statement indices of labels, by block and name.
+        suspends: Whether a thread may suspend in the function.
 
     Attributes:
         scope: The names that are declared at the current statement.
@@ -82,8 +82,8 @@ class Translator(IRBuilder):
         reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
         uses_short_pointers: Whether the code so far has addresses of variables in 32-bit registers.
         pointers: The addresses of the function's results and parameters.
-        branch_targets: The labels of each `.branchtargets` directive, by its own label.
-        local_memory_size: Bytes of local memory that the function takes itself; complete after `to_text`.
+        branch_targets: The labels of each `.branchtargets` directive, by the label of the directive.
+        local_memory_size: Bytes of local memory of the function's frame; complete after `to_text`.
     """
 
     def __init__(

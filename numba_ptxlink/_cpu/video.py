@@ -1,4 +1,4 @@
-"""SIMD video instructions: `vadd4` and its relatives compute on the bytes or halves of 32-bit registers."""
+"""Translate SIMD video instructions such as `vadd4`, which compute on bytes or halves of 32-bit registers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPERATIONS = {
     "vabsdiff": """
         difference = sub {ir} {a}, {b}
         result = call {ir} @llvm.abs.{suffix}({ir} {difference}, i1 false)""",
-    # An average is rounded up where the sum is not negative, and down where it is.
+    # An average is rounded up if the sum is not negative, and down otherwise.
     "vavrg": """
         sum = add {ir} {a}, {b}
         positive = icmp sge {ir} {sum}, zeroinitializer
@@ -36,7 +36,7 @@ _OPERATIONS = {
 
 
 def compute_elements(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`vadd2`, `vadd4` and others: "SIMD Video Instructions" in the PTX ISA, without masks and selectors."""
+    """Translate "SIMD Video Instructions" of the PTX ISA, such as `vadd4`, without masks and selectors."""
     name, count = mnemonic.opcode[:-1], int(mnemonic.opcode[-1])
     if len(operands) != 4 or len(mnemonic.types) != (2 if name == "vset" else 3):
         raise UnsupportedInstruction

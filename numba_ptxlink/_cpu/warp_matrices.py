@@ -1,8 +1,8 @@
 """
-`wmma`: matrices that a warp loads, multiplies and stores, in a layout that PTX leaves open.
+Translate `wmma`: matrices that a warp loads, multiplies and stores, in a layout that PTX does not define.
 
-Here a matrix of n elements is divided by rows: lane i has the elements from i * n / 32 on. Registers for more
-elements repeat them, as on a GPU.
+Here a matrix of n elements is divided by rows: lane i has n / 32 elements, from i * n / 32 on. If a fragment
+has more registers, they repeat the elements, as on a GPU.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class _Matrix(NamedTuple):
     A matrix of a warp.
 
     Args:
-        rows: The number of its rows.
-        columns: The number of its columns.
-        kind: The type of its elements, such as "f16".
+        rows: The number of rows.
+        columns: The number of columns.
+        kind: The type of the elements, such as "f16".
     """
 
     rows: int
@@ -65,12 +65,12 @@ class _Matrix(NamedTuple):
 
     @property
     def lane_elements(self) -> int:
-        """How many elements a lane has."""
+        """The number of elements of a lane."""
         return self.rows * self.columns // 32
 
 
 def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`wmma.load`, `wmma.store` and `wmma.mma`."""
+    """Translate `wmma.load`, `wmma.store` and `wmma.mma`."""
     action, *modifiers = mnemonic.modifiers or [""]
     shape = next(filter(None, map(_SHAPE.fullmatch, modifiers)), None)
     if not shape:
@@ -126,7 +126,7 @@ def _addresses(
 
 
 def _stride(b: Translator, matrix: _Matrix, operands: Sequence[str], *, by_rows: bool) -> str:
-    """Return the distance of two rows, or columns, in elements."""
+    """Return the number of elements from one row or column to the next."""
     if len(operands) > 2:
         return b.read_operand(operands[2], 32)
     return str(matrix.columns if by_rows else matrix.rows)
@@ -140,7 +140,7 @@ def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], space: str, *
         report_access(b, pointer, matrix.bits // 8, Access.READ)
         elements.append(b.emit_value(f"load i{matrix.bits}, ptr {pointer}"))
     targets, packed = ptx.elements(operands[0]), matrix.register_bits // matrix.bits
-    # Lanes that load together have loaded before one of them stores.
+    # Wait until all lanes have loaded, so that no lane goes on and stores before.
     exchange(b, "0", ALL_LANES)
     for number, target in enumerate(targets):
         parts = [elements[(number * packed + part) % len(elements)] for part in range(packed)]
@@ -164,7 +164,7 @@ def _store(b: Translator, matrix: _Matrix, operands: Sequence[str], space: str, 
 def _multiply(
     b: Translator, matrices: Sequence[_Matrix], operands: Sequence[str], *, saturates: bool
 ) -> None:
-    """`wmma.mma`: D = A * B + C, for *matrices* A, B, C and D."""
+    """Translate `wmma.mma`: D = A * B + C, for *matrices* A, B, C and D."""
     *sources, result = matrices
     offsets, end = [], 0
     for matrix in sources:
@@ -221,7 +221,7 @@ def _product_function(
 
 
 def _load_element(f: IRBuilder, matrix: _Matrix, index: str, offset: int) -> str:
-    """Return an element of a matrix by its number, out of the registers of the lane that has it."""
+    """Return an element of a matrix by its number, from the registers of its lane."""
     lane, slot = (f.emit_op(op, "i32", index, matrix.lane_elements) for op in ("udiv", "urem"))
     distance = f.emit_op("mul", "i32", slot, matrix.bits // 8)
     pointer = f.emit_value(f"getelementptr i8, ptr {registers_of(f, lane)}, i32 {distance}")

@@ -1,5 +1,5 @@
 """
-Warp operations and barriers.
+Translate warp operations and barriers.
 
 A thread stores its operand in its ThreadRecord and suspends. The scheduler resumes it when all threads of the
 operation have stored theirs; it then reads the operands of the others from their records.
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Translator
 
-# In the order of the operations of `ptxlink.reduce`.
+# The operations of `ptxlink.reduce`, in the order of their numbers.
 _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 
 
 def exchange(b: Translator, value: str, mask: str) -> tuple[str, str]:
-    """Suspend until the threads of the mask have arrived; return their mask, and the record of lane 0."""
+    """Suspend until the threads of the mask have arrived; return the mask and the ThreadRecord of lane 0."""
     b.suspend(ThreadState.WARP, key=b.read_operand(mask, 32), value=value)
     b.report_order(Scope.WARP)
     offset = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
@@ -51,7 +51,7 @@ def _mode(mnemonic: Mnemonic) -> str:
 
 
 def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`vote`."""
+    """Translate `vote`."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     group, first = exchange(b, _read_wide(b, operands[1], 1), operands[-1])
@@ -60,7 +60,7 @@ def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`shfl`."""
+    """Translate `shfl`."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
@@ -78,7 +78,7 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`match`."""
+    """Translate `match`."""
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     value = _read_wide(b, operands[1], mnemonic.type.bits)
     group, first = exchange(b, value, operands[2])
@@ -93,7 +93,7 @@ def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`redux`."""
+    """Translate `redux`."""
     if mnemonic.type.is_float:
         reduce_floats(b, mnemonic, operands)
         return
@@ -108,7 +108,7 @@ def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`redux` of floats: the minimum or maximum, of the values or with `.abs` of their magnitudes."""
+    """Translate `redux` of floats: the minimum or maximum of the values, or of their magnitudes (`.abs`)."""
     mode, *modifiers = mnemonic.modifiers[1:] or [""]
     if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
         raise UnsupportedInstruction
@@ -119,7 +119,7 @@ def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 
 def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`elect`: one thread of the mask, here the one of the lowest lane."""
+    """Translate `elect`: one thread of the mask, here the one of the lowest lane."""
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     group, _ = exchange(b, "0", operands[1])
     leader = b.call("llvm.cttz.i32", "i32", f"i32 {group}", "i1 true")
@@ -128,13 +128,13 @@ def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def read_active_mask(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`activemask`: suspend until no thread of the warp can run; those at this instruction are active."""
+    """Translate `activemask`: suspend until no thread of the warp can run; threads here are active."""
     b.suspend(ThreadState.ACTIVEMASK)
     b.write_register(operands[0], _load_group(b), 32)
 
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """`bar` and `barrier` of warps and blocks, with or without a reduction."""
+    """Translate `bar` and `barrier` of warps and blocks, with or without a reduction."""
     mode, *rest = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")] or [""]
     if [mode, *rest] == ["warp", "sync"]:
         exchange(b, "0", operands[0])
@@ -156,7 +156,7 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
 
 
 def _arrive(b: Translator, barrier: str) -> None:
-    """`bar.arrive`: count the thread at a barrier where others wait."""
+    """Translate `bar.arrive`: count the thread at a barrier at which others wait."""
     number = b.emit_op("and", "i32", b.read_operand(barrier, 32), 15)
     counts = b.offset_pointer("%ctx", BlockContext.barrier_arrivals.offset)
     count = b.emit_value(f"getelementptr i32, ptr {counts}, i32 {number}")

@@ -1,4 +1,4 @@
-"""The memory of a launch besides its arguments, such as shared memory, and the call of machine code."""
+"""Allocate the memory of a launch besides its arguments, such as shared memory, and call machine code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .checks import WorkerChecks
 
 _ALIGNMENT, _MMAP_THRESHOLD = 1024, 1 << 16
-# A worker with so much memory is kept for later launches.
+# A worker with at most this much memory is kept for later launches.
 _MAX_SMALL_BYTES = 256 << 10
 # PYFUNCTYPE keeps the GIL. Generated code releases it, and takes it again to check for Ctrl-C and to print.
 _EXECUTOR_TYPE = ctypes.PYFUNCTYPE(
@@ -31,7 +31,7 @@ class Buffer:
     Zeroed memory that begins at a multiple of 1024 bytes.
 
     Args:
-        size: Its size in bytes.
+        size: The size in bytes.
     """
 
     def __init__(self, size: int) -> None:
@@ -51,7 +51,7 @@ class Buffer:
 
 class Worker:
     """
-    Executes blocks, one after the other, in memory of its own.
+    Executes blocks, one after the other, with one block's shared and local memory.
 
     Args:
         regions: The memory of the caller that the code may access.
@@ -63,12 +63,12 @@ class Worker:
         grid: The number of blocks along x, y and z.
         block: The number of threads of a block along x, y and z.
         dynamic: Bytes of dynamic shared memory.
-        checks: The state of checks that remember accesses, None without.
+        checks: The state of the checks in C, None without such checks.
         context: Other fields of BlockContext.
 
     Attributes:
-        fault_record: The first fault of its blocks.
-        is_small: Whether its memory is worth to be kept for another launch.
+        fault_record: The first fault of the blocks.
+        is_small: Whether the memory is small enough to keep the worker for another launch.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Worker:
         # A shuffle may name any lane of its warp, also one that the block does not have.
         records = Buffer(THREAD_RECORD_SIZE * (-(-suspended_count // WARP_SIZE) * WARP_SIZE))
         shared_memory, local_memory = Buffer(shared + dynamic), Buffer(local * max(suspended_count, 1))
-        own_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
-        self._own_regions = RegionTable.of([*own_regions, *program_regions])
+        worker_regions = (shared_memory.region("shared memory"), local_memory.region("local memory"))
+        self._worker_regions = RegionTable.of([*worker_regions, *program_regions])
         self._region_cache = (ctypes.c_int64 * (2 * access_count + 2))()
         self.fault_record = FaultRecord()
         self._zeroed = [buffer for buffer in (shared_memory, local_memory, records) if buffer.size]
@@ -127,7 +127,7 @@ class Worker:
 
     def _join_regions(self) -> None:
         """Set the table of regions that generated code searches."""
-        first, second = self._own_regions, self._caller_regions
+        first, second = self._worker_regions, self._caller_regions
         parts = (first.writable, second.writable, first.read_only, second.read_only)
         self._table = ctypes.create_string_buffer(b"".join(parts))
         self.context.regions = ctypes.addressof(self._table)
@@ -143,7 +143,7 @@ class Worker:
         previous, self._caller_regions = self._caller_regions, regions
         if previous.writable is not regions.writable or previous.read_only is not regions.read_only:
             self._join_regions()
-            # The region of the last access may be gone.
+            # Clear the region cache, since the launch may not access the old regions.
             ctypes.memset(self.context.region_cache, 0, ctypes.sizeof(self._region_cache))
             self._initial_context = bytes(self.context)
         self.context.nctaid = tuple(grid)
@@ -151,7 +151,7 @@ class Worker:
 
     def regions_near(self, address: int) -> list[Region]:
         """Return at least the regions before, at and after an address."""
-        return [*self._own_regions.near(address), *self._caller_regions.near(address)]
+        return [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
 
     def run(self, executor: int, code: int, first: int, count: int, resume_mode: int = Resume.START) -> int:
         """
@@ -180,7 +180,7 @@ _PYTHON_FUNCTIONS = {
 
 @functools.cache
 def _python_functions() -> dict[str, int | None]:
-    """Return the addresses of these functions."""
+    """Return the addresses of `_PYTHON_FUNCTIONS`, by the field of BlockContext."""
     return {
         field: ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value
         for field, name in _PYTHON_FUNCTIONS.items()

@@ -70,7 +70,7 @@ def patch_cuda_core() -> None:
     core = sys.modules.get("cuda.core")
     if core is None or not hasattr(core, "Linker") or hasattr(core.Linker, "numba_ptxlink_original"):
         return
-    fault_reports.replace_everywhere(core.launch, fault_reports.reporting(core.launch))
+    fault_reports.replace_everywhere(core.launch, fault_reports.with_fault_reports(core.launch))
     _patch_runtime()
     for original, make_type in ((core.Program, _program_type), (core.Linker, _linker_type)):
         fault_reports.replace_everywhere(original, make_type(original))

@@ -1,8 +1,8 @@
 """
-The CPU as the CUDA device of a process: a libcuda.so.1 of this package, in C, whose kernels `_cpu` runs.
+Make the CPU the CUDA device of a process, by a libcuda.so.1 of this package that runs kernels with `_cpu`.
 
-`use_cpu` loads the library before NVIDIA's is; everything that asks for libcuda.so.1 gets this one then. In
-cuInit the library calls `attach` of `_link/cpu_device.py`, which registers the functions of `callbacks`.
+`use_cpu` loads the library before NVIDIA's is loaded. Programs that load libcuda.so.1 later get this one. The
+function cuInit calls `attach` of `_link/cpu_device.py`, which registers the functions of `callbacks`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch, ArchLike
 
 LIBRARY_FOLDER = Path(_native.__file__).parent / "cuda_driver"
-"""The directory of libcuda.so.1, which is on no search path."""
+"""The directory of libcuda.so.1, which no loader searches."""
 RUNTIME_FOLDER = LIBRARY_FOLDER.parent / "cuda_runtime"
 """The directory of libcudart.so.12 and libcudart.so.13, which use that library."""
 _SONAME = "libcuda.so.1"
@@ -35,9 +35,9 @@ class Settings(NamedTuple):
     The CPU device of this process.
 
     Args:
-        arch: The compute capability of its devices.
-        devices: How many there are.
-        checks: The checks of kernels.
+        arch: The compute capability of the devices.
+        devices: The number of devices.
+        checks: The names of the checks of kernels.
     """
 
     arch: Arch
@@ -61,9 +61,9 @@ def use_cpu(
 
     Args:
         arch: The compute capability, such as "9.0"; by default NUMBA_PTXLINK_CPU_ARCH, or 7.5.
-        devices: How many devices there are, up to 16; by default NUMBA_PTXLINK_CPU_DEVICES, or 1.
-        checks: Of "memcheck"; by default NUMBA_PTXLINK_CPU_CHECKS, or all of these. Without memcheck, a wrong
-            access may end the process.
+        devices: The number of devices, up to 16; by default NUMBA_PTXLINK_CPU_DEVICES, or 1.
+        checks: The names of checks: "memcheck", "initcheck", "racecheck" or "synccheck"; by default
+            NUMBA_PTXLINK_CPU_CHECKS, or memcheck. Without memcheck, a wrong access may end the process.
 
     Raises:
         ActivationError: A driver is loaded already, or CUDA is initialised with other settings.
@@ -91,7 +91,7 @@ def use_cpu(
             "NUMBA_PTXLINK_DEVICE=cpu."
         )
     try:
-        # Everything that loads libcuda.so.1 later gets the library that has this name already.
+        # Later loads of libcuda.so.1 get this library, since it has the same name.
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
         raise ActivationError(_native.load_failure(error)) from error
@@ -177,7 +177,7 @@ def check_machine_code() -> None:
     Do nothing if kernels of this process have machine code of a GPU.
 
     Raises:
-        LinkError: The CPU is the device.
+        LinkError: The CPU is the device, whose kernels have none.
     """
     if is_active():
         raise LinkError(
@@ -187,7 +187,7 @@ def check_machine_code() -> None:
 
 
 @contextlib.contextmanager
-def reporting_faults() -> Iterator[None]:
+def raising_kernel_faults() -> Iterator[None]:
     """Raise the fault of the kernel that a `with` block has launched, in place of the driver's error."""
     try:
         yield
@@ -205,7 +205,7 @@ def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: 
     Register the functions that compile PTX and run kernels.
 
     Args:
-        link: Makes one PTX of several inputs: their names, and their contents.
+        link: Links PTX inputs, given by their names and contents, to one PTX module.
         prepare: Called when a module is loaded.
     """
     global _settings, _attached  # noqa: PLW0603
@@ -218,12 +218,13 @@ def attach(*, link: Callable[[Sequence[str], Sequence[bytes]], bytes], prepare: 
 
 
 def enable_from_environment() -> None:
-    """Do what NUMBA_PTXLINK_DEVICE says; called by the import hook at the start of the interpreter."""
+    """Make the CPU the CUDA device if NUMBA_PTXLINK_DEVICE is "cpu". The import hook calls this function."""
     try:
         if config().device == "cpu":
             use_cpu()
     except (ActivationError, ConfigError) as error:
-        # An exception in a .pth file would be a traceback that stops nothing: CUDA would be another device.
+        # Python prints an exception in a .pth file and continues, so that the program would use another
+        # device.
         sys.exit(f"numba-ptxlink: error: {error}")
 
 

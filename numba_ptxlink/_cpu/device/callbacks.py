@@ -1,8 +1,8 @@
 """
-Functions that libcuda.so.1 calls: compile the PTX of a module, launch a kernel, report errors.
+Define the functions that libcuda.so.1 calls, to compile the PTX of a module, launch a kernel, or link.
 
-No exception leaves them: C gets a CUresult and a message. The error of a kernel is kept for the thread, so
-that `fault_reports` can raise it where the program launched.
+The functions raise no exception: they return a CUresult, and write a message for C. The error of a kernel is
+kept for the thread, so that `fault_reports` can raise it in the function that launched the kernel.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class _Allocation(ctypes.Structure):
     )
 
 
-_KINDS = {1: "device memory", 2: "managed memory", 4: "pinned memory", 8: "registered memory"}
-_KINDS |= {16: "a variable", 32: "a constant"}
+_MEMORY_KINDS = {1: "device memory", 2: "managed memory", 4: "pinned memory", 8: "registered memory"}
+_MEMORY_KINDS |= {16: "a variable", 32: "a constant"}
 _CONSTANT, _POINTER_BYTES = 32, 8
 
 _MESSAGE = (ctypes.c_void_p, ctypes.c_size_t)
@@ -102,21 +102,20 @@ class Device:
 
     Args:
         settings: The devices.
-        link: Makes one PTX of several inputs: their names, and their contents.
+        link: Links PTX inputs, given by their names and contents, to one PTX module.
         prepare: Called when a module is loaded.
     """
 
     def __init__(self, settings: Settings, link: Link, prepare: Callable[[], None]) -> None:
         self._settings, self._link_ptx, self._prepare = settings, link, prepare
-        # Calls that take microseconds: the GIL is kept.
+        # PyDLL keeps the GIL, since the calls take microseconds only.
         self._library = ctypes.PyDLL("libcuda.so.1")
         if "initcheck" in settings.checks:
-            self._library.numba_ptxlink_set_marker(ctypes.c_void_p(checks.marker()))
+            self._library.numba_ptxlink_set_marker(ctypes.c_void_p(checks.mark_function_address()))
         self._programs: dict[int, CpuProgram] = {}
         self._numbers = itertools.count(1)
         self._tables: dict[int, tuple[int, RegionTable]] = {}
         self._lock = Lock()
-        self._add_function = self._library.numba_ptxlink_add_function
         self._functions = _PythonFunctions(
             **{name: kind(getattr(self, f"_{name}")) for name, kind in _FUNCTIONS.items()}
         )
@@ -137,7 +136,7 @@ class Device:
             if reason:
                 _write(reason, message, message_size)
                 return _INVALID_PTX
-            self._describe(library, program)
+            self._add_symbols(library, program)
             number = next(self._numbers)
             self._programs[number] = program
             self._library.numba_ptxlink_set_program(ctypes.c_void_p(library), ctypes.c_uint64(number))
@@ -157,20 +156,20 @@ class Device:
     def _launch(
         self, number: int, name: bytes, launch: int, params: int | None, message: int, message_size: int
     ) -> int:
-        fault_reports.last.error = None
+        fault_reports.last_launch.error = None
         try:
             config = _Launch.from_address(launch)
             launch_config = Configuration(
                 tuple(config.grid), tuple(config.block), 0, config.shared, None, bool(config.cooperative)
             )
             program, kernel = self._programs[number], name.decode()
-            near = functools.partial(self._near, program, kernel, params or 0)
-            regions = self._regions(config.device)._replace(near=near)
+            find_near = functools.partial(self._regions_near, program, kernel, params or 0)
+            regions = self._region_table(config.device)._replace(find_near=find_near)
             program.launch_packed(kernel, launch_config, params or 0, regions)
         except KeyboardInterrupt:
             return _INTERRUPTED
         except DeviceFaultError as error:
-            fault_reports.last.error = error
+            fault_reports.last_launch.error = error
             _write(str(error), message, message_size)
             return error.cuda_error
         except BaseException as error:
@@ -199,10 +198,10 @@ class Device:
                     strict=True,
                 )
             ]
-            spelled = (ctypes.c_char_p * count).from_address(names)
-            texts = [(name or b"").decode(errors="replace") for name in spelled]
+            c_names = (ctypes.c_char_p * count).from_address(names)
+            texts = [(name or b"").decode(errors="replace") for name in c_names]
             ptx = self._link_ptx(texts, contents) + b"\0"
-            # C frees it.
+            # The caller in C frees the copy.
             copy = _duplicate(ptx, len(ptx))
             ctypes.c_void_p.from_address(output).value = copy
             ctypes.c_size_t.from_address(output_size).value = len(ptx)
@@ -220,8 +219,8 @@ class Device:
 
     # Modules
 
-    def _describe(self, library: int, program: CpuProgram) -> None:
-        """Tell C the kernels and variables of a program."""
+    def _add_symbols(self, library: int, program: CpuProgram) -> None:
+        """Add the kernels and variables of a program to its library in C."""
         sizes = static_shared_sizes(program.module)
         constants = sum(variable.size for variable in program.module.variables if variable.memory == "const")
         target = next((word for word in program.module.header.target if word.startswith("sm_")), "")
@@ -261,10 +260,10 @@ class Device:
 
     # Memory
 
-    def _regions(self, device: int) -> RegionTable:
-        """Return the memory that kernels on a device may access, read anew after a change of it."""
-        known, table = self._tables.get(device, (0, None))
-        if table is not None and known == self._library.numba_ptxlink_generation():
+    def _region_table(self, device: int) -> RegionTable:
+        """Return the memory that kernels on a device may access, read again after allocations."""
+        known_generation, table = self._tables.get(device, (0, None))
+        if table is not None and known_generation == self._library.numba_ptxlink_generation():
             return table
         with self._lock.held:
             generation, writable = ctypes.c_uint64(0), ctypes.c_size_t(0)
@@ -278,18 +277,18 @@ class Device:
                     break
                 capacity = 2 * count
             packed = bytes(memoryview(pairs).cast("B")[: 16 * count])
-            split = 16 * writable.value
-            table = RegionTable(packed[:split], packed[split:], lambda _: ())
+            writable_size = 16 * writable.value
+            table = RegionTable(packed[:writable_size], packed[writable_size:], lambda _: ())
             self._tables[device] = generation.value, table
             return table
 
-    def _near(self, program: CpuProgram, kernel: str, params: int, address: int) -> Iterator[Region]:
+    def _regions_near(self, program: CpuProgram, kernel: str, params: int, address: int) -> Iterator[Region]:
         """Yield the regions before and after an address, named by the argument that points into them."""
         neighbours = (_Allocation * 2)()
         count = self._library.numba_ptxlink_neighbours(ctypes.c_uint64(address), neighbours)
         for allocation in neighbours[:count]:
             addresses = range(allocation.start, allocation.start + allocation.size + 1)
-            name = _argument_within(program, kernel, params, addresses) or _KINDS[allocation.kind]
+            name = _argument_within(program, kernel, params, addresses) or _MEMORY_KINDS[allocation.kind]
             yield Region(allocation.start, allocation.size, allocation.kind != _CONSTANT, name)
 
 
@@ -330,5 +329,5 @@ def _memory_size() -> int:
 
 @functools.cache
 def register(settings: Settings, link: Link, prepare: Callable[[], None]) -> Device:
-    """Register the functions; what they belong to lives as long as the process."""
+    """Register the functions. The cache keeps the Device alive as long as the process."""
     return Device(settings, link, prepare)

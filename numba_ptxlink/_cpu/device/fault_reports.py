@@ -1,9 +1,10 @@
 """
 Raise the DeviceFaultError of a kernel in the program that launched it.
 
-`launch` of cuda.core, which numba-cuda and numba-cuda-mlir call too, raises an error with the driver's code
-alone. The exception ends the fault: later launches and copies run, so that one failed test does not
-fail the others of a suite. Programs in C get the error code from each later call, as on a GPU.
+`launch` of cuda.core, which numba-cuda and numba-cuda-mlir also call, raises an error that has only the
+driver's code. Raising the DeviceFaultError instead clears the fault: later launches and copies run, so that
+one failed test does not fail the others of a suite. Programs in C get the error code from each later call, as
+on a GPU.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from numba_ptxlink.errors import DeviceFaultError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-last = threading.local()
-"""`last.error` is the DeviceFaultError of the last launch of a thread, None if it succeeded."""
+last_launch = threading.local()
+"""`last_launch.error` is the DeviceFaultError of the last launch of a thread, None if it succeeded."""
 
 
 def raise_instead_of(error: Exception) -> None:
@@ -29,15 +30,15 @@ def raise_instead_of(error: Exception) -> None:
 
     The context is usable afterwards.
     """
-    fault: DeviceFaultError | None = getattr(last, "error", None)
-    last.error = None
+    fault: DeviceFaultError | None = getattr(last_launch, "error", None)
+    last_launch.error = None
     if fault is not None:
         ctypes.CDLL("libcuda.so.1").numba_ptxlink_clear_fault()
-        raise _combined(fault, type(error)) from None
+        raise _combine(fault, type(error)) from None
 
 
-def reporting(launch: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that launches as *launch* does, and raises the fault of the kernel."""
+def with_fault_reports(launch: Callable[..., Any]) -> Callable[..., Any]:
+    """Return *launch* as a function that raises the fault of the kernel in place of the driver's error."""
 
     @functools.wraps(launch)
     def launch_and_report(*args: Any, **kwargs: Any) -> Any:
@@ -61,10 +62,10 @@ def replace_everywhere(original: Any, replacement: Any) -> None:
 _combined_types: dict[type[Exception], type[DeviceFaultError]] = {}
 
 
-def _combined(fault: DeviceFaultError, other: type[Exception]) -> DeviceFaultError:
+def _combine(fault: DeviceFaultError, other: type[Exception]) -> DeviceFaultError:
     """Return *fault* as an error that handlers of the launch's own error catch, too."""
     if other not in _combined_types:
-        # Pickled as what other processes know.
+        # Pickle it as a DeviceFaultError, since another process does not have the combined class.
         members = {
             "__module__": DeviceFaultError.__module__,
             "__reduce__": lambda self: (DeviceFaultError, self.args, vars(self)),

@@ -1,7 +1,8 @@
 """
-PTX of the images that programs load: text, or a fat binary, by the address that cuModuleLoadData gets.
+Read the PTX of an image, text or a fat binary, at the address that cuModuleLoadData gets.
 
-A comment in PTX tells which argument of a Python function each parameter of a kernel belongs to, for faults.
+Messages of faults name arguments of Python functions. For each kernel parameter, a comment in the PTX has the
+name of the argument.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 _ARGUMENTS = re.compile(r"^// numba_ptxlink: arguments of (\S+): (.*)$", re.MULTILINE)
 _ENTRY = re.compile(rb"\.entry\s+([\w$]+)")
 _ELF_MAGIC = 0x464C457F
-_WRAPPED_CONTENT = 8  # bytes before the address in a wrapper
+_WRAPPED_ADDRESS = 8  # the offset of the content's address in a wrapper
 _CURE = "build it with PTX, such as nvcc -gencode arch=compute_75,code=compute_75"
 
 
 class NoPtxError(Exception):
-    """An image has no PTX that the device can run; the message says what it has, and the cure."""
+    """An image has no PTX that the device can run. The message has the cause and the cure."""
 
 
 def ptx_at(address: int, arch: Arch) -> str:
@@ -33,12 +34,12 @@ def ptx_at(address: int, arch: Arch) -> str:
     Return the PTX of the image at *address*: of a fat binary the newest for *arch*.
 
     Raises:
-        NoPtxError: It has none.
+        NoPtxError: The image has no such PTX.
         LinkError: A fat binary is damaged, or cannot be decompressed.
     """
     magic = ctypes.c_uint32.from_address(address).value
     if magic == fatbin.WRAPPER_MAGIC:
-        address = ctypes.c_uint64.from_address(address + _WRAPPED_CONTENT).value
+        address = ctypes.c_uint64.from_address(address + _WRAPPED_ADDRESS).value
         magic = ctypes.c_uint32.from_address(address).value
     if magic == _ELF_MAGIC:
         raise NoPtxError(f"The image is machine code of a GPU, which the CPU device cannot run; {_CURE}.")
@@ -46,7 +47,7 @@ def ptx_at(address: int, arch: Arch) -> str:
         *_, head, size = fatbin.HEADER.unpack(ctypes.string_at(address, fatbin.HEADER.size))
         members = fatbin.ptx_members(ctypes.string_at(address, head + size))
         if not members:
-            raise NoPtxError(f"The fat binary has machine code of GPUs alone; {_CURE}.")
+            raise NoPtxError(f"The fat binary contains only machine code of GPUs; {_CURE}.")
         usable = [member for member in members if member.arch <= arch.number]
         if not usable:
             oldest = min(member.arch for member in members)
@@ -65,12 +66,12 @@ def kernel_names(ptx: bytes) -> list[str]:
 
 
 def argument_comment(kernel: str, names: Iterable[str]) -> bytes:
-    """Return a comment of PTX that names the argument which each parameter of a kernel belongs to."""
+    """Return a PTX comment with the argument name of each parameter of a kernel."""
     return f"\n// numba_ptxlink: arguments of {kernel}: {' '.join(name or '-' for name in names)}".encode()
 
 
 def argument_names(text: str) -> Mapping[str, list[str]]:
-    """Return the names in such comments, by kernels."""
+    """Return the argument names in the comments of `argument_comment`, by kernel."""
     return {kernel: names.split() for kernel, names in _ARGUMENTS.findall(text)}
 
 

@@ -13,7 +13,7 @@ PATCHES = PatchTable("CPU device")
 @PATCHES.around("numba_cuda_mlir.descriptor", "_raise_as_cuda_error")
 def _raise_as_cuda_error(original: Any, error: Any) -> None:
     """Raise the fault of a kernel on the CPU, with its source line."""
-    with device.reporting_faults():
+    with device.raising_kernel_faults():
         original(error)
 
 
