@@ -6,8 +6,8 @@
 ; {c} and {d}: each line gives a name to a value, and later lines refer to it in braces. `arithmetic.expand_operation`
 ; defines the other names: {raw} is the integer type with the width of k, {ir} the type that LLVM computes with (float
 ; for halves), {suffix} the ending of LLVM's float intrinsics, {most} the width less 1, {letter} s or u.
-; Operations without types are used by other modules, which pass values by name. A name such as {ntid[0]} that nobody
-; passes is a field of BlockContext.
+; Operations without types are used by other modules, which pass values by name. A name such as {ntid[0]} that is not
+; passed is a field of BlockContext.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
@@ -315,7 +315,7 @@ szext.wrap.s: ku k
     result = sub i32 {flipped}, {top}
 fns: u u
     result = call i32 @ptxlink.find_nth_set(i32 {a}, i32 {b}, i32 {c})
-; The selector of a mode of `prmt`, one of the four that {modes} holds.
+; The selector of a mode of `prmt`, one of the four in {modes}.
 prmt.mode:
     number = and i32 {control}, 3
     position = shl i32 {number}, 4
@@ -623,8 +623,8 @@ access.cached:
     rest = and i64 {value}, {mask}
     aligned = icmp eq i64 {rest}, 0
     in_bounds = and i1 {near}, {aligned}
-; The address of a local or constant variable, of which PTX with short pointers has only the lower 32 bits: the one with
-; these bits that is nearest to {base}.
+; The address of a local or constant variable. PTX with short pointers has only its lower 32 bits: find the nearest
+; address to {base} with these bits.
 address.restore:
     distance = sub i64 {value}, {base}
     low = trunc i64 {distance} to i32
@@ -651,7 +651,8 @@ isspacep.global: p
     is_local = icmp ult i64 {distance}, {local_total_size}
     either = or i1 {is_shared}, {is_local}
     result = xor i1 {either}, true
-; {group} are the lanes that take part, and {hits} those whose predicate is true; for a barrier, their numbers.
+; {group} is the mask of the lanes that take part, and {hits} of those whose predicate is true; for a barrier, {group}
+; and {hits} are numbers of threads.
 vote.ballot bar.popc: u
     result = or i32 {hits}, 0
 vote.all bar.and: p

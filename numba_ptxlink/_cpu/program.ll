@@ -14,7 +14,7 @@ declare i32 @ptxlink.start_threads(ptr, ptr)
 declare i32 @ptxlink.resume_in_state(ptr, i32)
 declare i32 @ptxlink.schedule(ptr)
 
-; Bit fields: the smaller of two counts, and that many ones.
+; Bit fields: the smaller of two counts, and a mask with this number of ones.
 
 define internal i128 @ptxlink.clamp(i32 %count, i32 %limit) alwaysinline {
   %least = call i32 @llvm.umin.i32(i32 %count, i32 %limit)
@@ -29,7 +29,7 @@ define internal i128 @ptxlink.ones(i32 %count, i32 %limit) alwaysinline {
 }
 
 ; `fns`: the position of the n-th bit that is set, counted from %base: upwards if %offset (n) is positive, downwards if
-; it is negative. An offset of 0 asks for the bit at %base itself. All ones if there is no such bit.
+; it is negative. With an offset of 0, it is the bit at %base itself. All ones if there is no such bit.
 
 define internal i32 @ptxlink.find_nth_set(i32 %mask, i32 %base, i32 %offset) noinline {
 entry:
@@ -234,9 +234,9 @@ done:
   ret i32 %chosen
 }
 
-; Halves are converted to floats, computed with, and rounded once. LLVM's own conversions call a compiler's run-time
-; library, and the process would end if that is absent. `odd` rounds a double to odd: the last bit of the float is 1 if
-; the result is inexact, so that a second rounding returns the same as a single one.
+; Halves are converted to floats, computed with, and rounded once. LLVM's conversions would call functions of the
+; compiler's runtime library, without which the process would end. `odd` rounds a double to odd: the last bit of the
+; float is 1 if the result is inexact, so that a second rounding returns the same as a single one.
 
 define internal float @ptxlink.odd(double %x) alwaysinline {
   %f = fptrunc double %x to float

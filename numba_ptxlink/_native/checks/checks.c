@@ -1,5 +1,5 @@
 /*
- * Checks of kernels on the CPU that need a memory of earlier accesses: racecheck, initcheck and synccheck.
+ * Checks of kernels on the CPU that compare an access with earlier ones: racecheck, initcheck and synccheck.
  *
  * A cell for each word of 4 bytes has the last write, the last two reads by different threads, and which bytes are
  * initialised. Two accesses race if they are of one launch, one of them is a write, not both are atomic, and no barrier
@@ -191,7 +191,7 @@ static void check_word(struct checks *checks, struct access now, enum access_kin
   }
 }
 
-/* Whether no byte of an access is initialised. Copies of structs read their padding, so that some bytes may not be. */
+/* Whether no byte of an access is initialised. Copies of structs also read padding, which is never initialised. */
 static bool is_uninitialised(const struct checks *checks, uint64_t address, uint64_t end, bool is_shared) {
   for (uint64_t at = address; at < end; at = (at / WORD + 1) * WORD) {
     const struct cell *cell = cell_at(at);
@@ -202,7 +202,7 @@ static bool is_uninitialised(const struct checks *checks, uint64_t address, uint
   return true;
 }
 
-/* Return the checks of a worker; a new block begins with no barrier behind it. */
+/* Return the checks of a worker. If the worker runs another block than before, no barrier has been passed yet. */
 static struct checks *current_checks(void *context) {
   struct checks *checks = FIELD(context, struct checks *, checks);
   const uint32_t *ctaid = &FIELD(context, uint32_t, ctaid), *nctaid = &FIELD(context, uint32_t, nctaid);
@@ -256,7 +256,7 @@ void numba_ptxlink_check_order(void *context, uint32_t scope) {
   if (scope == GRID_SCOPE) checks->orders_blocks = 1;
 }
 
-/* Called by the scheduler for a barrier that opens although threads of the block have ended, or are at another one. */
+/* Called by the scheduler if a barrier opens although threads of the block have ended or wait at another barrier. */
 void numba_ptxlink_check_barrier(void *context, uint32_t site, uint32_t other_site, uint32_t thread) {
   struct checks *checks = current_checks(context);
   add_report(checks, (struct report){.kind = DIVERGENT_BARRIER, .site = site, .other_site = other_site,
@@ -294,7 +294,7 @@ uint32_t numba_ptxlink_checks_reports(struct checks *checks, const struct report
   return checks->report_count = count;
 }
 
-/* Called by the CUDA driver of this package: memory was allocated, or written by a copy. */
+/* Called by the CUDA driver of this package after memory was allocated, or written by a copy or fill. */
 void numba_ptxlink_mark_memory(uint64_t address, uint64_t size, int is_initialised) {
   pthread_mutex_lock(&lock);
   const uint64_t end = address + size;

@@ -126,7 +126,7 @@ CUresult cuCtxCreate_v4(CUcontext *context, CUctxCreateParams *params, unsigned 
   return cuCtxCreate_v2(context, flags, device);
 }
 
-/* The structure stays: a handle that outlives its context gives an error, not a crash. */
+/* Do not free the structure, so that the handle of a destroyed context gives an error, not a crash. */
 CUresult cuCtxDestroy_v2(CUcontext context) {
   CHECK(check_initialized());
   REQUIRE(context, CUDA_ERROR_INVALID_CONTEXT);

@@ -28,7 +28,7 @@ void numba_ptxlink_configure(int count, int major, int minor, size_t memory_size
   devices = (struct device_settings){count < MAX_DEVICES ? count : MAX_DEVICES, major, minor, memory_size};
 }
 
-/* A child that is forked after cuInit cannot use CUDA, on a GPU either. */
+/* A child that is forked after cuInit cannot use CUDA, as on a GPU. */
 static void after_fork(void) {
   pthread_mutex_init(&driver_lock, NULL);
   if (state == INITIALIZED) state = FORKED;
@@ -155,7 +155,7 @@ CUresult cuDeviceGetExecAffinitySupport(int *supported, CUexecAffinityType type,
   return CUDA_SUCCESS;
 }
 
-/* Attributes that are absent are 0: textures, IPC, clusters, virtual memory management and the like. */
+/* Attributes without a case are 0: textures, IPC, clusters, virtual memory management and the like. */
 int device_attribute(CUdevice_attribute attribute, CUdevice device) {
   const struct architecture found = architecture();
   switch (attribute) {
@@ -176,7 +176,7 @@ int device_attribute(CUdevice_attribute attribute, CUdevice device) {
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR: return 64 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK: return STATIC_SHARED_LIMIT;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: return found.shared_kib << 10;
-    /* From 8.0 on a block leaves 1 KiB of a multiprocessor to the system. */
+    /* From 8.0 on, the system reserves 1 KiB of shared memory for each block. */
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK: return devices.major >= 8 ? 1 << 10 : 0;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
       return (found.shared_kib - (devices.major >= 8)) << 10;

@@ -88,7 +88,7 @@ struct allocation {
   CUmemoryPool pool;
 };
 
-/* Tell initcheck that memory was allocated, or written by a copy; does nothing without that check. */
+/* Tell initcheck whether memory is initialised: false after an allocation, true after a copy. */
 void mark_memory(uintptr_t address, size_t size, bool is_initialised);
 CUresult allocate(struct allocation request, uintptr_t *address); /* start and id are chosen */
 CUresult add_range(struct allocation range);                      /* memory that is allocated elsewhere */

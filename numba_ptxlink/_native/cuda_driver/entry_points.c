@@ -30,8 +30,9 @@ CUresult cuGetProcAddress(const char *name, void **function, int version, cuuint
 }
 
 /*
- * NVIDIA's static runtime library asks for undocumented tables first; programs with it cannot run here. Its libraries
- * that link code have a copy, and do without the tables. So have bindings for Python.
+ * NVIDIA's static runtime library first requests undocumented tables, so that a program which contains the library cannot
+ * run here. NVIDIA's libraries that link code, and the bindings for Python, contain it as well, but do not need the
+ * tables.
  */
 static bool is_program(const char *path) {
   const char *name = strrchr(path, '/');
@@ -51,6 +52,6 @@ CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Profilers are absent, which is no error. */
+/* There is no profiler: functions that start or stop one succeed and do nothing. */
 CUresult cuProfilerStart(void) { return check_initialized(); }
 CUresult cuProfilerStop(void) { return check_initialized(); }

@@ -1,9 +1,9 @@
 /*
  * Memory that kernels may access: a table of ranges in the order of addresses, and the allocator of device memory.
  *
- * Device memory has an address range of its own, which no other part of the process uses. The allocator walks through
- * it and comes back to freed addresses only at its end, so that an access to freed memory is a fault for long. A gap
- * on both sides of each allocation makes an overrun a fault, too.
+ * Device memory is in an address range that no other part of the process uses. The allocator goes through the range, and
+ * uses freed addresses again only after it has reached the end. So an access to freed memory is a fault for a long time.
+ * A gap on both sides of each allocation makes an overrun a fault, too.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>
@@ -146,7 +146,7 @@ void mark_memory(uintptr_t address, size_t size, bool is_initialised) {
   if (marker) marker(address, size, is_initialised);
 }
 
-/* Give back the pages that belong to freed memory alone; the addresses stay reserved. */
+/* Return pages to the system that contain only freed memory; the addresses stay reserved. */
 static void discard(uintptr_t start, size_t size) {
   const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
   const uintptr_t first = (start + page - 1) / page * page, end = (start + size) / page * page;

@@ -51,7 +51,7 @@ static bool is_sticky(CUresult error) {
   }
 }
 
-/* Called by Python once the program has the fault of its last launch as an exception, which it cannot overlook. */
+/* Called by Python when it raises the fault of the last launch as an exception, which the program has to handle. */
 void numba_ptxlink_clear_fault(void) {
   const CUcontext context = current_context();
   if (context) context->sticky_error = CUDA_SUCCESS;
@@ -68,7 +68,7 @@ static CUresult run(CUcontext context, CUfunction function, const struct launch 
   }
   if (result != CUDA_SUCCESS) {
     memcpy(context->fault_message, message, sizeof message);
-    /* C++ programs look at the errors of later calls: a launch has no result of its own in <<<>>>. */
+    /* C++ programs read the error from later calls, since a launch by <<<>>> returns none. */
     if (is_sticky((CUresult)result) || has_own_interpreter) context->sticky_error = (CUresult)result;
     if (has_own_interpreter) fprintf(stderr, "%s\n", message);
   }

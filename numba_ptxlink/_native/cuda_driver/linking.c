@@ -1,4 +1,4 @@
-/* cuLink: one PTX of several inputs, which Python makes. */
+/* cuLink: Python links several inputs to one PTX module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -33,7 +33,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t size, unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* Memory knows its context, so that no context has to be current when it is freed. */
+/* An allocation has a pointer to its context, so that no context has to be current to free it. */
 static CUresult check_owner(uintptr_t address) {
   struct allocation found;
   CHECK(check_initialized());
@@ -148,7 +148,7 @@ CUresult cuStreamAttachMemAsync(CUstream stream, CUdeviceptr address, size_t siz
 
 static bool is_host_memory(const struct allocation *range) { return range->kind & (PINNED_MEMORY | REGISTERED_MEMORY); }
 
-/* Write the attribute of a pointer into `found`; with a range of size 0, its value for unknown memory. */
+/* Write the attribute of a pointer into `found`. For a range of size 0, write the value for unknown memory. */
 static CUresult pointer_attribute(void *value, CUpointer_attribute attribute, CUdeviceptr address,
                                   const struct allocation *found) {
   const bool known = found->size;

@@ -7,7 +7,7 @@
 
 static struct CUlib_st *module_list; /* of all contexts, to unload those of one */
 
-/* A handle of a module is one of a library, and that of a kernel one of a function. */
+/* A handle of a module is a handle of a library, and a handle of a kernel is a handle of a function. */
 static CUlibrary library_of(CUmodule module) { return (CUlibrary)module; }
 static CUfunction function_of(CUkernel kernel) { return (CUfunction)kernel; }
 
@@ -103,7 +103,7 @@ static CUresult load_file(CUlibrary *library, CUcontext context, const char *pat
   return result;
 }
 
-/* The structures stay, so that a handle that outlives its module gives an error. */
+/* Do not free the structures, so that a handle of an unloaded module gives an error. */
 static void unload(CUlibrary library) {
   pthread_mutex_lock(&driver_lock);
   for (struct CUlib_st **link = &module_list; *link; link = &(*link)->next)

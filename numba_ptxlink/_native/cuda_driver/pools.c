@@ -1,4 +1,4 @@
-/* Memory pools. Freed memory goes back to the heap at once, so that a pool only counts what it has handed out. */
+/* Memory pools. Freed memory is returned to the heap at once, so that a pool only counts allocated bytes. */
 #include <stdlib.h>
 
 #include "driver.h"
@@ -60,7 +60,7 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *properties) {
   return CUDA_SUCCESS;
 }
 
-/* The structure stays, since allocations of the pool may outlive it. */
+/* Do not free the structure, since allocations of the pool may still exist. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool) {
   CHECK(check_initialized());
   REQUIRE_VALUE(pool && pool != &default_pools[pool->device]);

@@ -1,9 +1,9 @@
 /*
  * Python, which compiles PTX and runs kernels: the interpreter of this process, or one that the driver starts.
  *
- * This library is linked with no libpython, since one build serves each version; it looks up the functions that it
- * calls. Its own interpreter installs no signal handlers, and ends with the process: it is never finalized, since
- * threads of the program may still run kernels then.
+ * This library is not linked with libpython, since one build has to work with each version of Python; it looks up the
+ * functions that it calls. An interpreter that the library starts installs no signal handlers, and is never finalized,
+ * since threads of the program may run kernels until the process ends.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@ static CUresult attach_result;
 /* Declare a function of Python's C API, NULL if `library` lacks it. */
 #define PYTHON_FUNCTION(type, name, ...) type (*name)(__VA_ARGS__) = (type (*)(__VA_ARGS__))dlsym(library, #name)
 
-/* The program's stdout: what kernels print has its place among the program's output. */
+/* Write to stdout of the C library, so that output of kernels and of the program appears in the right order. */
 static const char redirect_output[] =
     "import ctypes, sys\n"
     "class ProgramOutput:\n"
@@ -122,7 +122,7 @@ static void attach_once(void) {
   has_own_interpreter = !Py_IsInitialized || !Py_IsInitialized();
   bool attached;
   if (has_own_interpreter) {
-    /* Python sets the locale, and an import of its signal module handles SIGINT: both belong to the program. */
+    /* Python changes the locale, and the import of its signal module installs a handler of SIGINT. Restore both. */
     char *locale = strdup(setlocale(LC_CTYPE, NULL));
     struct sigaction interrupt;
     sigaction(SIGINT, NULL, &interrupt);

@@ -1,4 +1,4 @@
-/* Streams and events. All work before a call has ended, so that waiting for a stream or an event is checking it. */
+/* Streams and events. All earlier work has ended, so that functions which wait for a stream only check the handle. */
 #include <stdlib.h>
 #include <time.h>
 
@@ -19,7 +19,7 @@ struct CUevent_st {
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
 static uint64_t stream_count = 16; /* the default streams have smaller numbers */
 
-/* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context, whichever it is. */
+/* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the current context. */
 static bool is_default(CUstream stream) { return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD; }
 
 /* Write the context of a stream. */

@@ -22,7 +22,7 @@ static cudaError_t find_context(int device, CUcontext *context) {
   return (cudaError_t)result;
 }
 
-/* A context that the program has made current by the driver API stays. */
+/* A context that the program has made current with the driver API stays current. */
 cudaError_t use_device(void) {
   CUcontext context;
   CHECK(cuInit(0));
@@ -68,7 +68,7 @@ cudaError_t cudaGetDeviceCount(int *count) {
 
 DEFINE_FORWARD(cudaDeviceSynchronize, (void), cuCtxSynchronize())
 
-/* All memory and modules of the device are gone, and a fault is forgotten. */
+/* Free all memory and modules of the device, and clear its fault. */
 cudaError_t cudaDeviceReset(void) {
   int device;
   TRY(cudaGetDevice(&device));

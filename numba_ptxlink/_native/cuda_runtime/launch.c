@@ -34,7 +34,7 @@ static bool is_possible(dim3 grid, dim3 block) {
          block.x * block.y * block.z <= 1024;
 }
 
-/* A kernel has ended when this returns, with its fault as the error: as on a GPU with CUDA_LAUNCH_BLOCKING=1. */
+/* The kernel has ended when the function returns; a fault is the error, as on a GPU with CUDA_LAUNCH_BLOCKING=1. */
 static cudaError_t launch(const void *kernel, const cudaLaunchConfig_t *config, void **arguments) {
   CUfunction function;
   TRY(find_function(kernel, &function));
@@ -66,7 +66,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
   return launch(kernel, &config, arguments);
 }
 
-/* A kernel's handle is its address on the host: nvcc's code asks before main, when nothing can be loaded yet. */
+/* The handle of a kernel is its host address: nvcc's code requests it before main, when no module can be loaded. */
 cudaError_t __cudaGetKernel(cudaKernel_t *kernel, const void *host) {
   *kernel = (cudaKernel_t)host;
   return cudaSuccess;

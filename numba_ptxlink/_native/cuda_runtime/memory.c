@@ -3,7 +3,7 @@
 
 #include "runtime.h"
 
-/* An allocation of nothing is a null pointer, which the driver refuses. */
+/* An allocation of 0 bytes returns a null pointer, while the driver returns an error. */
 #define DEFINE_ALLOCATION(name, parameters, call) \
   cudaError_t name parameters {                   \
     TRY(use_device());                            \
@@ -73,7 +73,7 @@ DEFINE_FORWARD(cudaMemPoolGetAccess,
 
 /* Advice */
 
-/* In CUDA 12 these have a device in place of the location. The driver checks the range alone. */
+/* The functions of CUDA 12 have a device in place of the location. The driver only checks the range. */
 DEFINE_FORWARD(cudaMemAdvise,
                (const void *address, size_t size, enum cudaMemoryAdvise advice, struct cudaMemLocation location),
                cuMemAdvise((CUdeviceptr)address, size, (CUmem_advise)advice, (CUmemLocation){0}))

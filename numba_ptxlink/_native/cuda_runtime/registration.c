@@ -14,7 +14,7 @@
 struct wrapper {
   int magic, version;
   const struct fat_binary *content;
-  const struct fat_binary *const *linked; /* of version 2: what nvcc -rdc=true has left to link; ends with NULL */
+  const struct fat_binary *const *linked; /* in version 2: the files of nvcc -rdc=true, to be linked; ends with NULL */
 };
 
 struct fat_binary {
@@ -43,7 +43,7 @@ struct symbol {
 /* A hash table by host addresses; it is never more than half full. */
 static struct symbol *symbols;
 static size_t symbol_count, capacity;
-/* Loading calls Python, which may load other libraries, whose code registers: two locks. */
+/* There are two locks, since loading calls Python, which may load libraries whose code registers fat binaries. */
 static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER, load_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct symbol *place_of(struct symbol *table, size_t size, const void *host) {
@@ -57,7 +57,7 @@ static void add_symbol(struct symbol symbol) {
   if (2 * symbol_count >= capacity) {
     const size_t size = capacity ? 2 * capacity : 256;
     struct symbol *table = calloc(size, sizeof *table);
-    if (!table) abort(); /* before main, with nobody to tell */
+    if (!table) abort(); /* before main, where no error can be returned */
     for (size_t index = 0; index < capacity; ++index)
       if (symbols[index].host) *place_of(table, size, symbols[index].host) = symbols[index];
     free(symbols);
@@ -79,7 +79,7 @@ static bool find_symbol(const void *host, struct symbol *found) {
   return is_registered;
 }
 
-/* What nvcc's code calls */
+/* Functions that nvcc's code calls */
 
 void **__cudaRegisterFatBinary(void *wrapper) {
   struct registration *registration = calloc(1, sizeof *registration);
@@ -110,7 +110,7 @@ void __cudaRegisterManagedVar(void **handle, void **host, char *device, const ch
 
 void __cudaRegisterHostVar(void **handle, const char *name, char *host, size_t size) {}
 
-/* The library that contains the code may be closed, and another one have its addresses. */
+/* The library that contains the code may be closed, and another one be loaded at its addresses. */
 void __cudaUnregisterFatBinary(void **handle) {
   struct registration *registration = (struct registration *)handle;
   pthread_mutex_lock(&table_lock);

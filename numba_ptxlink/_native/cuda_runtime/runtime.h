@@ -1,5 +1,5 @@
 /*
- * What the files of the CPU's CUDA runtime share.
+ * Structures and functions that the files of the CPU's CUDA runtime share.
  *
  * The runtime is a layer over the driver of ../cuda_driver, with the same handles and error numbers. It is built once
  * for each major version of CUDA, which RUNTIME_MAJOR names: programs of both find the functions under their versions.
@@ -49,7 +49,7 @@ cudaError_t record_error(cudaError_t error); /* returns `error` */
 /* devices.c */
 
 cudaError_t use_device(void);                 /* gives the thread a context, as the first call of a thread does */
-cudaError_t find_current_device(int *device); /* that of the current context */
+cudaError_t find_current_device(int *device); /* the device of the current context */
 
 /* registration.c */
 
