@@ -121,7 +121,7 @@ def choose(part: str, setup: rows.Setup, options: argparse.Namespace) -> list[Me
     """Return the measures of *part* that the options choose."""
     measures = [measure for measure in rows.PARTS[part][1](setup) if re.search(options.rows, measure.name)]
     if options.quick:
-        # One turn is too few to measure the noise.
+        # A single turn is too few to measure the noise.
         measures = [dataclasses.replace(measure, again="") for measure in measures]
     return protocol.compare_with(measures, options.beside) if options.beside else measures
 

@@ -20,7 +20,7 @@ from pathlib import Path
 OUTPUT = Path(__file__).parents[1] / "numba_ptxlink" / "_native" / "cuda_runtime"
 _PER_THREAD = re.compile(r"_pt[ds][sz]$")
 _VERSION = re.compile(r"_v\d$")
-# Other layouts than that of the plain name, or other parameters.
+# Functions with another layout, or other parameters, than the function without a suffix.
 _DEFINED_APART = {"cudaGetDeviceProperties_v2", "cudaLaunchHostFunc_v2"}
 _OLD_NAMES = {"cudaThreadSynchronize": "cudaDeviceSynchronize", "cudaThreadExit": "cudaDeviceReset"}
 # Members of cudaDeviceProp that are not 0 on the CPU device, and the driver's attributes.
@@ -116,7 +116,7 @@ def _layout(toolkit: Path, shared: Path) -> tuple[list[int], int]:
         for name in _PROPERTIES
     ]
     lines = "\n".join(
-        f'printf("%d\\n", (int){each});' for each in (*offsets, "sizeof(struct cudaDeviceProp)")
+        f'printf("%d\\n", (int){expression});' for expression in (*offsets, "sizeof(struct cudaDeviceProp)")
     )
     source = f"#include <cuda_runtime_api.h>\n#include <stdio.h>\nint main(void) {{ {lines} return 0; }}\n"
     with tempfile.TemporaryDirectory() as folder:
@@ -134,8 +134,8 @@ def _layout(toolkit: Path, shared: Path) -> tuple[list[int], int]:
         ]
         subprocess.run(command, input=source, text=True, check=True)  # noqa: S603 - gcc
         printed = subprocess.run([program], capture_output=True, text=True, check=True).stdout  # noqa: S603
-    *found, size = map(int, printed.split())
-    return found, size
+    *values, size = map(int, printed.split())
+    return values, size
 
 
 def _body(header: str, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Arguments of an `Echo` as bytes, and the bytes that come back: a second opinion on the C layout."""
+"""Compute the bytes of arguments and results of an `Echo`, independently of the package's C layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ extern "C" __global__ void check{number}(const char* in, char* out) {{
 """
 
 
-# What nvcc makes of a function with the same result: it shares the way a result leaves with the function.
+# A function with the same result, by which the conventions of nvcc for results are tested.
 PROBE = 'extern "C" __device__ {result} probe{number}({result} const* p) {{ return *p; }}\n'
 _HEAD = re.compile(r"\.(?:entry|func)\b[^{;]*?\b(check|probe|f|k)(\d+)\s*\([^{;]*\)[^{;]*\{")
 _PARAM = re.compile(
@@ -42,7 +42,7 @@ def moved_wrongly(ptx: str) -> set[int]:
 
     nvcc 13 takes some members of packed structs inside of structs for aligned; such accesses trap.
     """
-    found = set()
+    result = set()
     heads = [*_HEAD.finditer(ptx)]
     for head, end in zip(heads, [*(later.start() for later in heads[1:]), len(ptx)], strict=True):
         aligns: dict[str, int] = {}
@@ -52,17 +52,17 @@ def moved_wrongly(ptx: str) -> set[int]:
                 continue
             size = int(bits) // 8 * int(lanes or 1)
             if name in aligns and (int(offset or 0) % size or size > aligns[name]):
-                found.add(int(head[2]))
-    return found
+                result.add(int(head[2]))
+    return result
 
 
 @dataclass(frozen=True)
 class Layout:
     """
-    What C makes of one `Echo`.
+    The C types of one `Echo`.
 
     Args:
-        number: Of the function in its batch.
+        number: The number of the function in its batch.
         echo: The function.
         params: The C types of its parameters.
         result: The C type of its result.
@@ -81,16 +81,16 @@ class Layout:
 
     @property
     def arguments_size(self) -> int:
-        """How many bytes the arguments take, one after the other."""
+        """The number of bytes of all arguments, one after the other."""
         return sum(ctype.size for ctype in self.params)
 
     @property
     def result_size(self) -> int:
-        """How many bytes the result takes."""
+        """The number of bytes of the result."""
         return self.result.size
 
     def in_cxx(self) -> str:
-        """Return the function itself, in C++."""
+        """Return the definition of the function in C++."""
         params = ", ".join(ctype.declare(f"p{number}") for number, ctype in enumerate(self.params))
         members = getattr(self.result, "members", ())
         body = "return p0;"
@@ -100,15 +100,15 @@ class Layout:
         return f'extern "C" __device__ {self.result.name} f{self.number}({params}) {{ {body} }}\n'
 
     def probe(self) -> str:
-        """Return a C++ function that returns what the function does."""
+        """Return a C++ function with the same result type."""
         return PROBE.format(result=self.result.name, number=self.number)
 
     def kernel(self) -> str:
         """Return the C++ kernel that calls the function, each thread with its own arguments."""
-        lines, place = [], 0
+        lines, position = [], 0
         for number, ctype in enumerate(self.params):
-            lines.append(f"{ctype.declare(f'p{number}')}; memcpy(&p{number}, in + {place}, {ctype.size});")
-            place += ctype.size
+            lines.append(f"{ctype.declare(f'p{number}')}; memcpy(&p{number}, in + {position}, {ctype.size});")
+            position += ctype.size
         return KERNEL.format(
             number=self.number,
             arguments=self.arguments_size,
@@ -126,14 +126,14 @@ def fill(layout: Layout, generator: random.Random, front_end: str = "numba-cuda"
     Where *front_end* counts strides in elements, those of an array of numbers are multiples of its elements.
     """
     data = bytearray(generator.randbytes(layout.arguments_size))
-    place = 0
+    position = 0
     for ctype in layout.params:
         for offset in _booleans(ctype):
-            data[place + offset] &= 1
+            data[position + offset] &= 1
         for offset, size in _strides(ctype) if front_end == "numba-cuda-mlir" else ():
-            stride = slice(place + offset, place + offset + 8)
+            stride = slice(position + offset, position + offset + 8)
             data[stride] = (int.from_bytes(data[stride], "little") // size * size).to_bytes(8, "little")
-        place += ctype.size
+        position += ctype.size
     return bytes(data)
 
 
@@ -144,20 +144,20 @@ def split(layout: Layout, arguments: bytes) -> list[bytes]:
 
 
 def outcome(layout: Layout, arguments: bytes) -> tuple[bytes, bytes]:
-    """Return the bytes that have to come back for *arguments*, and which of them matter: padding does not."""
+    """Return the expected bytes of the result, and a mask of those that are not padding."""
     parts = list(zip(layout.echo.params, layout.params, split(layout, arguments), strict=True))
     expected, relevant = bytearray(layout.result.size), bytearray(layout.result.size)
     members = layout.result.members if len(parts) > 1 else ()  # type: ignore[attr-defined]
-    places = [member.offset for member in members] or [0]
-    for start, (spec, ctype, data) in zip(places, parts, strict=True):
+    offsets = [member.offset for member in members] or [0]
+    for start, (spec, ctype, data) in zip(offsets, parts, strict=True):
         _copy(spec, ctype, data, expected, relevant, start)
     return bytes(expected), bytes(relevant)
 
 
 def _copy(spec: Any, ctype: c.CType, data: bytes, to: bytearray, relevant: bytearray, start: int) -> None:  # noqa: PLR0917
-    """Write what becomes of *data*, a value of *ctype*, to *to* from *start* on."""
+    """Write the result for *data*, a value of *ctype*, to *to*, from *start* on."""
     if isinstance(ctype, c.View):
-        # Contiguous views come back with the strides that their shape asks for.
+        # The result of a contiguous view has the strides that follow from its shape.
         data = _contiguous(spec, ctype, data)
     kind = spec[0] if isinstance(spec, tuple) else spec
     if kind == "optional":
@@ -189,31 +189,31 @@ def _contiguous(spec: Any, ctype: c.View, data: bytes) -> bytes:
     for axis in reversed(range(ndim)) if layout == "C" else range(ndim):
         strides[axis] = stride
         stride = stride * shape[axis] % 2**64
-    return data[: 8 + 8 * ndim] + b"".join(each.to_bytes(8, "little") for each in strides)
+    return data[: 8 + 8 * ndim] + b"".join(stride.to_bytes(8, "little") for stride in strides)
 
 
 def _relevance(ctype: c.CType) -> bytearray:
     """Return for each byte of *ctype* whether it belongs to a value."""
-    found = bytearray(ctype.size)
+    result = bytearray(ctype.size)
     for offset, part in _parts(ctype):
-        found[offset : offset + part.size] = b"\1" * part.size
-    return found
+        result[offset : offset + part.size] = b"\1" * part.size
+    return result
 
 
 def _booleans(ctype: c.CType) -> Iterator[int]:
-    """Yield where the booleans of *ctype* are."""
+    """Yield the offsets of the booleans of *ctype*."""
     yield from (offset for offset, part in _parts(ctype) if part == c.number("bool"))
 
 
 def _strides(ctype: c.CType) -> Iterator[tuple[int, int]]:
-    """Yield where the strides of *ctype*'s arrays of numbers are, with the size of an element."""
+    """Yield the offsets of the strides in *ctype*'s arrays of numbers, with the size of an element."""
     for offset, part in _parts(ctype):
         if isinstance(part, c.View) and not isinstance(part.element, c.Struct):
             yield from ((offset + 8 + 8 * (part.ndim + axis), part.element.size) for axis in range(part.ndim))
 
 
 def _parts(ctype: c.CType, start: int = 0) -> Iterator[tuple[int, c.CType]]:
-    """Yield what *ctype* is made of, each with its offset from *start*."""
+    """Yield the scalars and pointers in *ctype*, with their offsets from *start*."""
     if isinstance(ctype, c.Array):
         for number in range(ctype.count):
             yield from _parts(ctype.element, start + number * ctype.element.size)

@@ -1,4 +1,4 @@
-"""One small module of UDFs for each feature whose header is kept in tests/golden."""
+"""Define one small module of UDFs for each feature with a header in tests/golden."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Level(enum.IntEnum):
 
 
 def same(value):
-    """Return what it is given."""
+    """Return the argument."""
     return value
 
 
-def made(*signatures, names):
+def echoes(*signatures, names):
     """Return a UDF that returns its argument for each type."""
     return [pl.udf(ty(ty), name=name)(same) for ty, name in zip(signatures, names.split(), strict=True)]
 
@@ -59,7 +59,7 @@ def stores(pointer, _address, value):
 
 
 def calls(value):
-    """Call what C++ has to define."""
+    """Call functions that C++ has to define."""
     return supplied(value) + reported(7)  # noqa: F821 - each front end has its own
 
 
@@ -89,22 +89,22 @@ def scale(out, factor):
 @functools.cache
 def features(front_end):
     """Return the UDFs of each feature, with the types of the front end *front_end*."""
-    found, cuda = front_ends.get(front_end), front_ends.cuda(front_end)
-    types, vectors, array = found.types, found.vectors(), found.types.Array
+    front_end_types, cuda = front_ends.get(front_end), front_ends.cuda(front_end)
+    types, vectors, array = front_end_types.types, front_end_types.vectors(), front_end_types.types.Array
     point = types.NamedTuple([types.float32, types.int8], Point)
-    record = found.from_dtype(particle)
+    record = front_end_types.from_dtype(particle)
     supplied = cuda.declare_device("supplied", "float32(float32)", abi="c")
     reported = cuda.declare_device("reported", "int32(int64)")
     return {
-        "scalars": made(
+        "scalars": echoes(
             types.boolean,
             *(getattr(types, f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)),
             *(types.float32, types.float64),
             names="of_bool i8 i16 i32 i64 u8 u16 u32 u64 f32 f64",
         ),
-        "halves": made(types.float16, types.bfloat16, names="half_of bfloat_of"),
-        "complexes": made(types.complex64, types.complex128, names="single twice"),
-        "vectors": made(
+        "halves": echoes(types.float16, types.bfloat16, names="half_of bfloat_of"),
+        "complexes": echoes(types.complex64, types.complex128, names="single twice"),
+        "vectors": echoes(
             vectors["float32x4"], vectors["float64x4"], vectors["uint8x3"], names="quad wide bytes"
         ),
         "pointers": [
@@ -112,15 +112,15 @@ def features(front_end):
                 stores
             )
         ],
-        "tuples": made(
+        "tuples": echoes(
             types.UniTuple(types.float32, 2),
             types.Tuple((types.int8, types.Tuple((types.float64,)))),
             names="pair nest",
         ),
-        "namedtuples": made(point, names="moved"),
-        "records": made(record, found.from_dtype(wire), names="moved sent"),
-        "optionals": made(types.Optional(types.int32), types.Optional(point), names="maybe perhaps"),
-        "integers": made(
+        "namedtuples": echoes(point, names="moved"),
+        "records": echoes(record, front_end_types.from_dtype(wire), names="moved sent"),
+        "optionals": echoes(types.Optional(types.int32), types.Optional(point), names="maybe perhaps"),
+        "integers": echoes(
             types.IntEnumMember(Level, types.int64),
             types.NPDatetime("s"),
             types.NPTimedelta("ms"),
@@ -170,4 +170,4 @@ LACKING = {
     "optionals": "numba-cuda-mlir has no Optional of a tuple",
     "records": "numba-cuda-mlir takes the members of packed records for aligned ones",
 }
-"""What numba-cuda-mlir cannot compile of them, and why."""
+"""The features that numba-cuda-mlir cannot compile, and the reasons."""

@@ -1,8 +1,8 @@
 """
-The rows of the ABI's type table, signatures made of them, and what NVRTC makes of their header.
+Define the rows of the ABI's type table, and compile signatures of these types and their header.
 
-A type is a spec, which pickles and shrinks: a name, or a tuple of a kind and its parts. `numba_type` makes a
-Numba type of it, for one of the front ends.
+A type is a spec: a name, or a tuple of a kind and its parts, so that it can be pickled and shrunk.
+`numba_type` returns the Numba type of a spec, for one of the front ends.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ ROWS = {
 
 
 class Level(enum.IntEnum):
-    """What the row of enums is about."""
+    """The enum of the row "intenum"."""
 
     LOW = -1
     HIGH = 7
@@ -82,17 +82,17 @@ class Level(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Echo:
-    """A function that returns what it is given: its one parameter, or a tuple of all."""
+    """A function that returns its arguments: the one parameter, or a tuple of all."""
 
     params: tuple[Any, ...]
 
     @property
     def result(self) -> Any:
-        """The spec of what it returns."""
+        """The spec of the result."""
         return self.params[0] if len(self.params) == 1 else ("tuple", self.params)
 
     def udf(self, name: str, front_end: str = "numba-cuda") -> marks.Udf:
-        """Return it as a UDF."""
+        """Return the function as a UDF."""
         params = [numba_type(spec, front_end) for spec in self.params]
         signature = numba_type(self.result, front_end)(*params)
         return marks.Udf(ECHOES[len(params)], signature, abi.AbiOptions(name))
@@ -178,7 +178,7 @@ def _leads_to_struct(spec: Any) -> bool:
 
 
 def _is_aggregate(spec: Any) -> bool:
-    """Return whether *spec* is none of what numba-cuda-mlir has an Optional of."""
+    """Return whether *spec* is of a kind of which numba-cuda-mlir has no Optional."""
     return (
         spec.startswith("complex")
         if isinstance(spec, str)
@@ -187,7 +187,7 @@ def _is_aggregate(spec: Any) -> bool:
 
 
 def numba_type(spec: Any, front_end: str = "numba-cuda") -> Any:
-    """Return the type that *front_end* has for *spec*, the same for the same."""
+    """Return the type that *front_end* has for *spec*, the same object for equal arguments."""
     return _numba_type(spec, front_end)
 
 
@@ -239,8 +239,8 @@ class Drawn:
     Random specs.
 
     Args:
-        seed: What they depend on.
-        front_end: What it has no type for is not drawn.
+        seed: The seed of the random numbers.
+        front_end: The front end, which has a type for each spec.
     """
 
     def __init__(self, seed: int, front_end: str) -> None:
@@ -285,19 +285,19 @@ class Drawn:
         # Numba has no nested arrays of the others.
         number = self._random.choice(NUMBERS[1:])
         shape = tuple(self._random.choices(range(1, 4), k=self._random.randint(1, 2)))
-        others = [number, number, "boolean", "datetime64", "timedelta64", ("nested", number, shape)]
-        return self._random.choice([*others, self.record(depth - 1)] if depth else others)
+        simple_specs = [number, number, "boolean", "datetime64", "timedelta64", ("nested", number, shape)]
+        return self._random.choice([*simple_specs, self.record(depth - 1)] if depth else simple_specs)
 
     def _members(self, draw: Callable[[], Any]) -> Any:
         return tuple((f"m{number}", draw()) for number in range(self._random.randint(1, 4)))
 
 
 def known_to_numba(echo: Echo, front_end: str = "numba-cuda") -> bool:
-    """Return whether Numba has types for *echo*: it stumbles over some nested records."""
+    """Return whether Numba has types for *echo*: for some nested records it fails."""
     try:
         return all(numba_type(spec, front_end) is not None for spec in echo.params)
     except ValueError as error:
-        # What NumPy says of the dtype that Numba makes of such a record.
+        # The message of NumPy about the dtype that Numba computes for such a record.
         if "field alignment" not in str(error) and "cannot override to smaller itemsize" not in str(error):
             raise
         return False
@@ -305,19 +305,19 @@ def known_to_numba(echo: Echo, front_end: str = "numba-cuda") -> bool:
 
 def draw(count: int, seed: int, front_end: str = "numba-cuda") -> list[Echo]:
     """Return *count* different signatures that *front_end* has, always the same for the same *seed*."""
-    drawn, found = Drawn(seed, front_end), dict[Echo, None]()
-    while len(found) < count:
-        echo = Echo(tuple(drawn.spec() for _ in range(1 + len(found) % 8)))
+    drawn, echoes_drawn = Drawn(seed, front_end), dict[Echo, None]()
+    while len(echoes_drawn) < count:
+        echo = Echo(tuple(drawn.spec() for _ in range(1 + len(echoes_drawn) % 8)))
         if known_to_numba(echo, front_end):
-            found[echo] = None
-    return list(found)
+            echoes_drawn[echo] = None
+    return list(echoes_drawn)
 
 
 def lower(echoes: Sequence[Echo], arch: str = "sm_100", front_end: str = "numba-cuda") -> Group:
     """
     Compile *echoes*, named f0, f1 and so on.
 
-    `build` can make that of numba-cuda for sm_100 into the dialect of any older arch.
+    `build` can convert the LLVM IR of numba-cuda for sm_100 to the dialect of any older architecture.
     """
     udfs = [echo.udf(f"f{number}", front_end) for number, echo in enumerate(echoes)]
     return program(udfs, front_end, Arch.of(arch), OPTIONS)
@@ -330,13 +330,15 @@ def program(udfs: Sequence[Any], front_end: str, arch: Arch, options: Options) -
 
 def build(group: Group, arch: str, *kinds: str) -> Code:
     """Return artifacts of *group* for *arch*."""
-    asked = Arch.of(arch)
-    if asked != group.arch:
+    target_arch = Arch.of(arch)
+    if target_arch != group.arch:
         functions = tuple(
-            dataclasses.replace(each, modules=tuple(llvm_ir.NvvmDialect.of(asked).convert(each.modules)))
+            dataclasses.replace(
+                each, modules=tuple(llvm_ir.NvvmDialect.of(target_arch).convert(each.modules))
+            )
             for each in group.functions
         )
-        group = compile_functions(group.front_end, asked, functions, OPTIONS)
+        group = compile_functions(group.front_end, target_arch, functions, OPTIONS)
     return built(group, kinds, OPTIONS)
 
 
@@ -359,7 +361,7 @@ def callers(signatures: Sequence[abi.Signature]) -> str:
 
 
 def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
-    """Return what NVRTC makes of *source*, with the headers in *folder* and of this package."""
+    """Return *source* compiled by NVRTC, with the headers in *folder* and of this package."""
     return nvrtc_tool.compile_source(
         source,
         "caller.cu",

@@ -1,4 +1,4 @@
-"""The documentation's table of artifacts, and the sources that its commands compile."""
+"""Read the documentation's table of artifacts, and write the sources that its commands compile."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ LAUNCH = "scale<<<1, 32>>>({p, 32}, 2.0f);"
 
 
 def rows() -> dict[tuple[str, str], str]:
-    """Return what the table says, by tool and artifact."""
+    """Return the cells of the table, by tool and artifact."""
     table = PAGE.read_text().partition("<!-- commands -->")[2].partition("<!-- /commands -->")[0]
     cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in table.splitlines() if line]
     return {(tool, kind): text for tool, kind, text in cells[2:]}
 
 
 def command_of(tool: str, kind: str) -> str:
-    """Return the command of a row, "" for what is not possible."""
+    """Return the command of a row, "" if the row says that it is not possible."""
     text = rows()[tool, kind]
     assert text.startswith(("`", "not possible, because "))
     return text.split("`")[1] if text.startswith("`") else ""
 
 
 def possible(tool: str) -> list[str]:
-    """Return the artifacts that *tool* takes."""
+    """Return the artifacts that *tool* accepts."""
     return [kind for kind in KINDS if command_of(tool, kind)]
 
 

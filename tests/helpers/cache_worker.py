@@ -1,4 +1,4 @@
-"""What the tests of the cache run in processes of their own: `python cache_worker.py COMMAND ARGUMENT...`."""
+"""Run a command of the cache tests in another process: `python cache_worker.py COMMAND ARGUMENT...`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def key(name: str) -> cache.Key:
 
 
 def code(name: str, size: int = 50_000) -> bytes:
-    """Return what belongs under the key of *name*."""
+    """Return the code in the entry *name*."""
     return hashlib.sha256(name.encode()).digest() * (size // 32)
 
 
@@ -43,7 +43,7 @@ def worker(command: str, *arguments: object) -> list[str]:
 
 
 def start(command: str, *arguments: object, **environ: str) -> subprocess.Popen[str]:
-    """Start the worker, and wait until it says that it is ready."""
+    """Start the worker, and wait until it prints "ready"."""
     process = subprocess.Popen(
         worker(command, *arguments), env={**os.environ, **environ}, stdout=subprocess.PIPE, text=True
     )
@@ -54,21 +54,21 @@ def start(command: str, *arguments: object, **environ: str) -> subprocess.Popen[
 
 def kill_writers(number: str) -> None:
     """Start processes that write the same few entries again and again, and kill each after a while."""
-    found = cache.default()
-    found.tiers()
+    worker_cache = cache.default()
+    worker_cache.tiers()
     for turn in range(int(number)):
         writer = os.fork()
         if not writer:
             for entry in range(turn, 1_000_000):
                 name = f"entry {entry % 4}"
-                found.put(key(name), cache.Entry({}, code(name)))
+                worker_cache.put(key(name), cache.Entry({}, code(name)))
         time.sleep(0.0005 * (turn % 20))
         os.kill(writer, signal.SIGKILL)
         os.waitpid(writer, 0)
 
 
 def make_slowly(name: str, log: str, seconds: str) -> None:
-    """Ask for *name*; making it takes a while and leaves a line in the file *log*."""
+    """Get *name* from the cache. Its computation takes some seconds, and writes a line to the file *log*."""
 
     def make() -> cache.Entry:
         with Path(log).open("a") as file:
@@ -83,25 +83,25 @@ def make_slowly(name: str, log: str, seconds: str) -> None:
 
 
 def go_on(name: str) -> None:
-    """Ask for *name* twice, and print how often it was made."""
-    made = []
+    """Get *name* twice, and print how often it was computed."""
+    computed = []
 
     def make() -> cache.Entry:
-        made.append(name)
+        computed.append(name)
         return cache.Entry({}, code(name))
 
-    right = all(cache.cached(key(name), make).code == code(name) for _ in range(2))
-    sys.stdout.write(f"{len(made) if right else 'wrong'}\n")
+    is_right = all(cache.cached(key(name), make).code == code(name) for _ in range(2))
+    sys.stdout.write(f"{len(computed) if is_right else 'wrong'}\n")
 
 
 def go_on_limited(name: str, limit: str) -> None:
-    """Do the same where no file may be larger than *limit* bytes, as on a full disk."""
+    """Call `go_on` with a limit of *limit* bytes for files, as on a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit), int(limit)))
     go_on(name)
 
 
 def read_while_evicting(number: str) -> None:
-    """Write and read more than fits, and print how many reads gave the wrong bytes."""
+    """Write and read more than the cache can keep, and print how many reads returned wrong bytes."""
     wrong = 0
     for turn in range(int(number)):
         name = f"entry {turn % 40}"
@@ -111,6 +111,7 @@ def read_while_evicting(number: str) -> None:
 
 
 if __name__ == "__main__":
-    {each.__name__: each for each in (kill_writers, make_slowly, go_on, go_on_limited, read_while_evicting)}[
-        sys.argv[1]
-    ](*sys.argv[2:])
+    {
+        function.__name__: function
+        for function in (kill_writers, make_slowly, go_on, go_on_limited, read_while_evicting)
+    }[sys.argv[1]](*sys.argv[2:])

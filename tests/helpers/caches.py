@@ -1,4 +1,4 @@
-"""Caches in directories, their entries, and the files that hold them."""
+"""Open caches in directories, fill them, and list the files of their entries."""
 
 from __future__ import annotations
 

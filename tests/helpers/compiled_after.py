@@ -1,7 +1,7 @@
 """
-Compile kernels that a compiler which was used for debugging compiles otherwise, for test_isolated.py.
+Compile kernels after other compilations whose options would change the result, for test_isolated.py.
 
-Arguments: an architecture, "tools" or "all", and what is compiled before, of `BEFORE`. Output: digests.
+Arguments: an architecture, "tools" or "all", and keys of `BEFORE`. Output: digests as JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ extern "C" __device__ __noinline__ float pick(Big b, int i) { return b.v[i]; }
 extern "C" __global__ void k(const __grid_constant__ Big b, float* p, int i) { *p = b.v[i] + pick(b, i); }
 extern "C" __global__ void by_value(Big b, float* p, int i) { b.v[i] = 3; *p = b.v[1] + pick(b, i); }
 """
-LoweredFunction = """\
+MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64\
 :64:64-v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
@@ -42,11 +42,9 @@ def ir(arch: pl.Arch) -> str:
     """Return LLVM IR of a kernel with a large struct."""
     if arch.major < 10:
         return (
-            LoweredFunction.replace("TYPE", "%big* byval")
-            .replace("KERNEL", "void (%big*)*")
-            .replace("@k(", "@k(", 1)
+            MODULE.replace("TYPE", "%big* byval").replace("KERNEL", "void (%big*)*").replace("@k(", "@k(", 1)
         )
-    return LoweredFunction.replace("TYPE", "ptr byval(%big) align 4").replace("KERNEL", "ptr")
+    return MODULE.replace("TYPE", "ptr byval(%big) align 4").replace("KERNEL", "ptr")
 
 
 def by_numba_cuda(arch: pl.Arch, **options: object) -> bytes:
@@ -86,7 +84,7 @@ def by_export(arch: pl.Arch, **options: object) -> bytes:
 
 
 def by_another(arch: pl.Arch) -> None:
-    """Call NVRTC and libNVVM as another package does, which debugs."""
+    """Call NVRTC and libNVVM as another package does, with options for debugging."""
     from cuda.bindings import nvrtc as compiler
     from cuda.bindings import nvvm as back_end
 
@@ -97,7 +95,7 @@ def by_another(arch: pl.Arch) -> None:
     back_end.compile_program(program, 2, [f"-arch={arch.compute}", "-opt=0"])
 
 
-# What changes what the compilers make later; each is made without debug information afterwards.
+# Compilations that change later results of the compilers in the same process.
 BEFORE = {
     "nvrtc": lambda arch: nvrtc.compile_source("", "a.cu", arch, DEBUG),
     "nvrtc to a cubin": lambda arch: nvrtc.compile_source(SOURCE, "a.cu", arch, DEBUG, output="cubin"),
@@ -129,9 +127,9 @@ OTHERS = {"another package": by_another}
 FRONT_ENDS = ("export", "numba-cuda", "mlir")
 
 if __name__ == "__main__":
-    arch, made, *before = sys.argv[1:]
+    arch, tools_or_all, *before = sys.argv[1:]
     target = pl.Arch.of(arch)
     for name in before:
         {**BEFORE, **OTHERS}[name](target)
-    wanted = [name for name in AFTER if made == "all" or name not in FRONT_ENDS]
-    print(json.dumps({name: hashlib.sha256(AFTER[name](target)).hexdigest() for name in wanted}))  # noqa: T201
+    names = [name for name in AFTER if tools_or_all == "all" or name not in FRONT_ENDS]
+    print(json.dumps({name: hashlib.sha256(AFTER[name](target)).hexdigest() for name in names}))  # noqa: T201

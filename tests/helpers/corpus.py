@@ -1,5 +1,5 @@
 """
-Expressions and kernels that a compiler compiles to the same code with the plugin and without it.
+Define expressions and kernels that a compiler compiles to the same code with the plugin and without it.
 
 `python corpus.py FRONT_END` compiles them, and prints the code of each without names.
 """
@@ -61,16 +61,16 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 def kernels(cuda: Any) -> dict[str, tuple[Any, Any]]:
     """Return kernels of the compiler's module *cuda* by name, each with its signature."""
-    found: dict[str, tuple[Any, Any]] = {}
+    results: dict[str, tuple[Any, Any]] = {}
 
     def kernel(signature: Any) -> Any:
-        return lambda function: found.setdefault(function.__name__, (function, signature))
+        return lambda function: results.setdefault(function.__name__, (function, signature))
 
-    _helpers(cuda, kernel)
-    return found
+    _define(cuda, kernel)
+    return results
 
 
-def _helpers(cuda: Any, kernel: Any) -> None:
+def _define(cuda: Any, kernel: Any) -> None:
     @cuda.jit(device=True)
     def square(a):
         return a * a
@@ -105,13 +105,13 @@ def _helpers(cuda: Any, kernel: Any) -> None:
 
 _BLOCK = re.compile(r"^(?=\.(?:visible|extern|weak|common|func|entry|global|const|shared)\b)", re.MULTILINE)
 # Comments, and digits in the strings of debug information, where names hold addresses.
-_FREE = re.compile(r"//.*|\b(?:4[89]|5[0-7])(?=[,\n])")
+_IGNORED = re.compile(r"//.*|\b(?:4[89]|5[0-7])(?=[,\n])")
 _SYMBOL = re.compile(r"\b(?:_Z|_cuda|__|f\b|numba|static_shared|constant_array)\w*")
 
 
 def without_names(ptx: str) -> list[str]:
     """Return the functions and variables of *ptx*, sorted, in each the symbols numbered in their order."""
-    blocks = (block.strip() for block in _BLOCK.split(_FREE.sub("", ptx)))
+    blocks = (block.strip() for block in _BLOCK.split(_IGNORED.sub("", ptx)))
     # Numba's environments are variables that no code on a GPU uses.
     return sorted(_numbered(block) for block in blocks if block and "NumbaEnv" not in block)
 
@@ -125,8 +125,8 @@ def _numbered(block: str) -> str:
     return _SYMBOL.sub(number, block)
 
 
-def compiled(cuda: Any, function: Any, signature: Any, **options: Any) -> Any:
-    """Return what came of compiling *function*: its code without names and its type, or the error's name."""
+def compile_to_text(cuda: Any, function: Any, signature: Any, **options: Any) -> Any:
+    """Compile *function*; return its code without names and its type, or the name of the error."""
     try:
         code, result = cuda.compile(function, signature, cc=(9, 0), output="ptx", **options)
     except Exception as error:  # noqa: BLE001 - an outcome like any other
@@ -135,26 +135,28 @@ def compiled(cuda: Any, function: Any, signature: Any, **options: Any) -> Any:
 
 
 def outcomes(name: str) -> dict[str, Any]:
-    """Return what came of each entry of the corpus with the front end *name*."""
+    """Compile each entry of the corpus with the front end *name*; return the results."""
     cuda = front_ends.cuda(name)
-    found = {}
+    results = {}
     for text, types in EXPRESSIONS:
         scope: dict[str, Any] = {"math": math, "np": np}
         parameters = "a, b" if re.search(r"\bb\b", text) else "a"
         exec(f"def f({parameters}): return {text}", scope)  # noqa: S102 - the corpus is our own
         for abi in ("numba", "c"):
-            found[f"{text} ({types}) {abi}"] = compiled(cuda, scope["f"], f"({types},)", abi=abi)
-    how = {"abi": "numba", "device": False}
+            results[f"{text} ({types}) {abi}"] = compile_to_text(cuda, scope["f"], f"({types},)", abi=abi)
+    common_options = {"abi": "numba", "device": False}
     for label, (function, signature) in kernels(cuda).items():
         for options in _OPTIONS:
-            found[f"{label} {options}"] = compiled(cuda, function, signature, **how, **options)
-    return found
+            results[f"{label} {options}"] = compile_to_text(
+                cuda, function, signature, **common_options, **options
+            )
+    return results
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     _, name = sys.argv
-    # Without a device, stock compiles nothing, or no helper.
+    # Without a device, stock numba-cuda compiles no kernels, and stock numba-cuda-mlir no helpers.
     if name == "numba-cuda":
         fakedevice.install(cc=(9, 0))
     else:

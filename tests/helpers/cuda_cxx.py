@@ -1,4 +1,4 @@
-"""What NVRTC makes of CUDA C++."""
+"""Compile CUDA C++ with NVRTC."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def compiled(
     """Return CUDA C++ as PTX or LTO-IR."""
     dirs = (*folders, *nvrtc.toolkit_include_dirs()) if folders else ()
     options = nvrtc.SourceOptions(dirs, flags=flags)
-    made = nvrtc.compile_source(source, "source.cu", pl.Arch.of(arch), options, output=output)
-    return made.code.rstrip(b"\0") if output == "ptx" else made.code
+    entry = nvrtc.compile_source(source, "source.cu", pl.Arch.of(arch), options, output=output)
+    return entry.code.rstrip(b"\0") if output == "ptx" else entry.code
 
 
 def ptx(source: str, arch: str = "sm_80", *flags: str, folders: tuple[Path | str, ...] = ()) -> str:

@@ -1,11 +1,12 @@
-"""Functions that take pointers, and calls that give them memory of every kind."""
+"""Generate functions that take pointers, and calls with pointers to memory of every kind."""
 
 from __future__ import annotations
 
 THREADS, WORDS = 64, 16
 STRUCT = "struct Words { unsigned long long* a; unsigned long long* b; long long mask; };"
-# What a kernel passes: an expression, how many words there are less one, and whether all of it is writable.
-# A kernel's parameter, variables in each kind of memory, and what only the running program knows.
+# Arguments of calls: an expression, the number of words less one, and whether all words are writable. The
+# pointers are a kernel parameter, variables in each state space, and one that is loaded from an array at run
+# time.
 PLACES = {
     "parameter": ("(out + threadIdx.x)", 0, True),
     "global": ("(scratch + threadIdx.x * 16)", WORDS - 1, True),
@@ -36,7 +37,7 @@ FUNCTIONS = {
   unsigned low = (unsigned)address, high = (unsigned)(address >> 32);
   const unsigned long long* r = (const unsigned long long*)(((unsigned long long)high << 32) | low);
   return mix(h, r[h & mask]);""",
-    # Of integers: what is added to a pointer stays in its object, and so in its state space.
+    # The difference of integers: a pointer plus an offset stays in its object, and so in its state space.
     "difference": """unsigned long long one = (unsigned long long)p, apart = (unsigned long long)q - one;
   return mix(h, *(const unsigned long long*)(one + apart + (h & mask) * 8));""",
     "vector": """if (mask == 0) return h;
@@ -66,7 +67,7 @@ START = f"""__shared__ __align__(16) unsigned long long tile[{THREADS * WORDS}];
 
 
 def units(one: str, two: str) -> tuple[str, str]:
-    """Return a kernel that gives the memory *one* and *two* to every function, and the functions."""
+    """Return a kernel that passes the memory *one* and *two* to every function, and the functions."""
     declared = {name: _declared(name) for name in (*FUNCTIONS, *STRUCTS, "give")}
     declarations = "\n".join(f'extern "C" __device__ {text};' for text in declared.values())
     head = f"namespace {{ {MIX} }}\n{STRUCT}\n{declarations}\n"
@@ -84,16 +85,14 @@ def units(one: str, two: str) -> tuple[str, str]:
 
 def _call(name: str, *places: str) -> str:
     """Return a statement that changes `h` by a call with two places in memory, one of them writable."""
-    # What cannot be reached by the function is the array in global memory.
-    one, two = (
-        PLACES["global" if name == "atomic" and place in WITHOUT_ATOMICS else place] for place in places
-    )
+    # Atomic operations need an array in global or shared memory.
+    one, two = (PLACES["global" if name == "atomic" and kind in WITHOUT_ATOMICS else kind] for kind in places)
     two = two if two[2] else PLACES["global"]
     mask = min(one[1], two[1])
     writable = one[0] if one[2] else two[0]
     if name == "give":
-        given = f"unsigned long long* r = w_give({writable}, {two[0]}, h);"
-        return f"{{ {given} r[h & {mask}] += h; h = mix(h, *r); }}"
+        statement = f"unsigned long long* r = w_give({writable}, {two[0]}, h);"
+        return f"{{ {statement} r[h & {mask}] += h; h = mix(h, *r); }}"
     if name in STRUCTS:
         first = writable if name == "by_address" else f"(unsigned long long*){one[0]}"
         address = "&" if name == "by_address" else ""

@@ -1,14 +1,14 @@
 """
-Reads the blocks of a page of the documentation, and runs them in order in one folder.
+Read the blocks of a page of the documentation, and run them in order in one folder.
 
-What a block is for is told by its language and its first line:
+The purpose of a block follows from its language and its first line:
 
 - one that begins with the name of a file (`# udfs.py`, `// kernel.cu`) is that file;
 - `bash` is run, and so is `python` that is no file;
 - `console` is a transcript, whose commands begin with `$` and are not run;
-- `text` is what the block before printed, with `...` for anything, also for any number of lines.
+- `text` is the output of the block before, with `...` for any text, also of several lines.
 
-A comment before a block tells more:
+A comment before a block adds:
 
 - `<!-- needs: cupy gpu -->` has it run only where these are, and its syntax checked elsewhere;
 - `<!-- shown: it installs -->` has its syntax checked alone, for that reason;
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# What a comment begins with, by language; "" for those without.
+# The beginning of a comment, by language; "" for languages without comments.
 LANGUAGES = {
     **dict.fromkeys(("bash", "cmake", "dockerfile", "make", "python", "toml", "yaml"), "# "),
     **dict.fromkeys(("console", "json", "text"), ""),
     "cpp": "// ",
 }
-# These need be no files.
+# Languages whose blocks need not be files.
 LOOSE = ("bash", "console", "dockerfile", "json", "python", "text")
 WORDS = ("needs", "shown", "without", "excerpt", "fails")
 _BLOCK = re.compile(r"(?:^<!-- ([^\n]*) -->\n)?^```([^`\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -55,10 +55,10 @@ class Block(NamedTuple):
     A block of a page.
 
     Args:
-        language: What follows the fence.
-        text: Its lines.
-        marks: What the comment before it says, by its first word.
-        line: Where it begins, from 1 on.
+        language: The word after the fence.
+        text: The lines.
+        marks: The words of the comment before the block, by the first word.
+        line: The number of the first line, from 1 on.
     """
 
     language: str
@@ -68,15 +68,15 @@ class Block(NamedTuple):
 
     @property
     def file(self) -> str:
-        """The name of the file that it is, "" for none."""
+        """The name of the file in the first line, "" if the block is no file."""
         start = LANGUAGES[self.language]
         match = re.match(f"{start}{_FILE}$", self.text, re.MULTILINE) if start else None
         return match[1] if match else ""
 
     @property
     def can_run(self) -> bool:
-        """Whether this machine has what it needs."""
-        return "shown" not in self.marks and all(map(_has, self.marks.get("needs", ())))
+        """Whether the packages and programs that the block needs are here."""
+        return "shown" not in self.marks and all(map(_is_available, self.marks.get("needs", ())))
 
 
 def pages() -> list[Path]:
@@ -87,13 +87,13 @@ def pages() -> list[Path]:
 def blocks(page: Path) -> list[Block]:
     """Return the blocks of *page* in order, but for directives of Sphinx."""
     text = page.read_text()
-    found = []
+    page_blocks = []
     for match in _BLOCK.finditer(text):
         mark, language, body = match.groups()
         if not language.startswith("{"):
             line = text.count("\n", 0, match.start(2)) + 1
-            found.append(Block(language, body, _marks(mark or ""), line))
-    return found
+            page_blocks.append(Block(language, body, _marks(mark or ""), line))
+    return page_blocks
 
 
 def _marks(comment: str) -> dict[str, list[str]]:
@@ -101,7 +101,7 @@ def _marks(comment: str) -> dict[str, list[str]]:
     return {word: rest.split()} if word in WORDS else {}
 
 
-def _has(need: str) -> bool:
+def _is_available(need: str) -> bool:
     if need == "gpu":
         return not missing_device()
     return shutil.which(need) is not None or find_spec(need) is not None
@@ -109,28 +109,28 @@ def _has(need: str) -> bool:
 
 class Runner:
     """
-    Runs blocks in a folder, which is the home directory too.
+    Runs blocks in a folder, which is also the home directory.
 
     Args:
-        folder: Where files are written and commands are run.
+        folder: The folder of files and commands.
         environ: The environment of the commands.
     """
 
     def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
         self.folder = folder
         self.environ = {**environ, "COLUMNS": "100", "HOME": str(folder), "TMPDIR": str(folder)}
-        self.said: str | None = None
+        self.output: str | None = None
 
     def run(self, block: Block) -> None:
         """Write, run or compare *block*; the error of a failure has its output."""
         if "excerpt" in block.marks:
             return
         if block.language == "text":
-            elsewhere = any(map(_has, block.marks.get("without", ())))
-            if self.said is not None and not elsewhere:
-                assert matches(block.text, self.said), f"printed:\n{self.said}\nshown:\n{block.text}"
+            is_skipped = any(map(_is_available, block.marks.get("without", ())))
+            if self.output is not None and not is_skipped:
+                assert matches(block.text, self.output), f"printed:\n{self.said}\nshown:\n{block.text}"
             return
-        self.said = None
+        self.output = None
         if block.file:
             path = self.folder / block.file
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ class Runner:
         elif block.language == "console":
             _check_syntax("".join(re.findall(r"^\$ (.*\n)", block.text, re.MULTILINE)))
         elif block.language in ("bash", "python"):
-            self.said = self._execute(block)
+            self.output = self._execute(block)
 
     def _execute(self, block: Block) -> str | None:
         python = block.language == "python"
@@ -181,7 +181,7 @@ def check_excerpt(block: Block) -> None:
 
 
 def matches(shown: str, printed: str) -> bool:
-    """Return whether *printed* is what a page shows, in which `...` stands for anything."""
+    """Return whether *printed* is the text *shown* on a page, in which `...` is any text."""
     pattern = ""
     for line in shown.strip("\n").splitlines():
         if line.strip() == "...":

@@ -1,4 +1,4 @@
-"""Environments with packages of others and this checkout, made once and kept in a folder of the user's."""
+"""Create environments with other packages and this checkout, and keep them in a folder of the user's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "PTXLINK_THIRDPARTY_DIR"
-# What every environment holds, whichever toolkit it has.
+# Packages of every environment.
 BASE = """
 cffi==2.1.1 cuda-core==1.2.2 cuda-pathfinder==1.9.0 numba-cuda==0.30.4 packaging==26.3 pycparser==3.12
 pyelftools==0.33 typing_extensions==4.16.0
@@ -38,7 +38,7 @@ llvmlite==0.50.0 pyelftools==0.31 numba==0.68.1 numba-cuda==0.30.4 numpy==2.2.6 
 pycparser==3.12 typing_extensions==4.16.0
 """
 
-# Everything is named, since their own requirements ask for gigabytes that need a device.
+# All packages are listed, since dependencies would add gigabytes of packages that need a device.
 PACKAGES = {
     "cuda-12.4": f"""
 {BASE} {NUMBA} cuda-bindings==12.9.10 nvidia-cuda-nvcc-cu12==12.4.131 nvidia-cuda-nvrtc-cu12==12.4.127
@@ -90,7 +90,7 @@ LOWEST = {major: PACKAGES[f"lowest-{major}"].split() for major in ("12", "13")}
 
 
 class Unavailable(Exception):  # noqa: N818 - it is a reason to skip
-    """An environment that cannot be made here; the message says why."""
+    """An environment cannot be created here. The message has the reason."""
 
 
 def base() -> Path:
@@ -101,16 +101,16 @@ def base() -> Path:
 
 def digest(*parts: bytes | str) -> str:
     """Return a short name that depends on all *parts*."""
-    made = hashlib.sha256()
+    digest_of_parts = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
-        made.update(f"{len(content)}:".encode() + content)
-    return made.hexdigest()[:16]
+        digest_of_parts.update(f"{len(content)}:".encode() + content)
+    return digest_of_parts.hexdigest()[:16]
 
 
 @contextlib.contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """Hold what *name* stands for in the folder against other test processes."""
+    """Lock the subfolder *name* against other test processes, and return its path."""
     base().mkdir(parents=True, exist_ok=True)
     with (base() / f"{name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -131,8 +131,8 @@ def wheel() -> Path:
     """Return the wheel of this checkout, built where its sources are new."""
     tracked = [
         path
-        for place in ("numba_ptxlink", "hook", "cmake")
-        for path in sorted((ROOT / place).rglob("*"))
+        for folder_name in ("numba_ptxlink", "hook", "cmake")
+        for path in sorted((ROOT / folder_name).rglob("*"))
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".so"
     ]
     sources = [*tracked, ROOT / "CMakeLists.txt", ROOT / "pyproject.toml"]
@@ -142,17 +142,17 @@ def wheel() -> Path:
     with locked(f"wheel-{name}") as folder:
         if not list(folder.glob("*.whl")):
             pip(Path(sys.executable), "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT))
-        (made,) = folder.glob("*.whl")
-    return made
+        (path,) = folder.glob("*.whl")
+    return path
 
 
 @contextlib.contextmanager
 def environment(name: str) -> Iterator[Path]:
     """
-    Hold the environment *name*, with its packages and this checkout in it, and give its interpreter.
+    Lock the environment *name* with its packages and this checkout, and return its interpreter.
 
     Raises:
-        Unavailable: Where a package cannot be had: no index, or no wheel for this interpreter or machine.
+        Unavailable: A package is not available: no index, or no wheel for this interpreter or machine.
     """
     built = wheel()
     with locked(f"{name}-{digest(sys.version, *PACKAGES[name].split())}") as folder:

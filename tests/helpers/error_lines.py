@@ -1,4 +1,4 @@
-"""Where functions raise, in their source and by what an export tells about itself."""
+"""Find the lines at which functions raise, in their source and in an export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def line_of(function, text) -> str:
 
 
 def sites(udf, folder, front_end) -> tuple[list[str], str]:
-    """Return what manifest and header of an export say about errors."""
+    """Return the entries about errors in the manifest and the header of an export."""
     exported = pl.export([udf], folder, arch="sm_90", emit=["ptx"], front_end=front_end)
     (function,) = json.loads(exported.manifest.read_text())["functions"]
     assert udf.options.checked is function["checked"]

@@ -1,4 +1,4 @@
-"""Functions that divide, index and raise; a module of its own, because pytest rewrites `assert` in tests."""
+"""Functions that divide, index and raise, outside of the tests, in which pytest rewrites `assert`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The front ends that tests run with, and what those that run with one of them lack."""
+"""Return the front ends that tests run with, and mark tests that need newer ones."""
 
 from __future__ import annotations
 

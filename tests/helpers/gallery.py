@@ -1,4 +1,4 @@
-"""Runs the programs of the gallery, each in a process of its own."""
+"""Run the programs of the gallery, each in another process."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Program(NamedTuple):
     A program of the gallery.
 
     Args:
-        file: What is run, below `examples`: a Python file, or a Makefile with the target `run`.
-        linked: What it says of the link where there is no GPU, as a regular expression.
-        verified: What it says on a GPU, likewise.
-        packages: What it imports beside the packages of the tests.
-        gpu_packages: What it imports only where there is a GPU.
-        arguments: How it is called, with {arch}, {toolkit} and {libraries}.
-        on_cpu: What it says where there is no GPU of what it ran, likewise.
+        file: A Python file below `examples`, or a Makefile with the target `run`.
+        linked: A regular expression for the output about the link, without a GPU.
+        verified: A regular expression for the output on a GPU.
+        packages: The imported packages beside those of the tests.
+        gpu_packages: The packages that are imported only with a GPU.
+        arguments: The arguments, with {arch}, {toolkit} and {libraries}.
+        on_cpu: A regular expression for the output about results, without a GPU.
     """
 
     file: str
@@ -118,7 +118,7 @@ PROGRAMS = {
 
 
 def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
-    """Run a program, assert that it succeeds, and return what it says; skip where something is missing."""
+    """Run a program, assert that it succeeds, and return its output; skip if a package is missing."""
     program = PROGRAMS[name]
     for package in program.packages:
         pytest.importorskip(package)
@@ -140,27 +140,27 @@ def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
         ]
     else:
         command.append(str(file))
-    known = {
+    values = {
         "arch": arch,
         "number": arch.removeprefix("sm_"),
         "toolkit": cuda_toolkit.lay_out(scratch, installed=True) if libraries else "",
         "libraries": " ".join(map(str, libraries)),
     }
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    fixed = {
+    environ = {
         "PATH": path,
-        # Its own would answer from earlier runs.
+        # The user's cache could have results of earlier runs.
         "TRITON_CACHE_DIR": str(scratch / "triton"),
         # JAX takes three quarters of the memory otherwise, whoever else runs.
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
     if libraries:
-        own = os.environ.get("LD_LIBRARY_PATH", "")
-        fixed["LD_LIBRARY_PATH"] = os.pathsep.join([*(str(each.parent) for each in libraries), own])
+        inherited = os.environ.get("LD_LIBRARY_PATH", "")
+        environ["LD_LIBRARY_PATH"] = os.pathsep.join([*(str(path.parent) for path in libraries), inherited])
     done = processes.run(
         *command,
-        *(each.format(**known) for each in program.arguments),
-        env={**os.environ, **fixed, **variables},
+        *(path.format(**values) for path in program.arguments),
+        env={**os.environ, **environ, **variables},
         cwd=scratch,
     )
     return done.stdout

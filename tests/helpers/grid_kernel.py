@@ -1,4 +1,4 @@
-"""A kernel of which all blocks wait for each other, as text for a file of kernels."""
+"""The text of a kernel whose blocks wait for each other."""
 
 EXCHANGE = """
 @kernel("void(int32[::1], int32[::1])")
@@ -8,4 +8,4 @@ def exchange(source, target):
     cuda.cg.this_grid().sync()
     target[block] = source[cuda.gridDim.x - 1 - block]
 """
-"""It names `cuda` and `kernel`. Block b sets source[b], and target[b] to what the last but b set."""
+"""The text uses `cuda` and `kernel`. Block b sets source[b], and target[b] by the opposite block."""

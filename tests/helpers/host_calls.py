@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-# Elements of the memory that a pointer or an array leads to.
+# The number of elements behind a pointer or in an array.
 ELEMENTS = 16
 _LETTERS = {"int": "i", "uint": "u", "float": "f", "float16": "f", "complex": "c"}
 FLAGS = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi")
@@ -77,7 +77,7 @@ template<class T, class L> struct argument<numba_ptxlink::array_view<T, 2, L>> :
 
 class HostCalls:
     """
-    Calls of the functions of an export, and what they return and write on the CPU.
+    Calls of the functions of an export, and the results and memory after them.
 
     Args:
         manifest: The manifest of the export, whose artifacts are "ptx" and "host".
@@ -86,11 +86,11 @@ class HostCalls:
     """
 
     def __init__(self, manifest: Path, limits: Mapping[tuple[str, str], tuple[int, int]], count: int) -> None:
-        described = json.loads(manifest.read_text())
+        description = json.loads(manifest.read_text())
         self._folder, self._stem, self._count = manifest.parent, manifest.stem, count
-        self._types, self._limits = described["types"], limits
+        self._types, self._limits = description["types"], limits
         self._rng = np.random.default_rng(7)
-        functions = [each for each in described["functions"] if each.get("host")]
+        functions = [each for each in description["functions"] if each.get("host")]
         columns = [self._arguments(each) for each in functions]
         rows = (row for each in columns for row in zip(*each, strict=True))
         content = b"".join(np.ascontiguousarray(value).tobytes() for row in rows for value in row)
@@ -123,15 +123,15 @@ class HostCalls:
         options = ["-std=c++17", *FLAGS, *host_includes(), f"-I{self._folder}", "-o", program]
         processes.run(*compiler, *options, *sources)
         processes.run(*runner, program, arguments, output)
-        content, start, found = output.read_bytes(), 0, {}
+        content, start, different_calls = output.read_bytes(), 0, {}
         for name, expected in self.expected.items():
             actual = np.frombuffer(content, expected.dtype, self._count, start)
             start += expected.nbytes
             differ = np.flatnonzero(~_equal(actual, expected))
             if differ.size:
-                found[name] = differ.tolist()
+                different_calls[name] = differ.tolist()
         assert start == len(content)
-        return found
+        return different_calls
 
     def _arguments(self, function: Mapping[str, Any]) -> list[np.ndarray]:
         return [
@@ -171,13 +171,13 @@ class HostCalls:
         special = rng.choice(np.array([info.min, info.max, 0, 1, 3, info.max // 2], dtype), count)
         return np.choose(rng.integers(0, 3, count), [usual, special, rng.integers(0, 40, count, dtype)])
 
-    def _call(self, function: Any, described: Mapping[str, Any], columns: list[np.ndarray]) -> np.ndarray:
-        """Return what a function returns and the memory of its arguments after each call, as records."""
-        kinds = [self._types[each["type"]]["kind"] for each in described["parameters"]]
+    def _call(self, function: Any, description: Mapping[str, Any], columns: list[np.ndarray]) -> np.ndarray:
+        """Return the results of a function, and the memory of its arguments after each call, as records."""
+        kinds = [self._types[each["type"]]["kind"] for each in description["parameters"]]
         memory = [index for index, kind in enumerate(kinds) if kind in ("pointer", "view")]
         fields = [(f"memory_{index}", columns[index].dtype, columns[index].shape[1:]) for index in memory]
-        if described["result"] != "void":
-            fields.insert(0, ("result", dtype(self._types, described["result"]), ()))
+        if description["result"] != "void":
+            fields.insert(0, ("result", dtype(self._types, description["result"]), ()))
         records = np.zeros(self._count, fields)
         for index in memory:
             records[f"memory_{index}"] = columns[index]
@@ -190,7 +190,7 @@ class HostCalls:
                 for index in memory:
                     passed[index] = record[f"memory_{index}"]
                 returned = function(*passed)
-                if described["result"] != "void":
+                if description["result"] != "void":
                     record["result"] = returned
         return records
 

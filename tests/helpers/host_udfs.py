@@ -1,7 +1,7 @@
 """
-Functions of all families of types, for the host; `source` returns them as a file for a front end.
+Define functions of all families of types for the host; `source` returns them as a file for a front end.
 
-Each computes something of all its arguments. `LIMITS` has the ranges of those that are indices or counts.
+The results depend on all arguments. `LIMITS` has the ranges of arguments that are indices or counts.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import numba_ptxlink as pl
 
 def compile_with(options: dict[str, object]) -> dict[str, object]:
     """
-    Compile the kernel with *options*; return what that took.
+    Compile the kernel with *options*; return counts of hits, misses and compilations.
 
-    "late" if the plugin is enabled behind the decorator.
+    The option "late" enables the plugin after the decorator has run.
     """
     before = pl.status().cache_misses
     late = options.pop("late", False)

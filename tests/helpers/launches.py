@@ -1,4 +1,4 @@
-"""Launches without a device: a list of them, and arrays that have no memory."""
+"""Launch without a device: stand-ins for the driver, and arrays without memory."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     import pytest
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
-    """Let launches do nothing, and return the list in which they are noted."""
+def install_stand_in(monkeypatch: pytest.MonkeyPatch) -> list[SimpleNamespace]:
+    """Replace the driver by a stand-in, and return the list of launches."""
     launches: list[SimpleNamespace] = []
     waits: list[tuple[int, int]] = []
 
-    def launch(handle, how, buffer, offsets, name):
-        noted = SimpleNamespace(name=name, handle=handle, **how._asdict())
+    def launch(handle, config, buffer, offsets, name):
+        noted = SimpleNamespace(name=name, handle=handle, **config._asdict())
         noted.buffer, noted.offsets, noted.waits = bytes(buffer), list(offsets), list(waits)
         waits.clear()
         launches.append(noted)
@@ -61,7 +61,7 @@ def kernel_of(*signature: Any, name: str = "taking") -> pl.Kernel:
 
 
 def packer(types_of: dict[str, Any]) -> Callable[..., bytes]:
-    """Return what packs a value for the parameter of a name, as a launch on a stream does."""
+    """Return a function that packs a value for the parameter of a name, as a launch on a stream does."""
     kernels = [kernel_of(ty, name=f"takes_{name}") for name, ty in types_of.items()]
     library = pl.load(pl.export(kernels, arch="sm_90", emit=["kernels"], name="made"))
 

@@ -1,4 +1,4 @@
-"""Links that are wrong, and what they are made of."""
+"""Define links that have to fail, and the inputs of these links."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ VARIABLE = ".visible .global .align 4 .u32 v = {value};\n"
 RATED = 'extern __device__ int vv; extern "C" __global__ void k(int* p) { *p = vv; }\n'
 WEAK_ALIAS = function(1, name="g") + ".weak .func (.param .b32 r) f(.param .b32 a);\n.alias f, g;\n"
 
-# Wrong links; most of them are made by nvJitLink, with a line on stderr at most.
+# Wrong links. nvJitLink links most of them, with no more than a line on stderr.
 CASES = {
     "prototype in PTX": lambda: _ptx(KERNEL, function(param=WIDE)),
     "alignment in PTX": lambda: _ptx(
@@ -120,7 +120,7 @@ CASES = {
 
 
 def _newer(code: bytes) -> bytes:
-    """Return LTO-IR that says it is of the next version of its container."""
+    """Return LTO-IR whose header has the next version of the container."""
     return code[:5] + bytes([code[5] + 1]) + code[6:]
 
 

@@ -138,9 +138,9 @@ def edit_during_compilation() -> None:
     load, save = kept.load_overload, kept.save_overload
 
     def load_overload(*args: Any) -> Any:
-        found = load(*args)
+        overload = load(*args)
         file.write_text(SOURCE.format(2222))
-        return found
+        return overload
 
     def save_overload(*args: Any) -> None:
         file.write_text(SOURCE.format(1111))
@@ -155,8 +155,8 @@ def compiled(dispatcher: Any) -> tuple[list[str], int]:
 
     types = importlib.import_module("numba_cuda_mlir.types" if MLIR else "numba.cuda.types")
     dispatcher.compile((types.int32[::1],) if MLIR else "void(int32[::1])")
-    (made,) = dispatcher.overloads.values()
-    (cubin,) = [made.metadata["cubin"]] if MLIR else made._codelibrary._cubin_cache.values()
+    (overload,) = dispatcher.overloads.values()
+    (cubin,) = [overload.metadata["cubin"]] if MLIR else overload._codelibrary._cubin_cache.values()
     text = pl.inspect(cubin if MLIR else cubin.code).sass
     values = [value for value, immediate in VALUES.items() if immediate in text]
     return values, sum(dispatcher.stats.cache_hits.values())

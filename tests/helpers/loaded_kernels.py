@@ -55,19 +55,19 @@ def scale_halves(out, factor):
 
 
 @pl.kernel(types.void(HALVES, HALVES, types.Array(types.float32, 1, "C")))
-def mixed(left, right, out):
+def mixed(first, second, out):
     """Compute in half precision, compare, and compute in bfloat16."""
     i = cuda.grid(1)
     if i < out.size:
-        number = left[i] * right[i] - left[i]
-        if number > right[i]:
-            number = abs(right[i]) + left[i]
-        brain = types.bfloat16(types.float32(left[i]))
+        number = first[i] * second[i] - first[i]
+        if number > second[i]:
+            number = abs(second[i]) + first[i]
+        brain = types.bfloat16(types.float32(first[i]))
         out[i] = types.float32(number) + types.float32(brain * brain + brain)
 
 
-def expected(left, right):
+def expected(first, second):
     """Return what `mixed` computes of halves; the numbers are small integers, which all of the types hold."""
-    number = left * right - left
-    number = np.where(number > right, np.abs(right) + left, number)
-    return (number + left * left + left).astype(np.float32)
+    number = first * second - first
+    number = np.where(number > second, np.abs(second) + first, number)
+    return (number + first * first + first).astype(np.float32)

@@ -1,4 +1,4 @@
-"""numba-cuda-mlir with what this package replaces in it, and functions to compile."""
+"""Apply and undo the patches of numba-cuda-mlir, and define functions to compile."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHIP = "sm_90"
 
 @pytest.fixture
 def replaced() -> Iterator[None]:
-    """Keep the replacements in place during a test; skip it without numba-cuda-mlir."""
+    """Apply the patches during a test; skip the test without numba-cuda-mlir."""
     pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
     with patch.applied(TABLE):
         yield
@@ -42,13 +42,13 @@ def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.contextmanager
 def stock() -> Iterator[None]:
-    """Take the replacements back for a `with` block inside `replaced`, with an architecture for no device."""
+    """Undo the patches for a `with` block inside `replaced`, with an architecture for no device."""
     from numba_cuda_mlir import tools
 
     kept, tools._cached_cc = tools._cached_cc, CC
     taken = []
     for row in reversed(TABLE):
-        # The plugin may want it, too.
+        # The plugin may have applied the patch, too.
         while (row.module, row.path) in patch._applied:
             patch.undo(row)
             taken.append(row)

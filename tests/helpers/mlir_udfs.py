@@ -1,4 +1,4 @@
-"""Functions for numba-cuda-mlir that have all that could differ between two processes."""
+"""Functions for numba-cuda-mlir with all features whose code could differ between two processes."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ def weighted(i, x):
 
 @pl.udf("complex64(float16, complex64)")
 def called(h, z):
-    """Call what C++ supplies."""
+    """Call a function that C++ supplies."""
     return z * supplied(z.real, 2) + h
 
 
 @pl.kernel("void(float32[::1], float32)", launch_bounds=(128, 2))
 def reversed_blocks(out, x):
     """Use shared memory of both kinds, and the same constant."""
-    own = cuda.shared.array(128, dtype=types.float32)
-    given = cuda.shared.array(0, dtype=types.float32)
+    static = cuda.shared.array(128, dtype=types.float32)
+    dynamic = cuda.shared.array(0, dtype=types.float32)
     i = cuda.threadIdx.x
-    own[i] = TABLE[i % 10] * x
-    given[i] = own[i]
+    static[i] = TABLE[i % 10] * x
+    dynamic[i] = static[i]
     cuda.syncthreads()
-    out[i] = own[127 - i] + given[i]
+    out[i] = static[127 - i] + dynamic[i]

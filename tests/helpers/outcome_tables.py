@@ -1,4 +1,4 @@
-"""Outcomes of each step in each environment, which the documentation shows, and the tests write."""
+"""Read and update tables on a page whose cells are results of tests."""
 
 from __future__ import annotations
 

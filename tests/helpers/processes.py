@@ -1,4 +1,4 @@
-"""Programs that have to succeed, in processes of their own."""
+"""Run programs that have to succeed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 def run(*command: object, quiet: bool = False, **options: Any) -> subprocess.CompletedProcess[str]:
     """
-    Run *command* to its end, which has to be a success, and return it with both of its outputs.
+    Run *command*, assert that it succeeds, and return the process with both outputs.
 
     Args:
         command: The program and its arguments.
-        quiet: Whether it may say nothing on its standard error.
-        options: Those of `subprocess.run`.
+        quiet: Whether standard error has to be empty.
+        options: Options of `subprocess.run`.
     """
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, check=False, **options)
     assert done.returncode == 0, f"{done.stdout[-4000:]}{done.stderr[-4000:]}"

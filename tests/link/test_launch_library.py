@@ -48,7 +48,7 @@ def exported(tmp_path_factory):
 @pytest.fixture
 def noted(monkeypatch):
     """Return the list of launches, which do nothing."""
-    return launches.stand_in(monkeypatch)
+    return launches.install_stand_in(monkeypatch)
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ PARAMETERS = {
 @pytest.fixture
 def noted(monkeypatch):
     """Return the list of launches, which do nothing."""
-    return launches.stand_in(monkeypatch)
+    return launches.install_stand_in(monkeypatch)
 
 
 def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
