@@ -153,6 +153,7 @@ def test_the_folder_of_the_cmake_package(capsys):
     assert cli.main(["--cmake-dir"]) == 0
     folder = Path(capsys.readouterr().out.strip())
     assert {path.name for path in folder.iterdir()} == {
+        "NumbaPtxlinkCPU.cmake",
         "NumbaPtxlinkConfig.cmake",
         "NumbaPtxlinkConfigVersion.cmake",
     }
