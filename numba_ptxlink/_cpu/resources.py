@@ -1,4 +1,4 @@
-"""The needs of a kernel on a GPU, as far as its PTX has them: shared memory, threads, functions."""
+"""Find the shared memory, threads and registers that a kernel needs on a GPU, and undefined functions."""
 
 from __future__ import annotations
 
