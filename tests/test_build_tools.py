@@ -115,7 +115,7 @@ def test_make_and_meson(folder, toolkit, setup, command, program):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("udfs SOURCES udfs.py", "needs ARCHITECTURES, or CMAKE_CUDA_ARCHITECTURES"),
+        ("udfs SOURCES udfs.py", "give ARCHITECTURES, or set CMAKE_CUDA_ARCHITECTURES"),
         ("udfs SOURCES udfs.py ARCHITECTURES some", 'such as 80, 90a or native, and not "some"'),
         ("udfs SOURCES udfs.py OPTIONS --name=other", "has --name among its OPTIONS"),
         ("udfs SOURCES udfs.py sub/udfs.py ARCHITECTURES 80", "has two SOURCES called udfs.py"),
@@ -123,9 +123,12 @@ def test_make_and_meson(folder, toolkit, setup, command, program):
             "udfs SOURCES nothing.py ARCHITECTURES 80",
             "nothing.py among its SOURCES, and there is no such file",
         ),
-        ("udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
-        ("udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80", "needs Python files as SOURCES, or a MODULE"),
-        ("udfs SOURCES udfs.py HOST", "has HOST, and the project does not have the language CXX"),
+        ("udfs ARCHITECTURES 80", "has neither SOURCES nor a MODULE, or has both"),
+        (
+            "udfs SOURCES udfs.py MODULE udfs ARCHITECTURES 80",
+            "has neither SOURCES nor a MODULE, or has both",
+        ),
+        ("udfs SOURCES udfs.py HOST", "has HOST, and the project does not enable the language CXX"),
     ],
 )
 def test_wrong_arguments_of_cmake(tmp_path, call, message):
@@ -144,7 +147,7 @@ def test_wrong_arguments_of_cmake(tmp_path, call, message):
         ("0.0.1...0.2", "FOUND 0.1.0"),
         ("0.0.1...0.0.2", 'compatible with requested version range "0.0.1...0.0.2"'),
         ("99", 'compatible with requested version "99"'),
-        ("COMPONENTS device", "has no components, and device is asked for"),
+        ("COMPONENTS device", "the component device, and NumbaPtxlink has no components"),
         ("OPTIONAL_COMPONENTS device", "FOUND 0.1.0"),
     ],
 )
