@@ -199,7 +199,7 @@ def config() -> Config:
     """
     Return the configuration of this process, read from the environment at the first call.
 
-    That call also sets up logging by NUMBA_PTXLINK_LOG, so every public function calls this first.
+    The first call also sets up logging by NUMBA_PTXLINK_LOG, so every public function begins with a call.
     """
     settings = Config.from_environ(os.environ)
     if settings.log_level is not None:

@@ -3,9 +3,9 @@ Activation: `enable`, `disable`, `status`, and the functions that the import hoo
 
 The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
 import of the package calls `imported_late`, for modules that are imported already. All of these functions may
-be called repeatedly, and handle each front end separately: see `_front_end.activation`. They raise nothing: a
-wrong variable or a damaged installation causes a warning, and is the reason in `status()`. Therefore the
-other modules of the package are imported on demand.
+be called repeatedly, and handle each front end separately: see `_front_end.activation`. No function
+raises an exception: a wrong variable or a damaged installation causes a warning, and is the reason in
+`status()`. Therefore the other modules of the package are imported on demand.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def hooked(name: str) -> frozenset[str]:
 
 
 def init() -> None:
-    """Patch the front ends. They call this function through the entry points."""
+    """Patch the front ends, which call this function through the entry points."""
     _decide_safely("entry point")
 
 

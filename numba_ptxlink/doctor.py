@@ -181,7 +181,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
 
 
 def _import_front_ends() -> dict[str, Problem]:
-    """Import the modules that the import hook waits for; return the failures, by the front ends' names."""
+    """Import the modules that the front ends' patches need; return the failures, by front end."""
     broken = {}
     for front_end in filter(registry.installed, registry.front_ends()):
         try:

@@ -92,8 +92,8 @@ def export(
         opt: Whether NVVM optimises.
         fastmath: Whether floating-point arithmetic may be approximate.
         lineinfo: Whether the code contains the Python line numbers.
-        fma: Whether multiplications and additions are fused; they are by default. This and the next three
-            options apply to PTX and machine code. LTO-IR gets them when it is linked: `link` has the same
+        fma: Whether multiplications and additions are fused; they are by default. The options from *fma* to
+            *prec_sqrt* apply to PTX and machine code. LTO-IR gets them when it is linked: `link` has the same
             options, nvcc and nvJitLink have their own, and a warning is logged.
         ftz: Whether subnormal floats become zero; by default as *fastmath*, like the next two.
         prec_div: Whether divisions of floats are rounded as IEEE 754 requires.

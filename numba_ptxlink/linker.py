@@ -94,8 +94,8 @@ def link(
         lineinfo: Whether to keep line numbers.
         max_registers: Limit of registers per thread, 1 to 255.
         fma: Whether multiplications and additions are contracted to fused ones; the default of all tools is
-            True. Instructions of PTX that are fused already stay. This option and the next four apply to
-            inputs that the link compiles: CUDA C++, Python and LTO-IR; *fma* to PTX as well. An option
+            True. Instructions of PTX that are fused already stay. The options from *fma* to *fast_math* apply
+            to inputs that the link compiles: CUDA C++, Python and LTO-IR; *fma* to PTX as well. An option
             without effect on any input is refused; if it has no effect on some inputs, the log names them.
         ftz: Whether 32-bit subnormal numbers are flushed to zero.
         prec_div: Whether 32-bit divisions are rounded as by IEEE 754.

@@ -58,7 +58,7 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
         The members of *obsolete* that could not be deleted.
 
     Raises:
-        OSError: A file could not be written. Its `filename` is the path in *files*.
+        OSError: A file could not be written. The error's `filename` is the path in *files*.
     """
     *earlier, last = files
     target = last

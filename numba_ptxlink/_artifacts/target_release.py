@@ -371,8 +371,8 @@ def _without_hints(module: Module) -> str:
     """
     Return the text of *module* without new features that change no result.
 
-    These are the `volatile` of accesses to local memory, which no other thread sees and which compilers
-    before PTX 9.1 omit, and the pragma for the used bytes of a load.
+    Removed are the `volatile` of accesses to local memory, which compilers before PTX 9.1 omit, since no
+    other thread sees the memory, and the pragma for the used bytes of a load.
     """
     edits = {}
     for function in module.functions:

@@ -248,7 +248,7 @@ _OBJECT_USED = """\
 
 
 def module_name(stem: str, digest: str) -> str:
-    """Return the name of an object's module, a part of symbols that *digest* makes unique."""
+    """Return the name of an object's module, a part of symbols; *digest* makes it unique."""
     return f"_{digest}_{re.sub(r'[^A-Za-z0-9_]', '_', stem)}"
 
 

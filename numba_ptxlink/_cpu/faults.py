@@ -36,7 +36,9 @@ _OTHER_MEMORY = (
     ". Memory that only a pointer in a struct or an array refers to is known if it is allocated on the CPU "
     "device, by numba_ptxlink.use_cpu(); checks=False accesses it unchecked"
 )
-_NO_LINE = "Compile with lineinfo=True (nvcc -lineinfo) to see the source line; link several as LTO-IR then."
+_NO_LINE = (
+    "Compile with lineinfo=True (nvcc -lineinfo) to see the source line; then link several inputs as LTO-IR."
+)
 
 # The messages: the cause, then the cure.
 _FAULT_MESSAGES = {

@@ -5,8 +5,9 @@ An exported Python file is imported in such a child, so that its modules do not 
 and an edited module is read again. The server process is started once for each environment, since forking a
 child takes a hundredth of the time of starting Python.
 
-A child has the working directory, environment, `sys.path` and options (`-O`) of its caller. Its standard
-output and error are the caller's standard error. It sends its log records and its progress to the caller.
+A child has the working directory, environment, `sys.path` and options (`-O`) of its caller. The child
+writes its standard output and error to the caller's standard error, and sends log records and progress to
+the caller.
 """
 
 from __future__ import annotations

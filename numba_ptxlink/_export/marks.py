@@ -240,9 +240,9 @@ def udf(signature: Any = None, **options: Unpack[MarkOptions]) -> Callable[[Any]
         include: The headers that define these structs, as the generated header includes them: "particle.h",
             or "<particle.h>".
         const: The parameters, pointers and arrays, through which the function only reads: `const T*` in C++.
-            This is not checked: a function that writes through one is like a `const_cast` in C++.
+            The package does not check it: a function that writes through one is like a `const_cast` in C++.
         restrict: The pointers to memory that no other pointer refers to while the function runs:
-            `__restrict__` in C++. This is a promise of the caller, and not checked.
+            `__restrict__` in C++. The caller promises it; the package does not check it.
         front_end: The compiler: "numba-cuda" or "numba-cuda-mlir". By default the one whose types, functions
             and modules the function uses; otherwise an installed one, numba-cuda first.
 

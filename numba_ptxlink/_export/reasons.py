@@ -69,7 +69,7 @@ def explain(function: Any, error: Exception) -> str:
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """Return the frames of the traceback of *error*, followed by those of its causes."""
+    """Return the frames of the tracebacks of *error* and its causes."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return frames if error.__cause__ is None else frames + _frames(error.__cause__)
 

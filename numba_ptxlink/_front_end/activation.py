@@ -72,7 +72,7 @@ class Activation:
         return registry.get(self.name)
 
     def hooked(self) -> frozenset[str]:
-        """Return the modules whose import `imported` waits for."""
+        """Return the modules after whose import the hook calls `imported`."""
         return frozenset((self.front_end.trigger_module, *(row.module for row in self.front_end.table())))
 
     def imported(self, module: str) -> None:

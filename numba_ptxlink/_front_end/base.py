@@ -77,7 +77,7 @@ class FrontEnd(ABC):
     """
 
     name: str
-    """The name for users, which is that of its distribution: "numba-cuda"."""
+    """The name for users, the name of the distribution: "numba-cuda"."""
 
     module: str
     """The module that exists if it is installed: "numba_cuda"."""
@@ -130,7 +130,7 @@ class FrontEnd(ABC):
         return rows
 
     def compilation_stopped(self) -> AbstractContextManager[Any]:
-        """Return a context that waits for other threads' compilations, and blocks new ones."""
+        """Return a context manager that waits for compilations of other threads, and blocks new ones."""
         return self._lock() or contextlib.nullcontext()
 
     def free_compiler_lock(self) -> None:
@@ -198,7 +198,7 @@ class FrontEnd(ABC):
         Compile *function* to LLVM IR in NVVM's dialect, with a wrapper that has the C ABI.
 
         The wrapper has nvcc's prototype in PTX, converts arguments from C, handles errors, and converts the
-        result to C. That of a kernel is an entry with launch bounds. Needs no driver.
+        result to C. The wrapper of a kernel is an entry with launch bounds. Needs no driver.
 
         Args:
             function: The Python function, which may call marked functions, and itself by its mark.

@@ -77,7 +77,7 @@ class LoweredFunction:
 
 
 class Declare(Protocol):
-    """Creates the declaration of a C function, once the compiler knows the types."""
+    """Creates the declaration of a C function, after the compiler has inferred the types."""
 
     def __call__(self, args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
         """

@@ -73,7 +73,7 @@ class CubinReader(NamedTuple):
     release: Release | None = None
 
     def incompatibility(self, tool: Tool, release: Release) -> str:
-        """Return why it may reject cubins that *release* of *tool* makes; "" if it accepts them."""
+        """Return why the reader may reject cubins of *tool* in *release*; "" if it accepts them."""
         return f"{self.name} may not read code of {tool.title(release)}" if release > self.newest else ""
 
 
@@ -191,7 +191,8 @@ class Environment(NamedTuple):
 
     Args:
         tools: The tools, in the order in which they are preferred.
-        major: Returns the major version of CUDA of this environment. Its drivers are at least as new.
+        major: Returns the major version of CUDA of this environment. Drivers in this environment are at least
+            as new.
     """
 
     tools: tuple[Tool, ...] = TOOLS

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
-# cuda.bindings contains NVIDIA's runtime, which needs undocumented tables of the driver. Its functions that
-# cuda.core calls are replaced by these functions of the driver.
+# cuda.bindings contains NVIDIA's runtime, which needs undocumented tables of the driver. For the functions of
+# the runtime that cuda.core calls, the functions of the driver that replace them.
 _RUNTIME_FUNCTIONS = {
     "cudaDeviceSynchronize": "cuCtxSynchronize",
     "cudaStreamSynchronize": "cuStreamSynchronize",

@@ -155,13 +155,13 @@ def contradictions(
     compare_counts: bool = False,
 ) -> list[DeclaredFunction]:
     """
-    Return those of *functions* whose declared types are of other kinds than their own.
+    Return the *functions* whose declared types are of other kinds than the exported ones.
 
     Args:
         declared: The symbols and their types, as for `check_declared_types`.
         functions: The functions.
-        compare_counts: Whether functions declared with another number of types are returned, too. That is
-            right for C, and not for Numba's calling convention, which passes each member of a struct, and
+        compare_counts: Whether functions declared with another number of types are returned, too: True
+            for C, and False for Numba's calling convention, which passes each member of a struct, and
             has a parameter for the result.
     """
     return [
@@ -205,7 +205,7 @@ def raise_contradictions(name: str, contradicting: Sequence[DeclaredFunction]) -
 
 
 def failed_assertions(log: str, functions: Iterable[DeclaredFunction]) -> list[DeclaredFunction]:
-    """Return those of *functions* whose assertion failed, by NVRTC's *log*."""
+    """Return the *functions* whose assertion failed, by NVRTC's *log*."""
     # Not the assertion's text alone: the log quotes its line for other errors too, such as an overloaded
     # name.
     failure = f'static assertion failed with "{_ASSERTION}'

@@ -3,8 +3,8 @@ Plan a link: choose the tool that makes the machine code, its flags, and the rea
 
 A tool is taken if it can compile or link the inputs, reads their PTX, supports the GPU, and makes code that
 the reader accepts: the first such tool of `backends.TOOLS`. nvPTXCompiler comes first; it compiles one PTX
-module. Its cubins may be too new: drivers of an older major version reject them, and cuobjdump 13.0 and 13.2
-fail on line numbers of 13.5. Then the nvJitLink of the environment is taken.
+module. Cubins of nvPTXCompiler may be too new: drivers of an older major version reject them, and cuobjdump
+13.0 and 13.2 fail on line numbers of 13.5. Then the nvJitLink of the environment is taken.
 """
 
 from __future__ import annotations

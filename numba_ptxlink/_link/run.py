@@ -84,8 +84,8 @@ class Linked:
         Load the cubin into the current context and return the `cuda.core` kernel *name*. Needs a device.
 
         On the CPU, the kernel is launched on NumPy arrays: `kernel[grid, block](x, numpy.int32(n))`. llvmlite
-        compiles it from the PTX of the link; LTO-IR becomes PTX by link-time optimisation. That needs NumPy,
-        and neither a device nor a driver.
+        compiles it from the PTX of the link; LTO-IR becomes PTX by link-time optimisation. NumPy is needed,
+        but neither a device nor a driver.
 
         Kernels of one link share its variables, such as a `__device__` counter; on the CPU, kernels with the
         same *checks* do.

@@ -121,7 +121,7 @@ def lower(
 
 
 def _raise_sites(library: Any) -> tuple[str, ...]:
-    """Return the lines where the code of *library* or of its callees may raise, those of *library* first."""
+    """Return the lines where the code of *library*, and then of its callees, may raise."""
     caller_sites, *callee_sites = (notes(member).sites for member in all_libraries(library))
     ordered = [*sorted(caller_sites), *sorted(site for sites in callee_sites for site in sites)]
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))

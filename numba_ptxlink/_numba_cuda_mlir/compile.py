@@ -185,7 +185,7 @@ def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> 
 
 
 def _raise_sites(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """Return *lines* as text: first those of *function*, in order, then those of its callees."""
+    """Return *lines* as text: first the lines of *function*, in order, then the lines of its callees."""
     code = function.__code__
     last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
 

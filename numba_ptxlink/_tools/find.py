@@ -160,7 +160,7 @@ def build_id(path: str) -> str:
 
 
 def program(name: str) -> str | None:
-    """Return the path of an NVIDIA program; None if none is found. The search is that of `programs`."""
+    """Return the first path of an NVIDIA program that `programs` finds; None if it finds none."""
     return next(programs(name), None)
 
 
@@ -240,7 +240,7 @@ def major() -> int:
 
 
 def installed_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those of *packages* that are installed, by their names."""
+    """Return the versions of the installed ones of *packages*, by name."""
     versions = {}
     for name in packages:
         # A package without metadata counts as missing.
@@ -265,7 +265,7 @@ def package_name(name: str, release: int | None = None) -> str:
 
 def package_of_ptxas(release: tuple[int, int]) -> str:
     """Return the package with a ptxas of CUDA *release*; "" if there is none."""
-    # The extra includes the programs that nvcc calls. Those of another release would write PTX that this
+    # The extra includes the programs that nvcc calls. Programs of another release would write PTX that this
     # ptxas rejects.
     later = release[0] > _LAST_MAJOR_WITH_SUFFIX
     wheel = "cuda-toolkit[nvcc]" if later else package_name("nvidia-cuda-nvcc", release[0])

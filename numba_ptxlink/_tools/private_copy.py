@@ -1,4 +1,4 @@
-"""Load a private copy of a library, whose global state is separate from that of the process's own copy."""
+"""Load a private copy of a library, whose global state is separate from the state of the first copy."""
 
 from __future__ import annotations
 

@@ -81,9 +81,9 @@ def package_version() -> str:
     """
     Return this package's version and a digest of its source, which are part of every key.
 
-    The source determines flags and checks, and distinguishes builds between two releases. Its content is
-    hashed, so that machines with the same source share entries. A wheel contains the digest, since reading
-    all files takes longer than finding an entry.
+    The source determines flags and checks, and distinguishes builds between two releases. The content of
+    files is hashed, so that machines with the same source share entries. A wheel contains the digest, since
+    reading all files takes longer than finding an entry.
     """
     from numba_ptxlink._version import __version__
 

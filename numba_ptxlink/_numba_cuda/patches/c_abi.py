@@ -22,7 +22,7 @@ PATCHES = PatchTable("C ABI")
 
 # Narrow integers are extended to this size.
 _REGISTER_BITS = 32
-# Numba compiles a subroutine once for the process, with the options of its first caller. This table has a
+# Numba compiles a subroutine once for the process, with the options of the first caller. The table has a
 # compiled subroutine for each set of options.
 _subroutines: dict[tuple[bool, str], dict[Any, Any]] = {}
 
