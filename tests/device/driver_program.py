@@ -314,8 +314,12 @@ def attributes() -> list[Any]:
     name = ctypes.create_string_buffer(100)
     call("cuDeviceGetName", name, 100, 0)
     numbers = [ask("cuDeviceGetAttribute", number, 0, kind=ctypes.c_int) for number in (75, 76, 97, 39)]
-    blocks = ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", kernel(), 256, SIZE(0), kind=ctypes.c_int)
-    return [name.value.decode(), numbers, blocks]
+    many_registers = kernel(FILL.replace(b"%r<4>", b"%r<400>"))
+    blocks = [
+        ask("cuOccupancyMaxActiveBlocksPerMultiprocessor", function, threads, SIZE(0), kind=ctypes.c_int)
+        for function, threads in ((kernel(), 256), (many_registers, 1024))
+    ]
+    return [name.value.decode(), numbers, *blocks]
 
 
 if __name__ == "__main__":

@@ -87,9 +87,11 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
   const int registers = round_up(function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] * WARP_SIZE, REGISTER_UNIT);
   *blocks = min(device_attribute(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 0),
                 device_attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 0) / threads);
-  if (registers)
-    *blocks = min(*blocks, device_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 0) / registers /
-                               (threads / WARP_SIZE));
+  if (registers) {
+    const int total = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 0);
+    const int fitting = total / registers / (threads / WARP_SIZE);
+    *blocks = min(*blocks, fitting > 0 ? fitting : 1); /* the number of registers is a guess: no launch fails for it */
+  }
   if (shared) {
     const int reserved = device_attribute(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 0);
     const int total = device_attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, 0);
