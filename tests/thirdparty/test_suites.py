@@ -43,6 +43,10 @@ import pytest
 def initialize_from_pytest_config(request):
     request.cls._dump_failed_filechecks = False
 """
+PYTEST_INI = """\
+[pytest]
+markers = libdevice: of numba-cuda-mlir
+"""
 _EVERY_NTH_MODULE = 3
 _GOOD = ("passed", "skipped", "xfailed", "xpassed")
 
@@ -57,8 +61,9 @@ def outcomes(python: Path, folder: Path, *arguments: str, path: tuple[Path, ...]
     """Run pytest in *folder* on the CPU device; return the outcome of each test, or its error."""
     record = folder / "record"
     record.mkdir()
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = libdevice: of numba-cuda-mlir\n")
-    (folder / "conftest.py").exists() or (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "pytest.ini").write_text(PYTEST_INI)
+    if not (folder / "conftest.py").exists():
+        (folder / "conftest.py").write_text(CONFTEST)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "PYTHON"))}
     variables = {
         "NUMBA_PTXLINK_DEVICE": "cpu",
@@ -130,7 +135,9 @@ def test_numba_cuda(python, tmp_path):
         ".".join(file.parts) for file in files if file.parts[0] not in ("cudasim", "nocuda", "benchmarks")
     ]
     modules = [f"numba.cuda.tests.{name}" for name in names[::_EVERY_NTH_MODULE]]
-    check("numba-cuda", outcomes(python, tmp_path, "--pyargs", *modules), least=600)
+    # `numba` has parts in two packages.
+    option = ("-o", "consider_namespace_packages=true", "--pyargs")
+    check("numba-cuda", outcomes(python, tmp_path, *option, *modules), least=600)
 
 
 def test_numba_cuda_mlir(python, tmp_path):
