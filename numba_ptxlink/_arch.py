@@ -1,4 +1,4 @@
-"""GPU architectures, versions of the PTX ISA, and the releases of CUDA that read them, as values."""
+"""Define GPU architectures and PTX versions, and map PTX versions to releases of CUDA."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Arch:
         elif isinstance(value, tuple) and len(value) in (2, 3):
             major, minor, *rest = value
             variant = rest[0] if rest else ""
-            numbers = type(major) is int and type(minor) is int
-            if numbers and major > 0 and 0 <= minor <= 9 and variant in ("", "a", "f"):
+            are_integers = type(major) is int and type(minor) is int
+            if are_integers and major > 0 and 0 <= minor <= 9 and variant in ("", "a", "f"):
                 return cls(major, minor, variant)
         raise ConfigError(
             f'{value!r} is not a GPU architecture; write it like "sm_90", "sm_90a", (9, 0) or (9, 0, "a").'

@@ -132,7 +132,8 @@ def assemble(
             parameter here.
 
     Raises:
-        AssembleError: The compiler rejected *ptx* or an option. Carries its log and the PTX lines it names.
+        AssembleError: The compiler rejected *ptx* or an option. The error has the log and the PTX lines that
+            it names.
         ConfigError: An option or *arch* has an unknown value.
     """
     config()

@@ -55,8 +55,8 @@ class Component:
     A tool, library or package.
 
     Args:
-        name: Its name.
-        version: Its version; "" if it is missing.
+        name: The name.
+        version: The version; "" if it is missing.
         where: The file it was loaded from, or the kind of its provider, such as "installed package".
     """
 

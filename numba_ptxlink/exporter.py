@@ -162,10 +162,10 @@ def export(
         raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
     if depfile is not None and out_dir is None:
         raise ExportError("An export in memory writes no depfile; pass out_dir, or leave depfile out.")
-    named = Source(str(source)) if isinstance(source, (str, Path)) else source
-    if isinstance(named, Source):
-        if not named.is_module:
-            check_file(Path(named.name))
+    checked_source = Source(str(source)) if isinstance(source, (str, Path)) else source
+    if isinstance(checked_source, Source):
+        if not checked_source.is_module:
+            check_file(Path(checked_source.name))
     elif executor is not None:
         raise ExportError(
             "executor= compiles the functions of a file; pass the path of their file, or leave executor out."
@@ -175,7 +175,7 @@ def export(
             "LTO-IR gets %s when it is linked; pass the same options to the link",
             ", ".join(arithmetic),
         )
-    exported = jobs.export(named, request, executor)
+    exported = jobs.export(checked_source, request, executor)
     _warn_of_left_out(exported)
     _warn_of_older_nvcc(exported)
     return write(exported, out_dir, depfile)

@@ -83,7 +83,7 @@ class Inspection:
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
         details: Fields of its header: the PTX ISA, whether it can be linked further, the version of LTO-IR.
-        symbols: Its symbols; for a container, those of its first piece for *arch*.
+        symbols: The symbols; for a container, those of its first piece for *arch*.
         parts: The inspections of the pieces of a container, or of those for the requested architecture.
         sass: The disassembled machine code; "" if there is none, if nvdisasm is missing, and for containers.
         notes: Properties that could not be determined, and why.

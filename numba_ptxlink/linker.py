@@ -1,7 +1,7 @@
 """
 Link many inputs to one cubin, without a driver.
 
-`link` checks its options, reads the inputs, and compiles CUDA C++ and UDFs; `run.link` takes the other steps.
+`link` checks its options, reads the inputs, and compiles CUDA C++ and UDFs; `run.link` runs the other steps.
 Each step is a module of `_link/`.
 """
 
@@ -99,15 +99,16 @@ def link(
             without effect on any input is refused; if it has no effect on some inputs, the log names them.
         ftz: Whether 32-bit subnormal numbers are flushed to zero.
         prec_div: Whether 32-bit divisions are rounded as by IEEE 754.
-        prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754. LTO-IR has its own already.
-        fast_math: Whether options that are None are those of fast arithmetic, *ftz* and *fma* but neither
-            *prec_div* nor *prec_sqrt*, and functions in CUDA C++ and Python are approximate.
+        prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754. LTO-IR keeps the rounding that it
+            was compiled with.
+        fast_math: Whether to use fast arithmetic: *ftz* and *fma* are True, and *prec_div* and *prec_sqrt*
+            False, if they are None; and functions in CUDA C++ and Python are approximate.
         include_dirs: A directory, or several, that `#include` searches before the toolkit's and this
             package's. `#include "..."` first searches the directory of a source file; for text, the working
             directory.
         headers: Headers held in memory, by the name that `#include` uses.
         defines: Macros for CUDA C++ and their values; None defines without a value.
-        cxx_standard: The C++ standard, such as "c++20"; NVRTC's own by default.
+        cxx_standard: The C++ standard, such as "c++20"; the default of NVRTC if None.
         name_expressions: C++ names of kernels and variables, such as "scale<float>" and "ns::count":
             templates are instantiated, and `lowered_names` of the result has the symbols. Each CUDA C++ input
             has to declare all of them.
@@ -135,7 +136,7 @@ def link(
     Raises:
         ExportError: The PTX needs a newer version than the requested one.
         LinkError: An input could not be read, compiled or linked, the inputs contradict each other, or the
-            backend cannot do it. Carries inputs, flags and log.
+            backend cannot do it. The error has inputs, flags and log.
         AssembleError: A single PTX could not be assembled.
         ConfigError: *arch* is no GPU architecture, *cuda* or *ptx_isa* is not known, or *backend*, *checks*
             or *inline* is none of its choices, or another option is of the wrong type.

@@ -48,9 +48,9 @@ def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mappi
 
     Args:
         stem: The name of the export.
-        declarations: Its functions.
+        declarations: The declarations of its functions.
         text: The definitions of C++ functions that take pointers to the result and to each parameter.
-        names: The names of these, by the symbols of the exported functions that have a host version.
+        names: The names of these C++ functions, by the symbols of exported functions with a host version.
     """
     space = f"numba_ptxlink_host_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     functions = (

@@ -1,4 +1,4 @@
-"""Options of an exported function, read and checked: `abi_info`, launch bounds, its interface in C++."""
+"""Read and check the options of an exported function: `abi_info`, launch bounds, its interface in C++."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def add(commands: Any) -> None:
 
 
 def _cpu(arguments: argparse.Namespace) -> Report:
-    """Become the program: its exit status and its signals are those of this command."""
+    """Replace this process by the program, so that the command has its exit status and signals."""
     from numba_ptxlink._cpu import device
 
     names = arguments.checks

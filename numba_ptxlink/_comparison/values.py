@@ -2,7 +2,7 @@
 Convert the arguments of compiled code to the values that a Python function gets.
 
 Numbers are int, float and complex, or NumPy's of the same width. Records have their members as attributes and
-by name, in arrays too, where `numpy.record` would hide a member that is called like one of its methods.
+by name, in arrays too, where `numpy.record` would hide a member with the name of one of its methods.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ARRAY_ATTRIBUTES = {"T", "ctypes", "dtype", "flags", "flat", "imag", "itemsize"
 
 
 class SkippedCallError(ExportError):
-    """A call that Python cannot make, or that takes it too long; the message says why."""
+    """Python cannot make a call, or not in a short time. The message has the reason."""
 
 
 class _AnyInt(type):

@@ -150,8 +150,8 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
 
     1. `front_end=` of the decorator, or *requested_front_end*.
     2. The owner of a type of the signature, or of a function or module that it or a callee uses.
-    3. The only one that has something in the function's scope.
-    4. The first that is installed.
+    3. The owner of objects in the function's scope, if all have the same owner.
+    4. The first installed one.
 
     Raises:
         ConfigError: The name of the front end is unknown.

@@ -230,18 +230,17 @@ def build(
             toolkit = target_release.toolkit(arch) if target_release and not linked else None
             try:
                 if linked:
-                    artifacts[LTOIR] = link_files.merge_ltoir(unlinked, linked, arch, functions)
-                    if target_release:
-                        target_release.check_merged(arch)
+                    ltoir = _merge_ltoir(group, unlinked, linked, target_release)
                 else:
-                    artifacts[LTOIR] = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
-                compilers[LTOIR] = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
+                    ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
+                ltoir_compiler = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
                 # An error of this environment's libNVVM is raised, as it is for PTX.
                 if LTOIR not in dispensable or not (linked or toolkit):
                     raise
-                artifacts.pop(LTOIR, None)
                 left_out = (LeftOut(LTOIR, str(error)),)
+            else:
+                artifacts[LTOIR], compilers[LTOIR] = ltoir, ltoir_compiler
     if target_release:
         ptx = target_release.lower_version(ptx, arch)
         module = parse(ptx.decode())
@@ -261,6 +260,16 @@ def build(
         (*called, *module.undefined_variables),
         left_out,
     )
+
+
+def _merge_ltoir(
+    group: Group, ltoir: bytes, linked: Sequence[tuple[str, bytes]], target_release: TargetRelease | None
+) -> bytes:
+    """Merge link files into the LTO-IR of *group*; refuse if *target_release* does not read the result."""
+    merged = link_files.merge_ltoir(ltoir, linked, group.arch, group.functions)
+    if target_release:
+        target_release.check_merged(group.arch)
+    return merged
 
 
 def _modules(functions: Iterable[LoweredFunction]) -> list[str]:

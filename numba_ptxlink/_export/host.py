@@ -46,7 +46,7 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
 
     Args:
         stem: The name of the export.
-        declarations: Its functions and kernels.
+        declarations: The functions and kernels.
         ptx: The PTX of all of them.
 
     Raises:

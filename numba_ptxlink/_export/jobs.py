@@ -1,5 +1,5 @@
 """
-Compile the functions of a file in child processes: all in one, or groups of them on an executor.
+Compile the functions of a file in a child process, or groups of functions on an executor.
 
 The same function compiles a group in a worker and here: it imports the file and returns the compiled group. A
 worker with other files or compiler versions refuses its groups, which are compiled here instead. So the

@@ -43,9 +43,9 @@ class Section:
     A section of an ELF image.
 
     Args:
-        name: Its name.
-        size: Its size in memory in bytes, also if it has no bytes in the file.
-        content: Its bytes in the file.
+        name: The name.
+        size: The size in memory in bytes, also if it has no bytes in the file.
+        content: The bytes in the file.
     """
 
     name: str
@@ -63,7 +63,7 @@ class ElfSymbol:
         kind: "entry" for a kernel, "func" for a device function, "variable" for data, otherwise "".
         defined: Whether the image defines it, rather than references it.
         public: Whether other code can see it.
-        size: Its size in bytes.
+        size: The size in bytes.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Image:
     Args:
         sm: The compute capability as one number, such as 90.
         relocatable: Whether it can be linked further.
-        sections: Its sections, in order.
+        sections: The sections, in order.
         all_symbols: All symbols of its table, in order.
     """
 
@@ -146,7 +146,7 @@ def read(code: bytes, name: str = "cubin") -> Image:
 
     Args:
         code: The image.
-        name: Its name in messages.
+        name: The name in messages.
 
     Raises:
         LinkError: The image is damaged, or not for a GPU.

@@ -1,4 +1,4 @@
-"""The kinds of code that can be linked, as rows of a table, and how content is recognised."""
+"""List the kinds of code that can be linked, and recognise the kind of content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PTX, LTOIR, CUBIN, OBJECT = "ptx", "ltoir", "cubin", "object"
 FATBIN, ARCHIVE, CU = "fatbin", "archive", "cu"
 
 KERNELS, LAUNCHER, HOST = "kernels", "launcher", "host"
-"""Artifacts that no device link takes: a fat binary for a driver, C++ that contains it, and host versions."""
+"""Artifacts that no device link reads: a fat binary for a driver, C++ that contains it, and host versions."""
 
 EM_CUDA = 190
 _ELF = b"\x7fELF"
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
     A kind of code.
 
     Args:
-        name: Its name in options and messages.
+        name: The name in options and messages.
         extensions: The extensions of its files, the usual one first.
         magic: The first bytes of its content; b"" if they vary.
         nvjitlink: nvJitLink's name for it as an `nvJitLinkInputType`; "" if nvJitLink does not link it.

@@ -53,11 +53,11 @@ class Body:
 
     Args:
         function: The function, with a body.
-        statements: Its statements.
+        statements: The statements.
 
     Attributes:
         call_sites: The calls of functions by name.
-        formals: Its results and parameters, in order.
+        formals: The results and parameters, in order.
         returns: The indices of its `ret` instructions.
         labels: The labels in it.
         labelled: The indices of the statements that are labels, or may name one.

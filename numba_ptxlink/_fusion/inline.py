@@ -56,7 +56,7 @@ class Inlined:
     A module after inlining.
 
     Args:
-        text: Its PTX.
+        text: The PTX.
         count: The number of inlined calls.
         not_inlined: Each call that remains, as "caller: callee: reason", and the number of those through
             pointers.

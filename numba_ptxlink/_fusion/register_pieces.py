@@ -37,7 +37,7 @@ class Access:
     A load or store at a constant offset.
 
     Args:
-        guard: Its predicate with the blank after it, such as "@%p1 "; "" if there is none.
+        guard: The predicate with the blank after it, such as "@%p1 "; "" if there is none.
         stores: Whether it stores.
         offset: Bytes from the start of the variable.
         type: The type of an element without its dot, such as "f32".
@@ -112,7 +112,7 @@ class MemorySlot:
     Args:
         variable: The variable.
         declaration: The index of the statement that declares it, -1 for parameters and results.
-        accesses: Its loads and stores, by the index of the statement.
+        accesses: The loads and stores, by the index of the statement.
         addresses: The indices of the instructions that only compute its address.
         calls: The number of calls that pass it.
         escapes: Whether it is used in another way, so that its bytes may be accessed elsewhere.

@@ -64,8 +64,8 @@ class CubinReader(NamedTuple):
 
     Args:
         newest: The newest CUDA release whose cubins it accepts.
-        name: Its name in messages.
-        release: Its own release, if it is known: the newest installed ptxas up to that release is preferred.
+        name: The name in messages.
+        release: The release, if it is known: the newest installed ptxas up to that release is preferred.
     """
 
     newest: Release
@@ -82,8 +82,8 @@ class Tool(NamedTuple):
     A tool that makes machine code.
 
     Args:
-        name: Its name, as the backend of a link.
-        label: Its name in messages.
+        name: The name, as the backend of a link.
+        label: The name in messages.
         flag_syntax: The syntax of its flags, PTXAS or NVJITLINK of `_tools.options`.
         version: Returns its release; if several are installed, the newest whose code a reader accepts. Raises
             a `PtxlinkError` if none is installed.

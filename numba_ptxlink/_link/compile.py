@@ -1,7 +1,7 @@
 """
 Compile the CUDA C++ of a link by NVRTC, and compare its declarations with the functions of exports.
 
-`declarations` writes assertions about the declared types, which are appended to a source; see there why.
+`declarations` writes assertions about the declared types, which are appended to a source.
 Before link-time optimisation, each source is also compiled to PTX, whose prototypes are compared.
 """
 
@@ -44,9 +44,9 @@ class PythonCode(NamedTuple):
     Python functions that the exporter has compiled.
 
     Args:
-        input: Their code.
-        defined: The functions that they define.
-        called: The functions of other inputs that they call, as they declare them; the origins are the
+        input: The code.
+        defined: The functions that the code defines.
+        called: The functions of other inputs that the code calls, as it declares them; the origins are the
             callers.
     """
 
@@ -136,7 +136,7 @@ def _start_ptx_compilations(
     sources: Sequence[Input], arch: Arch, options: SourceOptions
 ) -> list[Future[Input]]:
     """
-    Start to compile the CUDA C++ among *sources* to PTX, for the comparison alone; return it with other PTX.
+    Start to compile the CUDA C++ among *sources* to PTX, only to compare it; return it with other PTX.
 
     nvJitLink does not compare prototypes in LTO-IR, and this package does not read LTO-IR. So NVRTC compiles
     each source once more, in child processes, since within a process it compiles one source at a time. If
@@ -266,7 +266,7 @@ def _compile_as_declared(
     try:
         if without_names == options:
             return _compile_logged(asserted, arch, output, options), ""
-        # A name expression may contain macros that the assertions undefine: compile these without names.
+        # A name expression may contain macros that the assertions undefine: compile assertions without names.
         _compile(asserted, arch, PTX, without_names)
     except LinkError as error:
         for line, message in assertions.header_errors.items():
@@ -320,7 +320,7 @@ def _compile_logged(source: Input, arch: Arch, output: str, options: SourceOptio
     Compile CUDA C++ to *output*; its warnings are logged.
 
     Raises:
-        LinkError: NVRTC rejected the source or an option. Carries its log.
+        LinkError: NVRTC rejected the source or an option. The error has the log.
     """
     compiled = _compile(source, arch, output, options)
     if compiled.log:

@@ -86,8 +86,8 @@ class DeclaredFunction:
     A function of an export, as C declares it.
 
     Args:
-        name: Its symbol.
-        declaration: Its declaration, for messages.
+        name: The symbol.
+        declaration: The declaration, for messages.
         types: The names of its C types: of the result, and of each parameter.
         kinds: The kind of each type plus its size; 0 for a type that is not compared.
         origin: The file or function that declares it so, for messages.

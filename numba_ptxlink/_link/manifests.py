@@ -194,7 +194,7 @@ class ExportHeader(NamedTuple):
     A header that an export has written.
 
     Args:
-        path: Its path, or its name in memory.
+        path: The path, or its name in memory.
         name: The file name that the export gave it.
         guard: The macro that it defines; no other header defines it, unless it is an edited copy.
         digest: The digest of its content.

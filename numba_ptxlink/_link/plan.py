@@ -52,7 +52,7 @@ class Rejection(NamedTuple):
 
     Args:
         tool: The tool.
-        release: Its release; None if the rejection did not depend on it.
+        release: The release; None if the rejection did not depend on it.
         rank: Whether it may be taken all the same if no better tool is installed.
         reason: The reason, for messages.
     """
@@ -69,7 +69,7 @@ class Choice(NamedTuple):
 
     Args:
         tool: The tool.
-        release: Its release; None if the choice did not depend on it.
+        release: The release; None if the choice did not depend on it.
         rejections: The tools that were rejected, in the order of preference; the tool itself is among them if
             no better one is installed.
         default_reason: The reason if no other tool was rejected.
@@ -106,7 +106,7 @@ class Plan(NamedTuple):
     Args:
         tool: The tool, a row of `backends.TOOLS`.
         release: The release of the tool; None if the choice did not depend on it.
-        flags: Its arguments.
+        flags: The arguments.
         reason: The reason for the choice, as one sentence.
         fusion: The inputs.
         target: The GPU and the CUDA release that the code is for.
@@ -252,7 +252,7 @@ def _rejection(
 
     Args:
         tool: The tool.
-        release: Its release.
+        release: The release.
         ptx: The PTX.
         target: The GPU and the CUDA release that the code is for.
         reader: The reader of the code, if it is known.

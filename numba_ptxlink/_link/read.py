@@ -33,7 +33,7 @@ class Input:
     Args:
         kind: A key of `_formats.kinds.KINDS`, such as "ptx".
         name: The name in messages: its file name, or a name in angle brackets.
-        code: Its content.
+        code: The content.
         path: The path it was read from; None if it was passed as content.
         compiled: Whether this link compiled it from the CUDA C++ or Python whose name it has.
     """

@@ -206,7 +206,8 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
     NUMBA_PTXLINK_BACKEND is ignored: the tool is chosen by the reader of *target*.
 
     Raises:
-        AssembleError: The tool rejected *ptx*, or there is none for the release of *target*. Carries its log.
+        AssembleError: The tool rejected *ptx*, or there is none for the release of *target*. The error has
+            the log.
     """
     options = options._replace(backend="auto", checks="none", inline="none")
     link_plan = plan(Fusion.unmerged([Input(PTX, "code.ptx", ptx)]), target, options)

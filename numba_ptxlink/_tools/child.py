@@ -42,7 +42,7 @@ def nvjitlink(api: Any, flags: Sequence[str], inputs: Sequence[Input], output: s
 
     Args:
         api: nvJitLink, or a library that contains it.
-        flags: Its arguments.
+        flags: The arguments.
         inputs: Name, content and one of `_INPUT_TYPES` of each input.
         output: "Cubin", "Ptx" or "LTOIR".
 
@@ -84,7 +84,7 @@ def nvrtc(
 
     Args:
         api: NVRTC.
-        flags: Its arguments.
+        flags: The arguments.
         inputs: Name and content of the source, and the output: "PTX", "LTOIR" or "CUBIN".
         headers: The headers in memory, by the names that `#include` uses.
         expressions: The names whose symbols are returned.
@@ -121,7 +121,7 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[Input]) -> Answer:
 
     Args:
         api: libNVVM.
-        flags: Its arguments.
+        flags: The arguments.
         inputs: Name, content and use of each module, in order: "whole", or "lazy" for a library of which only
             needed functions are linked. The use "verify", without a module, verifies the modules before it.
 

@@ -96,7 +96,7 @@ def load(image: bytes, name: str) -> int:
 
     Args:
         image: A fat binary or cubin.
-        name: Its name in messages.
+        name: The name in messages.
 
     Raises:
         LaunchError: There is no driver, it is older than CUDA 12, or it rejects *image*.

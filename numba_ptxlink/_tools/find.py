@@ -50,7 +50,7 @@ def load_library(name: str, path: str = "") -> ctypes.CDLL:
 
     Args:
         name: The library.
-        path: Its file; "" for the one of this environment.
+        path: The file; "" for the one of this environment.
 
     Raises:
         LinkError: The library cannot be found or loaded. Names the package.

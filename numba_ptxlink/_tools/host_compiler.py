@@ -53,7 +53,7 @@ def compile_object(
         include_dirs: The directories to search for other headers.
 
     Raises:
-        ExportError: There is no compiler, or none of them compiled *source*. Carries their log.
+        ExportError: There is no compiler, or none of them compiled *source*. The error has the log.
     """
     logs = []
     with programs.folder(ExportError) as folder:
@@ -94,7 +94,7 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
         include_dirs: The directories to search for headers that are not the toolkit's.
 
     Raises:
-        LinkError: nvcc rejected *source*, or there is none. Carries its log.
+        LinkError: nvcc rejected *source*, or there is none. The error has the log.
     """
     nvcc = next((compiler for compiler, is_nvcc in _compilers() if is_nvcc), None)
     if nvcc is None:

@@ -77,7 +77,7 @@ class _File(NamedTuple):
 
     Args:
         scan: The scan of its content.
-        version: Its version, as `version` returns it.
+        version: The version, as `version` returns it.
     """
 
     scan: _Scan

@@ -45,7 +45,7 @@ def call(
     Args:
         function: "nvrtc", "nvvm" or "nvjitlink".
         library: The file of the library.
-        flags: Its arguments.
+        flags: The arguments.
         inputs: Name, content and kind of each input, as for *function* of `child`.
         arguments: The further arguments of *function*.
         alters_later_calls: Whether the call would change the results of later calls in the same process.

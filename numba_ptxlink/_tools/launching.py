@@ -46,7 +46,7 @@ class Launchable:
     A kernel with the syntax of launches: `kernel[grid, block](...)`, and stream and shared memory.
 
     Args:
-        name: Its symbol.
+        name: The symbol.
     """
 
     # Whether the kernel itself requires a cooperative launch.

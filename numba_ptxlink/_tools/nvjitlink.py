@@ -132,7 +132,7 @@ def link(
         path: The file of nvJitLink, as above.
 
     Raises:
-        LinkError: nvJitLink rejected an input, a flag or the link. Carries its log.
+        LinkError: nvJitLink rejected an input, a flag or the link. The error has the log.
     """
     names = tuple(name for _, name, _ in inputs)
     check_arch(version(path), names, flags)

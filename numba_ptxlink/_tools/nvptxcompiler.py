@@ -50,7 +50,7 @@ class Facts(NamedTuple):
     The version of the compiler, and the targets that it supports.
 
     Args:
-        release: Its version.
+        release: The version.
         archs: The architectures that it generates code for.
         newest_ptx: The newest PTX ISA that it reads.
     """

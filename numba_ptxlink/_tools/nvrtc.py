@@ -98,7 +98,7 @@ def compile_source(
         The code; NVRTC's "log", of warnings and remarks; and "lowered_names", the symbols of the expressions.
 
     Raises:
-        LinkError: NVRTC rejected the source or an option. Carries its log.
+        LinkError: NVRTC rejected the source or an option. The error has the log.
     """
     if isinstance(source, str):
         source = source.encode(errors="surrogateescape")

@@ -98,7 +98,7 @@ class Nvvm(NamedTuple):
         Compile LLVM IR, as the function `compile_ir` does, in a child process.
 
         Raises:
-            ExportError: libNVVM rejected the program. Carries its log.
+            ExportError: libNVVM rejected the program. The error has the log.
             LinkError: libNVVM cannot be loaded.
         """
         versions = ", ".join(f"i32 {number}" for number in self.versions)
@@ -149,7 +149,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
         library: The file of another toolkit's libNVVM; "" for this environment's.
 
     Raises:
-        ExportError: libNVVM rejected the program. Carries its log.
+        ExportError: libNVVM rejected the program. The error has the log.
         LinkError: libNVVM cannot be loaded.
     """
     parts: dict[str, Any] = {

@@ -113,7 +113,8 @@ def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:
     Return the cubin of the PTX *text*. Needs no driver; thread-safe.
 
     Raises:
-        AssembleError: The ptxas at *path* rejected the PTX or a flag, or could not be run. Carries its log.
+        AssembleError: The ptxas at *path* rejected the PTX or a flag, or could not be run. The error has the
+            log.
     """
     with folder(AssembleError) as directory:
         ptx, cubin = directory / "code.ptx", directory / "code.cubin"
@@ -169,8 +170,8 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
     Return the device code in a fat binary, a host file or a library; None if no cuobjdump is installed.
 
     Args:
-        code: Its content.
-        name: Its name in messages.
+        code: The content.
+        name: The name in messages.
 
     Raises:
         LinkError: cuobjdump does not read the file.

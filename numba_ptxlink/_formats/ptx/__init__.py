@@ -1,4 +1,4 @@
-"""PTX as values: the header and items of a module, and the statements of its functions."""
+"""Parse PTX: the header and items of a module, and the statements of its functions."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Token(NamedTuple):
 
     Args:
         text: The token, with the modifiers of an opcode and the quotes of a string.
-        start: Its offset into the text.
+        start: The offset into the text.
     """
 
     text: str

@@ -31,10 +31,10 @@ class UnparsedItem:
     A directive of a module that is kept as text.
 
     Args:
-        keyword: Its directive without the dot, such as "pragma"; "line" for a line of a preprocessor; "" for
+        keyword: The directive without the dot, such as "pragma"; "line" for a line of a preprocessor; "" for
             malformed text, whose error the compiler reports.
         text: The text.
-        start: Its offset into the text of the module.
+        start: The offset into the text of the module.
         end: The offset after it.
         cause: The reason why the text is malformed; "" if it is not.
     """
@@ -54,7 +54,7 @@ class Alias:
     Args:
         name: The symbol of the alias.
         target: The function that it is another name of.
-        start: Its offset into the text of the module.
+        start: The offset into the text of the module.
         end: The offset after it.
     """
 
@@ -76,15 +76,15 @@ class Function:
         name: The symbol.
         kind: "func" or "entry".
         linkage: "visible", "extern", "weak", "common" or "" for local to the module.
-        results: Its results: one, or several if they are registers.
-        params: Its parameters, in order.
+        results: The results: one, or several if they are registers.
+        params: The parameters, in order.
         attributes: Such as "unified(1, 2)".
         directives: The tokens between the parameters and the body, such as ".maxntid", "32".
         line: 1-based line of `.func` or `.entry`.
         text: The text of the module.
         linkage_span: The range of the linkage; an empty range at its position if there is none.
         body_span: The range of the body with its braces; (-1, -1) for a declaration.
-        start: Its offset into the text of the module.
+        start: The offset into the text of the module.
         end: The offset after it.
     """
 

@@ -24,9 +24,9 @@ class Instruction(NamedTuple):
     An instruction.
 
     Args:
-        guard: Its predicate with the blank after it, such as "@!%p1 "; "" if there is none.
-        mnemonic: Its opcode with the modifiers, such as "ld.global.v4.f32".
-        operand_text: Its operands as written.
+        guard: The predicate with the blank after it, such as "@!%p1 "; "" if there is none.
+        mnemonic: The opcode with the modifiers, such as "ld.global.v4.f32".
+        operand_text: The operands as written.
     """
 
     guard: str

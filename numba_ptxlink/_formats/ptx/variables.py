@@ -1,4 +1,4 @@
-"""Declarations of PTX as values: variables, registers, parameters and prototypes, and how they are read."""
+"""Parse declarations of PTX: variables, registers, parameters and prototypes."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Declaration:
         text: The statement.
         variables: The variables.
         linkage_span: The range of the linkage; an empty range at its position if there is none.
-        start: Its offset into the text of the module.
+        start: The offset into the text of the module.
         end: The offset after its semicolon.
     """
 
@@ -210,7 +210,7 @@ def declaration(text: str) -> Declaration:
 
 @functools.lru_cache(maxsize=256)
 def width(type_name: str) -> int:
-    """Return the size of the type *spelled* in bits; 0 for an opaque type."""
+    """Return the size of the type *type_name* in bits; 0 for an opaque type."""
     if type_name == "pred":
         return 1
     digits, _, multiple = type_name.lstrip("bsuft").partition("x")
@@ -285,7 +285,7 @@ class Cursor:
         Take the next token.
 
         Raises:
-            MalformedError: It is not *text*.
+            MalformedError: The next token is not *text*.
         """
         if not self.accept(text):
             self.fail(f"{text!r} is expected")
