@@ -77,7 +77,7 @@ class ExportError(PtxlinkError, RuntimeError):
 
 
 class LaunchError(PtxlinkError, RuntimeError):
-    """A kernel could not be loaded or launched, or an argument is not what its parameter takes."""
+    """A kernel could not be loaded or launched, or an argument does not fit its parameter."""
 
 
 class DeviceFaultError(LaunchError):

@@ -1,5 +1,5 @@
 """
-The CUDA release that an export is for, and the oldest releases that accept its artifacts.
+Lower the version of PTX for a CUDA release, and find the oldest releases that accept an artifact.
 
 PTX gets the lowest version that its text allows, which a compiler confirms. LTO-IR and machine code need a
 compiler of the target release. A linker reads PTX, LTO-IR and machine code of its own release and of older

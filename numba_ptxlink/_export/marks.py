@@ -225,12 +225,12 @@ def udf(signature: Any = None, **options: Unpack[MarkOptions]) -> Callable[[Any]
 
     Args:
         signature: The Numba signature, such as "float32(float32, Particle)", or a tuple of argument types,
-            for which Numba infers the return type. Names may be those of types, dtypes, named tuples and
+            for which Numba infers the return type. Names may refer to types, dtypes, named tuples and
             enums in the function's module.
         name: The C symbol; the function's `__name__` by default.
         on_error: The effect of an error: "zero" returns a zero-initialised value, "trap" stops the kernel.
-        checked: Whether a division by zero and an index out of range are errors, in the function and in all
-            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and the checks
+        checked: Whether a division by zero and an index out of range are errors, in the function and in its
+            callees; only numba-cuda has the option. Without it, errors are `raise`, `assert` and the checks
             that Numba always makes.
         namespace: A namespace of C++, such as "physics", in which the function has its Python name, with an
             overload for each signature. Unless *name* is passed, the symbol consists of namespace, name and
@@ -268,8 +268,8 @@ def kernel(
         signature: The Numba signature, such as "void(float32[::1], float32)", or a tuple of argument types.
         name: The C symbol; the function's `__name__` by default.
         on_error: The effect of an error: "zero" ends the thread in which it occurs, "trap" stops the kernel.
-        checked: Whether a division by zero and an index out of range are errors, in the kernel and in all
-            that it calls; numba-cuda alone has it. Without it, errors are `raise`, `assert` and the checks
+        checked: Whether a division by zero and an index out of range are errors, in the kernel and in its
+            callees; only numba-cuda has the option. Without it, errors are `raise`, `assert` and the checks
             that Numba always makes.
         launch_bounds: The maximum number of threads in a block, 1 to 1024; or a tuple of that, the minimum
             number of blocks per multiprocessor, 1 to 32, and the maximum number of blocks in a cluster, which

@@ -1,1 +1,1 @@
-"""Readers of the files that compilers write: bytes and text -> values. No tool is called."""
+"""Parse the files that compilers write, without calling a tool."""

@@ -1,4 +1,4 @@
-"""PTX modules as values. The body of a function is parsed when it is first used."""
+"""Parse PTX modules to their items. The body of a function is parsed when it is first used."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Alias:
 
     Args:
         name: The symbol of the alias.
-        target: The function that it is another name of.
+        target: The function to which the alias refers.
         start: The offset into the text of the module.
         end: The offset after it.
     """
@@ -78,7 +78,7 @@ class Function:
         linkage: "visible", "extern", "weak", "common" or "" for local to the module.
         results: The results: one, or several if they are registers.
         params: The parameters, in order.
-        attributes: Such as "unified(1, 2)".
+        attributes: The attributes, such as "unified(1, 2)".
         directives: The tokens between the parameters and the body, such as ".maxntid", "32".
         line: 1-based line of `.func` or `.entry`.
         text: The text of the module.

@@ -1,1 +1,1 @@
-"""Generate C functions that call those that a front end compiled, as LLVM IR text."""
+"""Generate LLVM IR text of C functions that call the functions of a front end."""
