@@ -15,50 +15,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NEEDS_GPU, HAS_SLOW = "pytestmark = pytest.mark.gpu", "pytest.mark.slow"
+NEEDS_GPU = "pytestmark = pytest.mark.gpu"
+# Other tests run similar programs on the CPU in less time.
+SLOW_ON_CPU = {"test_cached_kernels.py", "test_gallery_runs.py", "test_mlir_kernels.py"}
 
 
 class FileOnCpu(pytest.Module):
     """A file whose tests run in a child process, since a process has one CUDA driver."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """Yield an item for the tests of the file, and one for its slow tests."""
-        text = self.path.read_text()
-        if NEEDS_GPU in text:
-            yield OnCpu.from_parent(self, name="on_a_gpu", expression="")
+        """Yield an item for the tests of the file."""
+        if NEEDS_GPU in self.path.read_text():
+            yield OnGpu.from_parent(self, name="on_a_gpu")
             return
-        yield OnCpu.from_parent(self, name="on_the_cpu", expression="not slow")
-        if HAS_SLOW in text:
-            item = OnCpu.from_parent(self, name="slow_on_the_cpu", expression="slow")
+        item = OnCpu.from_parent(self, name="on_the_cpu")
+        if self.path.name in SLOW_ON_CPU:
             item.add_marker(pytest.mark.slow)
-            yield item
+        yield item
 
 
-class OnCpu(pytest.Item):
-    """
-    Tests of a file.
-
-    Args:
-        expression: The expression of markers that selects them; "" if they need a GPU.
-    """
-
-    def __init__(self, *, expression: str, **options: object) -> None:
-        super().__init__(**options)
-        self.expression = expression
+class OnGpu(pytest.Item):
+    """The tests of a file that need a GPU."""
 
     def runtest(self) -> None:
-        """Run the tests; skip if all of them are skipped."""
-        if not self.expression:
-            pytest.skip(missing_device())
-        options = ("-q", "-n", "0", "-p", "no:cacheprovider", "-m", self.expression)
-        environ = {name: value for name, value in processes.environ().items() if "PYTEST" not in name}
-        done = processes.run(*ON_CPU, sys.executable, "-m", "pytest", *options, self.path, env=environ)
-        if " passed" not in done.stdout.splitlines()[-1]:
-            pytest.skip(done.stdout)
+        """Skip."""
+        pytest.skip(missing_device())
 
     def reportinfo(self) -> tuple[Path, int, str]:
         """Return the first line of the file."""
         return self.path, 0, self.name
+
+
+class OnCpu(OnGpu):
+    """The tests of a file on the CPU device."""
+
+    def runtest(self) -> None:
+        """Run the tests; skip if all of them are skipped."""
+        options = ("-q", "-n", "0", "-p", "no:cacheprovider")
+        environ = {name: value for name, value in processes.environ().items() if "PYTEST" not in name}
+        done = processes.run(*ON_CPU, sys.executable, "-m", "pytest", *options, self.path, env=environ)
+        if " passed" not in done.stdout.splitlines()[-1]:
+            pytest.skip(done.stdout)
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:

@@ -8,15 +8,13 @@ from typing import Any
 import gallery
 import pytest
 
-# Programs whose C++ links NVIDIA's static runtime library, which the CPU device does not support.
+# Programs whose C++ links NVIDIA's static runtime library, or loads machine code.
 NEED_GPU = {"cub", "jit", "library"}
-DEFAULT = {"nbody", "transform"}
 
 
 def marked(name: str) -> Any:
-    """Return a program as a parameter, with its markers."""
-    slow = [] if name in DEFAULT else [pytest.mark.slow]
-    return pytest.param(name, marks=[*slow, *([pytest.mark.gpu] if name in NEED_GPU else [])])
+    """Return a program as a parameter, marked if it needs a GPU."""
+    return pytest.param(name, marks=[pytest.mark.gpu] if name in NEED_GPU else [])
 
 
 @pytest.mark.parametrize("name", [marked(name) for name in gallery.PROGRAMS])

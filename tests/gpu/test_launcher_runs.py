@@ -94,7 +94,7 @@ def without_python() -> dict[str, str]:
     return {"PATH": "", **{name: value for name, value in os.environ.items() if name.startswith(names)}}
 
 
-@pytest.mark.parametrize("sm", ["", pytest.param("sm_75", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("sm", ["", pytest.param("sm_75", marks=pytest.mark.gpu)])
 def test_the_example_launches_without_python(tmp_path, arch, sm):
     """Four threads launch, from machine code and from PTX of an older architecture, with an empty PATH."""
     home = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda"))

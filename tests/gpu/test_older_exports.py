@@ -10,6 +10,8 @@ from numba import cuda
 import numba_ptxlink as pl
 from numba_ptxlink._tools import driver, find, programs
 
+# The CPU reads PTX of each release.
+pytestmark = pytest.mark.gpu
 SIZE = 64
 
 

@@ -1,4 +1,4 @@
-"""Numba kernels that run what `PtxLinker` made."""
+"""Kernels of Numba whose PTX the driver cannot read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 import numba_ptxlink as pl
 
-# The grids are small, and the arrays are the host's.
-pytestmark = pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning")
+pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +19,7 @@ def _enabled():
     pl.enable()
 
 
+@pytest.mark.filterwarnings("ignore::numba.cuda.core.errors.NumbaPerformanceWarning")
 def test_ptx_newer_than_the_driver_runs(monkeypatch):
     """A kernel whose PTX the driver cannot load runs, since the driver only sees the cubin."""
     from cuda.core import ObjectCode
