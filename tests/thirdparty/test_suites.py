@@ -137,7 +137,7 @@ def test_numba_cuda(python, tmp_path):
     modules = [f"numba.cuda.tests.{name}" for name in names[::_EVERY_NTH_MODULE]]
     # `numba` has parts in two packages.
     option = ("-o", "consider_namespace_packages=true", "--pyargs")
-    check("numba-cuda", outcomes(python, tmp_path, *option, *modules), least=600)
+    check("numba-cuda", outcomes(python, tmp_path, *option, *modules), least=450)
 
 
 def test_numba_cuda_mlir(python, tmp_path):
