@@ -83,39 +83,10 @@ def lower(
     Raises:
         ExportError: numba-cuda-mlir lacks a feature that the function uses, or that *abi* requires.
     """
-    from numba_cuda_mlir import cuda, mlir_compiler
-    from numba_cuda_mlir.descriptor import mlir_target
-    from numba_cuda_mlir.lowering_utilities import context
-    from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
-
     if abi.checked:
         raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
-    jit = cuda.jit(
-        device=True,
-        chip=arch.sm,
-        abi_info={"abi_name": _INNER},
-        debug=False,
-        fastmath=bool(options.fast_math),
-        lineinfo=options.lineinfo,
-        opt_level=options.opt_level,
-        # The mark has the signature; annotations may be documentation.
-        annotations_as_signatures=False,
-    )
-    target = jit(function).targetoptions
     nvvm_dialect, export = NvvmDialect.of(arch), ExportedFunction(arch.sm, arch.cc)
-    patches = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
-    with global_compiler_lock, applied(patches), exporting(export):
-        mlir_target.ensure_initialized()
-        try:
-            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
-        except Exception as error:
-            parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
-            reason = _missing_feature(function, error) or misread_reason(zip(parameters, args))  # noqa: B905
-            if reason:
-                raise ExportError(reason) from error
-            raise
-        with context.get_context():
-            text = _llvm_ir(compiled.metadata["mlir_module"], target, nvvm_dialect)
+    numba_signature, text = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
     module = functions.read(text)
     has_errors = errors.end_at_errors(
         module, _INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8")
@@ -123,7 +94,6 @@ def lower(
     code = function.__code__
     definition = (code.co_filename, code.co_firstlineno)
     raises = _raise_sites(function, export.raises or [definition]) if has_errors else ()
-    numba_signature = compiled.signature
     declaration = declare(tuple(numba_signature.args), numba_signature.return_type, raises=bool(raises))
     wrapper_name = declaration.signature.name
     check_types(declaration.signature, numba_signature.args, numba_signature.return_type)
@@ -154,6 +124,52 @@ def lower(
         ),
         raises,
     )
+
+
+def _compile_to_llvm_ir(  # noqa: PLR0917 - one call
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    result: Any,
+    options: Options,
+    nvvm_dialect: NvvmDialect,
+    export: ExportedFunction,
+) -> tuple[Any, str]:
+    """
+    Compile *function* with numba-cuda-mlir; return its Numba signature and its LLVM IR.
+
+    Raises:
+        ExportError: numba-cuda-mlir lacks a feature that the function uses.
+    """
+    from numba_cuda_mlir import cuda, mlir_compiler
+    from numba_cuda_mlir.descriptor import mlir_target
+    from numba_cuda_mlir.lowering_utilities import context
+    from numba_cuda_mlir.numba_cuda.core.compiler_lock import global_compiler_lock
+
+    jit = cuda.jit(
+        device=True,
+        chip=export.chip,
+        abi_info={"abi_name": _INNER},
+        debug=False,
+        fastmath=bool(options.fast_math),
+        lineinfo=options.lineinfo,
+        opt_level=options.opt_level,
+        # The mark has the signature; annotations may be documentation.
+        annotations_as_signatures=False,
+    )
+    target = jit(function).targetoptions
+    patches = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
+    with global_compiler_lock, applied(patches), exporting(export):
+        mlir_target.ensure_initialized()
+        try:
+            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
+        except Exception as error:
+            parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
+            reason = _missing_feature(function, error) or misread_reason(zip(parameters, args))  # noqa: B905
+            if reason:
+                raise ExportError(reason) from error
+            raise
+        with context.get_context():
+            return compiled.signature, _llvm_ir(compiled.metadata["mlir_module"], target, nvvm_dialect)
 
 
 def _missing_feature(function: Callable[..., Any], error: Exception) -> str | None:

@@ -27,7 +27,7 @@ class Level(enum.IntEnum):
 
 
 def same(value):
-    """Return the argument."""
+    """Return what it is given."""
     return value
 
 
@@ -59,7 +59,7 @@ def stores(pointer, _address, value):
 
 
 def calls(value):
-    """Call functions that C++ has to define."""
+    """Call what C++ has to define."""
     return supplied(value) + reported(7)  # noqa: F821 - each front end has its own
 
 
