@@ -123,6 +123,24 @@ static int errors()
     return 0;
 }
 
+// Memory of a pool is for kernels of its device, and of those that it gives access.
+static int peers()
+{
+    int* x;
+    cudaMemPool_t pool;
+    cudaMemAccessDesc access = {{cudaMemLocationTypeDevice, 1}, cudaMemAccessFlagsProtReadWrite};
+    cudaMallocAsync(&x, sizeof *x, 0);
+    cudaDeviceGetDefaultMemPool(&pool, 0);
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        cudaSetDevice(1);
+        reverse<<<1, 1, 4>>>(x);
+        std::printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+        cudaDeviceReset();
+        cudaMemPoolSetAccess(pool, &access, 1);
+    }
+    return 0;
+}
+
 static int threads()
 {
     std::vector<std::thread> running;
@@ -139,5 +157,6 @@ int main(int, char** arguments)
 {
     return !std::strcmp(arguments[1], "values")   ? values()
            : !std::strcmp(arguments[1], "errors") ? errors()
+           : !std::strcmp(arguments[1], "peers")  ? peers()
                                                   : threads();
 }

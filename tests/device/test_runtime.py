@@ -88,6 +88,13 @@ def test_errors(program):
     assert re.search(place, fault)
 
 
+def test_peers(program):
+    """Memory of a pool is for kernels of its device, and of those that it gives access."""
+    environ = processes.environ(NUMBA_PTXLINK_CPU_DEVICES="2")
+    done = subprocess.run([*CPU, program, "peers"], env=environ, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["cudaErrorIllegalAddress", "cudaSuccess"]
+
+
 def test_threads(program):
     """Eight threads launch at once."""
     done = run(program, "threads")

@@ -103,6 +103,7 @@ void regions_changed(void);
 /* pools.c */
 
 void count_pool_memory(CUmemoryPool pool, ptrdiff_t change);
+bool is_pool_peer(CUmemoryPool pool, CUdevice device); /* by cuMemPoolSetAccess */
 
 /* modules.c */
 

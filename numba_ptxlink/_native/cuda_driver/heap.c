@@ -210,7 +210,8 @@ void regions_changed(void) {
 
 bool is_accessible(const struct allocation *range, const struct CUctx_st *context) {
   if (range->kind != DEVICE_MEMORY) return true;
-  return range->device == context->device || context->peers >> range->device & 1;
+  return range->device == context->device || context->peers >> range->device & 1 ||
+         is_pool_peer(range->pool, context->device);
 }
 
 /*

@@ -5,6 +5,7 @@
 
 struct CUmemPoolHandle_st {
   CUdevice device;
+  uint32_t peers; /* a bit for each other device whose kernels may access the memory */
   uint64_t used, used_high, release_threshold;
   int reuse[3];
 };
@@ -108,16 +109,29 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute,
   return CUDA_SUCCESS;
 }
 
+bool is_pool_peer(CUmemoryPool pool, CUdevice device) { return pool && pool->peers >> device & 1; }
+
 CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *accesses, size_t count) {
   CHECK(check_initialized());
   REQUIRE_VALUE(pool && (accesses || !count));
+  for (size_t index = 0; index < count; ++index) {
+    const int device = accesses[index].location.id;
+    REQUIRE_VALUE(accesses[index].location.type == CU_MEM_LOCATION_TYPE_DEVICE);
+    CHECK(check_device(device));
+    REQUIRE(device != pool->device || accesses[index].flags, CUDA_ERROR_INVALID_DEVICE);
+    pool->peers &= ~(1u << device);
+    pool->peers |= (uint32_t)(accesses[index].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE) << device;
+  }
+  regions_changed();
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location) {
   CHECK(check_initialized());
   REQUIRE_VALUE(flags && pool && location);
-  *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  CHECK(check_device(location->id));
+  const bool has_access = location->id == pool->device || is_pool_peer(pool, location->id);
+  *flags = has_access ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
   return CUDA_SUCCESS;
 }
 
