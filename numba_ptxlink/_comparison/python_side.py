@@ -30,7 +30,8 @@ def without_compiler(function: FunctionType) -> Callable[..., Any]:
     Helpers are replaced as well, whichever modules they are in. The call raises what the function raises.
 
     Raises:
-        SkippedCallError: By the call: Python cannot run it, or it takes more than 100,000 lines.
+        SkippedCallError: The call raises it if Python cannot run the function, or needs more than 100,000
+            lines.
     """
     copies = _Copies(function)
     return functools.partial(_call, copies.of(function), copies)

@@ -177,8 +177,7 @@ def _missing_feature(function: Callable[..., Any], error: Exception) -> str | No
     if isinstance(error, RecursionError):
         return (
             "functions that it calls call each other, and numba-cuda-mlir compiles no such recursion; "
-            "merge them "
-            "into one function"
+            "merge them into one function"
         )
     # From Python 3.11 on, functions with `try` or `with` have this table.
     if getattr(function.__code__, "co_exceptiontable", b""):

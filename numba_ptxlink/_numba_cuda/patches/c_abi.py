@@ -1,5 +1,5 @@
 """
-`cuda.compile` with the C ABI of this package, if `abi_info` requires it, and features of such functions.
+Patch `cuda.compile` to use the C ABI of this package if `abi_info` requires it, and add features.
 
 The features are a common error model, prototypes as in C, and records behind pointers.
 """

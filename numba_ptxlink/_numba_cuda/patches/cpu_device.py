@@ -1,4 +1,4 @@
-"""The CPU as the CUDA device of a program with numba-cuda: patches for the differences."""
+"""Patch numba-cuda for programs whose CUDA device is the CPU."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """
-The functions of a module of LLVM IR, as numba-cuda-mlir writes it in both dialects.
+Parse the functions of an LLVM module that numba-cuda-mlir writes, in both dialects.
 
 A function consists of its first line and its blocks; lines between functions are kept unchanged.
 """

@@ -1,8 +1,8 @@
 """
 The table of all patches of numba-cuda-mlir, joined from those of each module.
 
-The plugin applies it, the import hook waits for its modules, the documentation shows it, and a test compares
-the source of each patched function with the one that the patch was written for.
+The plugin applies it after imports of its modules, the documentation shows it, and a test compares the source
+of each patched function with the one that the patch was written for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-Patches for exported functions, and `cuda.compile` with their C ABI, if `abi_info` requires it.
+Patch the compilation of exported functions, and `cuda.compile` to use the C ABI if `abi_info` requires it.
 
 Exported functions are compiled for their architecture, end at errors, and are not linked.
 """
