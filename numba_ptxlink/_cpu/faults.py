@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from .regions import Region
-    from .runtime import FaultRecord
     from .worker import Worker
 
 _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
@@ -128,9 +127,7 @@ def fault_error(
     instruction, file, line = find_location(module, function, statement)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {written_name(function)}"
-    message = _fault_message(
-        worker.fault_record, worker.regions_near(worker.fault_record.address), instruction
-    )
+    message = _fault_message(worker, instruction)
     if not file:
         message += f" {_NO_LINE}"
     kernel = written_name(launched)
@@ -169,24 +166,35 @@ def _thread_index(worker: Worker) -> tuple[int, int, int]:
     return current % width, current // width % height, current // (width * height)
 
 
-def _fault_message(record: FaultRecord, regions: Iterable[Region], instruction: str) -> str:
-    kind, address, size = Fault(record.kind), record.address, record.size
+def _fault_message(worker: Worker, instruction: str) -> str:
+    record = worker.fault_record
+    kind, address, size, opcode = Fault(record.kind), record.address, record.size, _opcode(instruction)
     if kind == Fault.ASSERT:
         return _FAULT_MESSAGES[kind].format(condition=c_string_at(address), file=c_string_at(size))
-    nearest = _nearest_region(address, regions) if kind == Fault.ACCESS else ""
+    regions, nearest, other = worker.regions_near(address), "", ""
+    # `cp.async` has both spaces.
+    if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
+        nearest = f", in shared memory ({worker.context.shared_size} bytes)"
+    elif kind == Fault.ACCESS and ".local" not in opcode:
+        nearest = _nearest_region(address, regions)
+        other = "" if nearest else _OTHER_MEMORY
     return _FAULT_MESSAGES[kind].format(
         size=size,
         address=address,
         region=next((region.name for region in regions if region.address <= address < region.end), ""),
         nearest=nearest,
-        other="" if nearest else _OTHER_MEMORY,
-        feature=_unsupported_feature(instruction) if kind == Fault.UNSUPPORTED else "",
+        other=other,
+        feature=_unsupported_feature(opcode) if kind == Fault.UNSUPPORTED else "",
     )
 
 
-def _unsupported_feature(instruction: str) -> str:
+def _opcode(instruction: str) -> str:
+    """Return the opcode of an instruction with its modifiers, "" if it has none."""
+    return next((word for word in instruction.split() if word[0] not in "@{"), "")
+
+
+def _unsupported_feature(opcode: str) -> str:
     """Return the feature of GPUs that an instruction belongs to."""
-    opcode = next((word for word in instruction.split() if word[0] not in "@{"), "")
     features = (name for prefixes, name in _UNSUPPORTED_FEATURES.items() if opcode.startswith(prefixes))
     return next(features, "this instruction")
 

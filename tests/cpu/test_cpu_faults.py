@@ -53,7 +53,14 @@ FAULTS = {
     "trapped": (2, 5, 0, 2, "trap", "trap"),
     "apart": (0, 6, 0, 0, "waits at a barrier .* never reach", "bar.sync"),
     "endless": (1, 7, 0, 0, "exceeded the limit of steps", "bra"),
-    "outside": (2, 8, 0, 2, "4 bytes at", "st.shared"),
+    "outside": (
+        2,
+        8,
+        0,
+        2,
+        "out of bounds, in shared memory .16 bytes.; check the index and the array\\.",
+        "st.shared",
+    ),
     "unknown": (0, 9, 0, 2, "CPU does not support this instruction", "setmaxnreg.inc.sync.aligned.u32"),
     "missing": (
         0,
@@ -164,7 +171,7 @@ def test_what_cannot_be_launched_is_refused(program):
     [
         ("ld.local.u16 %h, [t+6]", ""),
         ("ld.local.u16 %h, [t+7]", "2 bytes at 0x7 are out of bounds"),
-        ("ld.local.u32 %r, [t+-4]", "out of bounds"),
+        ("ld.local.u32 %r, [t+-4]", r"out of bounds; check the index and the array\."),
         ("ld.local.v2.u32 v, [t]", "does not support this instruction"),
     ],
 )
