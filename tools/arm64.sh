@@ -11,19 +11,19 @@
 # 3. The wheel, built in there, and what its extra `test` needs, which PYTHON's pip unpacks: for pip itself the
 #    emulation is too slow.
 # 4. The first example in there and with PYTHON: header, manifest, PTX, LTO-IR and cubins have to be the same bytes.
-# 5. The tests that are named, or two files of them, in one process: a start of Python takes 5 to 10 s.
+# 5. The tests that are named, or three files of them: a start of Python takes 5 to 10 s.
 #
 # PYTHON is a Python 3.13 of this machine that has pip, and this checkout with its extra `test`.
 #
 # The machine is left as it is: apt has lists and caches of its own, and the mounts and the registration with
 # binfmt_misc are in namespaces that end with each command. That takes Linux 6.7, root, and a Debian or Ubuntu with
 # Debian's keyring. A second run goes on with what is in FOLDER. It takes 3 GB, and
-# 17 minutes with two cores that others use too, half of them for the two files of tests.
+# 17 minutes with two cores that others use too, 7 of them for the kernels of both front ends on the CPU device.
 set -euo pipefail
 
 folder=$(realpath -m "${1:?usage: tools/arm64.sh FOLDER [TEST...]}")
 shift
-tests=("${@:-tests/cabi/test_launcher.py tests/link/test_objects.py}")
+tests=("${@:-tests/cabi/test_launcher.py tests/link/test_objects.py tests/device/test_kernels.py}")
 checkout=$(realpath "$(dirname "$0")/..")
 PYTHON=${PYTHON:-python3.13}
 site=venv/lib/python3.13/site-packages
