@@ -6,11 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import processes
 import pytest
+from cuda_toolkit import host_includes
 
 from numba_ptxlink._cpu import device
 
@@ -64,10 +64,11 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     if compiler is None:
         pytest.skip("g++ is not installed")
     folder = tmp_path_factory.mktemp("program")
-    (header,) = (each for each in metadata.files("nvidia-cuda-runtime") or () if each.name == "cuda.h")
-    source, include = Path(__file__).with_name("driver_program.cpp"), Path(str(header.locate())).parent
+    source = Path(__file__).with_name("driver_program.cpp")
     library = device.LIBRARY_FOLDER / "libcuda.so.1"
-    subprocess.run([compiler, f"-I{include}", source, library, "-o", folder / "app", "-pthread"], check=True)
+    subprocess.run(
+        [compiler, *host_includes(), source, library, "-o", folder / "app", "-pthread"], check=True
+    )
     (folder / "saxpy.ptx").write_text(PTX + "\0")
     return [
         sys.executable,
