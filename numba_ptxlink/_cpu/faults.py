@@ -35,9 +35,7 @@ _OTHER_MEMORY = (
     ". Memory that only a pointer in a struct or an array refers to is known if it is allocated on the CPU "
     "device, by numba_ptxlink.use_cpu(); checks=False accesses it unchecked"
 )
-_NO_LINE = (
-    "Compile with lineinfo=True (nvcc -lineinfo) to see the source line; then link several inputs as LTO-IR."
-)
+_NO_LINE = "To see the source line, compile with lineinfo=True, export --lineinfo or nvcc -lineinfo."
 
 # The messages: the cause, then the cure.
 _FAULT_MESSAGES = {
@@ -132,8 +130,10 @@ def fault_error(
         message += f" {_NO_LINE}"
     kernel = written_name(launched)
     text = f"{kernel}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
+    # A compiler gives line 0 to an instruction that stands for several lines, such as the trap of all checks.
+    place = f"{file}:{line}" if line else file
     return DeviceFaultError(
-        with_location(f"{file}:{line}" if file else "", text),
+        with_location(place, text),
         kernel=kernel,
         file=file,
         line=line,

@@ -23,7 +23,7 @@ from .check import check_inputs
 from .read import Input
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.options import Options
@@ -93,6 +93,7 @@ def _ptx_parts(source: Input, arch: Arch) -> list[Input]:
     if source.kind == PTX:
         return [replace(source, code=source.code.rstrip(b"\0"))]
     texts: list[bytes] = []
+    newer: set[int] = set()
     if source.kind in (FATBIN, OBJECT, ARCHIVE):
         # An object or library has a fat binary for each translation unit: search for the magic number of
         # each.
@@ -100,14 +101,28 @@ def _ptx_parts(source: Input, arch: Arch) -> list[Input]:
             members = fatbin.ptx_members(source.code[match.start() :])
             usable = [member for member in members if member.arch <= arch.number]
             texts += [max(usable).ptx] if usable else []
+            newer |= {member.arch for member in members if member.arch > arch.number}
     if not texts:
-        raise LinkError(
-            f"{source.name} ({source.kind}) has no PTX for {arch.compute}, and the CPU cannot run machine "
-            "code of a GPU; give its source or PTX, or build it with nvcc -gencode "
-            f"arch={arch.compute},code={arch.compute}.",
-            inputs=(source.name,),
-        )
+        raise LinkError(_missing_ptx(source, arch, newer), inputs=(source.name,))
     return [Input(PTX, source.name, text) for text in texts]
+
+
+def _missing_ptx(source: Input, arch: Arch, newer: Collection[int]) -> str:
+    """Return the message about an input without PTX for *arch*, which may have it for *newer* ones."""
+    build = (
+        f"build it for {arch.compute}, by nvcc -gencode arch={arch.compute},code={arch.compute} or by "
+        f"numba-ptxlink export --arch {arch.sm}"
+    )
+    if not newer:
+        return (
+            f"{source.name} ({source.kind}) has no PTX for {arch.compute}, and the CPU cannot run machine "
+            f"code of a GPU; give its source or PTX, or {build}."
+        )
+    major, minor = divmod(min(newer), 10)
+    return (
+        f"{source.name} ({source.kind}) has PTX for newer GPUs than {arch.compute} alone; run as a newer "
+        f"GPU, by numba-ptxlink cpu --arch {major}.{minor}, or {build}."
+    )
 
 
 def _combine(parts: Sequence[Input], arch: Arch) -> bytes:

@@ -183,6 +183,16 @@ def test_variables_of_a_function_have_bounds(access, message):
         program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
 
 
+@pytest.mark.parametrize(("line", "place"), [(7, "a.py:7: error: k"), (0, "a.py: error: k")])
+def test_line_zero_is_no_line(line, place):
+    """A trap that a compiler uses for the checks of several lines is reported with its file alone."""
+    program = CpuProgram.of(f'{HEAD}.file 1 "a.py"\n.visible .entry k() {{\n.loc 1 {line} 1\ntrap;\nret;\n}}')
+    with pytest.raises(DeviceFaultError) as caught:
+        program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
+    assert str(caught.value).startswith(place)
+    assert line == caught.value.line
+
+
 MALFORMED = (
     "add.u32 %r, %r",
     "add.f8 %r, %r, %r",

@@ -19,6 +19,11 @@ from numba.cuda.np.numpy_support import from_dtype
 from numba.cuda.vector_types import vector_types
 
 import numba_ptxlink as pl
+from numba_ptxlink._formats.kinds import FATBIN
+from numba_ptxlink._link.one_ptx import one_ptx
+from numba_ptxlink._link.read import Input
+from numba_ptxlink._tools import nvfatbin
+from numba_ptxlink._tools.options import Options
 
 ARCH, SIZE = "sm_90", 1000
 Point = namedtuple("Point", "x y")  # noqa: PYI024 - Numba's type of it is given below
@@ -131,6 +136,13 @@ def test_one_ptx_of_every_backend(backend):
     assert 5 == run(pl.link(whole, arch=ARCH, backend=backend))
     if backend == "nvjitlink":
         assert 5 == run(pl.link(KERNEL, function(5), arch=ARCH, backend=backend))
+
+
+def test_code_for_newer_gpus_names_the_architecture_that_runs_it():
+    """The message about a fat binary with PTX for sm_90 alone gives the option for a newer device."""
+    code = nvfatbin.pack([("ptx", pl.Arch(9, 0), "a.ptx", KERNEL.encode())])
+    with pytest.raises(pl.LinkError, match=r"newer GPUs.* cpu --arch 9\.0, or build it for compute_75"):
+        one_ptx([Input(FATBIN, "udfs.fatbin", code)], pl.Arch(7, 5), Options())
 
 
 def test_a_cxx_kernel_calls_a_function_on_arrays():
@@ -378,7 +390,7 @@ def test_a_loop_may_go_on_for_so_long():
     """`steps` ends what does not end; without it, and without checks, the same call goes on."""
     exported = pl.export([raised], emit=["ptx"], name="loop")
     given = np.zeros(5000, np.float32)
-    with pytest.raises(pl.DeviceFaultError, match=r"loop exceeded .* lineinfo=True .nvcc -lineinfo. to see"):
+    with pytest.raises(pl.DeviceFaultError, match=r"loop exceeded .* To see the source line, compile"):
         pl.load(exported, device="cpu", steps=100).raised(given, 5000)
     assert 5000 == pl.load(exported, device="cpu", checks=False).raised(given, 5000)
 

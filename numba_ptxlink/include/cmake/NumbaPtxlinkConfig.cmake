@@ -156,8 +156,8 @@ function(numba_ptxlink_add_library name)
     list(APPEND export_OPTIONS --lineinfo)
   endif()
   if(NOT export_ARCHITECTURES)
-    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs an architecture; give ARCHITECTURES, or set "
-                        "CMAKE_CUDA_ARCHITECTURES.")
+    message(FATAL_ERROR "numba_ptxlink_add_library(${name}) needs an architecture; give ARCHITECTURES, set "
+                        "CMAKE_CUDA_ARCHITECTURES, or give HOST for functions that no kernel calls.")
   endif()
   _numba_ptxlink_archs(archs ${export_ARCHITECTURES})
   if(NOT export_OUTPUT_DIRECTORY)
