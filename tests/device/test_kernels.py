@@ -64,7 +64,7 @@ for dtype in (np.float64, np.complex64):
 
 def test_the_page_names_wrong_slices(tmp_path):
     """numba-cuda-mlir doubles strides of complex arrays, and forgets a step before a whole dimension."""
-    pytest.importorskip("numba_cuda_mlir")
+    pytest.importorskip("numba_cuda_mlir.cuda")
     program = tmp_path / "program.py"
     program.write_text(SLICES)
     done = processes.run(sys.executable, "-W", "ignore", program, env=ENVIRON)
