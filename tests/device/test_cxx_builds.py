@@ -193,6 +193,7 @@ CHANGES = (
     (r"\bnvcc -", "nvcc -cudart shared -"),
     (r"\$\(NVCC\) -", "$(NVCC) -cudart shared -"),
     ("cudart_static", "cudart"),
+    (r"PYTHONPATH=(\S+) python", r"PYTHONPATH=\1:$PYTHONPATH python"),
     (r"cmake -S \. -B build", "cmake -S . -B build -DNumbaPtxlink_CPU=ON -DNumbaPtxlink_CPU_ARCHITECTURE=90"),
 )
 
@@ -212,7 +213,7 @@ def test_the_programs_of_a_page_run(toolkit, tmp_path, page):
             for pattern, replacement in CHANGES:
                 text = re.sub(pattern, replacement, text)
             runner.run(block._replace(text=text))
-            printed += runner.said or ""
+            printed += runner.output or ""
     for expected in set(PAGES[page]):
         assert printed.count(expected) == PAGES[page].count(expected), printed
     assert "not run" not in printed.replace("not run: CUDA_ERROR", "")

@@ -128,7 +128,7 @@ class Runner:
         if block.language == "text":
             is_skipped = any(map(_is_available, block.marks.get("without", ())))
             if self.output is not None and not is_skipped:
-                assert matches(block.text, self.output), f"printed:\n{self.said}\nshown:\n{block.text}"
+                assert matches(block.text, self.output), f"printed:\n{self.output}\nshown:\n{block.text}"
             return
         self.output = None
         if block.file:
