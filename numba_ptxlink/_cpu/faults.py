@@ -131,9 +131,9 @@ def fault_error(
     kernel = written_name(launched)
     text = f"{kernel}{callee}, block {block}, thread {thread}: {message}\n    {instruction}"
     # A compiler gives line 0 to an instruction that stands for several lines, such as the trap of all checks.
-    place = f"{file}:{line}" if line else file
+    location = f"{file}:{line}" if line else file
     return DeviceFaultError(
-        with_location(place, text),
+        with_location(location, text),
         kernel=kernel,
         file=file,
         line=line,
