@@ -195,7 +195,8 @@ def _race(report: Report, launch: Launch) -> str:
         cure = "let them use different memory, atomic operations, or two launches"
     elif report.thread // _WARP_SIZE == report.other_thread // _WARP_SIZE:
         cure = (
-            "put __syncwarp() (cuda.syncwarp()) between them, since lanes of a warp need not run in lockstep"
+            "put __syncwarp() (cuda.syncwarp()) between them, since lanes of a warp need not run in "
+            "lockstep, or __syncthreads() (cuda.syncthreads()) if other warps use the memory too"
         )
     else:
         cure = "put __syncthreads() (cuda.syncthreads()) between them"

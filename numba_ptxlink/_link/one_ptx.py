@@ -64,7 +64,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
             log=reason,
         )
     if reason := undefined_function_reason(module):
-        raise LinkError(f"{reason}; link the file that defines it.", inputs=input_names, log=reason)
+        cure = 'link the file that defines it, in C++ as extern "C"'
+        raise LinkError(f"{reason}; {cure}.", inputs=input_names, log=reason)
     if options.max_registers:
         return _with_register_limit(module, options.max_registers).encode(errors="surrogateescape")
     return text

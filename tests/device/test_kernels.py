@@ -22,7 +22,7 @@ def test_a_program_runs_and_its_fault_names_the_place(module):
     lines, array = done.stdout.splitlines(), "argument 'x'" if module == "numba.cuda" else "parameter 2"
     assert lines == [
         "sass: The CPU device compiles no SASS",
-        "link: Unresolved extern function 'missing'; link the file that defines it.",
+        "link: Unresolved extern function 'missing'; link the file that defines it, in C++ as extern \"C\".",
         f"fault: overrun {LINE} (2, 0, 0) (0, 0, 0) 700",
         "overrun, block (2, 0, 0), thread (0, 0, 0): 4 bytes",
         f"0 bytes past the end of {array} (512 bytes)",
