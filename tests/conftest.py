@@ -95,6 +95,12 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, A
     return report
 
 
+def pytest_sessionfinish() -> None:
+    """Print no summary of the reports that tests of the checks provoke."""
+    if checks := sys.modules.get("numba_ptxlink._cpu.checks"):
+        checks._summary.clear()
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
     """Skip tests that ask for numba-cuda where there is none."""

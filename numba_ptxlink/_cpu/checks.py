@@ -3,13 +3,16 @@ Checks of kernels with the names of compute-sanitizer's tools: memcheck, initche
 
 memcheck is part of the generated code, and ends a kernel at the first wrong access. The other checks are in C
 (checks.c), and compare an access with earlier ones. Reports are logged as warnings, and the kernel continues.
+A summary at the end of the process names their places, since pytest hides the log of tests that pass.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import functools
 import logging
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,7 +167,25 @@ class WorkerChecks:
             )
             if key not in reported:
                 reported.add(key)
-                log.warning("%s", _message(report, launch))
+                message = _message(report, launch)
+                log.warning("%s", message)
+                _add_to_summary(message)
+
+
+_summary: list[str] = []
+
+
+def _add_to_summary(message: str) -> None:
+    if not _summary:
+        atexit.register(_print_summary)
+    # "kernels.py:26: warning: racecheck: saxpy"; the block, the thread and the cure are in the log.
+    _summary.append(message.partition(", block")[0])
+
+
+def _print_summary() -> None:
+    if _summary and sys.__stderr__ is not None:
+        reports = "1 report" if len(_summary) == 1 else f"{len(_summary)} reports"
+        print(f"numba-ptxlink: {reports} of the checks:", *_summary, sep="\n  ", file=sys.__stderr__)
 
 
 def _message(report: Report, launch: Launch) -> str:

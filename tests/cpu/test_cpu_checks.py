@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
+import processes
 import pytest
 from cuda_cxx import ptx
 
@@ -197,3 +199,22 @@ def test_checks_of_a_link(caplog):
         pl.LaunchError, match=r"checks is \('race',\); pass True, False, or a tuple of memcheck"
     ):
         linked.kernel("k", device="cpu", checks=("race",))
+
+
+RACING_TEST = f"""
+import numpy as np
+import numba_ptxlink as pl
+
+def test_passes():
+    linked = pl.link('{KERNEL} k(int* o) {{ o[0] = threadIdx.x; }}', arch="sm_90", lineinfo=True)
+    linked.kernel("k", device="cpu", checks=("racecheck",))[1, 2](np.zeros(1, np.int32))
+"""
+
+
+def test_reports_of_a_test_that_passes_are_printed(tmp_path):
+    """Pytest hides the log of such a test, so the end of the process prints the reports again."""
+    module = tmp_path / "test_racing.py"
+    module.write_text(RACING_TEST)
+    done = processes.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", module)
+    assert "1 passed" in done.stdout
+    assert re.search(r"numba-ptxlink: 1 report of the checks:\n  .*: warning: racecheck: k\n", done.stderr)
