@@ -7,8 +7,6 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._cpu.device import LIBRARY_FOLDER, RUNTIME_FOLDER
-
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -33,6 +31,9 @@ def runtime_library(toolkit: Path) -> str:
     """Return the options of g++ for the CUDA runtime: NVIDIA's static library, or that of the CPU device."""
     if not missing_gpu():
         return f"-L{toolkit}/lib64 -lcudart_static -ldl -lrt -lpthread"
+    # Deferred: conftest.py imports this module before it chooses the package that is tested.
+    from numba_ptxlink._cpu.device import LIBRARY_FOLDER, RUNTIME_FOLDER
+
     return f"{RUNTIME_FOLDER}/libcudart.so.13 {LIBRARY_FOLDER}/libcuda.so.1 -ldl"
 
 
