@@ -208,7 +208,7 @@ def _view(ty: Any, names: Names) -> CType:
 
 def _check_in_memory(ctype: CType) -> None:
     """Raise AbiError if Numba and C lay out the target of a pointer differently in memory."""
-    if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.in_memory):
+    if isinstance(ctype, View) or (isinstance(ctype, Struct) and not ctype.is_numba_layout):
         description = ctype.python_type if isinstance(ctype, Struct) else ctype.name
         raise AbiError(
             f"Numba's memory layout of {description} differs from that of C; point to a record instead, or "

@@ -192,7 +192,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/address_spaces.py", "readers.get(register, ())", "()", PROGRAMS),
     ],
     "C ABI": [
-        ("_cabi/aggregates.py", "in_memory=all(map(_is_plain, types)))", "in_memory=True)", ABI),
+        ("_cabi/aggregates.py", "is_numba_layout=all(map(_is_plain, types)))", "is_numba_layout=True)", ABI),
         (
             "_cabi/aggregates.py",
             "natural.members != members or natural.size != size",
@@ -201,8 +201,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_cabi/aggregates.py",
-            'return ctype.in_memory and ctype.python_kind != "record"',
-            "return ctype.in_memory",
+            'return ctype.is_numba_layout and ctype.python_kind != "record"',
+            "return ctype.is_numba_layout",
             ABI,
         ),
         ("_cabi/signatures.py", "_MAX_DIRECT_SIZE = 128", "_MAX_DIRECT_SIZE = 256", "cabi"),

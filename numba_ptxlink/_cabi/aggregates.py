@@ -56,20 +56,21 @@ def of_tuple(
         python_kind: "tuple" or "namedtuple".
         python_type: The Python type, for the header.
     """
-    # The count comes first, so that different types have different names.
+    # The counts distinguish nested tuples: tuple2_tuple1_i32_i32 is ((i32,), i32), and
+    # tuple1_tuple2_i32_i32 is ((i32, i32),).
     name = name or _shorten(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
     members_in_c = zip(labels(fields, types, name), types, strict=True)
     layout = struct(name, members_in_c, python_kind=python_kind, python_type=python_type)
     pairs = zip(layout.members, fields, strict=True)
     members = tuple(dataclasses.replace(member, python=field) for member, field in pairs)
-    return dataclasses.replace(layout, members=members, in_memory=all(map(_is_plain, types)))
+    return dataclasses.replace(layout, members=members, is_numba_layout=all(map(_is_plain, types)))
 
 
 def _is_plain(ctype: CType) -> bool:
     """Return whether Numba and C place a member of this type at the same offset in a tuple in memory."""
     # Numba aligns aggregates such as complex64 like their members; C aligns some of them to more.
     if isinstance(ctype, Struct):
-        return ctype.in_memory and ctype.python_kind != "record"
+        return ctype.is_numba_layout and ctype.python_kind != "record"
     return isinstance(ctype, (Scalar, Pointer)) or (isinstance(ctype, Compound) and ctype.element is None)
 
 
@@ -103,7 +104,14 @@ def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> 
     packed = natural.members != members or natural.size != size
     align = 1 if packed else natural.align
     return Struct(
-        name, size, align, members, packed, in_memory=True, python_kind="record", python_type=python_type
+        name,
+        size,
+        align,
+        members,
+        packed,
+        is_numba_layout=True,
+        python_kind="record",
+        python_type=python_type,
     )
 
 
@@ -146,7 +154,7 @@ def _raw(ctype: CType) -> CType:
 
 def as_existing(layout: Struct, existing: Existing) -> Struct:
     """
-    Return *layout* as the struct that C++ defines: with the alignment of its members, or that of `alignas`.
+    Return *layout* as *existing*, the user's own struct: with the alignment of its members, or of `alignas`.
 
     Raises:
         AbiError: The size of a record is impossible for such a struct in C++.
@@ -166,7 +174,7 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
         size=size,
         align=align,
         packed=packed,
-        in_memory=layout.in_memory and size == layout.size,
+        is_numba_layout=layout.is_numba_layout and size == layout.size,
         existing=existing,
     )
 

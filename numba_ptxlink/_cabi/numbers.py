@@ -13,24 +13,25 @@ import itertools
 from typing import NamedTuple
 
 
-class Number(NamedTuple):
+class NumberType(NamedTuple):
     """
-    A number, or several of one kind in a struct that CUDA declares.
+    A type of number, or of several numbers of one kind in a struct that CUDA declares.
 
     Args:
-        name: The spelling in C++.
+        name: The type in C++.
         kind: The kind in manifests. Readers treat all numbers of one kind and size in the same way.
         size: The size in bytes.
         align: The alignment in bytes.
         code: The abbreviation in generated names of structs.
         ir: The type in LLVM IR of the number, or of each element: such as "i8" or "float".
-        numpy: NumPy's letter; void for the newer floats, which NumPy lacks.
+        numpy: The letter of the dtype's kind in NumPy; "V" (void) for bfloat16, which NumPy lacks; "" for
+            vectors.
         dlpack: The `DLDataTypeCode`, None if DLPack has no code.
         element: The name of the elements' row, for complex numbers and vectors; "" for a number.
         element_count: The number of elements.
         header: The header of CUDA that declares it; "" for a number of the language.
         in_c: Whether the header declares it in C, too.
-        raw: The struct of C that holds the same bits as a class, for packed structs; "" for none.
+        raw: For a C++ class, the C struct of the same bits that replaces it in packed structs; otherwise "".
     """
 
     name: str
@@ -49,40 +50,40 @@ class Number(NamedTuple):
 
     @property
     def is_float(self) -> bool:
-        """Whether it is one floating-point number."""
+        """Whether the type is one floating-point number."""
         return "float" in self.kind
 
 
 _ROWS = (
-    Number("bool", "bool", 1, 1, "b", "i8", "b", 6),
-    Number("char", "char", 1, 1, "char", "i8", "S"),
-    Number("int8_t", "int", 1, 1, "i8", "i8", "i", 0),
-    Number("int16_t", "int", 2, 2, "i16", "i16", "i", 0),
-    Number("int32_t", "int", 4, 4, "i32", "i32", "i", 0),
-    Number("int64_t", "int", 8, 8, "i64", "i64", "i", 0),
-    Number("uint8_t", "uint", 1, 1, "u8", "i8", "u", 1),
-    Number("uint16_t", "uint", 2, 2, "u16", "i16", "u", 1),
-    Number("uint32_t", "uint", 4, 4, "u32", "i32", "u", 1),
-    Number("uint64_t", "uint", 8, 8, "u64", "i64", "u", 1),
-    Number("float", "float", 4, 4, "f32", "float", "f", 2),
-    Number("double", "float", 8, 8, "f64", "double", "f", 2),
-    # C++ classes that contain the bits.
-    Number(
+    NumberType("bool", "bool", 1, 1, "b", "i8", "b", 6),
+    NumberType("char", "char", 1, 1, "char", "i8", "S"),
+    NumberType("int8_t", "int", 1, 1, "i8", "i8", "i", 0),
+    NumberType("int16_t", "int", 2, 2, "i16", "i16", "i", 0),
+    NumberType("int32_t", "int", 4, 4, "i32", "i32", "i", 0),
+    NumberType("int64_t", "int", 8, 8, "i64", "i64", "i", 0),
+    NumberType("uint8_t", "uint", 1, 1, "u8", "i8", "u", 1),
+    NumberType("uint16_t", "uint", 2, 2, "u16", "i16", "u", 1),
+    NumberType("uint32_t", "uint", 4, 4, "u32", "i32", "u", 1),
+    NumberType("uint64_t", "uint", 8, 8, "u64", "i64", "u", 1),
+    NumberType("float", "float", 4, 4, "f32", "float", "f", 2),
+    NumberType("double", "float", 8, 8, "f64", "double", "f", 2),
+    # Floats that CUDA declares: each a class of C++, and a struct of C with the same bits.
+    NumberType(
         "__half", "float16", 2, 2, "f16", "i16", "f", 2, header="cuda_fp16.h", in_c=False,
         raw="__half_raw",
     ),
-    Number("__half_raw", "float16", 2, 2, "f16", "i16", "f", 2, header="cuda_fp16.h"),
-    Number(
+    NumberType("__half_raw", "float16", 2, 2, "f16", "i16", "f", 2, header="cuda_fp16.h"),
+    NumberType(
         "__nv_bfloat16", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h", in_c=False,
         raw="__nv_bfloat16_raw",
     ),
-    Number("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h"),
+    NumberType("__nv_bfloat16_raw", "bfloat16", 2, 2, "bf16", "i16", "V", 4, header="cuda_bf16.h"),
     # CUDA aligns complex numbers to their size.
-    Number(
+    NumberType(
         "cuFloatComplex", "complex", 8, 8, "c64", "float", "c", 5, element="float", element_count=2,
         header="cuComplex.h",
     ),
-    Number(
+    NumberType(
         "cuDoubleComplex", "complex", 16, 16, "c128", "double", "c", 5, element="double", element_count=2,
         header="cuComplex.h",
     ),
@@ -102,14 +103,14 @@ _STEMS = {
 }
 
 
-def _vector(element: Number, count: int) -> Number:
+def _vector(element: NumberType, count: int) -> NumberType:
     size = count * element.size
     align = min(size, 16) if count in (2, 4) else element.align
     name = f"{_STEMS[element.name]}{count}"
-    # CUDA 13 deprecates the plain name; the generated header defines an alias for the type of each CUDA
-    # version.
+    # CUDA 13 deprecates vectors of 32 bytes, such as double4 for double4_16a, which CUDA 12 lacks: in the
+    # generated header, numba_ptxlink_double4 is an alias of the one that the CUDA version has.
     alias = f"numba_ptxlink_{name}" if size == 32 else name
-    return Number(
+    return NumberType(
         alias, "vector", size, align, name, element.ir, element=element.name, element_count=count,
         header="vector_types.h",
     )  # fmt: skip
@@ -126,6 +127,6 @@ NUMBERS |= {
 
 
 @functools.cache
-def of_kind(kind: str, size: int) -> Number | None:
+def of_kind(kind: str, size: int) -> NumberType | None:
     """Return a number of *kind* in manifests and of *size* bytes; None if there is none."""
     return next((row for row in NUMBERS.values() if (row.kind, row.size) == (kind, size)), None)

@@ -12,7 +12,7 @@ from .numbers import NUMBERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from .numbers import Number
+    from .numbers import NumberType
     from .options import Existing
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -76,7 +76,7 @@ class Numeric(CType):
         row: The row.
     """
 
-    row: Number
+    row: NumberType
 
     @property
     def code(self) -> str:
@@ -205,7 +205,7 @@ class Struct(CType):
     Args:
         members: The members in the order of their offsets, without padding.
         packed: Whether the struct needs a `packed` attribute, because its layout is not C's natural one.
-        in_memory: Whether Numba stores such values in memory in this layout.
+        is_numba_layout: Whether Numba stores such values in memory in this layout.
         python_kind: The kind of value in Python: "record" (NumPy), "tuple", "namedtuple" or "optional".
         python_type: The Python type, for the header.
         existing: The struct that C++ defines; None if the generated header defines it.
@@ -213,7 +213,7 @@ class Struct(CType):
 
     members: tuple[Member, ...]
     packed: bool = False
-    in_memory: bool = False
+    is_numba_layout: bool = False
     python_kind: str = ""
     python_type: str = ""
     existing: Existing | None = None

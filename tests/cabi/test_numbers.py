@@ -14,12 +14,12 @@ from numba.cuda._internal import cuda_fp8
 import numba_ptxlink as pl
 from numba_ptxlink import abi
 from numba_ptxlink._cabi.descriptions import TypeDescription
-from numba_ptxlink._cabi.numbers import NUMBERS, Number
+from numba_ptxlink._cabi.numbers import NUMBERS, NumberType
 from numba_ptxlink._launch import values
 from numba_ptxlink._launch.arrays import DeviceArguments, WrongArgumentError
 
 # What the export knows nothing of, while CUDA and both compilers have it.
-ROW = Number("__nv_fp8_e4m3", "fp8_e4m3", 1, 1, "e4m3", "i8", "V", 10, header="cuda_fp8.h", in_c=False)
+ROW = NumberType("__nv_fp8_e4m3", "fp8_e4m3", 1, 1, "e4m3", "i8", "V", 10, header="cuda_fp8.h", in_c=False)
 
 
 @pytest.fixture
