@@ -120,9 +120,9 @@ def link(
             Another tool is never used instead.
         checks: The comparisons before the link. "all": PTX and CUDA C++ with each other, and manifests of
             exports with the other inputs; CUDA C++ that becomes LTO-IR is compiled once more for that, in a
-            child process. "none": only inputs that would alter NVIDIA's libraries for this process are
-            refused, which are PTX that is too new and cubins for another architecture. NUMBA_PTXLINK_CHECKS
-            by default, or "all".
+            child process. "none": only PTX that is too new and cubins for another architecture are refused,
+            after which later links in this process would give wrong results or deadlock.
+            NUMBA_PTXLINK_CHECKS by default, or "all".
         inline: The calls between PTX inputs that are inlined, if all inputs are PTX. "auto": calls of small
             functions and of functions with one caller; "all": those within one input too; "none": no call,
             and nvJitLink links. NUMBA_PTXLINK_INLINE by default, or "auto".
@@ -214,7 +214,9 @@ def _compile(
         include_dirs=tuple(map(str, folders)), flags=(*options.to_flags(NVRTC), *source_options.flags)
     )
     python = _compile_python(python_sources, files, arch, front_end, options) if python_sources else []
-    return compile_sources(files, python, arch, source_options, lto=options.lto, compares=options.compares)
+    return compile_sources(
+        files, python, arch, source_options, lto=options.lto, compares=options.checks_inputs
+    )
 
 
 def _check_choices(options: Mapping[str, Any]) -> None:

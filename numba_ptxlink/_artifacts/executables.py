@@ -20,7 +20,7 @@ from numba_ptxlink._link import backends
 from numba_ptxlink._link.backends import CURRENT_ENVIRONMENT, Target
 from numba_ptxlink._link.plan import unavailable_reason
 from numba_ptxlink._link.read import Input
-from numba_ptxlink._link.run import compile_ptx, link
+from numba_ptxlink._link.run import compile_one_ptx, link
 from numba_ptxlink._tools import host_compiler, nvfatbin, nvrtc
 from numba_ptxlink.errors import ExportError, LinkError, convert_error
 
@@ -136,7 +136,7 @@ def _compile_whole(
     if target_release and (cause := unavailable_reason(target_release.release, options)):
         log.warning("no machine code of kernels for %s: %s", target_release.description, cause)
         return members, ""
-    cubin, tool = compile_ptx(ptx, target, options)
+    cubin, tool = compile_one_ptx(ptx, target, options)
     return [(CUBIN, arch, f"{name}.{CUBIN}", cubin), *members], tool
 
 

@@ -23,7 +23,7 @@ from numba_ptxlink._formats.ptx import Prototype, parse
 from numba_ptxlink._fusion import NotCombinedError
 from numba_ptxlink._fusion.combine import combine
 from numba_ptxlink._link.backends import Target
-from numba_ptxlink._link.run import compile_ptx
+from numba_ptxlink._link.run import compile_one_ptx
 from numba_ptxlink._tools import nvrtc, nvvm
 from numba_ptxlink.errors import ExportError, LinkError, PtxlinkError
 
@@ -249,7 +249,7 @@ def build(
         artifacts = {PTX: ptx, **artifacts}
     if CUBIN in kinds:
         target = Target(arch, target_release.release if target_release else None)
-        artifacts[CUBIN], compilers[CUBIN] = compile_ptx(ptx, target, options._replace(relocatable=True))
+        artifacts[CUBIN], compilers[CUBIN] = compile_one_ptx(ptx, target, options._replace(relocatable=True))
     called = externs.with_signatures(undefined, functions)
     return Code(
         arch,

@@ -1,9 +1,9 @@
 """
 Check the inputs of a link before a tool reads them.
 
-`check_inputs` refuses PTX whose symbols contradict each other, which nvJitLink would link, and inputs that
-would alter NVIDIA's libraries for this process. Only PTX is read: errors in other kinds are reported by
-NVIDIA's tools.
+`check_inputs` refuses PTX whose symbols contradict each other, which nvJitLink would link, and cubins after
+which nvJitLink deadlocks in this process. Of inputs other than PTX, only the architecture of cubins is read:
+NVIDIA's tools report other errors in them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,7 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
     Args:
         inputs: The inputs of the link, after CUDA C++ is compiled.
         arch: The architecture of the link.
-        options: The options of the link. With checks="none", only inputs that would alter NVIDIA's libraries
-            for this process are refused.
+        options: The options of the link. With checks="none", symbols are not compared.
 
     Raises:
         LinkError: An input cannot be linked, or inputs contradict each other. Names symbols, inputs and the
@@ -48,15 +47,16 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
     """
     for source in inputs:
         _check_cubin_arch(source, arch)
-    if options.compares:
+    if options.checks_inputs:
         unique: dict[tuple[str, bytes], Input] = {}
         for source in inputs:
             unique.setdefault((source.kind, source.code), source)
         inputs = tuple(unique.values())
     ptx_inputs = [source for source in inputs if source.kind == PTX]
-    if options.compares and len(ptx_inputs) > 1:
+    if options.checks_inputs and len(ptx_inputs) > 1:
         check_ptx(ptx_inputs)
         inputs = tuple(map(_with_bit_params, inputs))
+    # Such a link may use ptxas or nvPTXCompiler, which accept undefined variables; linkers report them.
     if len(ptx_inputs) == len(inputs) and not options.lto:
         _check_undefined_variables(ptx_inputs)
     return tuple(inputs)
@@ -128,6 +128,7 @@ def _check_undefined_variables(ptx_inputs: Sequence[Input]) -> None:
     """Refuse undefined `.extern` variables: in whole-program mode ptxas defines them as zeros."""
     if not any(may_have_undefined_variables(source.code) for source in ptx_inputs):
         return
+    # Without linkage, a definition is only for the module that has it.
     defined = {
         variable.name
         for source in ptx_inputs

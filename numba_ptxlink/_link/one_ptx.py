@@ -72,7 +72,7 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
 
 
 def _link_ltoir_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -> bytes | None:
-    """Return the PTX of inputs that all have LTO-IR, in objects and libraries too; None if one has none."""
+    """Return the PTX of LTO-IR, also of that in objects and libraries; None if an input has no LTO-IR."""
     if any(source.kind == PTX for source in sources):
         return None
     try:

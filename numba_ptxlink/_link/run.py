@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from numba_ptxlink import assembler, cache
+from numba_ptxlink._arch import dotted
 from numba_ptxlink._formats.kinds import PTX
 from numba_ptxlink._tools import find
 from numba_ptxlink.errors import AssembleError, LaunchError, LinkError, convert_error, short_repr
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A compiler's message, after the line's number if it names one.
+# The message of an error in a tool's log, without the file and line before it.
 _ERROR = r"(?:error|fatal)\s*: (.+)"
-# If all inputs are LTO-IR, nvJitLink compiles a whole program and defines such variables as zeros.
+# nvJitLink's message for an undefined variable, which it defines as zeros if all inputs are LTO-IR.
 _DEFINED_AS_ZEROS = r"Unresolved extern variable '([^']+)' in whole program"
 
 
@@ -129,6 +130,7 @@ class Linked:
         driver.require()
         from numba_ptxlink._cpu import device as cpu_device
 
+        # If the CPU is the CUDA device of this process, its driver loads PTX, and no cubins.
         if cpu_device.is_active():
             return self._once(None, lambda: ObjectCode.from_ptx(self.one_ptx())).get_kernel(symbol)
         return self._once(None, lambda: ObjectCode.from_cubin(self.cubin)).get_kernel(symbol)
@@ -146,11 +148,17 @@ class Linked:
 
         return one_ptx(self.sources, self.arch, self.options or Options())
 
-    def _once(self, device: object, load: Callable[[], Any]) -> Any:
-        """Return the code of all kernels of this link on *device*, which share its variables."""
+    def _once(self, key: object, load: Callable[[], Any]) -> Any:
+        """
+        Return the loaded code of this link, whose kernels share its variables.
+
+        Args:
+            key: ("cpu", checks), or None for the CUDA device.
+            load: Loads the code at the first call with *key*.
+        """
         loaded = vars(self).setdefault("_loaded", {})
         # If two threads load the code at once, `setdefault` gives both the same object.
-        return loaded[device] if device in loaded else loaded.setdefault(device, load())
+        return loaded[key] if key in loaded else loaded.setdefault(key, load())
 
     def __getstate__(self) -> dict[str, Any]:
         # Loaded code belongs to the process, and is neither copied nor pickled.
@@ -199,11 +207,12 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
         return run(link_plan)
 
 
-def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, str]:
+def compile_one_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, str]:
     """
     Return machine code of one PTX, and name and release of the tool that made it.
 
-    NUMBA_PTXLINK_BACKEND is ignored: the tool is chosen by the reader of *target*.
+    NUMBA_PTXLINK_BACKEND is ignored: the tool is the first one whose code the driver or linker of *target*
+    reads.
 
     Raises:
         AssembleError: The tool rejected *ptx*, or there is none for the release of *target*. The error has
@@ -215,11 +224,11 @@ def compile_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, st
     if link_plan.compatibility_warning and options.relocatable:
         _, release = CURRENT_ENVIRONMENT.linker() or (None, (0, 0))
         log.warning(
-            "%s, and no other tool compiles the PTX for %s; `pip install '%s'` installs a ptxas of that "
-            "release",
+            "%s, and no other tool compiles the PTX for %s; `pip install '%s'` installs the ptxas of CUDA %s",
             link_plan.compatibility_warning,
             target.arch.sm,
             find.package_of_ptxas(release),
+            dotted(release),
         )
     try:
         entry = run(link_plan)
@@ -247,7 +256,7 @@ def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
     if not fusion.fused or (options.tool != "auto" and len(fusion.sources) > 1):
         return None
     cause = next(iter(re.findall(_ERROR, error.log)), str(error).partition("\n")[0])
-    return Fusion.unmerged(fusion.sources, f"refused as one: {cause}")
+    return Fusion.unmerged(fusion.sources, f"the tool rejected the combined PTX: {cause}")
 
 
 @contextmanager
@@ -312,7 +321,7 @@ def _run_ptxas(link_plan: Plan) -> cache.Entry:
         },
     )
     return cache.cached(
-        key, lambda: cache.Entry({"log": ""}, programs.compile_ptx(path, ptx.code, link_plan.flags))
+        key, lambda: cache.Entry({"log": ""}, programs.run_ptxas(path, ptx.code, link_plan.flags))
     )
 
 
@@ -325,8 +334,8 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
     def make() -> cache.Entry:
         product = nvjitlink.link(contents, link_plan.flags, path=path)
         names = ", ".join(link_plan.names)
-        # nvJitLink returns success in both cases.
-        if link_plan.options.compares and re.search("^error", product.error_log, re.MULTILINE):
+        # nvJitLink returns success if it logged errors, and if a variable is undefined.
+        if link_plan.options.checks_inputs and re.search("^error", product.error_log, re.MULTILINE):
             raise _failure(
                 link_plan,
                 f"nvJitLink logged errors but returned a cubin for {names}, which is discarded; correct the "
@@ -346,12 +355,12 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
 
     # Links with and without checks have separate entries: only checks="none" accepts a cubin that nvJitLink
     # logged errors for.
-    key = nvjitlink.key(contents, link_plan.flags, path=path, unchecked=not link_plan.options.compares)
+    key = nvjitlink.key(contents, link_plan.flags, path=path, unchecked=not link_plan.options.checks_inputs)
     return cache.cached(key, make)
 
 
 def _defines(cubin: bytes, name: str) -> bool:
-    """Return whether *cubin* defines the variable *name*: dynamic shared memory is only declared."""
+    """Return whether *cubin* defines the variable *name*. It only declares dynamic shared memory."""
     from numba_ptxlink._formats import elf
 
     return any(symbol.name == name and symbol.kind == "variable" for symbol in elf.read(cubin).symbols)

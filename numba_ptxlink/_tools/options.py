@@ -151,7 +151,7 @@ class Options(NamedTuple):
         return config().backend if self.backend is None else self.backend
 
     @property
-    def compares(self) -> bool:
+    def checks_inputs(self) -> bool:
         """Whether inputs are compared, by default as in NUMBA_PTXLINK_CHECKS."""
         return (config().checks if self.checks is None else self.checks) != "none"
 

@@ -108,7 +108,7 @@ def newest_ptxas(max_release: tuple[int, int]) -> tuple[str, tuple[int, int]] | 
     return None if newest is None else (paths_by_release[newest], newest)
 
 
-def compile_ptx(path: str, text: bytes, flags: Sequence[str]) -> bytes:
+def run_ptxas(path: str, text: bytes, flags: Sequence[str]) -> bytes:
     """
     Return the cubin of the PTX *text*. Needs no driver; thread-safe.
 

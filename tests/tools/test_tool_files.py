@@ -27,7 +27,7 @@ def test_a_tool_that_fails_has_its_log_and_a_cure(monkeypatch, tmp_path):
     path = program(tmp_path / "nvcc", "echo Missing .version directive; exit 1")
     monkeypatch.setattr(host_compiler, "_compilers", lambda: iter([((path,), True)]))
     for error, attempt, cure in (
-        (pl.AssembleError, lambda: programs.compile_ptx(path, PTX, []), "Correct the PTX"),
+        (pl.AssembleError, lambda: programs.run_ptxas(path, PTX, []), "Correct the PTX"),
         (pl.ExportError, lambda: host_compiler.compile_object("", "x.cpp", {}, []), "Set CUDACXX"),
     ):
         with pytest.raises(error, match=f"directive(.|\n)*{cure}"):
@@ -41,9 +41,9 @@ def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
     (tmp_path / "cut").write_bytes(cubin[: len(cubin) * part // 2 - (part == 2)])
     path = program(tmp_path / "ptxas", f'cp {tmp_path}/cut "$last"')
     with pytest.raises(pl.AssembleError, match=r"wrote an incomplete cubin; make room"):
-        programs.compile_ptx(path, PTX, [])
+        programs.run_ptxas(path, PTX, [])
     (tmp_path / "cut").write_bytes(cubin)
-    assert cubin == programs.compile_ptx(path, PTX, [])
+    assert cubin == programs.run_ptxas(path, PTX, [])
 
 
 def test_of_one_release_the_ptxas_of_a_toolkit_comes_before_path(monkeypatch, tmp_path):
