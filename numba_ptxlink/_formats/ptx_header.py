@@ -46,6 +46,7 @@ def _read(text: str) -> Header:
 
     values: dict[str, list[str]] = {}
     token = token_at(text, 0)
+    # A token of kind "line" is a line of a preprocessor, such as `# 1 "file.cu"`.
     while token.kind == "line" or token.text in HEADER:
         end = token.end
         if token.text in HEADER:
@@ -53,7 +54,7 @@ def _read(text: str) -> Header:
             values.setdefault(token.text, texts)
         token = token_at(text, end)
     version, target, size = (values.get(directive, []) for directive in HEADER)
-    major, _, minor = "".join(version[:1]).partition(".")
+    major, _, minor = (version or [""])[0].partition(".")
     return Header(
         version=PtxVersion(int(major), int(minor)) if _is_decimal(major) and _is_decimal(minor) else None,
         target=tuple(target),
