@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from numba_ptxlink._config import CPU_CHECKS
 from numba_ptxlink.errors import ConfigError
@@ -12,8 +12,6 @@ from . import arguments as args
 
 if TYPE_CHECKING:
     import argparse
-
-    from .output import Report
 
 _EXAMPLES = ("cpu -- pytest", "cpu --arch 9.0 --devices 2 -- python train.py", "cpu -- ./app")
 
@@ -39,7 +37,7 @@ def add(commands: Any) -> None:
     cpu.add_argument("command", nargs="+", type=args.text, metavar="COMMAND", help="the program, after --")
 
 
-def _cpu(arguments: argparse.Namespace) -> Report:
+def _cpu(arguments: argparse.Namespace) -> NoReturn:
     """Replace this process by the program, so that the command has its exit status and signals."""
     from numba_ptxlink._cpu import device
 

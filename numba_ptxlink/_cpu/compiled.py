@@ -30,7 +30,8 @@ class CompiledEntry(NamedTuple):
 
     Args:
         name: The kernel or function.
-        address: The address of the function that executes a block, or that calls the function for elements.
+        address: The address of the code that executes a block of the kernel, or that calls the function for
+            each element of arrays.
         frame_size: Bytes of the coroutine frame of a thread, None if threads never suspend.
         local_size: Bytes of local memory for each thread.
         shared_size: Bytes of static shared memory for each block.
@@ -63,7 +64,7 @@ class CompiledModule:
         self._module, self._checks = module, checks
         self.symbols = Symbols(module)
         variables = self.symbols.definitions()
-        objects = [_compile_shared("cpu variables", variables)] if variables else []
+        objects = [_compile_common("cpu variables", variables)] if variables else []
         self._loaded = machine_code.LoadedCode(_runtime_object(), *objects)
         self._entries: dict[str, CompiledEntry] = {}
         self._lock = Lock()
@@ -102,22 +103,23 @@ class CompiledModule:
                 f"Function {name} has a barrier or a warp operation, and a direct call runs one thread; "
                 "launch a kernel that calls it."
             )
+        # The ramp of an LLVM coroutine is its first part, which allocates the frame.
         frame_size = machine_code.frame_size(self._loaded.address(f"ramp.{name}"))
         return CompiledEntry(name, self._loaded.address(f"block.{name}"), frame_size, **metadata)
 
     def _compile(self, name: str) -> cache.Entry:
-        text, *metadata = translation = translate(self.symbols, name, checks=self._checks)
-        return cache.Entry(
-            dict(zip(translation._fields[1:], metadata, strict=True)), machine_code.compile_ir(text)
-        )
+        translation = translate(self.symbols, name, checks=self._checks)
+        metadata = translation._asdict()
+        text = metadata.pop("text")
+        return cache.Entry(metadata, machine_code.compile_ir(text))
 
 
 @functools.cache
 def _runtime_object() -> bytes:
-    return _compile_shared("cpu runtime", runtime.read_ir("runtime.ll"))
+    return _compile_common("cpu runtime", runtime.read_ir("runtime.ll"))
 
 
-def _compile_shared(kind: str, text: str) -> bytes:
-    """Return the machine code of LLVM IR that kernels share, compiled or from the cache."""
+def _compile_common(kind: str, text: str) -> bytes:
+    """Return the machine code of LLVM IR that all kernels use, compiled or from the cache."""
     key = cache.Key.of(kind, {"tool": machine_code.target(), "ir": text})
     return cache.cached(key, lambda: cache.Entry({}, machine_code.compile_ir(text))).code

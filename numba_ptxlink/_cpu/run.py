@@ -1,7 +1,8 @@
 """
 Launch kernels and call device functions of PTX on the CPU, on memory of this process.
 
-A worker executes the blocks of a launch one after the other; a cooperative launch has one for each block.
+Each worker executes a part of the blocks, one after the other; a cooperative launch has a worker for each
+block.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numba_ptxlink.errors import LaunchError
 
 from . import faults, functions, parallel
 from .checks import Launch, WorkerChecks, needs_accesses
-from .checks import library as check_library
+from .checks import library as load_check_library
 from .checks import parse as parse_checks
 from .compiled import CompiledModule
 from .regions import Region, RegionTable
@@ -48,6 +49,7 @@ _HEAP_BYTES = 8 << 20
 
 def byte_sizes(variables: Sequence[formats.Variable]) -> list[int]:
     """Return the size of each parameter, or result, of a function in bytes."""
+    # A `.pred` and an array without elements have size 0, and take a byte.
     return [max(variable.size, 1) for variable in variables]
 
 
@@ -56,14 +58,14 @@ class _PackedLaunch(NamedTuple):
 
     entry: CompiledEntry
     launch_config: Configuration
-    params: int
+    params_address: int
     regions: RegionTable
-    steps: int | None
+    step_limit: int | None
 
     @property
     def worker_key(self) -> tuple[Any, ...]:
         """The key of workers that can be used again."""
-        return self.entry.name, self.launch_config.block, self.launch_config.shared, self.steps
+        return self.entry.name, self.launch_config.block, self.launch_config.shared, self.step_limit
 
 
 class CpuProgram:
@@ -93,13 +95,14 @@ class CpuProgram:
         self._checks = parse_checks(checks)
         if needs_accesses(self._checks):
             # Code that is loaded later calls functions of the library.
-            check_library()
+            load_check_library()
         self._code = CompiledModule(self.module, checks=self._checks)
         self._logged_reports: set[tuple[Any, ...]] = set()
         self._param_layouts: dict[str, tuple[list[int], list[int]]] = {}
         # Workers of launches that have finished, by kernel, block, dynamic shared memory and limit of steps.
         self._idle_workers: dict[tuple[Any, ...], list[Worker]] = {}
         self._heap = Buffer(_HEAP_BYTES)
+        # The words that @ptxlink.allocate reads: state, size and address of the heap.
         self._heap_state = (ctypes.c_int64 * 3)(0, _HEAP_BYTES, self._heap.address)
         self.functions: Mapping[str, formats.Function] = {
             function.name: function for function in self.module.functions if function.defined
@@ -146,8 +149,8 @@ class CpuProgram:
 
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
-            LaunchError: The parameters have other sizes, or neither a GPU nor the CPU supports the
-                configuration.
+            LaunchError: The parameters have other sizes, no GPU supports the configuration, or the CPU does
+                not.
         """
         _check_config(name, launch_config)
         expected_sizes, offsets = self._param_layout(name)
@@ -177,7 +180,7 @@ class CpuProgram:
         self,
         name: str,
         launch_config: Configuration,
-        params: int,
+        params_address: int,
         regions: RegionTable,
         steps: int | None = None,
     ) -> None:
@@ -187,14 +190,14 @@ class CpuProgram:
         Args:
             name: The kernel.
             launch_config: The grid, the blocks, and other properties of the launch.
-            params: The address of the parameter buffer.
+            params_address: The address of the parameter buffer.
             regions: The memory that it may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a thread; None for no limit.
 
         Raises:
             DeviceFaultError: A thread faulted, as at an access out of bounds. Names the instruction.
         """
-        packed = _PackedLaunch(self._code.entry(name), launch_config, params, regions, steps)
+        packed = _PackedLaunch(self._code.entry(name), launch_config, params_address, regions, steps)
         if launch_config.cooperative:
             self._launch_cooperative(packed)
             return
@@ -215,13 +218,16 @@ class CpuProgram:
         blocks = math.prod(packed.launch_config.grid)
         workers = [self._create_worker(packed, workspace) for _ in range(blocks)]
         _begin_checks(workers)
-        ready, at_grid_barrier = dict.fromkeys(range(blocks), Resume.START), list[int]()
+        ready = dict.fromkeys(range(blocks), Resume.START)
+        at_grid_barrier: list[int] = []
         while ready:
             yielded = []
             for index, resume_mode in ready.items():
                 status = self._run(packed.entry, workers[index], "ptxlink.run_grid", index, 1, resume_mode)
-                at_grid_barrier += [index] * (status == BlockStatus.AT_GRID_BARRIER)
-                yielded += [index] * (status == BlockStatus.YIELDED)
+                if status == BlockStatus.AT_GRID_BARRIER:
+                    at_grid_barrier.append(index)
+                elif status == BlockStatus.YIELDED:
+                    yielded.append(index)
             # Release the grid barrier once every block has finished or waits at it.
             if yielded:
                 ready = dict.fromkeys(yielded, Resume.YIELD)
@@ -232,8 +238,8 @@ class CpuProgram:
         self,
         name: str,
         count: int,
-        params: Sequence[tuple[int, int]],
-        result: tuple[int, int],
+        param_arrays: Sequence[tuple[int, int]],
+        result_array: tuple[int, int],
         regions: Sequence[Region],
         steps: int | None = None,
     ) -> None:
@@ -243,8 +249,8 @@ class CpuProgram:
         Args:
             name: The function.
             count: The number of elements.
-            params: For each parameter the address of the first element, and the stride in bytes.
-            result: The same for the array of results.
+            param_arrays: For each parameter the address of the first element, and the stride in bytes.
+            result_array: Address and stride of the results; ignored if the function has no result.
             regions: The memory that it may access besides the variables of the module.
             steps: The maximum number of iterations of all loops of a call; None for no limit.
 
@@ -253,8 +259,8 @@ class CpuProgram:
             LaunchError: The function has a barrier or a warp operation.
         """
         packed = _PackedLaunch(self._code.entry(name), _CALL_CONFIG, 0, RegionTable.of(regions), steps)
-        pairs = [*([result] if self.functions[name].results else []), *params]
-        arrays = (ctypes.c_int64 * (2 * len(pairs) + 1))(*(part for pair in pairs for part in pair))
+        pairs = [*([result_array] if self.functions[name].results else []), *param_arrays]
+        arrays = (ctypes.c_int64 * (2 * len(pairs)))(*(part for pair in pairs for part in pair))
         worker = self._take_worker(packed)
         _begin_checks([worker])
         self._run(packed.entry, worker, "ptxlink.run_elements", ctypes.addressof(arrays), count)
@@ -266,7 +272,7 @@ class CpuProgram:
             worker = self._idle_workers[packed.worker_key].pop()
         except (KeyError, IndexError):
             return self._create_worker(packed)
-        worker.reset(packed.regions, packed.launch_config.grid, packed.params)
+        worker.reset(packed.regions, packed.launch_config.grid, packed.params_address)
         return worker
 
     def _keep_worker(self, packed: _PackedLaunch, worker: Worker) -> None:
@@ -291,8 +297,8 @@ class CpuProgram:
             grid=launch_config.grid,
             block=launch_config.block,
             dynamic=launch_config.shared,
-            params=packed.params,
-            step_limit=_UNLIMITED_STEPS if packed.steps is None else packed.steps,
+            params=packed.params_address,
+            step_limit=_UNLIMITED_STEPS if packed.step_limit is None else packed.step_limit,
             heap=ctypes.addressof(self._heap_state),
             workspace=workspace.address if workspace else 0,
             cooperative=workspace is not None,
@@ -307,12 +313,12 @@ class CpuProgram:
         entry: CompiledEntry,
         worker: Worker,
         executor: str,
-        first: int,
+        start: int,
         count: int,
         resume_mode: Resume = Resume.START,
     ) -> int:
-        """Execute blocks, or call a function for elements; return a BlockStatus."""
-        status = worker.run(self._code.address(executor), entry.address, first, count, resume_mode)
+        """Execute blocks, or call a function for elements, as `Worker.run` does; raise the fault, if any."""
+        status = worker.run(self._code.address(executor), entry.address, start, count, resume_mode)
         if worker.checks:
             worker.checks.log_reports(self._launch_description(entry, worker), self._logged_reports)
         if worker.fault_record.kind != Fault.NONE:
@@ -343,11 +349,11 @@ class CpuProgram:
 
 
 def _begin_checks(workers: Sequence[Worker]) -> None:
-    """Begin a launch in the checks of all its workers, which compare accesses of the same launch only."""
-    number = 0
+    """Give the checks of all workers one launch number: only accesses of the same launch are compared."""
+    launch_number = 0
     for worker in workers:
         if worker.checks:
-            number = worker.checks.begin(number)
+            launch_number = worker.checks.begin(launch_number)
 
 
 def _check_config(name: str, launch_config: Configuration) -> None:

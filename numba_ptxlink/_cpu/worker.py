@@ -153,18 +153,18 @@ class Worker:
         """Return at least the regions before, at and after an address."""
         return [*self._worker_regions.find_near(address), *self._caller_regions.find_near(address)]
 
-    def run(self, executor: int, code: int, first: int, count: int, resume_mode: int = Resume.START) -> int:
+    def run(self, executor: int, code: int, start: int, count: int, resume_mode: int = Resume.START) -> int:
         """
         Execute blocks, or call a function for elements; return the BlockStatus of the last one.
 
         Args:
             executor: The address of `ptxlink.run_grid` or `ptxlink.run_elements`.
             code: The address of the function that executes a block, or calls the function for elements.
-            first: The number of the first block, or the address of the table of arrays and strides.
+            start: The number of the first block, or the address of the table of arrays and strides.
             count: The number of blocks or elements.
             resume_mode: A Resume.
         """
-        return int(_EXECUTOR_TYPE(executor)(ctypes.addressof(self.context), code, first, count, resume_mode))
+        return int(_EXECUTOR_TYPE(executor)(ctypes.addressof(self.context), code, start, count, resume_mode))
 
 
 # Functions of Python that generated code calls, by the field of BlockContext that has their address.
