@@ -3,7 +3,7 @@
 
 #include "driver.h"
 
-/* Device memory has to lie in one allocation; host memory is anything outside of the heap. */
+/* Device memory has to lie in one allocation; host memory is anything outside of the heap of device memory (heap.c). */
 static CUresult check_memory(uintptr_t address, size_t size, bool may_be_host) {
   struct allocation found;
   if (find_allocation(address, &found) && !(may_be_host && found.kind == REGISTERED_MEMORY))
@@ -19,7 +19,7 @@ static CUresult copy(uintptr_t target, uintptr_t source, size_t size, enum direc
   CHECK(check_memory(target, size, direction == DEVICE_TO_HOST || direction == ANY_DIRECTION));
   CHECK(check_memory(source, size, direction == HOST_TO_DEVICE || direction == ANY_DIRECTION));
   memmove((void *)target, (const void *)source, size);
-  mark_memory(target, size, true);
+  set_initialised(target, size, true);
   return CUDA_SUCCESS;
 }
 
@@ -60,15 +60,20 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr target, CUcontext to, CUdeviceptr source,
 
 struct side {
   uintptr_t start;
-  bool is_host;
+  bool may_be_host;
   size_t pitch, height; /* bytes of a row, rows of a slice; 0 if they are those of the copied box */
 };
 
 static CUresult side_of(struct side *side, CUmemorytype type, const void *host, CUdeviceptr device) {
   if (type == CU_MEMORYTYPE_ARRAY) return not_supported("a copy of a CUDA array");
-  side->is_host = type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
+  side->may_be_host = type == CU_MEMORYTYPE_HOST || type == CU_MEMORYTYPE_UNIFIED;
   side->start = type == CU_MEMORYTYPE_HOST ? (uintptr_t)host : device;
   return CUDA_SUCCESS;
+}
+
+static void set_defaults(struct side *side, const CUDA_MEMCPY3D *box) {
+  if (!side->pitch) side->pitch = box->WidthInBytes;
+  if (!side->height) side->height = box->Height;
 }
 
 static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
@@ -77,21 +82,18 @@ static CUresult copy_rows(const CUDA_MEMCPY3D *box) {
   struct side target = {.pitch = box->dstPitch, .height = box->dstHeight};
   CHECK(side_of(&source, box->srcMemoryType, box->srcHost, box->srcDevice));
   CHECK(side_of(&target, box->dstMemoryType, box->dstHost, box->dstDevice));
-  for (struct side *side = &source;; side = &target) {
-    if (!side->pitch) side->pitch = box->WidthInBytes;
-    if (!side->height) side->height = box->Height;
-    if (side == &target) break;
-  }
+  set_defaults(&source, box);
+  set_defaults(&target, box);
   for (size_t z = 0; z < box->Depth; ++z)
     for (size_t y = 0; y < box->Height; ++y) {
       const uintptr_t from = source.start + box->srcXInBytes +
                              ((box->srcZ + z) * source.height + box->srcY + y) * source.pitch;
       const uintptr_t to = target.start + box->dstXInBytes +
                            ((box->dstZ + z) * target.height + box->dstY + y) * target.pitch;
-      CHECK(check_memory(from, box->WidthInBytes, source.is_host));
-      CHECK(check_memory(to, box->WidthInBytes, target.is_host));
+      CHECK(check_memory(from, box->WidthInBytes, source.may_be_host));
+      CHECK(check_memory(to, box->WidthInBytes, target.may_be_host));
       memmove((void *)to, (const void *)from, box->WidthInBytes);
-      mark_memory(to, box->WidthInBytes, true);
+      set_initialised(to, box->WidthInBytes, true);
     }
   return CUDA_SUCCESS;
 }
@@ -125,7 +127,7 @@ static CUresult fill(uintptr_t target, size_t pitch, const void *value, size_t e
   for (size_t row = 0; row < height && width; ++row) {
     const uintptr_t start = target + row * pitch;
     CHECK(check_memory(start, width * element_size, false));
-    mark_memory(start, width * element_size, true);
+    set_initialised(start, width * element_size, true);
     if (element_size == 1)
       memset((void *)start, *(const unsigned char *)value, width);
     else

@@ -41,7 +41,7 @@ CUresult check_initialized(void) {
   return state == INITIALIZED ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-void deinitialize(void) { state = DEINITIALIZED; }
+void deinitialize_driver(void) { state = DEINITIALIZED; }
 
 CUresult check_device(CUdevice device) {
   CHECK(check_initialized());

@@ -46,7 +46,7 @@ extern pthread_mutex_t driver_lock;
 CUresult check_initialized(void);
 CUresult check_device(CUdevice device);
 int device_attribute(CUdevice_attribute attribute, CUdevice device);
-void deinitialize(void);
+void deinitialize_driver(void); /* later calls return CUDA_ERROR_DEINITIALIZED */
 
 /* contexts.c */
 
@@ -89,7 +89,7 @@ struct allocation {
 };
 
 /* Tell initcheck whether memory is initialised: false after an allocation, true after a copy. */
-void mark_memory(uintptr_t address, size_t size, bool is_initialised);
+void set_initialised(uintptr_t address, size_t size, bool is_initialised);
 CUresult allocate(struct allocation request, uintptr_t *address); /* start and id are chosen */
 CUresult add_range(struct allocation range);                      /* memory that is allocated elsewhere */
 CUresult remove_range(uintptr_t start, int kinds, struct allocation *removed);

@@ -133,7 +133,7 @@ CUresult allocate(struct allocation request, uintptr_t *address) {
   CHECK(result);
   count_pool_memory(request.pool, (ptrdiff_t)request.size);
   memset((void *)request.start, FILL_BYTE, request.size < MAX_FILLED ? request.size : MAX_FILLED);
-  mark_memory(request.start, request.size, request.kind != DEVICE_MEMORY);
+  set_initialised(request.start, request.size, request.kind != DEVICE_MEMORY);
   *address = request.start;
   return CUDA_SUCCESS;
 }
@@ -142,7 +142,7 @@ static void (*marker)(uint64_t address, uint64_t size, int is_initialised);
 
 void numba_ptxlink_set_marker(void *function) { *(void **)&marker = function; }
 
-void mark_memory(uintptr_t address, size_t size, bool is_initialised) {
+void set_initialised(uintptr_t address, size_t size, bool is_initialised) {
   if (marker) marker(address, size, is_initialised);
 }
 

@@ -1,8 +1,8 @@
 /*
- * Python, which compiles PTX and runs kernels: the interpreter of this process, or one that the driver starts.
+ * Python, which compiles PTX and runs kernels: the interpreter of this process, or one that this library starts.
  *
  * This library is not linked with libpython, since one build has to work with each version of Python; it looks up the
- * functions that it calls. An interpreter that the library starts installs no signal handlers, and is never finalized,
+ * functions that it calls. An interpreter that it starts installs no signal handlers, and is never finalized,
  * since threads of the program may run kernels until the process ends.
  */
 #define _GNU_SOURCE
@@ -34,6 +34,7 @@ static const char redirect_output[] =
     "    def flush(self):\n"
     "        pass\n"
     "sys.stdout = ProgramOutput()\n";
+/* Load LLVM before `at_exit` is registered, so that LLVM is destroyed after it has run. */
 static const char load_compiler[] =
     "from numba_ptxlink._cpu import machine_code\n"
     "machine_code.target()\n";
@@ -44,13 +45,13 @@ static const char import_device[] =
 void numba_ptxlink_register(const struct python_functions *functions) { python = *functions; }
 
 static bool report(const char *reason) {
-  fprintf(stderr, "numba-ptxlink: the CPU device cannot start Python: %s.\n", reason);
+  fprintf(stderr, "numba-ptxlink: the CPU device cannot use Python: %s.\n", reason);
   return false;
 }
 
 /* Start an interpreter. PyConfig is not used: its layout differs between releases. */
 static bool start_interpreter(void *library, const char *executable) {
-  PYTHON_FUNCTION(void *, PyInitConfig_Create, void); /* since Python 3.14, which has no Py_SetProgramName from 3.15 on */
+  PYTHON_FUNCTION(void *, PyInitConfig_Create, void); /* since Python 3.14; 3.15 lacks Py_SetProgramName */
   PYTHON_FUNCTION(int, PyInitConfig_SetStr, void *, const char *, const char *);
   PYTHON_FUNCTION(int, PyInitConfig_SetInt, void *, const char *, int64_t);
   PYTHON_FUNCTION(int, PyInitConfig_GetError, void *, const char **);
@@ -82,7 +83,9 @@ static bool start_interpreter(void *library, const char *executable) {
 
 static bool load_python(void) {
   const char *path = getenv("NUMBA_PTXLINK_CPU_LIBPYTHON"), *executable = getenv("NUMBA_PTXLINK_CPU_PYTHON");
-  if (!path || !executable) return report("start the program with: numba-ptxlink cpu -- PROGRAM");
+  if (!path || !executable)
+    return report("NUMBA_PTXLINK_CPU_PYTHON or NUMBA_PTXLINK_CPU_LIBPYTHON is not set; "
+                  "start the program with: numba-ptxlink cpu -- PROGRAM");
   /* Extension modules take Python's functions from the global scope. */
   void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
   return library ? start_interpreter(library, executable) : report(dlerror());
@@ -111,7 +114,7 @@ static void at_exit(void) {
   static bool called;
   if (called) return;
   called = true;
-  deinitialize();
+  deinitialize_driver();
   python.stop_compiling();
   PyGILState_Ensure();
 }
@@ -128,7 +131,7 @@ static void attach_once(void) {
     sigaction(SIGINT, NULL, &interrupt);
     attached = load_python() && run_in_python(redirect_output) && run_in_python(load_compiler) &&
                run_in_python(import_device);
-    /* Handlers run in reverse order: after the libraries are loaded, so that this one runs before their destructors. */
+    /* Exit handlers run in reverse order: register this one last, so that it runs before the libraries' destructors. */
     if (attached) atexit(at_exit);
     sigaction(SIGINT, &interrupt, NULL);
     setlocale(LC_CTYPE, locale);
@@ -136,8 +139,11 @@ static void attach_once(void) {
   } else {
     PYTHON_FUNCTION(int, Py_AtExit, void (*)(void));
     attached = run_in_python(import_device);
-    /* Destructors of the program run later, such as one of cuda.core that releases a context. */
-    if (attached && Py_AtExit) Py_AtExit(deinitialize);
+    /*
+     * Destructors of the program run after Python has ended, such as one of cuda.core that releases a context: their
+     * calls return an error.
+     */
+    if (attached && Py_AtExit) Py_AtExit(deinitialize_driver);
   }
   attach_result = attached && python.load ? CUDA_SUCCESS : CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
 }

@@ -1,9 +1,12 @@
-/* Device, managed, pinned and registered memory, pools, and the attributes of pointers. */
+/* Device, managed, pinned and registered memory, pools, and the attributes of pointers: all are the driver's. */
 #include <string.h>
 
 #include "runtime.h"
 
-/* An allocation of 0 bytes returns a null pointer, while the driver returns an error. */
+/*
+ * Define an allocation of the runtime; `parameters` have an `address` and a `size`. With 0 bytes it returns a null
+ * pointer, while the driver returns an error.
+ */
 #define DEFINE_ALLOCATION(name, parameters, call) \
   cudaError_t name parameters {                   \
     TRY(use_device());                            \
@@ -25,7 +28,7 @@ DEFINE_FORWARD(cudaMallocManaged, (void **address, size_t size, unsigned flags),
                cuMemAllocManaged((CUdeviceptr *)address, size, flags))
 
 cudaError_t cudaMallocPitch(void **address, size_t *pitch, size_t width, size_t height) {
-  enum { ELEMENT_SIZE = 4 };
+  enum { ELEMENT_SIZE = 4 }; /* cuMemAllocPitch accepts 4, 8 and 16 */
   TRY(use_device());
   REQUIRE(address && pitch, cudaErrorInvalidValue);
   *address = NULL;
@@ -73,7 +76,10 @@ DEFINE_FORWARD(cudaMemPoolGetAccess,
 
 /* Advice */
 
-/* The functions of CUDA 12 have a device in place of the location. The driver only checks the range. */
+/*
+ * CUDA 12 passes a device instead of the location. The CPU's driver ignores both, and only checks the range: one
+ * definition serves programs of CUDA 12 and 13.
+ */
 DEFINE_FORWARD(cudaMemAdvise,
                (const void *address, size_t size, enum cudaMemoryAdvise advice, struct cudaMemLocation location),
                cuMemAdvise((CUdeviceptr)address, size, (CUmem_advise)advice, (CUmemLocation){0}))
@@ -94,7 +100,7 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
   void *addresses[] = {&values[MEMORY_TYPE], &values[IS_MANAGED], &values[DEVICE], &values[HOST_POINTER]};
   TRY(cuPointerGetAttributes(COUNT, queried, addresses, (CUdeviceptr)pointer));
   const bool is_known = values[MEMORY_TYPE];
-  /* The structure is larger in CUDA 13, by members that are reserved. */
+  /* CUDA 13 has appended members, which the structure of CUDA 12 programs lacks: do not write them. */
   attributes->type = !is_known                                  ? cudaMemoryTypeUnregistered
                      : values[IS_MANAGED]                       ? cudaMemoryTypeManaged
                      : values[MEMORY_TYPE] == CU_MEMORYTYPE_HOST ? cudaMemoryTypeHost
@@ -104,6 +110,8 @@ cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, c
   attributes->hostPointer = is_known ? (void *)values[HOST_POINTER] : (void *)pointer;
   return cudaSuccess;
 }
+
+/* Formats of arrays */
 
 struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, enum cudaChannelFormatKind kind) {
   return (struct cudaChannelFormatDesc){x, y, z, w, kind};
