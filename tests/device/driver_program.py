@@ -275,8 +275,10 @@ def events() -> list[Any]:
     return [
         early,
         milliseconds.value >= 0,
-        error("cuStreamQuery", stream),
-        error("cuStreamDestroy_v2", stream),
+        *(error("cuStreamQuery", stream), error("cuStreamDestroy_v2", stream)),
+        # Uses of destroyed handles are errors.
+        *(error("cuStreamQuery", stream), error("cuStreamDestroy_v2", stream)),
+        *(error("cuEventDestroy_v2", end), error("cuEventQuery", end), error("cuEventDestroy_v2", end)),
     ]
 
 

@@ -52,7 +52,7 @@ EXPECTED: dict[str, Any] = {
     "interrupt": [True, 0],
     # A destroyed context takes its memory along.
     "contexts": [709, 1, 0],
-    "events": [400, True, 0, 0],
+    "events": [400, True, 0, 0, 400, 400, 0, 400, 400],
     # Each program gets the version of a function that it was built for.
     "entry_points": [True] * 6,
     "not_supported": [801, 801],

@@ -135,10 +135,6 @@ struct CUlib_st {
 void unload_context_modules(CUcontext context);
 CUresult check_function(CUfunction function);
 
-/* streams.c */
-
-bool is_valid_stream(CUstream stream);
-
 /* python.c */
 
 struct launch {

@@ -1,4 +1,9 @@
-/* Streams and events. All earlier work has ended, so that functions which wait for a stream only check the handle. */
+/*
+ * Streams and events. All earlier work has ended, so that functions which wait for a stream only check the handle.
+ *
+ * The memory of a destroyed stream or event is kept: a later use is CUDA_ERROR_INVALID_HANDLE, and no access of memory
+ * that may have another owner.
+ */
 #include <stdlib.h>
 #include <time.h>
 
@@ -9,11 +14,13 @@ struct CUstream_st {
   unsigned flags;
   int priority;
   uint64_t id;
+  bool destroyed;
 };
 
 struct CUevent_st {
   double milliseconds; /* when it was recorded; 0 before */
   unsigned flags;
+  bool destroyed;
 };
 
 enum { LEAST_PRIORITY = 0, GREATEST_PRIORITY = -5 };
@@ -22,10 +29,13 @@ static uint64_t stream_count = 16; /* the default streams have smaller numbers *
 /* NULL, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are streams of the current context. */
 static bool is_default(CUstream stream) { return (uintptr_t)stream <= (uintptr_t)CU_STREAM_PER_THREAD; }
 
+static bool is_event(CUevent event) { return event && !event->destroyed; }
+
 /* Write the context of a stream. */
 static CUresult stream_context(CUstream stream, CUcontext *context) {
   if (is_default(stream)) return require_context(context);
   CHECK(check_initialized());
+  REQUIRE(!stream->destroyed, CUDA_ERROR_INVALID_HANDLE);
   *context = stream->context;
   REQUIRE(!(*context)->destroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
   return (*context)->sticky_error;
@@ -39,7 +49,8 @@ CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned flags, int priori
   REQUIRE(*stream, CUDA_ERROR_OUT_OF_MEMORY);
   if (priority > LEAST_PRIORITY) priority = LEAST_PRIORITY;
   if (priority < GREATEST_PRIORITY) priority = GREATEST_PRIORITY;
-  **stream = (struct CUstream_st){context, flags, priority, __atomic_add_fetch(&stream_count, 1, __ATOMIC_RELAXED)};
+  **stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority,
+                                  .id = __atomic_add_fetch(&stream_count, 1, __ATOMIC_RELAXED)};
   return CUDA_SUCCESS;
 }
 
@@ -47,8 +58,8 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags) { return cuStreamCreat
 
 CUresult cuStreamDestroy_v2(CUstream stream) {
   CHECK(check_initialized());
-  REQUIRE(!is_default(stream), CUDA_ERROR_INVALID_HANDLE);
-  free(stream);
+  REQUIRE(!is_default(stream) && !stream->destroyed, CUDA_ERROR_INVALID_HANDLE);
+  stream->destroyed = true;
   return CUDA_SUCCESS;
 }
 
@@ -62,7 +73,7 @@ CUresult cuStreamSynchronize(CUstream stream) {
 CUresult cuStreamQuery(CUstream stream) { return cuStreamSynchronize(stream); }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
-  REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(is_event(event), CUDA_ERROR_INVALID_HANDLE);
   return cuStreamSynchronize(stream);
 }
 
@@ -168,15 +179,15 @@ CUresult cuEventCreate(CUevent *event, unsigned flags) {
 
 CUresult cuEventDestroy_v2(CUevent event) {
   CHECK(check_initialized());
-  REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
-  free(event);
+  REQUIRE(is_event(event), CUDA_ERROR_INVALID_HANDLE);
+  event->destroyed = true;
   return CUDA_SUCCESS;
 }
 
 CUresult cuEventDestroy(CUevent event) { return cuEventDestroy_v2(event); }
 
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(is_event(event), CUDA_ERROR_INVALID_HANDLE);
   CHECK(cuStreamSynchronize(stream));
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -189,7 +200,7 @@ CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) 
 }
 
 CUresult cuEventQuery(CUevent event) {
-  REQUIRE(event, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(is_event(event), CUDA_ERROR_INVALID_HANDLE);
   return require_context(NULL);
 }
 
@@ -198,7 +209,8 @@ CUresult cuEventSynchronize(CUevent event) { return cuEventQuery(event); }
 CUresult cuEventElapsedTime_v2(float *milliseconds, CUevent start, CUevent end) {
   CHECK(require_context(NULL));
   REQUIRE_VALUE(milliseconds);
-  REQUIRE(start && end && start->milliseconds != 0 && end->milliseconds != 0, CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(is_event(start) && is_event(end), CUDA_ERROR_INVALID_HANDLE);
+  REQUIRE(start->milliseconds != 0 && end->milliseconds != 0, CUDA_ERROR_INVALID_HANDLE);
   REQUIRE(!((start->flags | end->flags) & CU_EVENT_DISABLE_TIMING), CUDA_ERROR_INVALID_HANDLE);
   *milliseconds = (float)(end->milliseconds - start->milliseconds);
   return CUDA_SUCCESS;
