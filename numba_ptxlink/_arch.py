@@ -133,16 +133,16 @@ def newest_tested_isa(release: tuple[int, int]) -> PtxVersion | None:
     return newest_isa(release) if release <= _NEWEST_TESTED else None
 
 
-def first_release(isa: PtxVersion) -> tuple[int, int]:
+def first_release_reading(isa: PtxVersion) -> tuple[int, int]:
     """Return the oldest CUDA release that reads PTX of version *isa*, from 11.0 on."""
     if isa < OLDEST_ISA:
         return (OLDEST_ISA.major + 4, OLDEST_ISA.minor)
     return (isa.major + 4, isa.minor + (isa.major == 8 and isa.minor > 5))
 
 
-def release_of(isa: PtxVersion) -> tuple[int, int] | None:
+def last_release_emitting(isa: PtxVersion) -> tuple[int, int] | None:
     """Return the newest CUDA release that emits PTX of version *isa*; None if it is unknown."""
-    major, minor = first_release(isa)
+    major, minor = first_release_reading(isa)
     releases = ((major, minor + 1), (major, minor))
     return next((release for release in releases if newest_isa(release) == isa), None)
 

@@ -19,10 +19,10 @@ from numba_ptxlink._arch import (
     Arch,
     PtxVersion,
     dotted,
-    first_release,
+    first_release_reading,
     isa_introducing,
+    last_release_emitting,
     newest_isa,
-    release_of,
 )
 from numba_ptxlink._formats.kinds import CUBIN, HOST, KERNELS, LAUNCHER, LTOIR, PTX
 from numba_ptxlink._formats.ptx import (
@@ -53,10 +53,9 @@ _REQUIRED = re.compile(
 )
 # The first release whose libNVVM reads version 2.0 of NVVM IR, which 11.8 refuses.
 _NVVM_IR_2_SINCE = (12, 0)
-# The first release whose driver reads fat binaries that are compressed by zstd: nvJitLink 12.3 refuses them.
+# The first releases whose driver and whose nvlink read fat binaries compressed by zstd, as tools write them
+# by default. nvJitLink 12.3 and nvlink 12.4 refuse them; nvlink 12.5 to 12.8 are treated like 12.4.
 _ZSTD_LOADED_SINCE = (12, 4)
-# The first release whose nvlink reads such fat binaries, which its tools write by default; nvlink 12.4
-# refuses them.
 _ZSTD_LINKED_SINCE = (12, 9)
 # The first bytes of compressed content ("Zstandard frames" in RFC 8878).
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -82,11 +81,12 @@ class LeftOut(NamedTuple):
 
 class MinimumRelease(NamedTuple):
     """
-    The oldest toolkit that links an artifact, and the oldest driver that loads it; None if none ever does.
+    The oldest toolkit that links an artifact, and the oldest driver that loads it.
 
     Args:
-        toolkit: The release of the linker.
-        driver: The CUDA version of the driver that loads it, or loads the code linked from it alone.
+        toolkit: The release of the linker; None if no linker reads the artifact, or the release is unknown.
+        driver: The CUDA version of the driver that loads the artifact or, if it is relocatable code, the
+            cubin that is linked from it alone; None for LTO-IR and for files that no driver loads.
     """
 
     toolkit: Release | None
@@ -109,14 +109,14 @@ def minimum_of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRel
     """
     if kind == PTX:
         version = read_header(code.decode(errors="replace")).version
-        release = first_release(version or OLDEST_ISA)
+        release = first_release_reading(version or OLDEST_ISA)
         return MinimumRelease(release, release)
     release_of_tool = _parse_release(tool.rpartition(" ")[2])
     if kind == LTOIR or release_of_tool is None:
         return MinimumRelease(release_of_tool, None)
     isa = isa_introducing(arch.sm)
     # A driver loads cubins of its major version, but none for GPUs newer than itself.
-    gpu_release = first_release(isa) if isa else release_of_tool
+    gpu_release = first_release_reading(isa) if isa else release_of_tool
     return MinimumRelease(release_of_tool, max((release_of_tool[0], 0), gpu_release))
 
 
@@ -126,12 +126,12 @@ def ltoir_tool(arch: Arch, *, merged: bool) -> str:
 
 
 def _ltoir_release(arch: Arch, *, merged: bool = False) -> Release | None:
-    """Return the CUDA release of LTO-IR of NVVM, or of the linker that has *merged* it; None if unknown."""
+    """Return the release of the LTO-IR that NVVM, or the linker if *merged*, writes here; None if unknown."""
     linker = CURRENT_ENVIRONMENT.linker() if merged else None
     if linker is not None:
         return linker[1]
     emitted = nvvm.emitted_isa(arch)
-    return None if emitted is None else release_of(emitted)
+    return None if emitted is None else last_release_emitting(emitted)
 
 
 def minimum_of_fatbin(
@@ -159,7 +159,7 @@ def minimums_of_artifacts(
     files: Mapping[tuple[str, str], bytes],
     packed: Iterable[tuple[str, Arch, str, bytes]],
     compilers: Mapping[tuple[str, str], str],
-    executable: MinimumRelease | None,
+    minimum_of_kernels: MinimumRelease | None,
 ) -> dict[tuple[str, str], MinimumRelease]:
     """
     Return the oldest releases that accept each artifact of an export, by kind and architecture.
@@ -168,7 +168,7 @@ def minimums_of_artifacts(
         files: The artifacts.
         packed: The code for each architecture, as (kind, arch, name, code).
         compilers: Name and release of the compilers of LTO-IR and cubins, by kind and architecture.
-        executable: The oldest releases for the code that a driver loads, None without such code.
+        minimum_of_kernels: The oldest releases for loadable kernels, None without such code.
     """
     minimums = {
         (kind, arch.sm): minimum_of_code(kind, arch, code, compilers.get((kind, arch.sm), ""))
@@ -176,8 +176,8 @@ def minimums_of_artifacts(
     }
     members = [(kind, minimum) for (kind, _), minimum in minimums.items()]
     for key, code in files.items():
-        if executable and key[0] in (KERNELS, LAUNCHER):
-            minimums[key] = executable
+        if minimum_of_kernels and key[0] in (KERNELS, LAUNCHER):
+            minimums[key] = minimum_of_kernels
         elif key[0] == HOST:
             minimums[key] = MinimumRelease(None, None)
         elif key not in minimums:
@@ -218,10 +218,10 @@ class TargetRelease:
             return None
         if cuda is not None and ptx_isa is not None:
             raise ConfigError("cuda and ptx_isa both set the target release; leave one of them out.")
-        version = _parse_release(ptx_isa if cuda is None else cuda)
-        release = version if cuda is not None or version is None else first_release(PtxVersion(*version))
+        numbers = _parse_release(ptx_isa if cuda is None else cuda)
+        release = first_release_reading(PtxVersion(*numbers)) if numbers and cuda is None else numbers
         isa = newest_isa(release) if release else None
-        if release is None or isa is None or release < _OLDEST_RELEASE or (cuda is None and isa != version):
+        if release is None or isa is None or release < _OLDEST_RELEASE or (cuda is None and isa != numbers):
             raise ConfigError(
                 f"{cuda or ptx_isa!r} is not a known CUDA release or PTX ISA version; write "
                 'cuda="12.4", from 11.0 on, or ptx_isa="8.4", from 7.0 on.'
@@ -244,14 +244,16 @@ class TargetRelease:
         """
         module = parse(ptx.decode(errors="surrogateescape"))
         declared = module.header.version or OLDEST_ISA
+        # Without the suffix "a" or "f", which the list lacks.
         if Arch(*arch.cc) not in assembler.supported_archs():
             if declared > self.isa:
-                raise self._too_new_error(declared, "no older version", arch)
+                reason = f"is PTX {declared}: nvPTXCompiler, which does not know {arch.sm}, cannot lower it"
+                raise self._too_new_error(declared, reason, arch, "or for another architecture")
             return ptx
         try:
             return self._lower_to_minimum(module, arch)
         except ExportError:
-            return self._lower_to_minimum(parse(_without_hints(module)), arch)
+            return self._lower_to_minimum(parse(_without_optional_features(module)), arch)
 
     def _lower_to_minimum(self, module: Module, arch: Arch) -> bytes:
         """Return *module* with the lowest version; raise an error if that is newer than the release reads."""
@@ -264,7 +266,8 @@ class TargetRelease:
             if requirement is None:
                 return text.encode(errors="surrogateescape")
             needed, cause = requirement
-        raise self._too_new_error(needed, cause, arch)
+        cure = "for another architecture, or without the code that needs it"
+        raise self._too_new_error(needed, f"has {cause}, which is new in PTX {needed}", arch, cure)
 
     def impossible_kinds(self, kinds: Collection[str], archs: Collection[Arch]) -> list[LeftOut]:
         """
@@ -274,32 +277,36 @@ class TargetRelease:
             kinds: The kinds of artifact.
             archs: The architectures.
         """
-        left_out = [LeftOut(CUBIN, unavailable_reason(self.release, Options(relocatable=True)))]
+        left_out = []
         newer = any(map(self._is_newer, map(_ltoir_release, archs)))
         if LTOIR in kinds and newer and nvvm.newest(self.release) is None:
-            left_out.insert(0, self._missing_nvvm())
-        return [entry for entry in left_out if entry.kind in kinds and entry.why]
+            left_out.append(self._missing_nvvm())
+        if CUBIN in kinds and (reason := unavailable_reason(self.release, Options(relocatable=True))):
+            left_out.append(LeftOut(CUBIN, reason))
+        return left_out
 
-    def toolkit(self, arch: Arch) -> nvvm.Nvvm | None:
+    def nvvm_for(self, arch: Arch) -> nvvm.Nvvm | None:
         """Return the libNVVM that has to compile LTO-IR, None for that of this environment."""
         return nvvm.newest(self.release) if self._is_newer(_ltoir_release(arch)) else None
 
     def check_merged(self, arch: Arch) -> None:
         """
-        Refuse merged link files in LTO-IR if the linker is newer than the target release.
+        Refuse to merge LTO-IR with its link files (`link=`) if the linker is newer than the target release.
 
         Raises:
             ExportError: The target release does not read the LTO-IR. Names the cure.
         """
-        # LTO-IR of link files by that release's NVRTC would not help: nvlink reads one LTO-IR for each
-        # architecture in an object or fat binary, and only nvJitLink merges two, from 13.4 on.
+        # To compile the link files to LTO-IR by the NVRTC of the target release would not help: a fat binary
+        # would have two pieces of LTO-IR for one architecture. nvlink reads only one of them, and nvJitLink
+        # merges two from 13.4 on.
         release = _ltoir_release(arch, merged=True)
         if self._is_newer(release):
             raise ExportError(
                 f"No ltoir for {self.description}: nvJitLink {dotted(release)} merges link files into it, "
                 "and linkers read LTO-IR of their own release or of older ones; declare the functions of "
-                "link files without link=, for that toolkit to compile and link, and export functions that "
-                "use half precision from a separate file, so that the others have LTO-IR."
+                f"these files without link=, compile and link them with CUDA {dotted(self.release)}, and "
+                "export functions that use half precision, which needs a link file, from a separate file, so "
+                "that the others have LTO-IR."
             )
 
     def _is_newer(self, release: Release | None) -> bool:
@@ -311,12 +318,11 @@ class TargetRelease:
         if self.release < _NVVM_IR_2_SINCE:
             return LeftOut(
                 LTOIR,
-                f"libNVVM does not read the LLVM IR of functions before CUDA {dotted(_NVVM_IR_2_SINCE)}",
+                f"before CUDA {dotted(_NVVM_IR_2_SINCE)}, libNVVM does not read the LLVM IR of functions",
                 "leave ltoir out, or link by a later release",
             )
-        major, minor = self.release
-        # CUDA 12.5 has the PTX version of 12.6, and its libNVVM is treated as that of 12.6.
-        wheel = find.install_nvvm_command((major, minor - (release_of(self.isa) != self.release)))
+        # The libNVVM of CUDA 12.5 has the PTX version of 12.6, and would be refused as that of 12.6.
+        wheel = find.install_nvvm_command((12, 4) if self.release == (12, 5) else self.release)
         return LeftOut(
             LTOIR,
             "linkers read LTO-IR of their own release or of older ones, and there is no libNVVM of CUDA "
@@ -324,11 +330,10 @@ class TargetRelease:
             f"set CUDA_HOME to a toolkit that has nvvm/lib64/libnvvm.so, or install one: {wheel}",
         )
 
-    def _too_new_error(self, needed: PtxVersion, cause: str, arch: Arch) -> ExportError:
+    def _too_new_error(self, needed: PtxVersion, reason: str, arch: Arch, cure: str) -> ExportError:
         return ExportError(
-            f"{self.description} reads PTX {self.isa} at most, and the code for {arch.sm} has {cause}, which "
-            f"is new in PTX {needed}; export for CUDA {dotted(first_release(needed))} or later, for another "
-            "architecture, or without the code that needs it."
+            f"{self.description} reads PTX {self.isa} at most, and the code for {arch.sm} {reason}; export "
+            f"for CUDA {dotted(first_release_reading(needed))} or later, {cure}."
         )
 
 
@@ -349,7 +354,7 @@ def _requirement(text: str, arch: Arch, default: PtxVersion | None) -> tuple[Ptx
             for match in _REQUIRED.finditer(error.log)
         ]
         if default and not requirements:
-            return default, "text that no older version has"
+            return default, "an instruction or directive"
         if not requirements:
             raise
         return max(requirements)
@@ -367,12 +372,12 @@ def _with_version(module: Module, version: PtxVersion) -> str:
     )
 
 
-def _without_hints(module: Module) -> str:
+def _without_optional_features(module: Module) -> str:
     """
     Return the text of *module* without new features that change no result.
 
-    Removed are the `volatile` of accesses to local memory, which compilers before PTX 9.1 omit, since no
-    other thread sees the memory, and the pragma for the used bytes of a load.
+    Two features are removed: `volatile` at accesses to local memory, which no other thread sees, so that
+    compilers before PTX 9.1 omit it; and the pragma for the used bytes of a load.
     """
     edits = {}
     for function in module.functions:

@@ -164,8 +164,9 @@ def pack(
     for kind, container in _CONTAINERS.items():
         if kind in kinds:
             files[kind, ""] = container.make(packing)
-    loaded = packing.executable.minimum if {KERNELS, LAUNCHER}.intersection(kinds) else None
-    minimums = minimums_of_artifacts(files, packing.members, packing.compiler_of, loaded)
+    has_kernels = not {KERNELS, LAUNCHER}.isdisjoint(kinds)
+    minimum_of_kernels = packing.executable.minimum if has_kernels else None
+    minimums = minimums_of_artifacts(files, packing.members, packing.compiler_of, minimum_of_kernels)
     return Artifacts(files, minimums, packing.compilers, packing.cooperative, tuple(left_out))
 
 

@@ -227,7 +227,7 @@ def build(
             module = parse(ptx.decode())
             undefined = externs.undefined_functions(module)
         if LTOIR in kinds:
-            toolkit = target_release.toolkit(arch) if target_release and not linked else None
+            toolkit = target_release.nvvm_for(arch) if target_release and not linked else None
             try:
                 if linked:
                     ltoir = _merge_ltoir(group, unlinked, linked, target_release)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink import cache
-from numba_ptxlink._arch import Arch, dotted, release_of
+from numba_ptxlink._arch import Arch, dotted, last_release_emitting
 from numba_ptxlink._formats.ptx_header import read_header
 from numba_ptxlink.errors import ExportError, LinkError
 
@@ -64,7 +64,7 @@ def version() -> tuple[int, int] | None:
         LinkError: libNVVM cannot be loaded.
     """
     emitted = emitted_isa(Arch(9, 0))
-    return release_of(emitted) if emitted else None
+    return last_release_emitting(emitted) if emitted else None
 
 
 @functools.cache
@@ -123,7 +123,7 @@ def _open_library(library: str, libdevice: str) -> Nvvm | None:
     except LinkError as error:
         log.warning("%s is not used: %s", library, "; ".join(str(error.log or error).splitlines()[-2:]))
         return None
-    release = release_of(emitted) if emitted else None
+    release = last_release_emitting(emitted) if emitted else None
     return Nvvm(library, libdevice, release, versions) if release else None
 
 

@@ -79,7 +79,8 @@ def test_ptx_gets_the_lowest_version_that_its_text_allows(statement, version):
             r"min\.u16x2 in line 6, .* new in PTX 8\.0",
         ),
         ({"target": "sm_100"}, r"reads PTX 8\.4 at most, .* \.target sm_100, .*CUDA 12\.7 or later"),
-        ({"statement": "frobnicate.b32 %r1, %r2;"}, r"text that no older version has, .* new in PTX 9\.5"),
+        ({"target": "sm_130"}, r"PTX 9\.5: .* not know sm_130, .*; export for CUDA 13\.5 or later"),
+        ({"statement": "frobnicate.b32 %r1, %r2;"}, r"an instruction or directive, which is new in PTX 9\.5"),
     ],
 )
 def test_what_needs_newer_ptx_is_named(arguments, cause):
@@ -124,7 +125,7 @@ def test_the_newest_nvvm_that_is_old_enough_writes_ltoir(monkeypatch, asked, fou
     monkeypatch.setattr(nvvm, "emitted_isa", lambda _arch: PtxVersion(9, 5))
     monkeypatch.setattr(nvvm, "toolkits", lambda: [nvvm.Nvvm("", "", release, ()) for release in found])
     target_release = TargetRelease.of(asked, None)
-    toolkit = target_release.toolkit(ARCH)
+    toolkit = target_release.nvvm_for(ARCH)
     left_out = target_release.impossible_kinds(["ltoir"], [ARCH])
     assert (chosen, bool(cure)) == (toolkit and toolkit.release, bool(left_out))
     assert all(cure in each.cure for each in left_out)
