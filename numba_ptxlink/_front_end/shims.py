@@ -1,7 +1,9 @@
 """
-The CUDA C++ of numba-cuda's bindings generator: shims through which compiled functions call C++ headers.
+Split the CUDA C++ of numba-cuda's bindings into shims, and keep those that are called.
 
-numba-cuda accumulates the shims of all functions that a process has compiled.
+Compiled functions call C++ headers, such as that of bfloat16, through shims, which numbast has generated.
+numba-cuda accumulates the shims of all functions that a process has compiled, so that unused ones have to be
+removed.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Shims of functions end in _nbst, those of constructors and conversions begin with the class.
+# Names of shims end in _nbst; those of conversions begin with two underscores and the class, such as
+# ____nv_bfloat16.
 _SHIM = r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()'
 
 

@@ -33,30 +33,30 @@ class StatusConvention(Convention):
     spreads_structs = True
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
-        builder, source_type = self.builder, pointee(callee.params[0])
-        pointer, slot = builder.allocate(source_type, 8, "zeroinitializer")
+        builder, numba_llvm_type = self.builder, pointee(callee.params[0])
+        pointer, slot = builder.allocate(numba_llvm_type, 8, "zeroinitializer")
         status = builder.call(callee, [(pointer, slot), *arguments])
         is_none = builder.emit_value(f"icmp eq i32 {status}, {_RETCODE_NONE}")
         succeeded = builder.emit_value(f"or i1 {is_none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
         failed = builder.emit_value(f"xor i1 {succeeded}, true")
-        returned = source_type, builder.emit_value(f"load {source_type}, {pointer} {slot}, align 8")
+        returned = numba_llvm_type, builder.emit_value(f"load {numba_llvm_type}, {pointer} {slot}, align 8")
         if isinstance(ty, types.Optional):
             # The status says whether there is a value.
             has_value = builder.emit_value(f"xor i1 {is_none}, true")
             return failed, iter([builder.struct([returned, (I1, has_value)])])
         return failed, self.results(ty, *returned)
 
-    def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         if not isinstance(ty, types.BaseTuple):
-            yield source_type, value
+            yield numba_llvm_type, value
             return
-        for at, (inner, part) in enumerate(zip(ty.types, members(source_type), strict=True)):
-            yield from self.results(inner, part, self.builder.extract(source_type, value, at))
+        for at, (inner, part) in enumerate(zip(ty.types, members(numba_llvm_type), strict=True)):
+            yield from self.results(inner, part, self.builder.extract(numba_llvm_type, value, at))
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         return 1
 
-    def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+    def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
         items = "1"
         for extent in shape:
             items = self.builder.emit_value(f"mul i64 {items}, {extent}")
@@ -64,5 +64,5 @@ class StatusConvention(Convention):
         owner = self.builder.pointer(I8), "null"
         return [owner, owner, (I64, items), (I64, str(itemsize)), data]
 
-    def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
-        return (members(source_type)[4], self.builder.extract(source_type, value, 4)), 5
+    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+        return (members(numba_llvm_type)[4], self.builder.extract(numba_llvm_type, value, 4)), 5

@@ -1,4 +1,8 @@
-"""numba-cuda as a front end. Importing this module imports neither numba-cuda nor the wrappers."""
+"""
+Make numba-cuda a front end.
+
+The import of this module imports neither numba-cuda nor the code that generates wrappers.
+"""
 
 from __future__ import annotations
 
@@ -74,4 +78,4 @@ class NumbaCuda(FrontEnd):
         return cuda.jit(device=True)(function) if device else cuda.jit(launch_bounds=launch_bounds)(function)
 
 
-FRONT_END = NumbaCuda("numba.cuda", Releases((0, 30, 4), (0, 31)))
+FRONT_END = NumbaCuda(core_package="numba.cuda", supported=Releases((0, 30, 4), (0, 31)))

@@ -1,4 +1,8 @@
-"""numba-cuda-mlir as a front end. Importing this module imports neither numba-cuda-mlir nor the wrappers."""
+"""
+Make numba-cuda-mlir a front end.
+
+The import of this module imports neither numba-cuda-mlir nor the code that generates wrappers.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
-_ANY_RELEASE = (1000, 0)
-_parents_contexts: list[Any] = []
+_NO_UPPER_BOUND = (1000, 0)
+_contexts_of_parent: list[Any] = []
 
 
 class NumbaCudaMlir(FrontEnd):
@@ -44,7 +48,7 @@ class NumbaCudaMlir(FrontEnd):
         # Search the text first, since parsing it would delay each start of a program.
         if f'"{version}": ' in digests:
             return None
-        if version not in Releases(self.supported.first, _ANY_RELEASE):
+        if version not in Releases(self.supported.first, _NO_UPPER_BOUND):
             return f"{self.name} {version} is not supported; install {self.name}{self.supported}"
         import json
 
@@ -52,6 +56,7 @@ class NumbaCudaMlir(FrontEnd):
 
         known, site = json.loads(digests), sources.site_folder(self)
         for target in self.contract():
+            # A missing function, whose digest is "", has changed, even if a known release lacks it, too.
             if sources.digest(target, site) not in {
                 release.get(target) or None for release in known.values()
             }:
@@ -70,9 +75,9 @@ class NumbaCudaMlir(FrontEnd):
         super().free_compiler_lock()
         module: Any = sys.modules.get(_MLIR_CONTEXT)
         if getattr(module, "_context", None) is not None:
-            # The context's threads exist only in the parent, and each use of it would wait for them.
-            # Destroying it might wait, too, so keep it alive.
-            _parents_contexts.append(module._context)
+            # After a fork, the context's threads exist in the parent only, and each use of the context would
+            # wait for them. Destroying it might wait, too, so keep it alive.
+            _contexts_of_parent.append(module._context)
             module._context = None
 
     def vectors(self) -> Mapping[str, Any]:
@@ -97,4 +102,4 @@ class NumbaCudaMlir(FrontEnd):
         return {"__numba_cuda_mlir_jitable__": True, "_numba_cuda_mlir_device_dispatcher": dispatcher}
 
 
-FRONT_END = NumbaCudaMlir("numba_cuda_mlir.numba_cuda", Releases((0, 5, 4), (0, 7)))
+FRONT_END = NumbaCudaMlir(core_package="numba_cuda_mlir.numba_cuda", supported=Releases((0, 5, 4), (0, 7)))

@@ -24,6 +24,9 @@ class Convention(abc.ABC):
     """
     The calling convention of a compiler's functions.
 
+    A value has a C type *ctype* and a Numba type *ty*. *c_llvm_type* is the LLVM type that nvcc uses for the
+    C type, *numba_llvm_type* the one that the compiler uses for the Numba type.
+
     Args:
         builder: The wrapper that calls a function.
     """
@@ -47,7 +50,7 @@ class Convention(abc.ABC):
         """
 
     @abc.abstractmethod
-    def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         """Yield the results for the Numba type *ty*: the members of tuples, or *value* itself."""
 
     @abc.abstractmethod
@@ -55,11 +58,11 @@ class Convention(abc.ABC):
         """Return the unit of the strides of the array type *ty*, in bytes."""
 
     @abc.abstractmethod
-    def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+    def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
         """Return the arguments of an array that precede those of its shape and strides."""
 
     @abc.abstractmethod
-    def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
         """
         Return the address of the first element of the array *value*, and the index of the member "shape".
 
@@ -77,53 +80,60 @@ class Convention(abc.ABC):
 
     def from_c(self, ctype: c.CType, ty: Any, value: str) -> list[Leaf]:
         """Return *value*, of the C type *ctype*, as arguments of the Numba type *ty*."""
-        builder, llvm_type = self.builder, self.builder.c_type(ctype)
+        builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         if isinstance(ty, self.types.BaseTuple):
             return [
                 argument
                 for (at, member), inner in zip(builder.indexed_members(ctype), ty.types, strict=True)
-                for argument in self.from_c(member.type, inner, builder.extract(llvm_type, value, at))
+                for argument in self.from_c(member.type, inner, builder.extract(c_llvm_type, value, at))
             ]
         if isinstance(ty, self.types.Record):
-            # Compilers load a field with natural alignment if the offset allows it, even of packed records.
-            return [builder.allocate(llvm_type, 16, value)]
+            # Compilers take a record to be aligned, and load fields by their natural alignment if the offset
+            # allows it, even of a packed record.
+            return [builder.allocate(c_llvm_type, 16, value)]
         if isinstance(ctype, c.View):
-            return self._array(ctype, ty, value)
+            return self._array_from_c(ctype, ty, value)
         if isinstance(ty, self.types.Optional):
-            (first, member), (second, _) = builder.indexed_members(ctype)
-            parts_of_value = self.from_c(member.type, ty.type, builder.extract(llvm_type, value, first))
-            parts = [*parts_of_value, (I8, builder.extract(llvm_type, value, second))]
+            (value_index, member), (flag_index, _) = builder.indexed_members(ctype)
+            parts_of_value = self.from_c(
+                member.type, ty.type, builder.extract(c_llvm_type, value, value_index)
+            )
+            parts = [*parts_of_value, (I8, builder.extract(c_llvm_type, value, flag_index))]
             return parts if self.spreads_structs else [builder.struct(parts)]
         if isinstance(ctype, c.Compound) and self.spreads_structs:
             return [
-                (part, builder.extract(llvm_type, value, at)) for at, part in enumerate(members(llvm_type))
+                (part, builder.extract(c_llvm_type, value, at))
+                for at, part in enumerate(members(c_llvm_type))
             ]
-        return [(llvm_type, value)]
+        return [(c_llvm_type, value)]
 
     def to_c(self, ctype: c.CType, ty: Any, leaves: Iterator[Leaf]) -> str:
         """Return *leaves*, the results of a function of the Numba type *ty*, as one value of the C type."""
-        builder, llvm_type = self.builder, self.builder.c_type(ctype)
+        builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
         if isinstance(ctype, c.Void):
             return ""
         if isinstance(ty, self.types.BaseTuple):
-            members_of = zip(builder.indexed_members(ctype), ty.types, strict=True)
+            typed_members = zip(builder.indexed_members(ctype), ty.types, strict=True)
             return builder.aggregate(
-                llvm_type, ((at, self.to_c(member.type, inner, leaves)) for (at, member), inner in members_of)
+                c_llvm_type,
+                ((at, self.to_c(member.type, inner, leaves)) for (at, member), inner in typed_members),
             )
-        source_type, value = next(leaves)
-        if isinstance(ty, self.types.Record) and isinstance(source_type, PointerType):
-            address = builder.convert(source_type, value, builder.pointer(llvm_type))
-            return builder.emit_value(f"load {llvm_type}, {builder.pointer(llvm_type)} {address}, align 1")
+        numba_llvm_type, value = next(leaves)
+        if isinstance(ty, self.types.Record) and isinstance(numba_llvm_type, PointerType):
+            address = builder.convert(numba_llvm_type, value, builder.pointer(c_llvm_type))
+            return builder.emit_value(
+                f"load {c_llvm_type}, {builder.pointer(c_llvm_type)} {address}, align 1"
+            )
         if isinstance(ctype, c.View):
-            return self._view(ctype, ty, source_type, value)
+            return self._array_to_c(ctype, ty, numba_llvm_type, value)
         if isinstance(ty, self.types.Optional):
-            return self._optional(ctype, ty, source_type, value)
-        return builder.convert(source_type, value, llvm_type)
+            return self._optional_to_c(ctype, ty, numba_llvm_type, value)
+        return builder.convert(numba_llvm_type, value, c_llvm_type)
 
-    def _array(self, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
-        builder, llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
-        data = members(llvm_type)[0], builder.extract(llvm_type, value, 0)
-        shape = [builder.extract(llvm_type, value, 1, axis) for axis in range(ctype.ndim)]
+    def _array_from_c(self, ctype: c.View, ty: Any, value: str) -> list[Leaf]:
+        builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
+        data = members(c_llvm_type)[0], builder.extract(c_llvm_type, value, 0)
+        shape = [builder.extract(c_llvm_type, value, 1, axis) for axis in range(ctype.ndim)]
         if ty.layout in "CF":
             # The strides follow from the type, which saves loads and lets NVVM optimise with them.
             strides, stride = [], str(ctype.element.size // unit)
@@ -132,47 +142,50 @@ class Convention(abc.ABC):
                 stride = builder.emit_value(f"mul i64 {stride}, {extent}")
             strides = strides[::-1] if ty.layout == "C" else strides
         else:
-            strides = [builder.extract(llvm_type, value, 2, axis) for axis in range(ctype.ndim)]
+            strides = [builder.extract(c_llvm_type, value, 2, axis) for axis in range(ctype.ndim)]
             if unit > 1:
                 strides = [builder.emit_value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
-        extents = [(I64, number) for number in (*shape, *strides)]
-        return [*self.array(data, ctype.element.size, shape), *extents]
+        shape_and_strides = [(I64, number) for number in (*shape, *strides)]
+        return [*self.leading_array_arguments(data, ctype.element.size, shape), *shape_and_strides]
 
-    def _view(self, ctype: c.View, ty: Any, source_type: Type, value: str) -> str:
-        builder, llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
-        first, at = self.first_element(source_type, value, unit)
-        address, *extents = members(llvm_type)
+    def _array_to_c(self, ctype: c.View, ty: Any, numba_llvm_type: Type, value: str) -> str:
+        builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
+        first_leaf, shape_index = self.locate_array_parts(numba_llvm_type, value, unit)
+        address_type, *extent_types = members(c_llvm_type)
         shape, strides = (
-            [builder.extract(source_type, value, member, axis) for axis in range(ctype.ndim)]
-            for member in (at, at + 1)
+            [builder.extract(numba_llvm_type, value, member, axis) for axis in range(ctype.ndim)]
+            for member in (shape_index, shape_index + 1)
         )
         strides = [builder.emit_value(f"mul i64 {stride}, {unit}") for stride in strides]
         # Views without dimensions have neither shape nor strides.
-        numbers = (
-            builder.aggregate(array_type, enumerate(numbers))
-            for array_type, numbers in zip(extents, (shape, strides), strict=False)
+        extents = (
+            builder.aggregate(array_type, enumerate(values))
+            for array_type, values in zip(extent_types, (shape, strides), strict=False)
         )
-        return builder.aggregate(llvm_type, enumerate([builder.convert(*first, address), *numbers]))
+        return builder.aggregate(
+            c_llvm_type, enumerate([builder.convert(*first_leaf, address_type), *extents])
+        )
 
-    def _optional(self, ctype: c.CType, ty: Any, source_type: Type, value: str) -> str:
+    def _optional_to_c(self, ctype: c.CType, ty: Any, numba_llvm_type: Type, value: str) -> str:
         """Return an optional *value* as C's struct of the value and a flag; the value is zero for None."""
-        builder, llvm_type, (data, valid) = self.builder, self.builder.c_type(ctype), members(source_type)
-        (first, member), (second, _) = builder.indexed_members(ctype)
-        has_value = builder.extract(source_type, value, 1)
-        condition, flag = (
-            builder.convert(valid, has_value, I1),
-            (second, builder.convert(valid, has_value, I8)),
-        )
-        leaves = self.results(ty.type, data, builder.extract(source_type, value, 0))
+        builder, c_llvm_type = self.builder, self.builder.c_type(ctype)
+        data_type, flag_type = members(numba_llvm_type)
+        (value_index, member), (flag_index, _) = builder.indexed_members(ctype)
+        has_value = builder.extract(numba_llvm_type, value, 1)
+        condition = builder.convert(flag_type, has_value, I1)
+        flag = flag_index, builder.convert(flag_type, has_value, I8)
+        leaves = self.results(ty.type, data_type, builder.extract(numba_llvm_type, value, 0))
         if not self.holds_record(ty.type):
-            selected = ((part, builder.select(condition, part, value)) for part, value in leaves)
-            return builder.aggregate(llvm_type, [(first, self.to_c(member.type, ty.type, selected)), flag])
+            selected = ((leaf_type, builder.select(condition, leaf_type, leaf)) for leaf_type, leaf in leaves)
+            return builder.aggregate(
+                c_llvm_type, [(value_index, self.to_c(member.type, ty.type, selected)), flag]
+            )
         # The address of a record is null for None, and must not be loaded.
-        part = members(llvm_type)[first]
-        pointer, slot = builder.allocate(part, 16, "zeroinitializer")
+        slot_type = members(c_llvm_type)[value_index]
+        pointer_type, slot = builder.allocate(slot_type, 16, "zeroinitializer")
         after = builder.branch(condition)
         field_value = self.to_c(member.type, ty.type, leaves)
-        builder.emit(f"store {part} {field_value}, {pointer} {slot}, align 16")
+        builder.emit(f"store {slot_type} {field_value}, {pointer_type} {slot}, align 16")
         builder.join(after)
-        field_value = builder.emit_value(f"load {part}, {pointer} {slot}, align 16")
-        return builder.aggregate(llvm_type, [(first, field_value), flag])
+        field_value = builder.emit_value(f"load {slot_type}, {pointer_type} {slot}, align 16")
+        return builder.aggregate(c_llvm_type, [(value_index, field_value), flag])

@@ -45,25 +45,25 @@ class MemrefConvention(Convention):
             failed = builder.emit_value(f"icmp ne i8 {builder.emit_value(f'load i8, {pointer} {slot}')}, 0")
         return failed, self.results(ty, callee.result, value)
 
-    def results(self, ty: Any, source_type: Type, value: str) -> Iterator[Leaf]:
+    def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         if _result_count(ty) == 1:
-            yield source_type, value
+            yield numba_llvm_type, value
             return
-        for at, part in enumerate(members(source_type)):
-            yield part, self.builder.extract(source_type, value, at)
+        for at, part in enumerate(members(numba_llvm_type)):
+            yield part, self.builder.extract(numba_llvm_type, value, at)
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         # Arrays of records have strides in bytes.
         return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
-    def array(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+    def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
         return [data, data, (I64, "0")]
 
-    def first_element(self, source_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
+    def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
         builder, byte = self.builder, self.builder.pointer(I8)
         # The type of the pointer depends on the dialect: to bytes, to elements, or opaque.
-        data = builder.convert(members(source_type)[1], builder.extract(source_type, value, 1), byte)
-        offset = builder.emit_value(f"mul i64 {builder.extract(source_type, value, 2)}, {unit}")
+        data = builder.convert(members(numba_llvm_type)[1], builder.extract(numba_llvm_type, value, 1), byte)
+        offset = builder.emit_value(f"mul i64 {builder.extract(numba_llvm_type, value, 2)}, {unit}")
         return (byte, builder.emit_value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
 
 
