@@ -1,4 +1,8 @@
-"""Compile C++ by nvcc or a C++ compiler; no other module calls these."""
+"""
+Compile C++ to objects by nvcc or a C++ compiler, and CUDA C++ to PTX by nvcc if NVRTC lacks its headers.
+
+No other module calls these compilers.
+"""
 
 from __future__ import annotations
 
@@ -74,8 +78,8 @@ def compile_object(
             logs.append(f"{shlex.join(command)}\n{failure}")
     if not logs:
         raise ExportError(
-            "An object needs nvcc or a C++ compiler, and there is none; install one, such as g++, set "
-            "CUDACXX or CXX to it, or export a fat binary, PTX, LTO-IR or cubins."
+            "An object needs nvcc or a C++ compiler, and there is none; install one (such as g++), or set "
+            "CUDACXX or CXX to yours, or export a fat binary, PTX, LTO-IR or cubins."
         )
     text = "\n".join(logs)
     raise ExportError(f"No compiler could compile the host code of {name}:\n{text}\n{_cure(text)}", log=text)
@@ -150,8 +154,8 @@ def _cure(log: str) -> str:
     if missing[1].startswith("crt/"):
         package = find.package_name("nvidia-cuda-crt")
         return (
-            f"The headers of the CUDA runtime need {missing[1]}: install {package} of the release of "
-            f"{find.package_name('nvidia-cuda-runtime')} with pip."
+            f"The headers of the CUDA runtime need {missing[1]}: install {package} with pip, in the same "
+            f"release as {find.package_name('nvidia-cuda-runtime')}."
         )
     return f"Pass the folder of {missing[1]} as include_dirs (-I)."
 
