@@ -19,7 +19,7 @@ from .cxx_expressions import (
     Expression,
     NotInCxxError,
     Operand,
-    cxx_type,
+    checked_type,
     expression,
     local,
     operands,
@@ -79,7 +79,7 @@ def function(ir: str) -> CxxFunction:
     printer = _Printer()
     printer.print_body(body)
     return CxxFunction(
-        f"inline {cxx_type(result)} {symbol(name)}({formals})", printer.to_text(), frozenset(printer.uses)
+        f"inline {checked_type(result)} {symbol(name)}({formals})", printer.to_text(), frozenset(printer.uses)
     )
 
 

@@ -20,7 +20,7 @@ _TYPES = frozenset(("i1", "i8", "i16", "i32", "i64", "i128", "float", "double", 
 _CALL = re.compile(rf"call (\w+) @({NAME})\((.*)\)")
 _LOAD = re.compile(r"load (atomic )?(\w+), (ptr .+)")
 _UPDATE = re.compile(r"atomicrmw (\w+) (.+)")
-_TYPED = re.compile(r"(select|cmpxchg) (.+)")
+_SELECT_OR_CMPXCHG = re.compile(r"(select|cmpxchg) (.+)")
 _ADDRESS = re.compile(r"getelementptr i8, (.+)")
 _PART = re.compile(r"extractvalue \{(\w+), i1\} (%[\w.]+), ([01])")
 _CAST = re.compile(r"(\w+) (\w+ .+) to (\w+)")
@@ -70,31 +70,31 @@ def symbol(name: str) -> str:
 
 
 def local(name: str) -> str:
-    """Return the name in C++ of a value or a label, which is no keyword by its last underscore."""
+    """Return the name in C++ of a value or label; its last underscore keeps it from being a keyword."""
     return f"{name.lstrip('%').replace('.', '_')}_"
 
 
 def operands(text: str) -> list[Operand]:
     """Return the operands of a list such as "i32 %a, i1 true"."""
     pairs = (part.partition(" ") for part in _split(text))
-    return [Operand(cxx_type(kind), value) for kind, _, value in pairs]
+    return [Operand(checked_type(llvm_type), value) for llvm_type, _, value in pairs]
 
 
-def cxx_type(kind: str) -> str:
+def checked_type(llvm_type: str) -> str:
     """
-    Return the name in C++ of a type.
+    Return *llvm_type*, which is its name in C++, too.
 
     Raises:
         NotInCxxError: The type has no counterpart.
     """
-    if kind not in _TYPES:
-        raise NotInCxxError(kind)
-    return kind
+    if llvm_type not in _TYPES:
+        raise NotInCxxError(llvm_type)
+    return llvm_type
 
 
 def expression(text: str) -> Expression:
     """
-    Return the value of an instruction.
+    Convert an instruction that has a value to an expression.
 
     Raises:
         NotInCxxError: The instruction has no counterpart.
@@ -110,18 +110,20 @@ def expression(text: str) -> Expression:
     if match := _UPDATE.fullmatch(text):
         passed = operands(match[2])
         return _call(passed[-1].type, f"op_atomicrmw_{match[1]}", passed)
-    if match := _TYPED.fullmatch(text):
+    if match := _SELECT_OR_CMPXCHG.fullmatch(text):
         passed = operands(match[2])
-        kind = passed[-1].type
-        return _call(f"exchanged<{kind}>" if match[1] == "cmpxchg" else kind, f"op_{match[1]}", passed)
+        llvm_type = passed[-1].type
+        return _call(
+            f"exchanged<{llvm_type}>" if match[1] == "cmpxchg" else llvm_type, f"op_{match[1]}", passed
+        )
     if match := _CAST.fullmatch(text):
-        return _call(match[3], f"op_{match[1]}<{cxx_type(match[3])}>", operands(match[2]))
+        return _call(match[3], f"op_{match[1]}<{checked_type(match[3])}>", operands(match[2]))
     if match := _CALL.fullmatch(text):
         return _function_call(*match.groups())
     if match := _COMPUTE.fullmatch(text):
-        opcode, kind, values = match.groups()
-        passed = [Operand(cxx_type(kind), value) for value in _split(values)]
-        return _call("i1" if "cmp " in opcode else kind, f"op_{opcode.replace(' ', '_')}", passed)
+        opcode, llvm_type, values = match.groups()
+        passed = [Operand(checked_type(llvm_type), value) for value in _split(values)]
+        return _call("i1" if "cmp " in opcode else llvm_type, f"op_{opcode.replace(' ', '_')}", passed)
     raise NotInCxxError(text)
 
 
@@ -131,29 +133,33 @@ def values(passed: list[Operand]) -> Expression:
     return Expression("", ", ".join(part.text for part in parts), set().union(*(part.uses for part in parts)))
 
 
-def _call(kind: str, function: str, passed: list[Operand]) -> Expression:
+def _call(llvm_type: str, function: str, passed: list[Operand]) -> Expression:
     """Return a call of a function of the prelude."""
     if function.partition("<")[0] not in _prelude_functions():
         raise NotInCxxError(function)
     arguments = values(passed)
-    return Expression(kind, f"{function}({arguments.text})", arguments.uses)
+    return Expression(llvm_type, f"{function}({arguments.text})", arguments.uses)
 
 
-def _function_call(kind: str, name: str, arguments: str) -> Expression:
+def _function_call(llvm_type: str, name: str, arguments: str) -> Expression:
     if name.startswith("llvm."):
+        # For example llvm_smax for llvm.smax.i32: C++ selects the overload by the operands.
         name = symbol(re.sub(r"\.(?:[if]\d+|p0)(?=\.|$)", "", name))
-        return _call(kind, f"{name}<{kind}>" if name.startswith("llvm_fpto") else name, operands(arguments))
+        # The result type of llvm.fptosi.sat and llvm.fptoui.sat does not follow from the operand.
+        return _call(
+            llvm_type, f"{name}<{llvm_type}>" if name.startswith("llvm_fpto") else name, operands(arguments)
+        )
     passed = values(operands(arguments))
-    return Expression(kind, f"{symbol(name)}({passed.text})", passed.uses | {name.strip('"')})
+    return Expression(llvm_type, f"{symbol(name)}({passed.text})", passed.uses | {name.strip('"')})
 
 
 def _value(operand: Operand) -> Expression:
-    kind, text = operand
+    llvm_type, text = operand
     if text[0] == "%":
-        return Expression(kind, local(text), set())
+        return Expression(llvm_type, local(text), set())
     if address := re.fullmatch(rf"ptrtoint \(ptr @({NAME}) to i64\)", text):
-        return Expression(kind, f"op_ptrtoint<i64>({symbol(address[1])})", {address[1].strip('"')})
-    return Expression(kind, _constant(kind, text), set())
+        return Expression(llvm_type, f"op_ptrtoint<i64>({symbol(address[1])})", {address[1].strip('"')})
+    return Expression(llvm_type, _constant(llvm_type, text), set())
 
 
 def _split(text: str) -> list[str]:
@@ -161,24 +167,25 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in re.findall(r"(?:[^,(]|\([^)]*\))+", text)]
 
 
-def _constant(kind: str, text: str) -> str:
+def _constant(llvm_type: str, text: str) -> str:
     """Return a number or a null pointer."""
-    if kind in ("float", "double"):
-        return _float(kind, text)
-    if kind == "i1":
+    if llvm_type in ("float", "double"):
+        return _float(llvm_type, text)
+    if llvm_type == "i1":
         return "false" if text in ("false", "0") else "true"
-    if kind == "ptr" or text == "poison":
-        return f"{cxx_type(kind)}(0)"
-    number = int(text) % (1 << int(cxx_type(kind)[1:]))
+    if llvm_type == "ptr" or text == "poison":
+        return f"{checked_type(llvm_type)}(0)"
+    number = int(text) % (1 << int(checked_type(llvm_type)[1:]))
     if number >> 64:
-        # Numbers of 128 bits are at least -2**64.
+        # C++ has no literal of 128 bits. Constants of PTX have 64 bits, so that such a number is negative,
+        # and at least -2**64.
         return f"i128(-s128({(1 << 128) - number}u))"
-    return f"{kind}({number}u)"
+    return f"{llvm_type}({number}u)"
 
 
-def _float(kind: str, text: str) -> str:
+def _float(llvm_type: str, text: str) -> str:
     """Return a float by its bits, since C++ before C++17 has no hexadecimal floats."""
     value = struct.unpack(">d", bytes.fromhex(text[2:]))[0] if text.startswith("0x") else float(text)
-    if kind == "float":
+    if llvm_type == "float":
         return f"f32(0x{struct.pack('>f', value).hex()}u)"
     return f"f64(0x{struct.pack('>d', value).hex()}ull)"

@@ -1,5 +1,7 @@
 """
-Translate PTX functions to C++ for any host compiler, as for the CPU, but without checks and a launch.
+Translate PTX functions to C++ for any host compiler.
+
+The translator is that of the CPU device, but without checks and without a launch.
 
 A trap aborts the process, and local variables are on the C stack. A function that needs parts of a
 launch, such as a thread index or a barrier, has no host version, but a reason for that.
@@ -27,13 +29,14 @@ if TYPE_CHECKING:
     from .runtime import ThreadState
 
 # Functions of CUDA's run time that a host version cannot call, each with a reason and what to do.
-_EXTERNAL_FUNCTIONS = {
+_REFUSED_FUNCTIONS = {
     "vprintf": "it prints; print in the caller",
     "malloc": "it allocates memory of the device; pass a pointer to memory",
     "free": "it frees memory of the device; free it in the caller",
 }
 _SHARED = "it uses shared memory, which belongs to a block of threads; pass a pointer to memory"
-# Faults at which a host version aborts the process. Here ACCESS is an access outside of a parameter.
+# Faults at which a host version aborts the process. Without checks of memory, the only fault
+# of the kind ACCESS is an access outside of a parameter.
 _ABORTING = (Fault.TRAP, Fault.ASSERT, Fault.ACCESS)
 
 
@@ -110,6 +113,7 @@ class _HostProgram:
         """
         definitions = _Definitions({}, {})
         module = _HostModule(self._symbols, name, checks=False)
+        # An alias has the function that it names.
         self._add(module, module.functions[name].name, definitions)
         return definitions
 
@@ -117,6 +121,7 @@ class _HostProgram:
         """Add a function of the module, and the functions and variables that it uses, to *definitions*."""
         function = self._translate_once(module, name)
         definitions.functions[f"f.{name}"] = function
+        # In LLVM IR, "f.x" is the function x, and "v.x" the variable x; others are helpers of program.ll.
         for symbol in sorted(function.uses - definitions.functions.keys() - {"abort"}):
             kind, _, used = symbol.partition(".")
             if kind == "v":
@@ -131,7 +136,9 @@ class _HostProgram:
 
     def _add_helper(self, name: str, definitions: _Definitions) -> None:
         """Add a function of `program.ll`, which instructions call, to *definitions*."""
-        definitions.functions[name] = function = _print(self._helpers.get(name, name))
+        if name not in self._helpers:
+            raise _no_counterpart_error(name)
+        definitions.functions[name] = function = _to_cxx(self._helpers[name])
         for used in sorted(function.uses - definitions.functions.keys()):
             self._add_helper(used, definitions)
 
@@ -146,7 +153,7 @@ class _HostProgram:
     def _translate_once(self, module: _HostModule, name: str) -> cxx.CxxFunction:
         if name not in self._translated:
             try:
-                self._translated[name] = _print(module.translate(name))
+                self._translated[name] = _to_cxx(module.translate(name))
             except NoHostVersionError as error:
                 self._translated[name] = error
         result = self._translated[name]
@@ -155,17 +162,19 @@ class _HostProgram:
         return result
 
 
-def _print(ir: str) -> cxx.CxxFunction:
+def _to_cxx(ir: str) -> cxx.CxxFunction:
     try:
         return cxx.function(ir)
     except cxx.NotInCxxError as error:
-        raise NoHostVersionError(
-            f"'{error}' of LLVM IR has no counterpart in C++; please report it"
-        ) from error
+        raise _no_counterpart_error(str(error)) from error
+
+
+def _no_counterpart_error(name: str) -> NoHostVersionError:
+    return NoHostVersionError(f"'{name}' of LLVM IR has no counterpart in C++; please report it")
 
 
 class _HostModule(EntryModule):
-    """Collects the functions that an exported function calls, as C++ for the host."""
+    """Translates an exported function and the functions that it calls to LLVM IR for the host."""
 
     def translate(self, name: str) -> str:
         """Return a function in LLVM IR, which takes pointers to its results and its parameters."""
@@ -184,11 +193,11 @@ class _HostModule(EntryModule):
         for _, statement, _ in body:
             if isinstance(statement, ptx.Instruction) and statement.opcode == "call":
                 callee = ptx.parse_call(statement).callee
-                if callee in _EXTERNAL_FUNCTIONS:
-                    raise NoHostVersionError(_EXTERNAL_FUNCTIONS[callee])
+                if callee in _REFUSED_FUNCTIONS:
+                    raise NoHostVersionError(_REFUSED_FUNCTIONS[callee])
                 if callee not in self.functions and callee not in EXTERNAL_FUNCTIONS:
                     raise NoHostVersionError(
-                        f"it calls {callee}, which CUDA C++ defines; export a function in Python instead"
+                        f"it calls {callee}, which CUDA C++ defines; write {callee} in Python instead"
                     )
 
     def symbol_address(self, name: SharedName) -> str:

@@ -110,7 +110,7 @@ DEVICE_FUNCTIONS = {
     "printed": ("print(n)\n    return n", "it prints; print in the caller"),
     "calls_cxx": (
         "return supplied(n)",
-        "it calls supplied, which CUDA C++ defines; export a function in Python instead",
+        "it calls supplied, which CUDA C++ defines; write supplied in Python instead",
     ),
     "calls_thread": (
         "return index() + n",
