@@ -219,7 +219,7 @@ def build_object(
         launcher.module_name(stem, digest),
         kernels,
         whole=loadable is not None,
-        like_cuda=existing.includes_existing_structs(header),
+        include_cuda_runtime=existing.includes_existing_structs(header),
     )
     folders = (*include_dirs, nvrtc.INCLUDE_DIR, *nvrtc.toolkit_include_dirs()) if kernels else ()
     return host_compiler.compile_object(source, f"{stem}.cpp", files, folders)
