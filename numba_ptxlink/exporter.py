@@ -152,7 +152,7 @@ def export(
             for folder in includes.folders(include_dirs)
         ),
         front_end,
-        writes_files=out_dir is not None or (isinstance(source, Source) and source.is_written),
+        writes_files=out_dir is not None or (isinstance(source, Source) and source.will_be_written),
     )
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')

@@ -271,14 +271,14 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cpu/host_source.py", 'if name.startswith("%"):', "if not name:", HOST),
         (
             "_cpu/host_source.py",
-            "if callee in _EXTERNAL_FUNCTIONS:",
+            "if callee in _REFUSED_FUNCTIONS:",
             "if callee not in self.functions and not callee:",
             HOST,
         ),
         ("_cpu/host_source.py", "Fault.TRAP, Fault.ASSERT, Fault.ACCESS", "Fault.ASSERT, Fault.ACCESS", HOST),
         ("_cabi/header.py", "device = declaration.host_macro or", "device =", HOST),
         ("_cabi/header.py", 'if declaration.host_macro else "NUMBA', 'if False else "NUMBA', HOST),
-        ("_export/host.py", "if function.signature.name in source.names", "if True", HOST),
+        ("_export/host_versions.py", "if function.signature.name in source.names", "if True", HOST),
     ],
     "export": [
         ("_export/compile.py", "if LTOIR in kinds:", "if LTOIR in kinds and linked:", "test_exporter.py"),
@@ -370,8 +370,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_front_end/shims.py", "} & known.keys()", "} & set()", "numba_cuda/test_plan.py"),
         (
             "_export/load.py",
-            "[str(first_folder), *sys.path, *last_folders]",
-            "[*sys.path, str(first_folder), *last_folders]",
+            "[str(path_front), *sys.path, *path_back]",
+            "[*sys.path, str(path_front), *path_back]",
             IMPORTS,
         ),
         ("_export/load.py", "if not _is_of_user(path):", "if _is_of_user(path):", IMPORTS),

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from . import arguments as args
+from . import arguments as parsing
 from . import output, report
 from .output import Report
 
@@ -27,7 +27,7 @@ _EXAMPLES = (
 # Options that `export` has under the same names.
 _SAME_NAME_OPTIONS = (
     *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
-    *("front_end", *args.ARITHMETIC),
+    *("front_end", *parsing.ARITHMETIC),
 )
 # Exporting more files takes seconds, so that progress is printed.
 _MAX_WITHOUT_PROGRESS = 4
@@ -35,13 +35,13 @@ _MAX_WITHOUT_PROGRESS = 4
 
 def add(commands: Any) -> None:
     """Add the command to *commands*."""
-    export = args.add_command(
+    export = parsing.add_command(
         commands, "export", _export, "compile the functions of Python files to C symbols", _EXAMPLES
     )
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "files",
-        type=args.path,
+        type=parsing.path,
         nargs="*",
         default=[],
         metavar="FILE",
@@ -53,7 +53,7 @@ def add(commands: Any) -> None:
     export.add_argument(
         "-o",
         "--out-dir",
-        type=args.path,
+        type=parsing.path,
         required=True,
         metavar="DIR",
         help="the output folder; created if missing",
@@ -65,10 +65,10 @@ def add(commands: Any) -> None:
         help='a GPU to generate code for, such as "sm_90"; a list with commas, native, all or all-major '
         "(default: sm_75)",
     )
-    args.add_target_release(export, "export")
+    parsing.add_target_release(export, "export")
     export.add_argument(
         "--depfile",
-        type=args.path,
+        type=parsing.path,
         metavar="FILE",
         help="write a rule for make and Ninja, with the files that the export depends on",
     )
@@ -79,18 +79,18 @@ def add(commands: Any) -> None:
         help="ptx, ltoir, cubin, fatbin, kernels, launcher, object or host; a list with commas "
         "(default: the first five)",
     )
-    args.add_repeated(
+    parsing.add_repeated(
         export,
         "-I",
         "--include-dir",
         metavar="DIR",
-        type=args.path,
+        type=parsing.path,
         summary="a folder of headers that define structs of the functions",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
-    args.add_front_end(export)
+    parsing.add_front_end(export)
     export.add_argument("--fastmath", action="store_true", help="allow approximate floating-point arithmetic")
-    args.add_arithmetic(export)
+    parsing.add_arithmetic(export)
     export.add_argument("--lineinfo", action="store_true", help="keep the Python line numbers")
     export.add_argument("--no-opt", dest="opt", action="store_false", help="do not optimise")
     export.add_argument(
@@ -156,7 +156,7 @@ def _export_each(
     futures = [
         threads.submit(
             export,
-            Source(str(path), is_written=True),
+            Source(str(path), will_be_written=True),
             None if path is last_path else out,
             **options,
         )

@@ -1,7 +1,7 @@
 """
-Load the marked functions of an export: from a file, in a child process, or from a module of this process.
+Load the marked functions of an export from a file or module that a child imports, or from this process.
 
-The process that imports a file ends with the export. `children` forks it from a server that has imported only
+The child process ends with the export. `children` forks it from a server that has imported only
 a compiler, so that modules that are new after the import are the file's own dependencies.
 """
 
@@ -43,12 +43,12 @@ class Source:
     Args:
         name: The path of the file, or the full name of the module.
         is_module: Whether *name* is that of a module.
-        is_written: Whether its export in memory is written later.
+        will_be_written: Whether the caller writes the files of the export, which is made in memory.
     """
 
     name: str
     is_module: bool = False
-    is_written: bool = False
+    will_be_written: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,19 +93,23 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
     """
     choice.import_compiler(front_end)
     path, folder = Path(source.name), Path.cwd()
-    first_folder, last_folders, name, stem = folder, [], source.name, source.name.rpartition(".")[2]
+    name, stem = source.name, source.name.rpartition(".")[2]
+    path_front, path_back = folder, list[str]()
     if not source.is_module:
         real = path.resolve()
         _check_recursion(path, real)
         # A package is named after its folder.
         stem = real.parent.name if path.stem == "__init__" else path.stem
         package = _packages_above(real)
+        # A file outside of packages has no name yet.
         name = ".".join(package if real.stem == "__init__" else (*package, real.stem)) if package else ""
-        first_folder, last_folders = real.parents[len(package)], [str(real.parent)] if package else []
+        path_front = real.parents[len(package)]
+        path_back = [str(real.parent)] if package else []
     elif not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
-    if not _holds_packages(first_folder):
-        sys.path[:] = [str(first_folder), *sys.path, *last_folders]
+    # Installed packages must not come before the standard library.
+    if not _is_within_package_folders(path_front):
+        sys.path[:] = [str(path_front), *sys.path, *path_back]
     _compile_from_source()
     modules_before = set(sys.modules)
     opened: set[str] = set()
@@ -145,9 +149,8 @@ def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions of *module*, in the order in which they were marked.
 
-    All functions that were marked while the module was imported are among them, also those of modules that it
-    imports and those in a list or a class; and marked functions of the module that were assigned to a name
-    afterwards.
+    These are the functions that were marked while the module was imported, even by modules that it imports,
+    or in a list or a class; and functions of the module that were marked later and assigned to its names.
     """
     name = module.__name__
     assigned_later = (
@@ -218,7 +221,7 @@ def _package_folders() -> frozenset[str]:
 
 
 @functools.cache
-def _holds_packages(folder: Path) -> bool:
+def _is_within_package_folders(folder: Path) -> bool:
     """Return whether *folder* is one of `_package_folders`, or within one of them."""
     real = folder.resolve()
     return not _package_folders().isdisjoint(map(str, (real, *real.parents)))
@@ -249,12 +252,12 @@ def _packages_above(path: Path) -> tuple[str, ...]:
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         names.insert(0, folder.name)
         folder = folder.parent
-    importable = path.stem.isidentifier() and names[:1] != [] and not _is_taken(names[0])
+    importable = path.stem.isidentifier() and bool(names) and not _is_taken(names[0])
     return tuple(names) if importable else ()
 
 
 def _is_taken(name: str) -> bool:
-    """Return whether a compiler or the standard library has a module called *name*."""
+    """Return whether a module called *name* is imported already, or belongs to the standard library."""
     return name in sys.modules or name in sys.stdlib_module_names
 
 
@@ -283,7 +286,7 @@ def _import_error(source: str, error: BaseException) -> ExportError:
         # A decorator of this package raised it, with its own cure.
         return ExportError(with_location(location, error))
     cure = "correct the file, or install the packages that it imports"
-    # A helper file is not imported by a name that the standard library or a compiler has.
+    # A module of the standard library or of a compiler hides a file of the same name beside the source.
     imported = re.search(r"(?:from|module) '(\w+)'", message)
     if imported and location and Path(location.rpartition(":")[0]).with_name(f"{imported[1]}.py").exists():
         cure = f"rename {imported[1]}.py beside the file, since another module has its name"
@@ -297,4 +300,4 @@ def _is_of_user(file: str) -> bool:
     path = Path(file)
     folder = (path.resolve() if path.is_symlink() else path).parent
     # A checkout of this package is not in a package folder, and is not the user's code.
-    return not _holds_packages(folder) and Path(__file__).parents[1] not in path.parents
+    return not _is_within_package_folders(folder) and Path(__file__).parents[1] not in path.parents

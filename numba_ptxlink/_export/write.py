@@ -21,7 +21,7 @@ from numba_ptxlink.errors import ExportError
 
 from . import link_files, progress
 from .artifacts import compile_code, file_name, pack
-from .host import host_versions
+from .host_versions import host_versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts, Request
     from .compile import Code, Group
-    from .host import HostVersions
+    from .host_versions import HostVersions
 
 log = logging.getLogger(__name__)
 

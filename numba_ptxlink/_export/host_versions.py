@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._artifacts.target_release import LeftOut
-from numba_ptxlink._cabi import header, host
+from numba_ptxlink._cabi import header, host_file
 from numba_ptxlink._cpu import host_source
 from numba_ptxlink._formats.kinds import HOST
 from numba_ptxlink.errors import ExportError
@@ -23,7 +23,8 @@ class HostVersions:
     The host versions of an export.
 
     Args:
-        declarations: All functions and kernels; those with a host version have a macro for the header.
+        declarations: All functions and kernels; those with a host version have a `host_macro`, by which the
+            header declares them for the host, too.
         file: The content of `stem.host.cpp`.
         reasons: For each function without a host version, the reason and the cure.
     """
@@ -36,7 +37,9 @@ class HostVersions:
     def left_out(self) -> list[LeftOut]:
         """The functions without a host version, for the warning."""
         return [
-            LeftOut(f"{HOST} version of {name}", *reason.split("; ")) for name, reason in self.reasons.items()
+            # Reasons have the form "why; cure".
+            LeftOut(f"{HOST} version of {name}", *reason.partition("; ")[::2])
+            for name, reason in self.reasons.items()
         ]
 
 
@@ -62,5 +65,5 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
         replace(function, host_macro=macro) if function.signature.name in source.names else function
         for function in declarations
     ]
-    text = host.render(stem, declared, source.text, source.names)
+    text = host_file.render(stem, declared, source.text, source.names)
     return HostVersions(declared, text.encode(), source.reasons)
