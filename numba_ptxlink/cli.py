@@ -8,7 +8,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from ._cli import arguments as args
+from ._cli import arguments as parsing
 from ._cli import cache as cache_commands
 from ._cli import cpu as cpu_command
 from ._cli import export as export_command
@@ -52,8 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             status = 2
             parser.print_help()
         else:
+            # Report wrong settings before the command starts.
             config()
-            with args.show_messages(arguments.verbose, quiet=arguments.quiet):
+            with parsing.show_messages(arguments.verbose, quiet=arguments.quiet):
                 output: Report = arguments.run(arguments)
             status = output.status
             output.show(arguments)
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except PtxlinkError as error:
         return _fail(str(error))
     except OSError as error:
+        # Only writes to stdout have no file name.
         if error.filename is None:
             _drop_stdout()
         return _fail(f"{error.filename or 'The output'}: {error.strerror or error}; check path and disk.")
@@ -85,9 +87,9 @@ def _drop_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def make_parser() -> args.Parser:
+def make_parser() -> parsing.Parser:
     """Return the parser of the command, from which its reference page is generated."""
-    parser = args.Parser(
+    parser = parsing.Parser(
         prog="numba-ptxlink",
         description="Python functions as CUDA symbols: export, link, inspect.",
         allow_abbrev=False,
@@ -107,7 +109,7 @@ def make_parser() -> args.Parser:
     run_commands.add(commands)
     cpu_command.add(commands)
 
-    inspect = args.add_command(
+    inspect = parsing.add_command(
         commands,
         "inspect",
         _inspect,
@@ -116,7 +118,7 @@ def make_parser() -> args.Parser:
     )
     inspect.add_argument(
         "file",
-        type=args.path,
+        type=parsing.path,
         metavar="FILE",
         help="PTX, LTO-IR, a cubin, fat binary, object, library or program",
     )
@@ -124,10 +126,11 @@ def make_parser() -> args.Parser:
     inspect.add_argument(
         "--sass",
         action=argparse.BooleanOptionalAction,
-        help="fail if the machine code cannot be shown, or leave it out (default: shown if possible)",
+        help="--sass: fail if the machine code cannot be shown; --no-sass: leave it out (default: show it if "
+        "possible)",
     )
 
-    doctor = args.add_command(
+    doctor = parsing.add_command(
         commands,
         "doctor",
         _doctor,

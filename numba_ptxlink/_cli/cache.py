@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import arguments as args
+from . import arguments as parsing
 from . import report
 from .output import Report
 
@@ -16,9 +16,9 @@ def add(commands: Any) -> None:
     """Add the command `cache` with its own commands."""
     parser = commands.add_parser("cache", help="show or clear the cache")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    args.add_command(subcommands, "stats", _stats, "show the entries and size of each directory")
-    args.add_command(subcommands, "clear", _clear, "delete every entry")
-    args.add_command(subcommands, "path", _path, "print the directory that new entries are written to")
+    parsing.add_command(subcommands, "stats", _stats, "show the entries and size of each directory")
+    parsing.add_command(subcommands, "clear", _clear, "delete every entry")
+    parsing.add_command(subcommands, "path", _path, "print the directory that new entries are written to")
 
 
 def _stats(_: argparse.Namespace) -> Report:

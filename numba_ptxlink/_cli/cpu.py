@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from numba_ptxlink._config import CPU_CHECKS
 from numba_ptxlink.errors import ConfigError
 
-from . import arguments as args
+from . import arguments as parsing
 
 if TYPE_CHECKING:
     import argparse
@@ -18,14 +18,14 @@ _EXAMPLES = ("cpu -- pytest", "cpu --arch 9.0 --devices 2 -- python train.py", "
 
 def add(commands: Any) -> None:
     """Add the command to *commands*."""
-    cpu = args.add_command(
+    cpu = parsing.add_command(
         commands,
         "cpu",
         _cpu,
         "run a program and its child processes with the CPU as its CUDA device",
         _EXAMPLES,
     )
-    cpu.add_argument("--arch", type=args.text, help="the compute capability of the device (default: 7.5)")
+    cpu.add_argument("--arch", type=parsing.text, help="the compute capability of the device (default: 7.5)")
     cpu.add_argument("--devices", type=int, metavar="N", help="the number of devices (default: 1)")
     cpu.add_argument(
         "--check",
@@ -34,7 +34,7 @@ def add(commands: Any) -> None:
         choices=(*CPU_CHECKS, "none"),
         help="a check of kernels, named as in compute-sanitizer; repeat for more (default: memcheck)",
     )
-    cpu.add_argument("command", nargs="+", type=args.text, metavar="COMMAND", help="the program, after --")
+    cpu.add_argument("command", nargs="+", type=parsing.text, metavar="COMMAND", help="the program, after --")
 
 
 def _cpu(arguments: argparse.Namespace) -> NoReturn:

@@ -9,7 +9,7 @@ from numba_ptxlink._config import BACKENDS, CHECKS, INLINE
 from numba_ptxlink._formats.kinds import CUBIN, PTX
 from numba_ptxlink.errors import LinkError
 
-from . import arguments as args
+from . import arguments as parsing
 from . import output, report
 from .output import Report
 
@@ -22,14 +22,14 @@ _EXAMPLES = (
 # Options that `link` has under the same names.
 _SAME_NAME_OPTIONS = (
     *("arch", "lto", "debug", "lineinfo", "max_registers", "include_dirs", "cxx_standard"),
-    *args.ARITHMETIC,
+    *parsing.ARITHMETIC,
     *("fast_math", "name_expressions", "backend", "checks", "inline", "cuda", "ptx_isa", "front_end"),
 )
 
 
 def add(commands: Any) -> None:
     """Add the command to *commands*."""
-    link = args.add_command(
+    link = parsing.add_command(
         commands,
         "link",
         _link,
@@ -37,9 +37,11 @@ def add(commands: Any) -> None:
         _EXAMPLES,
     )
     link.add_argument(
-        "inputs", type=args.path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
+        "inputs", type=parsing.path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
     )
-    link.add_argument("-o", "--output", type=args.path, required=True, metavar="FILE", help="the output file")
+    link.add_argument(
+        "-o", "--output", type=parsing.path, required=True, metavar="FILE", help="the output file"
+    )
     link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     link.add_argument(
         "--lto",
@@ -47,12 +49,19 @@ def add(commands: Any) -> None:
         default=None,
         help="link-time optimisation (default: if an input is LTO-IR)",
     )
-    args.add_repeated(
-        link, "-I", "--include-dir", metavar="DIR", type=args.path, summary="a folder of headers for CUDA C++"
+    parsing.add_repeated(
+        link,
+        "-I",
+        "--include-dir",
+        metavar="DIR",
+        type=parsing.path,
+        summary="a folder of headers for CUDA C++",
     )
-    args.add_repeated(link, "-D", "--define", metavar="NAME[=VALUE]", summary="define a macro for CUDA C++")
+    parsing.add_repeated(
+        link, "-D", "--define", metavar="NAME[=VALUE]", summary="define a macro for CUDA C++"
+    )
     link.add_argument("--std", dest="cxx_standard", metavar="STANDARD", help='such as "c++20"')
-    args.add_repeated(
+    parsing.add_repeated(
         link,
         "--name-expression",
         metavar="NAME",
@@ -78,15 +87,15 @@ def add(commands: Any) -> None:
     link.add_argument("--debug", "-g", action="store_true", help="keep debug information")
     link.add_argument("--lineinfo", action="store_true", help="keep line numbers")
     link.add_argument("--max-registers", type=int, metavar="N", help="maximum number of registers per thread")
-    args.add_arithmetic(link)
+    parsing.add_arithmetic(link)
     link.add_argument(
         "--fast-math",
         action="store_true",
         default=None,
         help="approximate arithmetic: --ftz --no-prec-div --no-prec-sqrt, and approximate functions",
     )
-    args.add_target_release(link, "link")
-    args.add_front_end(link)
+    parsing.add_target_release(link, "link")
+    parsing.add_front_end(link)
 
 
 def _link(arguments: argparse.Namespace) -> Report:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink.errors import LaunchError
 
-from . import arguments as args
+from . import arguments as parsing
 from . import output, report
 from .output import Report
 
@@ -29,16 +29,19 @@ _MAX_SHOWN = 10
 
 def add(commands: Any) -> None:
     """Add the commands to *commands*."""
-    run = args.add_command(
+    run = parsing.add_command(
         commands, "run", _run, "call a function, or launch a kernel, on the CPU", _EXAMPLES
     )
     run.add_argument(
-        "source", type=args.path, metavar="SOURCE", help="an export's .json file, or a Python file to export"
+        "source",
+        type=parsing.path,
+        metavar="SOURCE",
+        help="an export's .json file, or a Python file to export",
     )
-    run.add_argument("name", type=args.text, metavar="NAME", help="the function or kernel")
+    run.add_argument("name", type=parsing.text, metavar="NAME", help="the function or kernel")
     run.add_argument(
         "values",
-        type=args.text,
+        type=parsing.text,
         nargs="*",
         metavar="VALUE",
         help="its arguments: Python literals, nan, inf, or .npy files, which it writes to",
@@ -48,8 +51,8 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--shared", type=int, default=0, metavar="BYTES", help="the dynamic shared memory of a block"
     )
-    args.add_front_end(run)
-    compare = args.add_command(
+    parsing.add_front_end(run)
+    compare = parsing.add_command(
         commands,
         "compare",
         _compare,
@@ -57,7 +60,7 @@ def add(commands: Any) -> None:
         ("compare udfs.py", "compare udfs.py --seed 7 --front-end numba-cuda-mlir"),
     )
     compare.add_argument(
-        "file", type=args.path, metavar="FILE", help="a Python file with functions to export"
+        "file", type=parsing.path, metavar="FILE", help="a Python file with functions to export"
     )
     compare.add_argument(
         "--seed",
@@ -65,7 +68,7 @@ def add(commands: Any) -> None:
         metavar="N",
         help="the seed of the random arguments (default: a new one in each run)",
     )
-    args.add_front_end(compare)
+    parsing.add_front_end(compare)
 
 
 def extents(text: str) -> tuple[int, ...]:
