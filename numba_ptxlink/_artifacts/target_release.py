@@ -66,7 +66,7 @@ class LeftOut(NamedTuple):
     An artifact that was not written, or code that a fat binary or object does not contain.
 
     Args:
-        kind: The kind.
+        kind: The kind of artifact or code, or the name of a part of it for messages.
         why: The reason.
         cure: The cure, "" if *why* contains it.
     """

@@ -227,16 +227,16 @@ def build(
             module = parse(ptx.decode())
             undefined = externs.undefined_functions(module)
         if LTOIR in kinds:
-            toolkit = target_release.nvvm_for(arch) if target_release and not linked else None
+            older_nvvm = target_release.nvvm_for(arch) if target_release and not linked else None
             try:
                 if linked:
                     ltoir = _merge_ltoir(group, unlinked, linked, target_release)
                 else:
-                    ltoir = _compile_ir(group, modules, options, lto=True, toolkit=toolkit)
-                ltoir_compiler = str(toolkit) if toolkit else ltoir_tool(arch, merged=bool(linked))
+                    ltoir = _compile_ir(group, modules, options, lto=True, older_nvvm=older_nvvm)
+                ltoir_compiler = str(older_nvvm) if older_nvvm else ltoir_tool(arch, merged=bool(linked))
             except PtxlinkError as error:
                 # An error of this environment's libNVVM is raised, as it is for PTX.
-                if LTOIR not in dispensable or not (linked or toolkit):
+                if LTOIR not in dispensable or not (linked or older_nvvm):
                     raise
                 left_out = (LeftOut(LTOIR, str(error)),)
             else:
@@ -311,23 +311,24 @@ def _compile_ir(
     options: Options,
     *,
     lto: bool,
-    toolkit: Nvvm | None = None,
+    older_nvvm: Nvvm | None = None,
 ) -> bytes:
     """
-    Compile the LLVM IR *modules*, which define *group*, to PTX or LTO-IR, with libNVVM or that of *toolkit*.
+    Compile the LLVM IR *modules*, which define *group*, to PTX or LTO-IR, by libNVVM or by *older_nvvm*.
 
     Raises:
         ExportError: libNVVM refused the modules, or is missing.
     """
     arch = group.arch
     try:
-        return group.front_end.compile_ir(modules, arch, options, lto=lto, toolkit=toolkit)
+        return group.front_end.compile_ir(modules, arch, options, lto=lto, older_nvvm=older_nvvm)
     except Exception as error:
         names = ", ".join(signature.name for signature in group.signatures)
-        if toolkit:
+        if older_nvvm:
             raise ExportError(
-                f"{toolkit}, {toolkit.path}, could not compile {names} for {arch.sm}: {error}; leave ltoir "
-                "out, export for a later release of CUDA, or export them one by one to see which it refuses."
+                f"{older_nvvm}, {older_nvvm.path}, could not compile {names} for {arch.sm}: {error}; leave "
+                "ltoir out, export for a later release of CUDA, or export them one by one to see which it "
+                "refuses."
             ) from error
         try:
             nvrtc.version()  # a front end may load it to find libdevice

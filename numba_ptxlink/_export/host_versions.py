@@ -26,7 +26,7 @@ class HostVersions:
         declarations: All functions and kernels; those with a host version have a `host_macro`, by which the
             header declares them for the host, too.
         file: The content of `stem.host.cpp`.
-        reasons: For each function without a host version, the reason and the cure.
+        reasons: For each function without a host version, "reason; cure".
     """
 
     declarations: list[CFunction]

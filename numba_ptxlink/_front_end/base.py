@@ -229,13 +229,13 @@ class FrontEnd(ABC):
         options: Options,
         *,
         lto: bool,
-        toolkit: Nvvm | None = None,
+        older_nvvm: Nvvm | None = None,
     ) -> bytes:
         """
         Compile modules of lowered functions to PTX, or to LTO-IR if *lto* is set.
 
-        The result may come from the cache. Needs no driver. The libNVVM of *toolkit*, if given, compiles
-        LTO-IR.
+        The result may come from the cache. Needs no driver. *older_nvvm*, if passed, compiles LTO-IR in place
+        of this environment's libNVVM.
 
         Raises:
             ExportError: libNVVM refused the modules.
@@ -245,8 +245,8 @@ class FrontEnd(ABC):
         from numba_ptxlink._tools.options import NVVM
 
         flags = [f"-arch={arch.compute}", *options.to_flags(NVVM), *["-gen-lto"] * lto]
-        if toolkit is not None:
-            return toolkit.compile_ir(modules, flags)
+        if older_nvvm is not None:
+            return older_nvvm.compile_ir(modules, flags)
         return nvvm.compile_ir(modules, flags, self._module("cudadrv.nvvm").LibDevice().get())
 
     @abstractmethod
