@@ -115,7 +115,7 @@ def test_make_and_meson(folder, toolkit, setup, command, program):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        ("udfs SOURCES udfs.py", "give ARCHITECTURES, or set CMAKE_CUDA_ARCHITECTURES"),
+        ("udfs SOURCES udfs.py", "give ARCHITECTURES, set CMAKE_CUDA_ARCHITECTURES, or give HOST"),
         ("udfs SOURCES udfs.py ARCHITECTURES some", 'such as 80, 90a or native, and not "some"'),
         ("udfs SOURCES udfs.py OPTIONS --name=other", "has --name among its OPTIONS"),
         ("udfs SOURCES udfs.py sub/udfs.py ARCHITECTURES 80", "has two SOURCES called udfs.py"),
