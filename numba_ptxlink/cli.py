@@ -15,7 +15,7 @@ from ._cli import export as export_command
 from ._cli import link as link_commands
 from ._cli import report
 from ._cli import run as run_commands
-from ._cli.output import Report, prepare_streams, visible
+from ._cli.output import Report, escape_controls, prepare_streams
 from ._config import config
 from ._version import __version__
 from .errors import LinkError, PtxlinkError
@@ -78,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _fail(message: str) -> int:
     # Editors and build tools recognise a location only at the beginning of a line.
     program = "" if re.match(r".+:\d+: error: ", message) else "numba-ptxlink: error: "
-    print(f"{program}{visible(message)}", file=sys.stderr)
+    print(f"{program}{escape_controls(message)}", file=sys.stderr)
     return 1
 
 
@@ -158,7 +158,7 @@ def _inspect(arguments: argparse.Namespace) -> Report:
     if not (arguments.json or arguments.quiet):
         # The notes say which parts could not be read, so that their absence misleads nobody.
         for note in notes:
-            print(f"numba-ptxlink: note: {visible(note)}", file=sys.stderr)
+            print(f"numba-ptxlink: note: {escape_controls(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
     return Report(inspection.as_dict(), report.inspection(inspection), "\n".join(dict.fromkeys(names)))
 

@@ -306,7 +306,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "    if len(uses_by_front_end) > 2:\n",
             "export/test_choice.py",
         ),
-        ("_export/choice.py", "if len(by_name) > 1:", "if len(by_name) > 2:", "export/test_choice.py"),
+        (
+            "_export/choice.py",
+            "if len(functions_by_front_end) > 1:",
+            "if len(functions_by_front_end) > 2:",
+            "export/test_choice.py",
+        ),
         (
             "_export/jobs.py",
             "_environment_digest(loaded, functions) != environment or not requested",

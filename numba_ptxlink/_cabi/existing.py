@@ -11,7 +11,8 @@ from .signatures import walk_members
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_KINDS = """\
+# The kind of a number in C++: 'f' for floating point, 'i' signed, 'u' unsigned, '&' a reference, '?' unknown.
+_KIND_TEMPLATES = """\
 #if defined(__cplusplus) && !defined(NUMBA_PTXLINK_NUMBER_KIND)
 #define NUMBA_PTXLINK_NUMBER_KIND(...) numba_ptxlink::number_kind<decltype(__VA_ARGS__)>::value
 namespace numba_ptxlink {
@@ -58,35 +59,35 @@ _RESTORE_WARNINGS = """\
 #pragma GCC diagnostic pop
 #endif
 """
-MARK = ', as in Python");'
-"""The end of the lines of `assertions`."""
+ASSERTION_END = ', as in Python");'
+"""The end of each assertion about a struct, by which a failed one is recognised in a compiler's log."""
 
 _FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
-# For each kind of number in Python, the kinds in C++ that contradict it. The sign of char and the underlying
-# type of an enum depend on the compiler, so that these have no kind, like bool, unions and classes.
+# For each kind of number in Python, the kinds in C++ that contradict it; "f&" for other types. The sign of
+# char and of an enum without a fixed underlying type depends on the compiler, so their kind is '?'.
 _EXCLUDED_KINDS = {"int": "uf&", "uint": "if&"}
 
 
 def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
     """Return the headers that define *structs*, in order, each in its quotes or angle brackets."""
-    headers = (layout.existing.includes for layout in structs if layout.existing)
+    headers = (struct.existing.includes for struct in structs if struct.existing)
     return tuple(dict.fromkeys(name for names in headers for name in names))
 
 
 def preamble(structs: Sequence[c.Struct]) -> list[str]:
     """Return the lines of a header before the assertions about *structs*."""
-    if not any(layout.existing for layout in structs):
+    if not any(struct.existing for struct in structs):
         return []
     lines = "".join(f"#include {name}\n" for name in includes(structs))
-    # If a struct is in a namespace, its header is C++.
-    for_c = not any(layout.cxx_only for layout in structs if layout.existing)
-    included = lines if for_c else f"#if defined(__cplusplus)\n{lines}#endif\n"
-    return [included, _KINDS] if lines else [_KINDS]
+    # A header that defines a struct in a namespace cannot be included in C.
+    is_c = not any(struct.cxx_only for struct in structs if struct.existing)
+    included = lines if is_c else f"#if defined(__cplusplus)\n{lines}#endif\n"
+    return [included, _KIND_TEMPLATES] if lines else [_KIND_TEMPLATES]
 
 
 def includes_existing_structs(header: str) -> bool:
     """Return whether the text of a generated header includes headers that define structs."""
-    return _KINDS in header
+    return _KIND_TEMPLATES in header
 
 
 def assertions(struct: c.Struct) -> str:
@@ -99,7 +100,7 @@ def assertions(struct: c.Struct) -> str:
     ]
     kind_conditions: list[tuple[str, str]] = []
     for path, offset, ctype in walk_members(struct):
-        # C++ may have a class instead of an array of bytes.
+        # An array of bytes may be a class in C++, such as a string type, which has no elements to compare.
         if path.endswith("]") and ctype.size == 1:
             continue
         member, expression = f"{name}::{path}", f"(({name}*)0)->{path}"
@@ -109,18 +110,25 @@ def assertions(struct: c.Struct) -> str:
             (f"sizeof({expression}) == {ctype.size}", f"the size of {member} is not {ctype.size}")
         )
         if not path.endswith("]"):
-            kind_conditions += _kinds(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
+            kind_conditions += _conditions_on_kind(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
     copy_checks, size_checks, kind_checks = (
-        "".join(f'static_assert({condition}, "{message}{MARK}\n' for condition, message in checks)
+        "".join(f'static_assert({condition}, "{message}{ASSERTION_END}\n' for condition, message in checks)
         for checks in (copy_conditions, size_conditions, kind_conditions)
     )
-    # Assert first that the class is trivially copyable: otherwise the log shows only failures that follow.
+    # First that the class is trivially copyable, so that the log begins with the cause of other failures.
     cxx_checks = f"#if defined(__cplusplus)\n{copy_checks}{kind_checks}#endif\n"
     return f"{cxx_checks}{_DISABLE_WARNINGS}{size_checks}{_RESTORE_WARNINGS}"
 
 
-def _kinds(member: str, kind: str, ctype: c.CType) -> Iterator[tuple[str, str]]:
-    """Yield conditions on the *kind* of number of a *member* in C++, each with a message if it fails."""
+def _conditions_on_kind(member: str, kind: str, ctype: c.CType) -> Iterator[tuple[str, str]]:
+    """
+    Yield C++ conditions on the kind of number of a member, each with the message if it is false.
+
+    Args:
+        member: The name of the member for messages, such as "P::x".
+        kind: The C++ expression of its kind.
+        ctype: The type of the member in Python's layout.
+    """
     while isinstance(ctype, c.Array):
         ctype = ctype.element
     if isinstance(ctype, c.Scalar) and ctype.row.is_float:

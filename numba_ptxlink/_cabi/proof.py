@@ -137,14 +137,14 @@ def _explanation(
     if _MISSING_FILE in log:
         return ""
     structs_text = "; ".join(f"{struct.name} is the struct of {struct.python_type}" for struct in structs)
-    if existing.MARK in line and "assertion failed" in reason:
+    if existing.ASSERTION_END in line and "assertion failed" in reason:
         message = (
             "Structs of C++ have other layouts than in Python: "
             f"{'; '.join(existing.failures(log))}. {structs_text}. Make them agree: by offsets and itemsize "
             'of the dtype, or where C++ aligns a struct to N bytes by "alignas(N) NAME" in structs=.'
         )
         return with_location(location, message)
-    if existing.MARK in line:
+    if existing.ASSERTION_END in line:
         message = (
             f"C++ cannot compare structs: {line}: {reason}. {structs_text}. Correct the name in structs=, "
             "the names of fields, or the header of include=; leave bit fields and private members out of the "

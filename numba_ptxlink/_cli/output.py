@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def prepare_streams() -> None:
     """
-    Open the null device for closed standard streams, whose numbers the next opened files would get.
+    Open the null device for closed standard streams, since the next opened files would get their descriptors.
 
     Characters that the encoding of the standard output lacks are escaped, as for the standard error.
     """
@@ -37,7 +37,7 @@ def prepare_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Return *text* with control characters escaped, so that names in a file cannot control a terminal."""
     return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
@@ -48,10 +48,11 @@ class Report:
     The result of a command.
 
     Args:
-        content: The content for JSON.
-        text: The text for people.
-        brief: The text with --quiet.
-        to_stderr: Whether it goes to the standard error, because the standard output has the result itself.
+        content: The value to print with --json.
+        text: The text to print otherwise.
+        brief: The text to print with --quiet.
+        to_stderr: Whether the report goes to the standard error, since the command writes its output to the
+            standard output.
         status: The exit status.
     """
 
@@ -68,7 +69,7 @@ class Report:
         else:
             text = self.brief if arguments.quiet else self.text
         if text:
-            print(visible(text), file=sys.stderr if self.to_stderr else sys.stdout)
+            print(escape_controls(text), file=sys.stderr if self.to_stderr else sys.stdout)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -85,12 +86,17 @@ def write(path: Path, content: bytes) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether *path* is a device, a pipe or an open file, which no other file may replace."""
+    """Return whether *path* is a device, a pipe or a descriptor, which is written to and never replaced."""
     return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
 def check_output(path: Path, inputs: Sequence[Path]) -> None:
-    """Refuse, before compiling, an output that is one of *inputs* or has no folder."""
+    """
+    Check the path of an output before compiling.
+
+    Raises:
+        PtxlinkError: *path* is one of *inputs* or a folder, or is in a folder that does not exist.
+    """
     if path.is_file() and any(source.exists() and path.samefile(source) for source in inputs):
         raise PtxlinkError(f"{path} is an input, too; pass another output.")
     if path.is_dir() or not Path(os.path.realpath(path)).parent.is_dir():
@@ -102,7 +108,7 @@ def stdout_to_stderr() -> Iterator[None]:
     """Redirect stdout of this process, and of processes that it starts, to stderr for a `with` block."""
     saved = None
     with redirect_stdout(sys.stderr):
-        with suppress(OSError):  # Callers may have closed the descriptors without Python.
+        with suppress(OSError):  # The process may have started with closed descriptors.
             saved = os.dup(1)
             os.dup2(2, 1)
         try:

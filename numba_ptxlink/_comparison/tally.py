@@ -1,4 +1,4 @@
-"""Call a function in Python and compiled, and count the calls that agree and those that differ."""
+"""Call a Python function and its compiled form with equal arguments, and record the calls that differ."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ if TYPE_CHECKING:
     from numba_ptxlink._launch.on_cpu import CpuFunction
     from numba_ptxlink._launch.values import Formal
 
-# Instructions by which a compiled function stops for an exception.
-_STOP_INSTRUCTIONS = ("trap", "__assertfail")
+# Compiled code raises an exception by the instruction `trap` or a call of `__assertfail`.
+_RAISING_INSTRUCTIONS = ("trap", "__assertfail")
+# Integers of more than 60 digits: a report shows the first 20 and the last 10.
 _LONG_INTEGER = re.compile(r"\b(\d{20})\d{30,}(\d{10})\b")
 
 
 class Tally:
     """
-    The calls of one function: `count` calls were compared, and some have `differences`.
+    The calls of one function: `count` of them were compared, and `differences` lists those that differ.
 
-    `skipped` is the reason why a call was not compared, the first if there are several; "" if all were
-    compared.
+    `skipped` is the reason why the first call that was not compared was skipped; "" if all were compared.
 
     Args:
-        function: The function in Python.
+        function: The Python function.
         compiled: The compiled function.
-        converts: Whether the signature gives the type of the result, to which Python's is converted.
+        converts: Whether the signature declares the type of the result, so that the result of the Python
+            function is converted to this type.
     """
 
     def __init__(self, function: FunctionType, compiled: CpuFunction, *, converts: bool) -> None:
@@ -44,32 +45,36 @@ class Tally:
         self._compiled = compiled
         self._differences: dict[tuple[str, str, str], None] = {}
         self._python = python_side.without_compiler(function)
-        self._parameters = [formal.type for formal in compiled.parameters.formals]
+        self._parameter_types = [formal.type for formal in compiled.parameters.formals]
         self._rules = agreement.rules_of(
-            compiled.types, [compiled.result, *self._parameters], converts=converts
+            compiled.types, [compiled.result, *self._parameter_types], converts=converts
         )
 
     @property
     def differences(self) -> list[tuple[str, str, str]]:
-        """Arguments and both results of calls that differ, each once: corner values are drawn repeatedly."""
+        """
+        Arguments, Python's result and the compiled function's result of calls that differ.
+
+        Without repetitions: the same corner values are drawn for several calls.
+        """
         return [*self._differences]
 
     def draw_arguments(self, seed: int) -> list[tuple[Any, ...]]:
-        """Return arguments of several hundred calls."""
+        """Return the arguments of several hundred calls, which depend on *seed* and the function's name."""
         return samples.draw_arguments(
-            self._compiled.types, self._parameters, [seed, *self._compiled.name.encode()]
+            self._compiled.types, self._parameter_types, [seed, *self._compiled.name.encode()]
         )
 
     def call_all(self, calls: Iterable[tuple[Any, ...]]) -> None:
         """
-        Call the function both ways with the arguments of each of *calls*.
+        Call and compare both functions with each tuple of arguments in *calls*.
 
         Raises:
             PtxlinkError: The compiled function cannot be called with these arguments.
         """
         for arguments in calls:
             try:
-                self._add(self._to_c(arguments))
+                self._compare(self._to_c(arguments))
             except SkippedCallError as error:
                 self.skip(error)
 
@@ -85,7 +90,7 @@ class Tally:
 
         return tuple(self._compiled.parameters.read(arguments, HostArguments(0), convert))
 
-    def _add(self, arguments: tuple[Any, ...]) -> None:
+    def _compare(self, arguments: tuple[Any, ...]) -> None:
         expected = self._call_python(arguments, python_numbers=True)
         actual = self._call(self._compiled, arguments)
         self.count += 1
@@ -93,6 +98,7 @@ class Tally:
             self._differences[_as_text(arguments), _as_text(expected), _as_text(actual)] = None
 
     def _agrees_with_numpy(self, arguments: tuple[Any, ...], actual: Any) -> bool:
+        """Return whether *actual* is Python's result for NumPy numbers in place of int, float and complex."""
         try:
             return self._agree(self._call_python(arguments, python_numbers=False), actual)
         except SkippedCallError:
@@ -100,7 +106,7 @@ class Tally:
 
     def _call_python(self, arguments: tuple[Any, ...], *, python_numbers: bool) -> Any:
         def call(*copies: Any) -> Any:
-            pairs = zip(self._parameters, copies, strict=True)
+            pairs = zip(self._parameter_types, copies, strict=True)
             types = self._compiled.types
             return self._python(
                 *(
@@ -122,12 +128,13 @@ class Tally:
             raise
         except Exception as error:  # noqa: BLE001 - the function may raise any
             return error
-        return [(self._compiled.result, result), *self._arrays_in(self._parameters, copies)]
+        return [(self._compiled.result, result), *self._arrays_in(self._parameter_types, copies)]
 
     def _agree(self, expected: Any, actual: Any) -> bool:
         if isinstance(expected, Exception) and isinstance(actual, DeviceFaultError):
-            is_stop = any(map(actual.instruction.__contains__, _STOP_INSTRUCTIONS))
-            return is_stop or isinstance(expected, LookupError)
+            is_raised = any(name in actual.instruction for name in _RAISING_INSTRUCTIONS)
+            # For IndexError in Python, compiled code accesses memory outside of an array.
+            return is_raised or isinstance(expected, LookupError)
         if isinstance(expected, Exception) or isinstance(actual, Exception):
             return False
         return all(
@@ -135,10 +142,10 @@ class Tally:
             for (name, expected_value), (_, actual_value) in zip(expected, actual, strict=True)
         )
 
-    def _arrays_in(self, names: Iterable[str], values: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-        """Yield the arrays among values of the C types *names*, and in tuples, each with its type."""
+    def _arrays_in(self, type_names: Iterable[str], arguments: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+        """Yield the arrays in *arguments*, and in tuples among them, each with the name of its C type."""
         types = self._compiled.types
-        for name, value in zip(names, values, strict=True):
+        for name, value in zip(type_names, arguments, strict=True):
             if types[name].kind in {"view", "pointer"} and arrays.is_numpy(value, "ndarray"):
                 yield name, value
             elif isinstance(value, (tuple, Record)):
@@ -146,7 +153,7 @@ class Tally:
 
 
 def _as_text(outcome: Any) -> str:
-    """Return arguments, or what a call returned, as a table shows them."""
+    """Return the text of the arguments or the outcome of a call, without line breaks and long integers."""
     if isinstance(outcome, Exception):
         return type(outcome).__name__
     values_shown = outcome if isinstance(outcome, tuple) else [value for _, value in outcome]

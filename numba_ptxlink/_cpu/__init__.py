@@ -12,7 +12,7 @@ def require() -> None:
     Check that NumPy and llvmlite can be imported.
 
     Raises:
-        LaunchError: llvmlite or NumPy is not installed. Names the extra.
+        LaunchError: llvmlite or NumPy is not installed; the message names the extra to install.
     """
     for package in ("numpy", "llvmlite"):
         try:

@@ -60,7 +60,8 @@ _OPERAND_COUNTS = {
     **dict.fromkeys(("mbarrier", "bar", "barrier", "createpolicy"), range(1, 6)),
     "cp": range(6),
 }
-# The frame is at %memory. If that is null, the kernel returns the frame's size instead of starting.
+# %memory is the address of the coroutine's frame. If it is null, the kernel does not start, and returns the
+# size of the frame.
 _COROUTINE_BEGIN = """%identity = call token @llvm.coro.id(i32 16, ptr null, ptr null, ptr null)
   %size = call i64 @llvm.coro.size.i64()
   %is_query = icmp eq ptr %memory, null
@@ -69,6 +70,7 @@ query:
   ret i64 %size
 begun:
   %handle = call ptr @llvm.coro.begin(token %identity, ptr %memory)"""
+# The result type at {END} depends on LLVM's release; `machine_code` fills it in.
 _COROUTINE_END = """call {END} @llvm.coro.end(ptr %handle, i1 false, token none)
   %address = ptrtoint ptr %handle to i64
   ret i64 %address"""
@@ -76,14 +78,14 @@ _COROUTINE_END = """call {END} @llvm.coro.end(ptr %handle, i1 false, token none)
 
 class Translation(NamedTuple):
     """
-    An entry in LLVM IR.
+    A kernel or function, translated to LLVM IR.
 
     Args:
-        text: The module.
-        suspends: Whether its threads may suspend, so that it is a coroutine.
+        text: The LLVM module.
+        suspends: Whether a thread may suspend; a kernel is then a coroutine.
         local_size: Bytes of local memory for each thread.
         shared_size: Bytes of static shared memory for each block.
-        access_count: The number of checked accesses, each of which has a pair of words in the region cache.
+        access_count: The number of checked accesses; each has an entry of 16 bytes in the region cache.
         fault_sites: Function and statement index of each place that can fault.
     """
 
@@ -113,7 +115,7 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
     Args:
         symbols: The symbols of the PTX module.
         entry: The name of the kernel or function.
-        checks: The names of checks.
+        checks: The names of the requested checks, such as "memcheck".
     """
     module = EntryModule(symbols, entry, checks="memcheck" in checks, reports_accesses=needs_accesses(checks))
     graph, function = module.call_graph, symbols.functions[entry]
@@ -140,7 +142,7 @@ def translate(symbols: Symbols, entry: str, *, checks: Collection[str]) -> Trans
 
 
 def declared_local_size(symbols: Symbols, entry: str) -> int:
-    """Return the bytes of local memory that a kernel and its callees declare, on the worst path."""
+    """Return the most bytes of local memory that functions on one path of calls from a kernel declare."""
     graph = CallGraph(symbols.functions, entry, lambda: symbols.address_taken)
     declared = {
         name: sum(
@@ -185,6 +187,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
         b.begin_block("suspended")
         b.end_block(_COROUTINE_END)
     else:
+        # `Translator.call_function` reads the code: 0 returns, 1 ends the thread, 2 suspends it.
         b.end_block("ret i8 0")
         b.begin_block("leave")
         b.end_block("ret i8 1")
@@ -195,7 +198,7 @@ def _translate_function(module: EntryModule, function: ptx.Function) -> tuple[st
 
 
 def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tuple[int, str], int]:
-    """Return the statement index of each label of a function, by its block and its name."""
+    """Return the statement index of each label, by the number of its block in the function and its name."""
     return {
         (scope.block, statement.name): index
         for index, statement, scope in body
@@ -204,16 +207,16 @@ def find_labels(body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> dict[tu
 
 
 def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.Scope]]) -> None:
-    """Add the statements of a function."""
+    """Translate the statements of a function."""
     b.origins = nan_bits.origins(body)
-    label = ""
+    latest_label = ""
     for index, statement, scope in body:
         b.scope, b.statement_index = scope, index
         if isinstance(statement, ptx.Label):
-            label = statement.name
+            latest_label = statement.name
             b.begin_block(f"L{index}")
         elif isinstance(statement, ptx.Directive) and statement.keyword == "branchtargets":
-            b.branch_targets[label] = statement.names
+            b.branch_targets[latest_label] = statement.names
         elif isinstance(statement, ptx.Declaration):
             for variable in statement.variables:
                 register = ptx.Register(scope.block, variable.name, "")
@@ -226,13 +229,13 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
 
 
 def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
-    """Add an instruction. An unsupported one becomes a fault, which is raised if a thread reaches it."""
-    mnemonic, after = parse_mnemonic(instruction.mnemonic), ""
+    """Translate an instruction; an unsupported one to a fault, which a thread raises if it gets there."""
+    mnemonic, label_after = parse_mnemonic(instruction.mnemonic), ""
     begin = len(b.lines)
     try:
         if instruction.guard:
-            guarded, after = b.unique_name(), b.unique_name()
-            b.cond_branch(b.read_operand(instruction.guard[1:].strip(), 1), guarded, after)
+            guarded, label_after = b.unique_name(), b.unique_name()
+            b.cond_branch(b.read_operand(instruction.guard[1:].strip(), 1), guarded, label_after)
             b.begin_block(guarded)
             begin = len(b.lines)
         if mnemonic.opcode == "call":
@@ -242,8 +245,9 @@ def _translate_instruction(b: Translator, instruction: ptx.Instruction) -> None:
         else:
             _HANDLERS.get(mnemonic.opcode, compute)(b, mnemonic, instruction.operands)
     except UnsupportedInstruction:
+        # The handler may have added a part of the instruction.
         del b.lines[begin:]
         b.block_is_open = True
         b.fault(Fault.UNDEFINED_FUNCTION if mnemonic.opcode == "call" else Fault.UNSUPPORTED)
-    if after:
-        b.begin_block(after)
+    if label_after:
+        b.begin_block(label_after)

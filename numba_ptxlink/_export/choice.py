@@ -25,7 +25,8 @@ MARKS = "_numba_ptxlink_marks"
 """
 The attribute of a module's `__spec__` that lists the functions that the module has marked.
 
-A module that is imported again has another `__spec__`. A table here would keep the objects of both alive.
+A module that is imported again has a new `__spec__`, and the old list can be freed. A table of modules here
+would keep the functions of each import alive.
 """
 
 
@@ -36,7 +37,8 @@ class Marked:
     Args:
         function: The Python function.
         signature: The Numba signature.
-        named: The values of the names in a signature that is text, at the time of the mark.
+        named: The values that the names in the signature had when the function was marked; empty if the
+            signature is not text.
         name: The C name.
         other_signatures: The marks of the same function with other signatures.
         requested_front_end: The front end that the decorator names, None if it names none.
@@ -51,17 +53,17 @@ class Marked:
 
     @property
     def source(self) -> str:
-        """The line of the function's definition, as "file.py:line"."""
+        """The definition's file name and line, as "file.py:line"."""
         return Path(self.location).name
 
     @property
     def location(self) -> str:
-        """The line with its full path, as compilers begin their messages: "/home/me/file.py:line"."""
+        """The definition's full path and line, as at the beginning of messages: "/home/me/file.py:line"."""
         return location_of(self.function)
 
 
 def location_of(function: Any) -> str:
-    """Return the line of the definition of a Python function, as "/home/me/file.py:line"."""
+    """Return the full path and line of a Python function's definition, as "/home/me/file.py:line"."""
     code = function.__code__
     return f"{code.co_filename}:{code.co_firstlineno}"
 
@@ -73,9 +75,10 @@ def scope(function: Any) -> dict[str, Any]:
 
 def values_of_names(signature: Any, function: Any) -> dict[str, Any]:
     """
-    Return the current values of the names in *signature*, if it is text, that *function* can use.
+    Return the current values of the names in *signature*; nothing if the signature is not text.
 
-    A mark stores them, since the module may bind a name to another value later, as in a loop.
+    The names are looked up in the scope of *function*. A mark stores their values, since the module may bind
+    a name to another value later, as in a loop.
     """
     try:
         names = compile(signature.strip(), "signature", "eval").co_names if isinstance(signature, str) else ()
@@ -99,7 +102,7 @@ def unwrap_marked(function: Any) -> Any:
 def wrapped_function(value: Any) -> Any:
     """Return the Python function that a decorator of Numba or this package has wrapped, else None."""
     if inspect.isfunction(value):
-        # `functools.wraps` copies attributes such as `py_func` to a plain function.
+        # A plain function may have a `py_func` that is not its own: `functools.wraps` copies attributes.
         return None
     function = value.function if isinstance(value, Marked) else getattr(value, "py_func", None)
     return function if inspect.isfunction(function) else None
@@ -122,7 +125,11 @@ def used_names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 
 def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names that *function* uses, and attributes of modules among them, with their values."""
+    """
+    Yield each name that *function* uses, with its value, None if it has none.
+
+    After a module, attributes that the function may read follow, with names such as "math.sin".
+    """
     code, visible = function.__code__, scope(function)
     for name in (*code.co_names, *code.co_freevars):
         value = visible.get(name)
@@ -133,13 +140,13 @@ def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def record_mark(marked: Marked) -> None:
-    """Add *marked* to the list of the module being imported, which may not define the function itself."""
+    """Add *marked* to the list of the module being imported, even if another module defines the function."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - as `warnings` finds its caller
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     names = frame.f_globals if frame else {}
     spec = names.get("__spec__")
-    # A program may mark functions as long as it runs, and a list of them would keep them alive.
+    # A script may mark new functions until it ends, and its list would keep all of them alive.
     if spec is not None and names["__name__"] != "__main__":
         vars(spec).setdefault(MARKS, []).append(marked)
 
@@ -149,7 +156,7 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
     Return the front end of *function*.
 
     1. `front_end=` of the decorator, or *requested_front_end*.
-    2. The owner of a type of the signature, or of a function or module that it or a callee uses.
+    2. The owner of a type of the signature, or of a function or module that *function* or a callee uses.
     3. The owner of objects in the function's scope, if all have the same owner.
     4. The first installed one.
 
@@ -158,9 +165,10 @@ def choose_front_end(function: Marked, requested_front_end: str | None = None) -
         ExportError: *function* uses types or functions of another front end, or of several; or no front end
             is installed.
     """
-    uses_by_front_end, named = _front_ends_used(function), function.requested_front_end or requested_front_end
-    if named is not None:
-        uses_by_front_end[registry.get(named).name] = f"front_end={named!r}"
+    uses_by_front_end = _front_ends_used(function)
+    requested = function.requested_front_end or requested_front_end
+    if requested is not None:
+        uses_by_front_end[registry.get(requested).name] = f"front_end={requested!r}"
     if len(uses_by_front_end) > 1:
         uses = " and ".join(f"{use}, which belongs to {name}" for name, use in uses_by_front_end.items())
         raise ExportError(
@@ -188,22 +196,24 @@ def common_front_end(functions: Sequence[Marked], requested_front_end: str | Non
             `registry.require`.
     """
     marked = [variant for function in functions for variant in (*function.other_signatures, function)]
-    by_name = {
+    # Reversed, so that the message names the first function of each front end.
+    functions_by_front_end = {
         choose_front_end(function, requested_front_end).name: function for function in reversed(marked)
     }
-    if len(by_name) > 1:
+    if len(functions_by_front_end) > 1:
         listed = " and ".join(
-            f"{function.name} ({function.source}) by {name}" for name, function in sorted(by_name.items())
+            f"{function.name} ({function.source}) is compiled by {name}"
+            for name, function in sorted(functions_by_front_end.items())
         )
-        location = next(iter(by_name.values())).location
+        location = next(iter(functions_by_front_end.values())).location
         raise ExportError(
             with_location(
                 location,
-                f"{listed}: the functions of an export need one front end; export them separately, "
+                f"{listed}, but the functions of an export need one front end; export them separately, "
                 "under two names, or choose one with front_end=.",
             )
         )
-    return registry.require(registry.get(next(iter(by_name))))
+    return registry.require(registry.get(next(iter(functions_by_front_end))))
 
 
 def installed_front_ends() -> list[FrontEnd]:
@@ -213,10 +223,10 @@ def installed_front_ends() -> list[FrontEnd]:
 
 def default_front_end() -> FrontEnd:
     """
-    Return the front end of functions that use types or modules of none: the first that is installed.
+    Return the first installed front end, for functions that use no type or module of any front end.
 
     Raises:
-        ExportError: No front end is installed. Names the extras.
+        ExportError: No front end is installed; the message names the extras to install.
     """
     for front_end in installed_front_ends():
         return front_end
@@ -228,7 +238,9 @@ def default_front_end() -> FrontEnd:
 
 def import_compiler(requested_front_end: str | None = None) -> None:
     """
-    Import the compiler, if the front end is known before the file of the functions is imported.
+    Import the compiler of functions whose file is imported afterwards.
+
+    Without *requested_front_end*, does nothing if several are installed, since the functions then choose one.
 
     Raises:
         ExportError: The front end is not installed or cannot be used, or no front end is installed.
@@ -240,12 +252,12 @@ def import_compiler(requested_front_end: str | None = None) -> None:
 
 
 def _front_ends_used(function: Marked) -> dict[str, str]:
-    """Return the names of the front ends that *function* uses, each with an example of such a use."""
+    """Return the names of the front ends that *function* and its callees use, each with the first use."""
     types = function.signature if isinstance(function.signature, tuple) else (function.signature,)
-    used = [(f"the type {ty}", registry.owner(ty)) for ty in types]
+    uses = [(f"the type {ty}", registry.owner(ty)) for ty in types]
     for user, name, value in used_names([function.function]):
         owner = registry.owner(value)
         if isinstance(value, Marked):
             owner = registry.get(value.requested_front_end) if value.requested_front_end else None
-        used.append((f"{name} in {user.__qualname__}", owner))
-    return {owner.name: use for use, owner in reversed(used) if owner is not None}
+        uses.append((f"{name} in {user.__qualname__}", owner))
+    return {owner.name: use for use, owner in reversed(uses) if owner is not None}

@@ -11,14 +11,17 @@ _ESCAPED = re.compile(r"_3c(\w+)_3e")
 
 def written_name(symbol: str) -> str:
     """
-    Return the name of a function as its author wrote it, without namespaces and types; else *symbol*.
+    Return the name of a function as its author wrote it, without namespaces and types.
+
+    Symbols that are not mangled are returned unchanged.
 
     For example: "saxpy" for "_ZN8__main__5saxpyB2v1Ef5ArrayIfLi1E1C7mutable7alignedE" and for "_Z5saxpyfPf".
     """
     is_nested = symbol.startswith("_ZN")
     if not symbol.startswith("_Z"):
         return symbol
-    position, name = 3 if is_nested else 2, ""
+    position = 3 if is_nested else 2
+    name = ""
     while match := _LENGTH.match(symbol, position):
         position = match.end() + int(match[0])
         name = symbol[match.end() : position]

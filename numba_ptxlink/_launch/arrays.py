@@ -18,10 +18,12 @@ from typing import Any, ClassVar, NamedTuple
 from numba_ptxlink._cabi import numbers
 from numba_ptxlink._cabi.descriptions import MemberDescription, TypeDescription
 
-# "Data types" and "Device types" in dlpack.h.
-_DLPACK_CODES = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
+# NumPy's letter for each `DLDataTypeCode` in dlpack.h.
+_DLPACK_LETTERS = {row.dlpack: row.numpy for row in numbers.NUMBERS.values() if row.dlpack is not None}
+# `DLDeviceType` in dlpack.h: kDLCPU; kDLCUDA, kDLCUDAHost and kDLCUDAManaged.
 _CPU_DEVICE, _CUDA_DEVICES = 1, (2, 3, 13)
-_READONLY = 1
+# DLPACK_FLAG_BITMASK_READ_ONLY in dlpack.h.
+_READONLY_FLAG = 1
 # The handles 0 and 1 both mean the legacy default stream; the array interfaces use 1.
 _LEGACY_STREAM = 1
 
@@ -40,14 +42,18 @@ def is_numpy(value: object, name: str) -> bool:
 
 
 def fields(types: Types, name: str) -> Sequence[MemberDescription]:
-    """Return the members of the type *name*, with their names in Python; none for a number."""
+    """
+    Return the members of the type *name*, with their names in Python.
+
+    The elements of a vector or array count as members. A number has none.
+    """
     entry = types[name]
     if entry.kind == "struct":
         return entry.members
     count = entry.count if entry.kind in {"vector", "array"} else 0
-    names = "xyzw" if entry.kind == "vector" else [f"f{number}" for number in range(count)]
-    step = entry.size // max(count, 1)
-    return [MemberDescription(names[number], entry.element, number * step) for number in range(count)]
+    names = "xyzw" if entry.kind == "vector" else [f"f{index}" for index in range(count)]
+    element_size = entry.size // max(count, 1)
+    return [MemberDescription(names[index], entry.element, index * element_size) for index in range(count)]
 
 
 def is_record(types: Types, name: str) -> bool:
@@ -62,18 +68,19 @@ def is_optional(types: Types, name: str) -> bool:
 
 def is_like(types: Types, name: str, dtype: Any) -> bool:
     """
-    Return whether an element has the layout of the C type *name*, and members of the same names.
+    Return whether elements of an array have the layout and the member names of the C type *name*.
 
     Args:
         types: The types of a manifest.
         name: The name of the C type.
-        dtype: The type of the element: a dtype of NumPy, or the text for one, such as "<f4" or "|V16".
+        dtype: The type of the elements: a dtype of NumPy, or its `str`, such as "<f4" or "|V16".
     """
     entry = types[name]
     if isinstance(dtype, str) or dtype.itemsize != entry.size:
         return isinstance(dtype, str) and _is_number(entry, dtype)
     if entry.kind == "array":
         if not dtype.subdtype:
+            # NumPy's types of text are arrays of characters: "S" of bytes, "U" of 32-bit code points.
             return bool(dtype.kind == {"char": "S", "uint": "U"}.get(types[entry.element].kind))
         base, (count, *rest) = dtype.subdtype
         inner = sys.modules["numpy"].dtype((base, tuple(rest)))
@@ -82,30 +89,36 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
     if not members or (dtype.kind == "V" and not dtype.names):
         return _is_number(entry, dtype.str)
     dtype_fields = dtype.fields or {}
-    is_unnamed = entry.python_kind == "tuple"
-    # C has no members without size.
-    parts = sorted(
-        (dtype_fields[name][1], name) for name in dtype.names or () if dtype_fields[name][0].itemsize
+    ignores_names = entry.python_kind == "tuple"
+    # Fields without size, such as empty texts, are left out: C has no such members.
+    dtype_members = sorted(
+        (dtype_fields[field_name][1], field_name)
+        for field_name in dtype.names or ()
+        if dtype_fields[field_name][0].itemsize
     )
-    return len(parts) == len(members) and all(
+    return len(dtype_members) == len(members) and all(
         offset == field.offset
-        and (member_name == field.name or is_unnamed)
-        and is_like(types, field.type, dtype_fields[member_name][0])
-        for (offset, member_name), field in zip(parts, members, strict=True)
+        and (field_name == field.name or ignores_names)
+        and is_like(types, field.type, dtype_fields[field_name][0])
+        for (offset, field_name), field in zip(dtype_members, members, strict=True)
     )
 
 
-def _is_number(entry: TypeDescription, text: str) -> bool:
-    """Return whether *text* is NumPy's type for the number *entry*, or a void of the size of another type."""
-    size, number = itemsize(text), numbers.of_kind(entry.kind, entry.size)
-    # Types without a letter of their own are voids. Dates match no C type, since C types have no unit.
+def _is_number(entry: TypeDescription, typestr: str) -> bool:
+    """
+    Return whether the dtype *typestr* is that of the number *entry*, in the byte order of the GPU.
+
+    A type that NumPy has no letter for, such as a struct, matches a void of its size: "|V16".
+    """
+    size, number = itemsize(typestr), numbers.of_kind(entry.kind, entry.size)
+    # No type has the letter of dates, "M" or "m", since C types have no unit.
     letter = "u" if entry.kind == "pointer" else number.numpy if number else ""
-    return size == entry.size and text[1] == (letter or "V") and text[0] != ">"
+    return size == entry.size and typestr[1] == (letter or "V") and typestr[0] != ">"
 
 
-def itemsize(text: str) -> int:
-    """Return the size of an element of NumPy's type *text*."""
-    return int(text[2:].partition("[")[0]) * (4 if text[1] == "U" else 1)
+def itemsize(typestr: str) -> int:
+    """Return the bytes of an element: "<f4" has 4, "<U3" 3 code points of 4 bytes, "<M8[ns]" 8 and a unit."""
+    return int(typestr[2:].partition("[")[0]) * (4 if typestr[1] == "U" else 1)
 
 
 @dataclass
@@ -115,7 +128,7 @@ class DeviceArguments:
 
     Args:
         stream: The handle of the launch's stream.
-        producers: The streams of arrays, for which the launch has to wait.
+        producers: The handles of the streams that write the arrays; the launch waits for their work.
         keep_alive: Objects that have to live until the launch is queued.
         parameter: The name of the parameter whose argument is being read.
         addresses: The addresses that arguments contain, with the names of their parameters.
@@ -132,7 +145,7 @@ class DeviceArguments:
 
     def read(self, value: Any) -> DeviceArray | None:
         """
-        Return the array *value*, None if it is not an array.
+        Return the description of the array *value*, None if it is not an array.
 
         Raises:
             WrongArgumentError: The array is in other memory, or its interface is invalid.
@@ -141,7 +154,7 @@ class DeviceArguments:
         try:
             interface = getattr(value, "__cuda_array_interface__", None)
         except Exception:
-            # PyTorch raises for types that the interface does not have.
+            # PyTorch raises for element types that the interface lacks, such as bfloat16; DLPack has them.
             if not is_tensor:
                 raise
             interface = None
@@ -162,11 +175,11 @@ class DeviceArguments:
         return array
 
     def add_address(self, address: int) -> None:
-        """Record an address that the kernel gets."""
+        """Record that the argument being read contains *address*."""
         self.addresses.append((self.parameter, address))
 
     def add_producer(self, producer: int) -> None:
-        """Record the stream in which an array is written."""
+        """Record the stream that writes an array, if it is not the stream of the launch."""
         if producer not in range(1 << 64):
             raise WrongArgumentError(f"{producer:#x} is not a stream; pass another array")
         if producer != (self.stream or _LEGACY_STREAM):
@@ -174,7 +187,7 @@ class DeviceArguments:
 
 
 class DeviceArray(NamedTuple):
-    """An array that a launch reads; strides count bytes, and `dtype` is NumPy's or the text for one."""
+    """An array that is an argument; strides count bytes, and `dtype` is a dtype of NumPy or its `str`."""
 
     address: int
     shape: tuple[int, ...]
@@ -198,10 +211,10 @@ def _of_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> Dev
     address, readonly = interface["data"]
     if interface.get("stream") is not None:
         arguments.add_producer(operator.index(interface["stream"]))
-    # The interface has only the size of records.
-    is_record = is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == size
+    # For records, the interface has only their size, such as "|V16"; the dtype has their members.
+    has_members = is_numpy(dtype, "dtype") and dtype.names and dtype.itemsize == size
     return DeviceArray(
-        int(address or 0), shape, strides, size, dtype if is_record else typestr, bool(readonly)
+        int(address or 0), shape, strides, size, dtype if has_members else typestr, bool(readonly)
     )
 
 
@@ -217,7 +230,11 @@ def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int,
 
 
 def is_contiguous(array: DeviceArray, layout: str) -> bool:
-    """Return whether *array* has no gaps in the order of *layout*, by NumPy's rules."""
+    """
+    Return whether *array* has no gaps in the order of *layout*, "c" or "f".
+
+    As in NumPy, the stride of an axis with one element is ignored, and an empty array has no gaps.
+    """
     expected = contiguous(array.shape, array.itemsize, layout)
     return 0 in array.shape or all(
         extent == 1 or stride == expected_stride
@@ -226,8 +243,10 @@ def is_contiguous(array: DeviceArray, layout: str) -> bool:
 
 
 # `DLTensor` in dlpack.h: data, device type and number, dimensions, code, bits and lanes of an element, shape,
-# strides, offset. In a `DLManagedTensorVersioned`, it follows the flags.
-_TENSOR, _FLAGS, _BEHIND_FLAGS = struct.Struct("PiiiBBHPPQ"), 24, 32
+# strides, offset.
+_TENSOR_LAYOUT = struct.Struct("PiiiBBHPPQ")
+# Offsets in a `DLManagedTensorVersioned`, in bytes.
+_FLAGS_OFFSET, _TENSOR_OFFSET = 24, 32
 
 
 def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
@@ -240,21 +259,25 @@ def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
     try:
         capsule = value.__dlpack__(stream=stream, max_version=(1, 0))
     except TypeError:
-        # Producers older than DLPack 1.0 do not accept the argument.
+        # Producers older than DLPack 1.0 do not accept `max_version`.
         capsule = value.__dlpack__(stream=stream)
-    # The capsule owns the tensor, and deletes it.
+    # The capsule owns the tensor: if it is freed, so is the tensor.
     arguments.keep_alive.append(capsule)
     address, readonly = _open_capsule(capsule)
-    data, _, _, ndim, code, bits, lanes, extents, steps, offset = _TENSOR.unpack(
-        ctypes.string_at(address, _TENSOR.size)
+    data, _, _, ndim, code, bits, lanes, shape_address, strides_address, offset = _TENSOR_LAYOUT.unpack(
+        ctypes.string_at(address, _TENSOR_LAYOUT.size)
     )
-    letter, size = _DLPACK_CODES.get(code), bits // 8
+    letter, size = _DLPACK_LETTERS.get(code), bits // 8
     if lanes != 1 or letter is None or bits % 8:
         raise WrongArgumentError(
             f"its elements are of DLPack's type {code} with {bits} bits, which has no C type; convert them"
         )
-    shape = _integers(extents, ndim)
-    strides = tuple(step * size for step in _integers(steps, ndim)) if steps else contiguous(shape, size, "c")
+    shape = _integers(shape_address, ndim)
+    if strides_address:
+        # DLPack counts elements.
+        strides = tuple(stride * size for stride in _integers(strides_address, ndim))
+    else:
+        strides = contiguous(shape, size, "c")
     return DeviceArray(data + offset, shape, strides, size, f"<{letter}{size}", readonly)
 
 
@@ -266,8 +289,8 @@ def _open_capsule(capsule: Any) -> tuple[int, bool]:
         managed = get_pointer(capsule, b"dltensor_versioned")
     except ValueError:
         return get_pointer(capsule, b"dltensor"), False
-    (flags,) = _integers(managed + _FLAGS, 1)
-    return managed + _BEHIND_FLAGS, bool(flags & _READONLY)
+    (flags,) = _integers(managed + _FLAGS_OFFSET, 1)
+    return managed + _TENSOR_OFFSET, bool(flags & _READONLY_FLAG)
 
 
 def _integers(address: int, count: int) -> tuple[int, ...]:

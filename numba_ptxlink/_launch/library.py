@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from .on_cpu import CompiledCode
 
     class Export(Protocol):
-        """The used attributes of the result of `export`, whose module depends on this one."""
+        """The attributes of the result of `export` that `load` reads; its class is in a higher layer."""
 
         @property
         def manifest(self) -> Path:
@@ -99,7 +99,7 @@ def load(
     if device not in (None, "cpu"):
         raise LaunchError(f'device is {short_repr(device)}; pass "cpu", or None for the GPU.')
     if not isinstance(checks, bool):
-        # Deferred: few name the checks.
+        # Deferred, since few programs choose checks by name.
         from numba_ptxlink._cpu.checks import parse
 
         checks = parse(checks)
@@ -142,29 +142,32 @@ class Library(Mapping[str, Item]):
     """
     The kernels of an export by name, which are attributes, too: `library.scale` is `library["scale"]`.
 
-    On the CPU, it also contains the functions of the export. A kernel or function that is named like a
-    method, such as `read`, hides it as an attribute; call `Library.read(library, "ptx")` then. Thread-safe.
+    On the CPU, it also contains the functions of the export. A kernel or function named like a method, such
+    as `read`, hides the method: then call `Library.read(library, "ptx")`. Thread-safe.
 
     Args:
         manifest: The manifest of the export.
         content_of: Returns the content of a file of the export, by name.
-        cpu: The options of `load` for the CPU; none for devices.
+        cpu_options: `checks` and `steps` of `load` for the CPU; empty for the GPU.
     """
 
-    def __init__(self, manifest: manifests.Manifest, content_of: Callable[[str], bytes], **cpu: Any) -> None:
-        # Kernels are attributes, and may have any name of C except for those with an underscore and a
-        # capital.
+    def __init__(
+        self, manifest: manifests.Manifest, content_of: Callable[[str], bytes], **cpu_options: Any
+    ) -> None:
+        # Two underscores, so that no kernel hides a private attribute: Python stores `_Library__manifest`.
+        # Kernels cannot have such names, since C reserves an underscore before a capital.
         self.__manifest = manifest
         self.__content_of = content_of
         self.__artifacts = {(artifact.kind, artifact.arch): artifact.file for artifact in manifest.artifacts}
         item_types: dict[str, Callable[..., Any]] = {"kernel": LoadedKernel}
-        if cpu:
+        if cpu_options:
             # Deferred, since a launch on a device needs no NumPy.
             from . import on_cpu
 
-            # The first requested architecture: link files may depend on `__CUDA_ARCH__`.
+            # The PTX of the first requested architecture; others may differ, since link files may test
+            # `__CUDA_ARCH__`.
             arch = next((arch for kind, arch in self.__artifacts if kind == PTX), None)
-            code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu)
+            code: _DriverCode | CompiledCode = on_cpu.CompiledCode(self.read(PTX, arch), **cpu_options)
             item_types["function"] = on_cpu.CpuFunction
         else:
             code = _DriverCode(functools.partial(self.read, KERNELS), str(manifest.path))
@@ -215,13 +218,14 @@ class Library(Mapping[str, Item]):
             )
             description = f"{len(matching) or 'no'} artifacts of {' for '.join(filter(None, (kind, sm)))}"
             raise LaunchError(
-                f"{path} lists {description}; it has {listed_artifacts}: name one, or export it."
+                f"{path} lists {description}; pass the kind and arch of a listed one ({listed_artifacts}), "
+                "or export the missing one."
             )
         name = self.__artifacts[matching[0]]
         try:
             content = self.__content_of(name)
         except (KeyError, OSError) as error:
-            reason = getattr(error, "strerror", "it is not there")
+            reason = getattr(error, "strerror", "the export does not contain it")
             raise LaunchError(f"{name} could not be read: {reason}; keep it beside {path.name}.") from error
         if manifests.digest(content) != self.__manifest.digests[name]:
             raise LaunchError(f"{name} does not match the digest in {path}; export again.")
@@ -229,7 +233,7 @@ class Library(Mapping[str, Item]):
 
 
 class _NoKernelError(LaunchError, AttributeError, KeyError):
-    """A `Library` has no kernel of a name, which was accessed as an attribute or as an item."""
+    """A `Library` has no kernel of the name by which an attribute or an item was accessed."""
 
     # KeyError.__str__ would quote the message.
     __str__ = Exception.__str__
@@ -244,6 +248,7 @@ class _DriverCode:
         name: The name for messages.
     """
 
+    # The class that reads the arguments of a launch.
     memory = DeviceArguments
 
     def __init__(self, read: Callable[[], bytes], name: str) -> None:
@@ -273,13 +278,14 @@ class _DriverCode:
                 raise LaunchError(
                     f"Kernel {kernel.name}: parameter {name!r} is in the memory of device {device}, which "
                     f"the device of this launch cannot access; make device {device} current, copy the "
-                    "array, or enable access between peers."
+                    "array, or enable peer access between the devices."
                 )
         for producer in memory.producers:
             driver.wait(launch_config.stream, producer)
         offsets = [formal.offset for formal in kernel.parameters.formals]
         buffer = bytearray()
         for offset, argument in zip(offsets, arguments, strict=True):
+            # Padding fills the gap before the argument.
             buffer += bytes(offset - len(buffer)) + argument
         driver.launch(kernel.handle, launch_config, buffer, offsets, kernel.name)
 
@@ -291,7 +297,7 @@ class LoadedKernel(Launchable):
     Thread-safe. Created by a `Library`.
 
     Args:
-        code: The code, which launches kernels.
+        code: The loaded code of the export.
         function: The kernel, as the manifest describes it.
         types: The C types of its parameters by name.
     """

@@ -1,9 +1,9 @@
 """
 The calling convention of numba-cuda: `MinimalCallConv` of `numba.cuda.core.callconv`.
 
-A function returns a status and writes its result through its first parameter. The result has Numba's memory
-layout, except that tuples of equal types and records have the type of values. Structs are spread over
-parameters.
+A function returns a status and writes its result through its first parameter. The result has the LLVM type
+that Numba stores in memory, except that tuples of equal types and records have the LLVM type of values in
+registers. Each member of a struct is an argument of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 # The status RETCODE_NONE means that the result is None, and is not an error.
 _RETCODE_NONE = -2
+# The members of an array: meminfo, parent, nitems, itemsize, data, shape, strides.
+_DATA_INDEX, _SHAPE_INDEX = 4, 5
 
 
 class StatusConvention(Convention):
@@ -34,35 +36,38 @@ class StatusConvention(Convention):
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
         builder, numba_llvm_type = self.builder, pointee(callee.params[0])
-        pointer, slot = builder.allocate(numba_llvm_type, 8, "zeroinitializer")
-        status = builder.call(callee, [(pointer, slot), *arguments])
+        pointer_type, address = builder.allocate(numba_llvm_type, 8, "zeroinitializer")
+        status = builder.call(callee, [(pointer_type, address), *arguments])
         is_none = builder.emit_value(f"icmp eq i32 {status}, {_RETCODE_NONE}")
         succeeded = builder.emit_value(f"or i1 {is_none}, {builder.emit_value(f'icmp eq i32 {status}, 0')}")
         failed = builder.emit_value(f"xor i1 {succeeded}, true")
-        returned = numba_llvm_type, builder.emit_value(f"load {numba_llvm_type}, {pointer} {slot}, align 8")
+        value = builder.emit_value(f"load {numba_llvm_type}, {pointer_type} {address}, align 8")
         if isinstance(ty, types.Optional):
             # The status says whether there is a value.
             has_value = builder.emit_value(f"xor i1 {is_none}, true")
-            return failed, iter([builder.struct([returned, (I1, has_value)])])
-        return failed, self.results(ty, *returned)
+            return failed, iter([builder.struct([(numba_llvm_type, value), (I1, has_value)])])
+        return failed, self.results(ty, numba_llvm_type, value)
 
     def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         if not isinstance(ty, types.BaseTuple):
             yield numba_llvm_type, value
             return
-        for at, (inner, part) in enumerate(zip(ty.types, members(numba_llvm_type), strict=True)):
-            yield from self.results(inner, part, self.builder.extract(numba_llvm_type, value, at))
+        member_types = zip(ty.types, members(numba_llvm_type), strict=True)
+        for index, (member_ty, member_llvm_type) in enumerate(member_types):
+            member = self.builder.extract(numba_llvm_type, value, index)
+            yield from self.results(member_ty, member_llvm_type, member)
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         return 1
 
     def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
-        items = "1"
+        item_count = "1"
         for extent in shape:
-            items = self.builder.emit_value(f"mul i64 {items}, {extent}")
-        # No memory manager and no Python object own the array's memory.
-        owner = self.builder.pointer(I8), "null"
-        return [owner, owner, (I64, items), (I64, str(itemsize)), data]
+            item_count = self.builder.emit_value(f"mul i64 {item_count}, {extent}")
+        # "meminfo" and "parent" are null: neither Numba's runtime nor a Python object owns the memory.
+        no_owner = self.builder.pointer(I8), "null"
+        return [no_owner, no_owner, (I64, item_count), (I64, str(itemsize)), data]
 
     def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
-        return (members(numba_llvm_type)[4], self.builder.extract(numba_llvm_type, value, 4)), 5
+        address = self.builder.extract(numba_llvm_type, value, _DATA_INDEX)
+        return (members(numba_llvm_type)[_DATA_INDEX], address), _SHAPE_INDEX

@@ -368,7 +368,9 @@ def test_what_does_not_fit_is_refused(udfs, case):
 def test_an_export_without_ptx_is_refused():
     """The error names the kind of artifact that is missing."""
     exported = pl.export([scaled], arch=ARCH, emit=["ltoir"], name="made")
-    with pytest.raises(pl.LaunchError, match=r"made\.json lists no artifacts of ptx; .*export it"):
+    with pytest.raises(
+        pl.LaunchError, match=r"made\.json lists no artifacts of ptx; .*export the missing one"
+    ):
         pl.load(exported, device="cpu")
 
 
