@@ -183,7 +183,7 @@ def _components(tools: Toolchain) -> Iterator[Component]:
 def _import_front_ends() -> dict[str, Problem]:
     """Import the modules that the front ends' patches need; return the failures, by front end."""
     broken = {}
-    for front_end in filter(registry.installed, registry.front_ends()):
+    for front_end in filter(registry.is_installed, registry.front_ends()):
         try:
             # The package first, as programs do: threads that import a package and its module in opposite
             # orders deadlock.
@@ -205,7 +205,7 @@ def _import_front_ends() -> dict[str, Problem]:
 
 def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
     front_ends = registry.front_ends()
-    installed = [front_end.name for front_end in front_ends if registry.installed(front_end)]
+    installed = [front_end.name for front_end in front_ends if registry.is_installed(front_end)]
     if not installed:
         extras = " or ".join(f"'numba-ptxlink[{front_end.extra}]'" for front_end in front_ends)
         yield Problem(

@@ -60,7 +60,7 @@ def moved(name: str, known: dict[str, dict[str, str]], version: str, now: dict[s
 def test_nothing_that_is_replaced_has_moved(name):
     """Each replaced function has the source that its wrapper was written against, for this release."""
     front_end = registry.get(name)
-    if not registry.installed(front_end):
+    if not registry.is_installed(front_end):
         pytest.skip(f"{name} is not installed")
     known = json.loads(digests_file(name).read_text())
     version = metadata.version(name)
@@ -83,7 +83,7 @@ def test_every_release_that_is_told_is_served(name):
 def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkeypatch):
     """The text of what is replaced or called tells it, and `status()` says so; the first change is named."""
     front_end = registry.get("numba-cuda-mlir")
-    if not registry.installed(front_end):
+    if not registry.is_installed(front_end):
         pytest.skip("numba-cuda-mlir is not installed")
     monkeypatch.setattr(front_end, "remark", "")
     monkeypatch.setattr(metadata, "version", lambda _: "0.7.0")

@@ -24,12 +24,12 @@ _EXAMPLES = (
     "export one.py two.py three.py -o build -j 4",
     "export -m package.udfs -o build --emit ptx,ltoir -j 8 --quiet",
 )
-# Options that `export` has under the same names.
+# Options of this command that the function `export` has under the same names.
 _SAME_NAME_OPTIONS = (
     *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
     *("front_end", *parsing.ARITHMETIC),
 )
-# Exporting more files takes seconds, so that progress is printed.
+# Above this number of files, exporting takes seconds, so that progress is printed.
 _MAX_WITHOUT_PROGRESS = 4
 
 
@@ -137,8 +137,9 @@ def _export_each(
     """
     Export several files in parallel, on *threads*; report the errors of all.
 
-    The target of a depfile is the manifest of the first file, which is written last, and only if no export
-    has failed, since build tools consider all up to date once the target exists.
+    The target of a depfile is the manifest of the first file. Build tools consider all outputs up to date
+    once the target exists, so the first file's export is made in memory, and written after all others, if
+    none has failed.
     """
     from numba_ptxlink._export.load import Source
     from numba_ptxlink._export.write import write
@@ -149,15 +150,16 @@ def _export_each(
     stems = [path.resolve().parent.name if path.stem == "__init__" else path.stem for path in paths]
     if len({*stems}) < len(stems) or arguments.name is not None:
         raise ExportError(
-            f"Several files need stems that differ, and no --name: {', '.join(stems)}; export one by one."
+            "The outputs of several files are named by their stems, so that neither equal stems nor "
+            f"--name are possible: {', '.join(stems)}; export them one by one."
         )
     exports, errors = [], []
-    last_path = paths[0] if arguments.depfile else None
+    deferred_path = paths[0] if arguments.depfile else None
     futures = [
         threads.submit(
             export,
             Source(str(path), will_be_written=True),
-            None if path is last_path else out,
+            None if path is deferred_path else out,
             **options,
         )
         for path in paths
@@ -172,20 +174,20 @@ def _export_each(
             delete_line = "\x1b[K" if sys.stderr.isatty() else ""
             print(f"{delete_line}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
-    if last_path:
+    if deferred_path:
         sources = {source for exported in exports for source in exported.sources}
         exports[0] = write(replace(exports[0], sources=tuple(sources)), out, arguments.depfile)
     return exports
 
 
 def _threads(jobs: int) -> ThreadPoolExecutor:
-    """Return threads that wait for *jobs* processes, at most one for each core."""
+    """Return a pool of *jobs* threads, at most one for each core; each waits for one compiler process."""
     from concurrent.futures import ThreadPoolExecutor
 
     from numba_ptxlink.errors import ExportError
 
     if jobs < 1:
-        raise ExportError(f"{jobs} processes cannot export; pass 1 or more.")
+        raise ExportError(f"--jobs is {jobs}, which is no number of processes; pass 1 or more.")
     return ThreadPoolExecutor(min(jobs, len(os.sched_getaffinity(0))))
 
 

@@ -2,7 +2,7 @@
 Translate arithmetic on registers: expand operations of the table `instructions.ll`, and round floats.
 
 Halves are computed as floats and rounded by functions of `program.ll`. The conversions of LLVM would call
-functions of the compiler's runtime library, without which the process would end.
+functions of the compiler's runtime library, which is missing, so that the process would end.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 
 ROUNDING_MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 """LLVM's numbers of the rounding modes."""
+# The names of operations, the types of the operands, and the type of the result: "mad.wide: kkw w".
 _OPERATION_HEADER = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
-# Modifiers of floats that are applied to operands and results, so that the table has no rows for them.
+# Modifiers of floats for which the table needs no rows: they have no effect here, or are applied by
+# `emit_arithmetic` to operands and results.
 _FLOAT_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *ROUNDING_MODES)
 # The smallest normal number of a type; a bfloat16 has the exponents of a float.
 _SMALLEST_NORMAL = {
@@ -31,7 +33,7 @@ _SMALLEST_NORMAL = {
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
     "f64": "0x0010000000000000",
 }
-# Operands whose negation negates the result of an instruction; the first operand for others.
+# Operands whose negation negates the result of an instruction; for other instructions, the first operand.
 _NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
 # The bits of each float32 NaN that a GPU computes.
 _GPU_NAN = 0x7FFFFFFF
@@ -95,7 +97,8 @@ def find_operation(mnemonic: Mnemonic) -> Operation:
 def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) -> str:
     """Add the operation of an instruction on values of its type; return the result."""
     ptx_type, bits, signed = mnemonic.type, mnemonic.type.bits, mnemonic.type.is_signed
-    names = dict(
+    # `instructions.ll` explains these placeholders.
+    placeholders = dict(
         zip("abcd", values, strict=False),
         opcode=mnemonic.opcode,
         letter="s" if signed else "u",
@@ -110,7 +113,7 @@ def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) ->
         suffix=ptx_type.suffix,
         smallest=_SMALLEST_NORMAL.get(f"{ptx_type.letter}{bits}", "0.0"),
     )
-    return b.emit_text(find_operation(mnemonic).body, names)
+    return b.emit_text(find_operation(mnemonic).body, placeholders)
 
 
 def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -> str:
@@ -121,10 +124,11 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
         raise UnsupportedInstruction
     if ptx_type.elements > 1:
         single = mnemonic._replace(types=(ptx_type.element,))
-        columns = zip(
+        # The first elements of all operands, then the second ones, and so on.
+        element_operands = zip(
             *(b.split_bits(operand, ptx_type.width, ptx_type.elements) for operand in operands), strict=True
         )
-        return b.join_bits([emit_arithmetic(b, single, column) for column in columns], ptx_type.bits)
+        return b.join_bits([emit_arithmetic(b, single, values) for values in element_operands], ptx_type.bits)
     if not ptx_type.is_float:
         return expand_operation(b, mnemonic, operands)
     values = [decode(b, ptx_type, operand) for operand in operands]
@@ -139,6 +143,7 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
     else:
         value = expand_operation(b, mnemonic, values)
     if find_operation(mnemonic).result == "p":
+        # A predicate is neither modified nor encoded.
         return value
     return encode(b, ptx_type, apply_modifiers(b, ptx_type, value, modifiers, ("relu", "sat", "ftz")))
 
@@ -146,7 +151,7 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
 def apply_modifiers(
     b: IRBuilder, ptx_type: PtxType, value: str, modifiers: Sequence[str], applicable: Sequence[str]
 ) -> str:
-    """Apply those modifiers of an instruction to a float that are in *applicable*; return the result."""
+    """Apply to a float each of *applicable* that is among the *modifiers*, in order; return the result."""
     for modifier in applicable:
         if modifier in modifiers:
             opcode = "flush" if modifier == "ftz" else modifier
@@ -195,11 +200,13 @@ def emit_directed(
         operands: The values.
         result: The type of the result in LLVM IR, "" for that of the operands.
     """
-    # To round down, negate the operands, round up, and negate the result. A square root is not negative, so
-    # that down is toward zero.
+    # The functions of the table round up or toward zero. To round down, negate the operands, round up, and
+    # negate the result. A square root is never negative, so that toward zero is down.
     negates = rounding == "rm" and name != "sqrt"
-    plain = operations().get(f"{name}.f") if negates and ptx_type.bits == 64 and not result else None
-    unnegated_names = dict(
+    plain_operation = (
+        operations().get(f"{name}.f") if negates and ptx_type.bits == 64 and not result else None
+    )
+    unnegated_placeholders = dict(
         zip("abc", operands, strict=False), ir=ptx_type.ir, suffix=ptx_type.suffix, opcode=name
     )
     if negates:
@@ -208,18 +215,20 @@ def emit_directed(
             b.emit_value(f"fneg {ptx_type.ir} {operand}") if index in negated else operand
             for index, operand in enumerate(operands)
         ]
-    names = dict(
+    placeholders = dict(
         zip("abc", operands, strict=False),
         ir=ptx_type.ir,
         suffix=ptx_type.suffix,
         up=str(rounding == "rp" or negates).lower(),
     )
-    value = b.emit_text(operation(f"directed.{name}").body, names)
+    value = b.emit_text(operation(f"directed.{name}").body, placeholders)
     if not negates:
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")
-    if plain:
-        # If the result is NaN, use the one without negations, which has the right sign.
+    if plain_operation:
+        # If the result is NaN, use that of the operation without negations, whose sign is right.
         is_nan = b.emit_op("fcmp uno", ptx_type.ir, value, value)
-        value = b.select(is_nan, ptx_type.ir, b.emit_text(plain.body, unnegated_names), value)
+        value = b.select(
+            is_nan, ptx_type.ir, b.emit_text(plain_operation.body, unnegated_placeholders), value
+        )
     return value

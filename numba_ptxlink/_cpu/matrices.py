@@ -1,10 +1,9 @@
 """
-Translate matrix instructions, for which each thread of a warp has some elements in its registers.
+Translate matrix instructions: each thread of a warp has some elements of the matrices in its registers.
 
 A thread writes its registers to memory, and the address of the memory to its ThreadRecord, where the other
 threads read it. A second exchange ensures that all threads have read before one of them overwrites its
-registers. The layouts are
-those of "Matrix Fragments for mma" in the PTX ISA.
+registers. The layouts are those of "Matrix Fragments for mma" in the PTX ISA.
 """
 
 from __future__ import annotations
@@ -68,9 +67,11 @@ class _Product(NamedTuple):
     @property
     def offsets(self) -> tuple[int, int, int]:
         """The bytes from the start of a thread's registers to the second matrix, the third, and the end."""
-        chunks = -(-self.depth // (4 * self.packed))
-        second = self.rows // 8 * chunks * self.register_bytes
-        third = second + chunks * self.register_bytes
+        # Four lanes share a row of the first matrix, and a column of the second.
+        registers_per_line = -(-self.depth // (4 * self.packed))
+        second = self.rows // 8 * registers_per_line * self.register_bytes
+        third = second + registers_per_line * self.register_bytes
+        # A lane has two elements of each eighth row of the result, with 8 bytes of room for each.
         return second, third, third + self.rows // 4 * 8
 
     @property
@@ -82,13 +83,13 @@ class _Product(NamedTuple):
 
 def exchange_all(b: Translator, value: str) -> str:
     """Exchange values between all lanes of a warp; return the address of the first lane's ThreadRecord."""
-    group, first = exchange(b, value, ALL_LANES)
+    group, first_record = exchange(b, value, ALL_LANES)
     b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
-    return first
+    return first_record
 
 
 def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `mma.sync`: D = A * B + C, without sparsity; sums of floats are rounded once."""
+    """Translate `mma.sync`: D = A * B + C, without sparsity; floats are summed in double, then rounded."""
     product = _parse_product(mnemonic)
     second, third, end = product.offsets
     registers = b.alloca(f"[{end // 8 + 1} x i64]")
@@ -103,8 +104,8 @@ def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None
             b.store(f"i{8 * register_size}", value, registers, start + index * register_size)
     if product.name not in b.global_values:
         b.global_values[product.name] = _product_function(b.global_values, product)
-    first = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
-    b.emit(f"call void @{product.name}(ptr {first}, i32 {b.expand('%laneid')}, ptr {registers})")
+    first_record = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
+    b.emit(f"call void @{product.name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
     exchange(b, "0", ALL_LANES)
     size = _accumulator_bytes(product.d)
     for index, register in enumerate(ptx.elements(operands[0])):
@@ -121,8 +122,9 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
     flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *ELEMENT_BITS}
     shape = _SHAPE.fullmatch(flags.pop()) if len(flags) == 1 else None
     names = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
-    special = [flag for flag in mnemonic.modifiers if flag in ELEMENT_BITS]
-    factors = special or names[1:-1]
+    # Types that the PTX ISA has for matrices alone are parsed as modifiers.
+    matrix_types = [flag for flag in mnemonic.modifiers if flag in ELEMENT_BITS]
+    factors = matrix_types or names[1:-1]
     if (
         not shape
         or len(factors) != 2
@@ -133,9 +135,9 @@ def _parse_product(mnemonic: Mnemonic) -> _Product:
     ):
         raise UnsupportedInstruction
     rows, depth = int(shape[1]), int(shape[2])
-    first, second = factors
     saturates = "satfinite" in mnemonic.modifiers
-    product = _Product(rows, depth, a=first, b=second, c=names[-1], d=names[0], saturates=saturates)
+    product = _Product(rows, depth, a=factors[0], b=factors[1], c=names[-1], d=names[0], saturates=saturates)
+    # `m8n8k4` of halves has the layout of Volta.
     if rows == 8 and product.packed == 2:
         raise UnsupportedInstruction
     return product
@@ -150,18 +152,18 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
     """
     Return a function that computes the elements of the result that one lane has.
 
-    A lane has the columns 2t and 2t + 1 of each eighth row, where t is its number modulo 4. Four lanes have a
-    row of the first matrix, and four lanes a column of the second.
+    A lane has the columns 2t and 2t + 1 of each eighth row, where t is the lane's number modulo 4. Four lanes
+    share a row of the first matrix, and four lanes a column of the second.
     """
     f = IRBuilder(global_values)
     second, third, _ = product.offsets
-    quad, number = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
+    quad, lane_in_quad = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
     row_holders = [registers_of(f, f.emit_op("add", "i32", quad, lane)) for lane in range(4)]
     columns = []
     for column in range(2):
-        column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", number, 1), column)
-        start = f.emit_op("shl", "i32", column_index, 2)
-        holders = [registers_of(f, f.emit_op("add", "i32", start, lane)) for lane in range(4)]
+        column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", lane_in_quad, 1), column)
+        first_lane = f.emit_op("shl", "i32", column_index, 2)
+        holders = [registers_of(f, f.emit_op("add", "i32", first_lane, lane)) for lane in range(4)]
         columns.append(_load_line(f, product, product.b, holders, second, 1, 0))
     results = []
     for block in range(product.rows // 8):
@@ -172,7 +174,7 @@ def _product_function(global_values: dict[str, str], product: _Product) -> str:
             total = sum_of_products(f, product.d, pairs, addend, saturates=product.saturates)
             results.append(encode_sum(f, product.d, total))
     for position, result in enumerate(results):
-        bits, offset = _accumulator_place(product.d, third, position)
+        bits, offset = _accumulator_element(product.d, third, position)
         f.store(f"i{bits}", result, "%registers", offset)
     f.end_block("ret void")
     return f.to_text(f"internal void @{product.name}(ptr %first, i32 %lane, ptr %registers) noinline")
@@ -187,7 +189,18 @@ def registers_of(f: IRBuilder, lane: str) -> str:
 def _load_line(
     f: IRBuilder, product: _Product, kind: str, holders: Sequence[str], start: int, step: int, block: int
 ) -> list[str]:
-    """Return the elements of a row or a column, whose registers four lanes have in turn."""
+    """
+    Return the elements of a row of the first matrix or a column of the second, which four lanes share.
+
+    Args:
+        f: The function.
+        product: The matrix product.
+        kind: The type of the elements.
+        holders: The addresses of the four lanes' registers.
+        start: The offset of the matrix in a lane's registers, in bytes.
+        step: The number of rows or columns of the matrix of which a lane has elements.
+        block: The index of the row or column among these.
+    """
     packed, bits = product.packed, ELEMENT_BITS[kind]
     elements = []
     for position in range(product.depth):
@@ -215,14 +228,14 @@ def decode_element(f: IRBuilder, kind: str, bits: str) -> str:
     return f.emit_value(f"fpext float {value} to double")
 
 
-def _accumulator_place(kind: str, start: int, position: int) -> tuple[int, int]:
-    """Return the bits of an element of the third matrix or the result, and its offset."""
+def _accumulator_element(kind: str, start: int, position: int) -> tuple[int, int]:
+    """Return the width in bits of an element of the third matrix or the result, and its offset in bytes."""
     size = {"f16": 2, "f64": 8}.get(kind, 4)
     return 8 * size, start + position * size
 
 
 def _load_addend(f: IRBuilder, product: _Product, start: int, position: int) -> str:
-    bits, offset = _accumulator_place(product.c, start, position)
+    bits, offset = _accumulator_element(product.c, start, position)
     return decode_element(f, product.c, f.load(f"i{bits}", "%registers", offset))
 
 
@@ -232,14 +245,15 @@ def sum_of_products(
     """Return the sum of products and of the third matrix's element, in the types of `decode_element`."""
     if kind == "s32":
         total = "0"
-        for one, two in pairs:
-            total = f.emit_op("add", "i32", total, f.emit_op("mul", "i32", one, two))
+        for factor_a, factor_b in pairs:
+            total = f.emit_op("add", "i32", total, f.emit_op("mul", "i32", factor_a, factor_b))
         if saturates:
             return f.call("llvm.sadd.sat.i32", "i32", f"i32 {total}", f"i32 {addend}")
         return f.emit_op("add", "i32", total, addend)
     value = addend
-    for one, two in pairs:
-        value = f.call("llvm.fma.f64", "double", f"double {one}", f"double {two}", f"double {value}")
+    for factor_a, factor_b in pairs:
+        factors = f"double {factor_a}", f"double {factor_b}"
+        value = f.call("llvm.fma.f64", "double", *factors, f"double {value}")
     return value
 
 
@@ -250,6 +264,7 @@ def encode_sum(f: IRBuilder, kind: str, value: str) -> str:
     if kind == "f64":
         return f.emit_value(f"bitcast double {value} to i64")
     if kind == "f16":
+        # Rounding to odd first: the second rounding then returns the same as a single one.
         odd = f.call("ptxlink.odd", "float", f"double {value}")
         return f.call("ptxlink.f16.encode", "i16", f"float {odd}", "i32 1")
     result = f.emit_value(f"fptrunc double {value} to float")
@@ -261,15 +276,17 @@ def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> Non
     if set(mnemonic.modifiers) != {"sync", "aligned", "m8n8", "trans"}:
         raise UnsupportedInstruction
     value = b.resize(b.read_operand(operands[1], 32), 32, 64)
-    first = exchange_all(b, value)
+    first_record = exchange_all(b, value)
     lane = b.expand("%laneid")
+    # Lane i has the columns 2(i % 4) and 2(i % 4) + 1 of row i / 4: element (row, column) is in lane
+    # 4 row + column / 2. The result has the row i / 4 of the transpose: the column i / 4 of the matrix.
     column = b.emit_op("lshr", "i32", lane, 2)
     parts = []
     for part in range(2):
         row = b.emit_op("add", "i32", b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1), part)
         start = b.emit_op("shl", "i32", row, 2)
         holder = b.emit_op("add", "i32", start, b.emit_op("lshr", "i32", column, 1))
-        record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first}, i32 {holder}")
+        record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {holder}")
         shift = b.emit_op("shl", "i32", b.emit_op("and", "i32", column, 1), 4)
         moved = b.emit_op("lshr", "i32", b.load("i32", record, thread_field_offset("seen")), shift)
         parts.append(b.resize(moved, 32, 16))
@@ -285,20 +302,20 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     """
     targets = ptx.elements(operands[0])
     _check_matrices(mnemonic, len(targets))
-    first = _exchange_addresses(b, operands[1])
-    row, column = _fragment_place(b)
+    first_record = _exchange_addresses(b, operands[1])
+    row, column = _fragment_position(b)
     for number, target in enumerate(targets):
         if "trans" in mnemonic.modifiers:
             halves = []
             for part in range(2):
-                start = _row_address(b, first, number, b.emit_op("add", "i32", column, part))
+                start = _row_address(b, first_record, number, b.emit_op("add", "i32", column, part))
                 address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
                 pointer = region_pointer(b, address, 2, write=False)
                 report_access(b, pointer, 2, Access.READ)
                 halves.append(b.emit_value(f"load i16, ptr {pointer}"))
             value = b.join_bits(halves, 16)
         else:
-            pointer = region_pointer(b, _pair_address(b, first, number, row, column), 4, write=False)
+            pointer = region_pointer(b, _pair_address(b, first_record, number, row, column), 4, write=False)
             report_access(b, pointer, 4, Access.READ)
             value = b.emit_value(f"load i32, ptr {pointer}")
         b.write_register(target, value, 32)
@@ -309,19 +326,19 @@ def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
     """Translate `stmatrix`: the inverse of `ldmatrix`."""
     sources = ptx.elements(operands[1])
     _check_matrices(mnemonic, len(sources))
-    first = _exchange_addresses(b, operands[0])
-    row, column = _fragment_place(b)
+    first_record = _exchange_addresses(b, operands[0])
+    row, column = _fragment_position(b)
     for number, source in enumerate(sources):
         value = b.read_operand(source, 32)
         if "trans" in mnemonic.modifiers:
             for part, half in enumerate(b.split_bits(value, 32, 2)):
-                start = _row_address(b, first, number, b.emit_op("add", "i32", column, part))
+                start = _row_address(b, first_record, number, b.emit_op("add", "i32", column, part))
                 address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
                 pointer = region_pointer(b, address, 2, write=True)
                 report_access(b, pointer, 2, Access.WRITE, b.resize(half, 16, 64))
                 b.emit(f"store i16 {half}, ptr {pointer}")
         else:
-            pointer = region_pointer(b, _pair_address(b, first, number, row, column), 4, write=True)
+            pointer = region_pointer(b, _pair_address(b, first_record, number, row, column), 4, write=True)
             report_access(b, pointer, 4, Access.WRITE, b.resize(value, 32, 64))
             b.emit(f"store i32 {value}, ptr {pointer}")
     exchange(b, "0", ALL_LANES)
@@ -344,20 +361,22 @@ def _exchange_addresses(b: Translator, operand: str) -> str:
     return exchange_all(b, address)
 
 
-def _fragment_place(b: Translator) -> tuple[str, str]:
+def _fragment_position(b: Translator) -> tuple[str, str]:
     """Return the row of a lane in a matrix, and the first of its two columns."""
     lane = b.expand("%laneid")
     return b.emit_op("lshr", "i32", lane, 2), b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1)
 
 
-def _row_address(b: Translator, first: str, number: int, row: str) -> str:
+def _row_address(b: Translator, first_record: str, number: int, row: str) -> str:
+    """Return the address of a row of the matrix *number*, which lane 8 * number + row passed."""
     lane = b.emit_op("add", "i32", row, 8 * number)
-    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first}, i32 {lane}")
+    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {lane}")
     return b.load("i64", record, thread_field_offset("seen"))
 
 
-def _pair_address(b: Translator, first: str, number: int, row: str, column: str) -> str:
-    start = _row_address(b, first, number, row)
+def _pair_address(b: Translator, first_record: str, number: int, row: str, column: str) -> str:
+    """Return the address of the two neighbouring halves of a row that begin at *column*."""
+    start = _row_address(b, first_record, number, row)
     return b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", column, 1), 32, 64))
 
 

@@ -23,7 +23,12 @@ _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
 
 
 def exchange(b: Translator, value: str, mask: str) -> tuple[str, str]:
-    """Suspend until the threads of the mask have arrived; return the mask and the ThreadRecord of lane 0."""
+    """
+    Exchange *value* between the threads of *mask*: suspend until all of them have arrived.
+
+    Returns:
+        The mask of the lanes that took part, and the address of the ThreadRecord of lane 0.
+    """
     b.suspend(ThreadState.WARP, key=b.read_operand(mask, 32), value=value)
     b.report_order(Scope.WARP)
     offset = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
@@ -35,9 +40,9 @@ def _load_group(b: Translator) -> str:
     return b.load("i32", "%thread_record", thread_field_offset("group"))
 
 
-def _ballot(b: Translator, group: str, first: str, value: str) -> str:
-    """Return the mask of the lanes of *group* whose operand is *value*."""
-    return b.call("ptxlink.ballot", "i32", f"ptr {first}", f"i32 {group}", f"i64 {value}")
+def _ballot(b: Translator, group: str, first_record: str, value: str) -> str:
+    """Return the mask of the lanes of *group* whose operand is *value*; *first_record* is that of lane 0."""
+    return b.call("ptxlink.ballot", "i32", f"ptr {first_record}", f"i32 {group}", f"i64 {value}")
 
 
 def _read_wide(b: Translator, operand: str, bits: int) -> str:
@@ -46,7 +51,7 @@ def _read_wide(b: Translator, operand: str, bits: int) -> str:
 
 
 def _mode(mnemonic: Mnemonic) -> str:
-    """Return the modifier beside `sync`, which ptxas takes in either order: CUB writes `vote.ballot.sync`."""
+    """Return the modifier other than `sync`. ptxas accepts both orders, and CUB has `vote.ballot.sync`."""
     return next((modifier for modifier in mnemonic.modifiers if modifier != "sync"), "")
 
 
@@ -54,8 +59,9 @@ def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `vote`."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
-    group, first = exchange(b, _read_wide(b, operands[1], 1), operands[-1])
-    hits = b.emit_op("xor", "i32", group, _ballot(b, group, first, "0"))
+    group, first_record = exchange(b, _read_wide(b, operands[1], 1), operands[-1])
+    false_lanes = _ballot(b, group, first_record, "0")
+    hits = b.emit_op("xor", "i32", group, false_lanes)
     b.write_expansion(operands[0], f"vote.{_mode(mnemonic)}", hits=hits, group=group)
 
 
@@ -65,13 +71,14 @@ def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         raise UnsupportedInstruction
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     distance, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
-    _, first = exchange(b, _read_wide(b, operands[1], 32), operands[4])
+    _, first_record = exchange(b, _read_wide(b, operands[1], 32), operands[4])
     lane, mode = b.expand("%laneid"), _mode(mnemonic)
+    # The last lane to read from; for `up`, with which compilers pass 0, the first lane of the segment.
     last = b.expand("shfl.last", lane=lane, bounds=bounds)
     source = b.expand(f"shfl.{mode}", lane=lane, distance=distance, bounds=bounds)
     in_range = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, last)
     source = b.select(in_range, "i32", source, lane)
-    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first}, i32 {source}")
+    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {source}")
     b.write_register(target, b.load("i32", record, thread_field_offset("seen")), 32)
     if predicate:
         b.write_register(predicate, in_range, 1)
@@ -81,8 +88,8 @@ def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `match`."""
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     value = _read_wide(b, operands[1], mnemonic.type.bits)
-    group, first = exchange(b, value, operands[2])
-    hits = _ballot(b, group, first, value)
+    group, first_record = exchange(b, value, operands[2])
+    hits = _ballot(b, group, first_record, value)
     if "any" in mnemonic.modifiers:
         b.write_register(target, hits, 32)
         return
@@ -102,8 +109,8 @@ def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     name = f"{sign}{operation}" if operation in ("min", "max") else operation
     if name not in _REDUCTIONS:
         raise UnsupportedInstruction
-    group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
-    arguments = f"ptr {first}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
+    group, first_record = exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    arguments = f"ptr {first_record}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
     b.write_register(operands[0], b.call("ptxlink.reduce", "i32", *arguments), 32)
 
 
@@ -112,9 +119,9 @@ def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     mode, *modifiers = mnemonic.modifiers[1:] or [""]
     if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
         raise UnsupportedInstruction
-    group, first = exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    group, first_record = exchange(b, _read_wide(b, operands[1], 32), operands[2])
     flags = (f"i1 {int(flag)}" for flag in (mode == "max", "abs" in modifiers, "NaN" in modifiers))
-    value = b.call("ptxlink.reduce.f32", "i32", f"ptr {first}", f"i32 {group}", *flags)
+    value = b.call("ptxlink.reduce.f32", "i32", f"ptr {first_record}", f"i32 {group}", *flags)
     b.write_register(operands[0], value, 32)
 
 
@@ -128,7 +135,7 @@ def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def read_active_mask(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `activemask`: suspend until no thread of the warp can run; threads here are active."""
+    """Translate `activemask`: suspend until no thread of the warp can run; those at it are active."""
     b.suspend(ThreadState.ACTIVEMASK)
     b.write_register(operands[0], _load_group(b), 32)
 
@@ -144,6 +151,7 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
         return
     if mode not in ("sync", "red") or len(operands) not in ((3, 4) if mode == "red" else (1, 2)):
         raise UnsupportedInstruction
+    # `bar.sync` has the operands barrier and optional count; `bar.red` a result before and a predicate after.
     arguments = list(operands[1:] if mode == "red" else operands)
     value = _read_wide(b, arguments.pop(), 1) if mode == "red" else "0"
     count = b.read_operand(arguments[1], 32) if len(arguments) > 1 else "0"
@@ -156,11 +164,12 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
 
 
 def _arrive(b: Translator, barrier: str) -> None:
-    """Translate `bar.arrive`: count the thread at a barrier at which others wait."""
+    """Translate `bar.arrive`: count the thread as arrived at a barrier, without waiting for the others."""
+    # A block has the barriers 0 to 15.
     number = b.emit_op("and", "i32", b.read_operand(barrier, 32), 15)
     counts = b.offset_pointer("%ctx", BlockContext.barrier_arrivals.offset)
-    count = b.emit_value(f"getelementptr i32, ptr {counts}, i32 {number}")
-    b.store("i32", b.emit_op("add", "i32", b.load("i32", count), 1), count)
+    count_pointer = b.emit_value(f"getelementptr i32, ptr {counts}, i32 {number}")
+    b.store("i32", b.emit_op("add", "i32", b.load("i32", count_pointer), 1), count_pointer)
 
 
 WARP_HANDLERS = {

@@ -218,7 +218,7 @@ def common_front_end(functions: Sequence[Marked], requested_front_end: str | Non
 
 def installed_front_ends() -> list[FrontEnd]:
     """Return the front ends whose compilers are installed, the preferred one first."""
-    return [front_end for front_end in registry.front_ends() if registry.installed(front_end)]
+    return [front_end for front_end in registry.front_ends() if registry.is_installed(front_end)]
 
 
 def default_front_end() -> FrontEnd:

@@ -76,19 +76,21 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
 
     Raises:
         AbiError: Two functions have the same name in C, or in a namespace of C++, or a signature is not a
-            Numba signature. The message proposes another name.
+            Numba signature. For two equal names in C, the message proposes another one.
     """
     taken: dict[str, ResolvedFunction] = {}
 
-    def add(function: Udf) -> ResolvedFunction:
+    def resolve_uniquely(function: Udf) -> ResolvedFunction:
         resolved = _resolve(function, front_end)
         for language, name in (("C", resolved.symbol), ("C++", resolved.overload)):
-            first = taken.setdefault(name, resolved).udf if name else function
-            if first is function:
+            if not name:
+                continue
+            owner = taken.setdefault(name, resolved).udf
+            if owner is function:
                 continue
             other = (
-                f"{first.function.__module__}.{first.function.__qualname__} {first.signature} "
-                f"({first.source})"
+                f"{owner.function.__module__}.{owner.function.__qualname__} {owner.signature} "
+                f"({owner.source})"
             )
             module = function.function.__module__.rpartition(".")[2]
             cure = f"use name={cnames.propose(f'{module}_{function.name}', taken)!r}, for example"
@@ -102,7 +104,8 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
 
     return tuple(
         map_collecting_errors(
-            add, dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf))
+            resolve_uniquely,
+            dict.fromkeys(variant for udf in marked for variant in (*udf.other_signatures, udf)),
         )
     )
 
@@ -142,6 +145,7 @@ def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
     }
     symbol, overload = function.name, ""
     if function.cxx.namespace and not function.is_kernel:
+        # C++ ignores `restrict` and the result, which may be unknown yet, when it compares overloads.
         unrestricted = [param._replace(restrict=False) for param in params]
         ctypes = abi.c_signature(function.name, front_end.types.void, unrestricted, names=names).params
         declared = ", ".join(ctype.name for _, ctype in ctypes)
@@ -186,8 +190,8 @@ def arguments(function: Udf, front_end: FrontEnd) -> tuple[tuple[Any, ...], Any]
     except Exception as error:
         raise AbiError(
             f"{title}: {function.signature!r} is not a Numba signature "
-            f"({str(error) or type(error).__name__}); write the names of Numba's types, not those of Python "
-            "or C, like "
+            f"({str(error) or type(error).__name__}); write the names of Numba's types instead of those of "
+            "Python or C, such as "
             '"float32(int32, CPointer(float32), Particle)", where Particle is a global of its module: a '
             "Numba type, a NumPy dtype, a typing.NamedTuple or an IntEnum; or pass a tuple of types."
         ) from error
@@ -256,7 +260,7 @@ def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
 
 
 class _Names(dict[str, Any]):
-    """The types by their names, looked up lazily: in a scope, then among Numba's types."""
+    """The types by their names, looked up lazily: in a scope, then among Numba's types and CUDA's vectors."""
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
         super().__init__()
@@ -268,7 +272,7 @@ class _Names(dict[str, Any]):
         if name not in self._scope:
             return self._numba_types[name]
         value, numba_type = self._scope[name], self._numba_types.get(name)
-        # Modules and functions often have the name of a type.
+        # A module or function in scope does not hide the type that has its name.
         if isinstance(value, ModuleType) and isinstance(numba_type, self._front_end.types.Type):
             return numba_type
         return _type_named(value, name, self._front_end, numba_type)
@@ -287,6 +291,12 @@ class _Module:
 
 
 def _type_named(value: Any, name: str, front_end: FrontEnd, default: Any = None) -> Any:
+    """
+    Return the type that *value* stands for, which is in scope as *name*; else *default*.
+
+    Raises:
+        AbiError: *value* is not a type, and there is no default.
+    """
     if isinstance(value, ModuleType):
         return _Module(value, name, front_end)
     ty = type_of(value, front_end)
@@ -313,7 +323,8 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        # Types without a size, such as np.void, which `from numpy import *` imports, are no single type.
+        # np.void and others without a size are not one type: ignore them, as they may be in scope by
+        # `from numpy import *`.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return _from_dtype(value, front_end)
@@ -339,11 +350,11 @@ def _from_dtype(dtype: Any, front_end: FrontEnd) -> Any:
 
 def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
     types = front_end.types
-    plain = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
+    numeric_types = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)
     # Python's numeric types are in scope, unless the module has redefined their names.
     module = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-    scope = {**{number.__name__: ty for number, ty in plain.items()}, **module}
+    scope = {**{number.__name__: ty for number, ty in numeric_types.items()}, **module}
     fields = []
     for field in cls._fields:
         value = annotations.get(field)
@@ -352,13 +363,13 @@ def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
         # Under `from __future__ import annotations`, a quoted annotation is a string within a string.
         while isinstance(value, str):
             value = _evaluate(value, scope, front_end)
-        ty = plain.get(value) if isinstance(value, type) else None
+        ty = numeric_types.get(value) if isinstance(value, type) else None
         ty = ty or type_of(value, front_end)
         if ty is None:
             raise AbiError(
                 f"The field {field!r} of the named tuple {cls.__name__} has no type; annotate it with a "
-                "Numba type, in a class of typing.NamedTuple, or pass types.NamedTuple([...], "
-                f"{cls.__name__}) in a signature of types."
+                "Numba type, in a subclass of typing.NamedTuple, or pass types.NamedTuple([...], "
+                f"{cls.__name__}) in a signature that is a tuple of types."
             )
         fields.append(ty)
     return types.BaseTuple.from_types(fields, cls)

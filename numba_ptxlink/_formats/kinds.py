@@ -33,7 +33,7 @@ class Kind(NamedTuple):
         name: The name in options and messages.
         extensions: The extensions of its files, the usual one first.
         magic: The first bytes of its content; b"" if they vary.
-        nvjitlink: nvJitLink's name for it as an `nvJitLinkInputType`; "" if nvJitLink does not link it.
+        nvjitlink: The name in nvJitLink's enum `nvJitLinkInputType`; "" if nvJitLink does not link the kind.
         artifact: Whether exports write it.
     """
 
@@ -70,10 +70,11 @@ def recognise(code: bytes) -> str | None:
             return kind.name
     from .ptx_header import read_header
 
-    # Compilers of PTX accept any bytes in comments and strings.
+    # Null bytes may end a text; they neither begin nor interrupt one.
     stripped = b"" if code.startswith(b"\0") else code.rstrip(b"\0")
     if not stripped.strip() or b"\0" in stripped:
         return None
+    # Compilers of PTX accept any bytes in comments and strings, not only UTF-8.
     text = stripped.decode(errors="surrogateescape")
     # The lexer is imported only for text that may be PTX.
     if ".version" in text and read_header(text).version:
@@ -86,8 +87,9 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
     Return the version of the NVVM IR and the compute capability, such as 90; None if *code* is no LTO-IR.
 
     NVIDIA does not document the fields, which were found by comparing the output of NVRTC 12.4, 12.9 and 13.5
-    for the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7 change with the
-    release only, and the halfword at byte 26 is ten times the compute capability in every one.
+    for the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7, of which the last
+    two are the version, change only with the release; the halfword at byte 26 is always ten times the
+    compute capability.
     """
     if not code.startswith(KINDS[LTOIR].magic) or len(code) < _LTOIR_HEADER.size:
         return None
@@ -110,7 +112,14 @@ def describe(code: bytes) -> str:
 
 
 def is_text(code: bytes, *, ascii_based: bool = True) -> bool:
-    """Return whether *code* is UTF-8, or with *ascii_based* has no control characters, as has Latin-1."""
+    """
+    Return whether *code* is text in UTF-8.
+
+    Args:
+        code: The content.
+        ascii_based: Whether text in other encodings that extend ASCII counts, such as Latin-1: any bytes
+            without control characters.
+    """
     try:
         code.decode()
     except UnicodeDecodeError:
@@ -120,7 +129,7 @@ def is_text(code: bytes, *, ascii_based: bool = True) -> bool:
 
 def _is_cxx(text: str) -> bool:
     """
-    Return whether *text* has the form of a C++ source: keywords of CUDA, directives, or a final brace.
+    Return whether *text* looks like C++: it has keywords of CUDA or directives, or ends in `}` or `;`.
 
     Prose, LLVM IR, JSON and Python do not; other languages with C's punctuation do, and the compiler rejects
     them.
@@ -139,5 +148,5 @@ def _is_python(text: str) -> bool:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    # Preprocessor directives are comments in Python, and a call or a name is a statement in both languages.
+    # C++ may parse as comments (directives) and expressions (calls, names): only other statements are a sign.
     return any(not isinstance(statement, ast.Expr) for statement in body)

@@ -155,7 +155,7 @@ class Activation:
         """Return whether the front end's compiler is installed."""
         from . import registry
 
-        return registry.installed(self.front_end)
+        return registry.is_installed(self.front_end)
 
     def is_imported(self) -> bool:
         """Return whether the program has imported the front end, by its trigger module."""

@@ -38,7 +38,7 @@ def front_ends() -> tuple[FrontEnd, ...]:
 
 
 def loaded() -> tuple[FrontEnd, ...]:
-    """Return the front ends that have been used. Imports nothing."""
+    """Return the front ends whose modules in this package are imported. Imports nothing."""
     modules = (sys.modules.get(_module_name(name)) for name in FRONT_ENDS)
     return tuple(filter(None, (getattr(module, "FRONT_END", None) for module in modules)))
 
@@ -48,7 +48,7 @@ def _module_name(name: str) -> str:
     return f"numba_ptxlink._{name.replace('-', '_')}.front_end"
 
 
-def installed(front_end: FrontEnd) -> bool:
+def is_installed(front_end: FrontEnd) -> bool:
     """Return whether the compiler of *front_end* is installed. Does not import it."""
     spec = importlib.util.find_spec(front_end.module)
     # A folder of that name on sys.path has a specification, too, but no origin.
@@ -60,7 +60,8 @@ def require(front_end: FrontEnd) -> FrontEnd:
     Return *front_end* with its compiler imported.
 
     Raises:
-        ExportError: *front_end* is not installed, or cannot be used or imported; with the cure.
+        ExportError: The compiler is not installed, cannot be imported, or does not support this environment.
+            The message says how to correct that.
     """
     from numba_ptxlink._tools import find
 
@@ -97,7 +98,7 @@ def owner(value: Any) -> FrontEnd | None:
 
 @functools.cache
 def of_module(name: str) -> FrontEnd | None:
-    """Return the front end that has the module *name*, None if no front end has it."""
+    """Return the front end whose package contains the module *name*, None if there is none."""
     root = name.partition(".")[0]
     return next((front_end for front_end in front_ends() if front_end.root == root), None)
 

@@ -28,9 +28,9 @@ _BYTES = re.compile(r"(\.bytes\.)-?\d+")
 _MODULE_ID = "; ModuleID = "
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
 _LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
-_UNQUOTED = re.compile(r"@[-\w.$]")
+_UNQUOTED_SYMBOL = re.compile(r"@[-\w.$]")
 _UNQUOTED_LOCAL = re.compile(r"%([-\w.$]+)")
-_HIDDEN = frozenset({"internal", "private"})
+_HIDDEN_LINKAGES = frozenset({"internal", "private"})
 
 
 class RenamedProgram(NamedTuple):
@@ -55,18 +55,25 @@ class QuotedModule:
 
     Args:
         text: The LLVM IR of the module.
+
+    Attributes:
+        used: The symbols in the module, in the order of first use.
+        defined: The symbols that the module defines.
+        visible: The functions that it defines, and that other modules may call.
+        unstable: The symbols whose names depend on the process, and are replaced.
     """
 
     def __init__(self, text: str) -> None:
         self._pieces = text.split('"')
         if self._pieces[0].endswith(_MODULE_ID):
             self._pieces[1] = _MODULE_COUNTER.sub("", self._pieces[1])
-        # Other writers than llvmlite may spell a symbol with or without quotes.
-        self._quoted = not any(_UNQUOTED.search(piece) for piece in self._pieces[::2])
+        # Other writers than llvmlite may spell a symbol with or without quotes: it then keeps its name, since
+        # a replacement would miss the spelling without quotes.
+        self._quoted = not any(_UNQUOTED_SYMBOL.search(piece) for piece in self._pieces[::2])
         self._symbols: list[tuple[int, str]] = []
         self.defined: dict[str, None] = {}
         self.visible: list[str] = []
-        temporary: set[str] = set()
+        unstable: set[str] = set()
         line = ""
         for at in range(1, len(self._pieces) - 1, 2):
             before = self._pieces[at - 1]
@@ -75,18 +82,19 @@ class QuotedModule:
             if before.endswith("@"):
                 name = self._pieces[at]
                 self._symbols.append((at, name))
-                if self._defines(name, line, self._pieces[at + 1]):
-                    temporary.add(name)
+                if self._record_definition(name, line, self._pieces[at + 1]):
+                    unstable.add(name)
         self.used = dict.fromkeys(name for _, name in self._symbols)
-        self.temporary = [name for name in self.used if name in temporary] if self._quoted else []
+        self.unstable = [name for name in self.used if name in unstable] if self._quoted else []
 
-    def _defines(self, name: str, line: str, after: str) -> bool:
-        """Record the definition in a line; return whether its name depends on the process."""
+    def _record_definition(self, name: str, line: str, after: str) -> bool:
+        """Record *name* if the line defines it; return whether its name depends on the process."""
         if line.startswith("define ") and line.index("@") == len(line) - 1:
             self.defined[name] = None
-            if _HIDDEN.isdisjoint(line.split()):
+            if _HIDDEN_LINKAGES.isdisjoint(line.split()):
                 self.visible.append(name)
             return _counter_tag(name) is not None
+        # The definition of a variable begins with its name.
         if line != "@" or not after.startswith(" = "):
             return False
         words = after[: after.find("[")].split()
@@ -103,7 +111,7 @@ class QuotedModule:
         Return the text with renamed symbols, and with values, labels and types numbered.
 
         Numba names values after inlined functions, and labels by a counter; neither affects the compiled
-        code: modules with equal results compile to the same code.
+        code: modules whose normalized texts are equal compile to the same code.
 
         Args:
             names: The new names of symbols by the old ones.
@@ -121,7 +129,8 @@ class QuotedModule:
         for at, name in self._symbols:
             pieces[at] = names.get(name, name)
         if any("!DI" in piece for piece in pieces[::2]):
-            # Debug information has the names of symbols as strings; constants end in " c".
+            # Debug information has the names of symbols as strings. The contents of arrays follow " c", and
+            # are unchanged.
             for at in range(1, len(pieces) - 1, 2):
                 if not pieces[at - 1].endswith(("@", "%", " c")):
                     pieces[at] = names.get(pieces[at], pieces[at])
@@ -153,16 +162,16 @@ def topologically_sorted(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
     """
     Return *modules* in topological order, callers before callees except in cycles, otherwise by first use.
 
-    NVVM drops a linkonce function that no earlier module references.
+    Callers come first, since NVVM drops a linkonce function that no earlier module references.
 
     Args:
         modules: The modules of a program: the root, then its callees in any order.
     """
     root, *callees = modules
-    blank = dict.fromkeys((name for module in modules for name in module.temporary), "")
-    called = sorted(callees, key=lambda module: module.normalized(blank))
+    blank = dict.fromkeys((name for module in modules for name in module.unstable), "")
+    sorted_callees = sorted(callees, key=lambda module: module.normalized(blank))
     definers: dict[str, list[QuotedModule]] = {}
-    for module in (root, *called):
+    for module in (root, *sorted_callees):
         for name in module.defined:
             definers.setdefault(name, []).append(module)
     finished: dict[QuotedModule, None] = {}
@@ -172,14 +181,14 @@ def topologically_sorted(modules: Sequence[QuotedModule]) -> list[QuotedModule]:
         if module not in entered:
             entered.add(module)
             undefined = (name for name in module.used if name not in module.defined)
-            # The order is reversed in the end.
+            # Callees are visited in reverse, since the order of `finished` is reversed below.
             for callee in reversed([callee for name in undefined for callee in definers.get(name, ())]):
                 walk(callee)
             finished[module] = None
 
     walk(root)
     # Modules that the root does not reach are kept, after all others.
-    return list(dict.fromkeys([*reversed(finished), *called]))
+    return list(dict.fromkeys([*reversed(finished), *sorted_callees]))
 
 
 def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) -> RenamedProgram:
@@ -188,9 +197,10 @@ def rename(modules: Sequence[QuotedModule], stable_symbols: Iterable[str] = ()) 
 
     Args:
         modules: All modules of the program, in an order that does not depend on the process.
-        stable_symbols: Symbols that keep their names. The other new names do not depend on these.
+        stable_symbols: Symbols that keep their names. The new names of other symbols are the same for any
+            choice of them.
     """
-    symbols = dict.fromkeys(name for module in modules for name in module.temporary)
+    symbols = dict.fromkeys(name for module in modules for name in module.unstable)
     blank = _new_names(symbols, "")
     program_hash = hashlib.sha256()
     for module in modules if symbols else ():
@@ -219,11 +229,12 @@ def rename_by_module(
     stable = set(stable_symbols)
     names: dict[str, str] = {}
     digests: set[str] = set()
-    temporary = {name for module in modules for name in module.temporary}
+    unstable = {name for module in modules for name in module.unstable}
     for module in reversed(modules):
-        own_symbols = module.temporary
-        unknown = temporary.difference(names, own_symbols).intersection(module.used)
-        if unknown or not names.keys().isdisjoint(own_symbols):
+        own_symbols = module.unstable
+        # A callee in a cycle has no new name yet, which the digest of the caller would need.
+        unnamed = unstable.difference(names, own_symbols).intersection(module.used)
+        if unnamed or not names.keys().isdisjoint(own_symbols):
             return rename(modules, stable)
         text = module.normalized({**names, **_new_names(own_symbols, "")})
         digest = hashlib.sha256(f"{salt}\0{text}".encode()).hexdigest()[:_DIGEST_CHARS]
@@ -281,7 +292,7 @@ def _counter_tag(name: str) -> tuple[int, int] | None:
 
 
 def _stable_types(types: str) -> str:
-    """Return the types at the end of a mangled name; no types if they depend on the process."""
+    """Return the types at the end of a mangled name, without ABI tags; none if they depend on the process."""
     at = 0
     while types.startswith("B", at) and (number := _NUMBER.match(types, at + 1)):
         at = number.end() + int(number[0])

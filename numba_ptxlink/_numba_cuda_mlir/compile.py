@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 
 # The symbol of a function with the ABI of numba-cuda-mlir.
 _INNER = "numba_ptxlink_inner"
-# Features that numba-cuda-mlir lacks, with the cure, by text that its exceptions contain.
 _NO_OPTIONAL = (
     "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
 )
 _NO_TRANSPOSE = (
     'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
 )
+# Features that numba-cuda-mlir lacks, with the cure, by text that its exceptions contain.
 _MISSING_FEATURES = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
     "'llvm.insertvalue' op operand #1 must be primitive LLVM type": _NO_OPTIONAL,
     "getattr(OptionalType(": _NO_OPTIONAL,
     "'func.call' op operand type mismatch": (
-        "numba-cuda-mlir compiles a function that calls itself with the same argument types alone; write a "
-        "loop, or give the arguments their types: int32(n - 1)"
+        "numba-cuda-mlir compiles a recursive call only with the argument types of the function; write a "
+        "loop, or convert the arguments: int32(n - 1)"
     ),
     "DynamicRaise": (
         "numba-cuda-mlir has no exception whose arguments are computed; write it with constant ones"
@@ -60,7 +60,7 @@ _MISSING_FEATURES = {
     ),
     "Cannot unify Function(<numba_cuda_mlir.compiler.ExternFunction": (
         "numba-cuda-mlir finds no function of `cuda.declare_device` in a module; import it by its name, or "
-        "bind it to one beside the function: `name = module.name`"
+        "bind it to a global of the function's module: `name = module.name`"
     ),
 }
 
@@ -78,7 +78,7 @@ def lower(
     launch_bounds: Any = None,
 ) -> LoweredFunction:
     """
-    Compile *function* to LLVM IR that ends at errors, and add its wrapper; see `FrontEnd.lower`.
+    Compile *function* to LLVM IR that returns or traps at errors, and add its wrapper; see `FrontEnd.lower`.
 
     Raises:
         ExportError: numba-cuda-mlir lacks a feature that the function uses, or that *abi* requires.
@@ -126,7 +126,7 @@ def lower(
     )
 
 
-def _compile_to_llvm_ir(  # noqa: PLR0917 - one call
+def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
     function: Callable[..., Any],
     args: tuple[Any, ...],
     result: Any,
@@ -153,7 +153,7 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - one call
         fastmath=bool(options.fast_math),
         lineinfo=options.lineinfo,
         opt_level=options.opt_level,
-        # The mark has the signature; annotations may be documentation.
+        # The signature is that of @udf; annotations may be documentation.
         annotations_as_signatures=False,
     )
     target = jit(function).targetoptions
@@ -164,6 +164,7 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - one call
             compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
         except Exception as error:
             parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
+            # `co_varnames` has the local variables after the parameters, so that zip() is not strict.
             reason = _missing_feature(function, error) or misread_reason(zip(parameters, args))  # noqa: B905
             if reason:
                 raise ExportError(reason) from error
@@ -176,10 +177,10 @@ def _missing_feature(function: Callable[..., Any], error: Exception) -> str | No
     """Return the missing feature that caused *error*, with the cure; None if the cause is another one."""
     if isinstance(error, RecursionError):
         return (
-            "functions that it calls call each other, and numba-cuda-mlir compiles no such recursion; "
+            "the function calls functions that call each other, which numba-cuda-mlir does not compile; "
             "merge them into one function"
         )
-    # From Python 3.11 on, functions with `try` or `with` have this table.
+    # From Python 3.11 on, the exception table of a function with `try` or `with` is not empty.
     if getattr(function.__code__, "co_exceptiontable", b""):
         return "numba-cuda-mlir has neither `try` nor `with`; test for the error before it occurs"
     return next((reason for symptom, reason in _MISSING_FEATURES.items() if symptom in str(error)), None)
@@ -192,20 +193,20 @@ def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> 
     PassManager.parse(mlir_optimization.get_base_pipeline()).run(module.operation)
     mlir_optimization.run_pre_codegen_patterns(module)
     if nvvm_dialect.is_opaque:
-        lines = target["lineinfo"]
-        text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=lines)
+        has_lines = target["lineinfo"]
+        text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=has_lines)
     else:
         text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
     return dialect.repair(text.decode())
 
 
-def _raise_sites(function: Callable[..., Any], lines: Iterable[tuple[str, int]]) -> tuple[str, ...]:
-    """Return *lines* as text: first the lines of *function*, in order, then the lines of its callees."""
+def _raise_sites(function: Callable[..., Any], sites: Iterable[tuple[str, int]]) -> tuple[str, ...]:
+    """Return *sites* (file, line) as text: first those in *function*, in order, then those in its callees."""
     code = function.__code__
-    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
+    last_line = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
 
     def is_in_callee(site: tuple[str, int]) -> bool:
-        return site[0] != code.co_filename or not code.co_firstlineno <= site[1] <= last
+        return site[0] != code.co_filename or not code.co_firstlineno <= site[1] <= last_line
 
-    ordered = sorted(lines, key=lambda site: (is_in_callee(site), site))
+    ordered = sorted(sites, key=lambda site: (is_in_callee(site), site))
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))

@@ -44,25 +44,25 @@ class _FileFacts(NamedTuple):
     exported: tuple[DeclaredFunction, ...] = ()
 
 
-_facts: dict[bytes, _FileFacts] = {}
+_facts_by_content: dict[bytes, _FileFacts] = {}
 _facts_lock = Lock()
 
 
-def _remember(code: bytes, **changes: Any) -> None:
+def _remember_facts(code: bytes, **changes: Any) -> None:
     with _facts_lock.held:
         # Move the entry to the end, so that the first entry is the oldest.
-        _facts[code] = _facts.pop(code, _FileFacts())._replace(**changes)
-        if len(_facts) > _MAX_REMEMBERED_FILES:
-            del _facts[next(iter(_facts))]
+        _facts_by_content[code] = _facts_by_content.pop(code, _FileFacts())._replace(**changes)
+        if len(_facts_by_content) > _MAX_REMEMBERED_FILES:
+            del _facts_by_content[next(iter(_facts_by_content))]
 
 
 def _facts_of(code: bytes) -> _FileFacts:
     with _facts_lock.held:
-        return _facts.get(code, _FileFacts())
+        return _facts_by_content.get(code, _FileFacts())
 
 
-def _is_named(name: str) -> bool:
-    """Return whether *name* is not a placeholder for a missing name."""
+def _is_real_name(name: str) -> bool:
+    """Return whether *name* is a name: not empty, and no placeholder such as "<cudapy-ptx>"."""
     return bool(name) and not name.startswith("<cudapy-")
 
 
@@ -87,7 +87,8 @@ class CoreLinker:
         Link the inputs to a "cubin" or, after link-time optimisation, to "ptx".
 
         Returns:
-            A `cuda.core.ObjectCode`; without code if no cubin is needed.
+            A `cuda.core.ObjectCode`. For "cubin", the CPU device gets PTX; if no cubin is needed,
+            the object has no code.
 
         Raises:
             MlirLinkError: The link failed. Has inputs, flags and log.
@@ -147,7 +148,7 @@ class CoreLinker:
 
 
 def _declared() -> dict[str, tuple[str, ...]]:
-    """Return the names of the C types of the functions that the kernel declares: result, then parameters."""
+    """Return the C types of each function that the kernel declares, by its name: result, then parameters."""
     from numba_ptxlink import abi
     from numba_ptxlink._link.declarations import CLASS, from_signature
 
@@ -160,7 +161,9 @@ def _declared() -> dict[str, tuple[str, ...]]:
             # Functions with other types than C's are not compared.
             continue
         result, *names = declared_type.types
-        # Structs are passed by their members, which have no C type names; a half has one member.
+        # Structs are passed by their members, which have no C type names: two parameters without a type stand
+        # for them, so that their number differs from that of a C function, which takes the struct. A half is
+        # a class of 2 bytes with one member.
         parts = (
             [name] if kind <= CLASS + 2 else ["", ""]
             for name, kind in zip(names, declared_type.kinds[1:], strict=True)
@@ -192,7 +195,7 @@ def compile_source(
     make = ObjectCode.from_ltoir if ltoir else ObjectCode.from_ptx
     flags = Options(debug=bool(debug), lineinfo=bool(lineinfo)).to_flags(NVRTC)
     content = src.encode() if isinstance(src, str) else bytes(src)
-    with kernels.errors_as(functools.partial(_mlir_error, source=True)):
+    with kernels.errors_as(functools.partial(_mlir_error, is_source_error=True)):
         compiled = kernels.compile_source(
             content,
             str(name),
@@ -200,13 +203,13 @@ def compile_source(
             LTOIR if ltoir else PTX,
             source_options(flags, _facts_of(content).folder),
         )
-    _remember(compiled.code, name=str(name))
+    _remember_facts(compiled.code, name=str(name))
     return make(compiled.code, name=str(name)), compiled.log
 
 
 def content_of(path: Any) -> bytes:
     """
-    Return the content of a link file; remember its name and folder, and the manifest's functions.
+    Return the content of a link file; remember its name and folder, and the functions of its manifest.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -216,7 +219,7 @@ def content_of(path: Any) -> bytes:
     content: bytes = path.read_bytes()
     with kernels.errors_as(_mlir_error):
         exported = tuple(kernels.exported_functions(path, content))
-    _remember(content, name=path.name, folder=path.parent, exported=exported)
+    _remember_facts(content, name=path.name, folder=path.parent, exported=exported)
     return content
 
 
@@ -227,7 +230,7 @@ def _read_inputs(codes: Iterable[Any]) -> list[Input]:
     origin = current().origin
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
-        name = code.name if _is_named(code.name) else _facts_of(content).name
+        name = code.name if _is_real_name(code.name) else _facts_of(content).name
         inputs.append(Input(kernels.CORE_KINDS[code.code_type], name or origin or code.name, content))
     return inputs
 
@@ -236,8 +239,8 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
     """
     Return the options of a link that is configured by the *attributes* of a `cuda.core.LinkerOptions`.
 
-    Without link-time optimisation, arithmetic options are ignored, as by cuda.core's linker: `fastmath`
-    passes all of them, and the kernel's PTX is already compiled with them.
+    Without link-time optimisation, arithmetic options other than fma=False are ignored, as by cuda.core's
+    linker: `fastmath` passes all of them, and the kernel's PTX is already compiled with them.
 
     Raises:
         LinkError: An option is unknown.
@@ -256,7 +259,7 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
         elif name in ("debug", "lineinfo"):
             options[name] = bool(value)
         elif name in _ARITHMETIC:
-            # ptxas obeys fma=False, too.
+            # fma=False is for ptxas, too, which may fuse the multiplications and additions of PTX.
             if options["lto"] or (name == "fma" and not value):
                 options[name] = bool(value)
         elif name in _FLAGS:
@@ -264,7 +267,7 @@ def link_options(attributes: Mapping[str, Any]) -> Options:
             flags += (_FLAGS[name].format(item) for item in values if item)
         else:
             raise LinkError(f"The link option {name!r} of numba-cuda-mlir is unknown here; leave it out.")
-    # Drop flags for link-time optimisation from other links, as nvJitLink ignores them.
+    # Flags of link-time optimisation are dropped from links without it, in which nvJitLink ignores them.
     applicable = (flag for flag in flags if options["lto"] or tool_of_flag(flag) != LTO)
     return Options(**options, extra_flags=tuple(applicable))
 
@@ -285,15 +288,15 @@ source_options = functools.partial(
 """Returns the options for CUDA C++, with numba-cuda-mlir's search path."""
 
 
-def _mlir_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    """Convert *error* to one that is also numba-cuda-mlir's; *source* means that it concerns CUDA C++."""
+def _mlir_error(error: PtxlinkError, *, is_source_error: bool = False) -> PtxlinkError:
+    """Convert *error* to an MlirSourceError if *is_source_error* (of CUDA C++), else to an MlirLinkError."""
     from numba_ptxlink._link.explain import for_kernel
 
     # Deferred, since it imports numba-cuda-mlir, whose own import may be importing this module.
     from .errors import MlirLinkError, MlirSourceError
 
-    kind = MlirSourceError if source else MlirLinkError
-    return convert_error(error, kind, for_kernel(str(error), "ptxas_options"))
+    error_class = MlirSourceError if is_source_error else MlirLinkError
+    return convert_error(error, error_class, for_kernel(str(error), "ptxas_options"))
 
 
 PATCHES = PatchTable("linker")
@@ -308,7 +311,7 @@ def _linker(_original: Any) -> Any:
 @PATCHES.replace(_DRIVER, "LinkerOptions")
 def _linker_options(original: Any) -> Any:
     """Create the options of a link without loading nvJitLink, which a single PTX does not need."""
-    # The original converts the options to flags of the library there; `CoreLinker` reads the attributes.
+    # The original `__post_init__` loads nvJitLink to spell its flags; `CoreLinker` reads the attributes.
     return type(original.__name__, (original,), {"__post_init__": lambda _: None})
 
 

@@ -141,7 +141,7 @@ def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
 def test_what_is_installed_decides_last(monkeypatch):
     """A function that does not tell is numba-cuda's while both are installed, else the other's."""
     assert front_end_of(plain) == NUMBA_CUDA
-    monkeypatch.setattr(registry, "installed", lambda front_end: front_end.name == MLIR)
+    monkeypatch.setattr(registry, "is_installed", lambda front_end: front_end.name == MLIR)
     assert front_end_of(plain) == MLIR
 
 

@@ -267,5 +267,5 @@ def test_several_files_of_one_name_are_refused(files, tmp_path, capsys):
     (tmp_path / "inner" / files[0]).write_text("")
     for more in ([f"inner/{files[0]}"], ["--name", "mine"]):
         assert 1 == cli.main(["export", *files, *more, "-o", "out"])
-        assert "export one by one" in capsys.readouterr().err
+        assert "export them one by one" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -94,7 +94,7 @@ def test_a_folder_with_its_name_is_no_front_end(tmp_path, monkeypatch):
     """What sys.path leads to is a package only with an __init__.py, as a checkout's folder may have none."""
     (tmp_path / "no_front_end").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
-    assert not registry.installed(SimpleNamespace(module="no_front_end"))
+    assert not registry.is_installed(SimpleNamespace(module="no_front_end"))
     (tmp_path / "no_front_end" / "__init__.py").touch()
     importlib.invalidate_caches()
-    assert registry.installed(SimpleNamespace(module="no_front_end"))
+    assert registry.is_installed(SimpleNamespace(module="no_front_end"))
