@@ -199,7 +199,7 @@ def test_a_link_is_the_file_that_it_leads_to(tmp_path, monkeypatch):
 
 def test_a_file_of_numba_cuda_mlir_has_nothing_of_the_compiler(tmp_path):
     """The compiler that the file names is imported before it, though another one's name begins alike."""
-    pytest.importorskip("numba_cuda_mlir")
+    pytest.importorskip("numba_cuda_mlir.cuda")
     text = "from numba_cuda_mlir import types\nfrom numba_ptxlink import udf\n\n\n"
     file = tmp_path / "udfs.py"
     file.write_text(f'{text}@udf("float32(float32)")\ndef half(x):\n    return x * types.float32(0.5)\n')

@@ -123,7 +123,11 @@ UNCLEAR = {
         r"py:\d+: .*field 'z' .* not aligned; .*align=True",
         "numba-cuda",
     ),
-    "lambda n: fib(n)": ("int32(int32)", r"calls itself .* write a loop, or give the arguments", ""),
+    "lambda n: fib(n)": (
+        "int32(int32)",
+        r"(calls itself|recursive call) .*; write a loop, or (give|convert) the arg",
+        "",
+    ),
     "lambda n: keyword_only(n, k=4)": (
         "int32(int32)",
         "has keyword-only parameters.* take out",

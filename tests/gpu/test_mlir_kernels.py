@@ -10,7 +10,7 @@ import textwrap
 import processes
 import pytest
 
-pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+pytest.importorskip("numba_cuda_mlir.cuda", reason="numba-cuda-mlir is not installed")
 
 PROGRAM = textwrap.dedent(
     """

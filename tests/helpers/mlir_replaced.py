@@ -20,7 +20,7 @@ CHIP = "sm_90"
 @pytest.fixture
 def replaced() -> Iterator[None]:
     """Apply the patches during a test; skip the test without numba-cuda-mlir."""
-    pytest.importorskip("numba_cuda_mlir", reason="numba-cuda-mlir is not installed")
+    pytest.importorskip("numba_cuda_mlir.cuda", reason="numba-cuda-mlir is not installed")
     with patch.applied(TABLE):
         yield
 

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-pytest.importorskip("numba_cuda_mlir")
+pytest.importorskip("numba_cuda_mlir.cuda")
 
 PROGRAM = textwrap.dedent(
     """
