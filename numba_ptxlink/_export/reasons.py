@@ -36,9 +36,9 @@ _EXPLANATIONS = {
     r"compiler re-entrant to the same function signature": (
         "an exported function cannot call itself; let it call a helper with @cuda.jit(device=True), which can"
     ),
-    r"No conversion from (\S+) to (\S+) for '\$\w+return_value": (
-        "the result is {}, which does not become the {} of the signature; return another value, such as "
-        "z.real for a complex z"
+    r"No conversion from (.+?) to (.+?) for '\$\w+return_value": (
+        "the result is {}, which does not become the {} of the signature; convert the values, such as by "
+        "np.float32(x) for a float64 (0.1 * x is one), or by z.real for a complex z"
     ),
     r">>> (int|float)\(__nv_bfloat16\)": (
         "the compiler has no {0}() of a bfloat16; write {0}(np.float32(x))"
