@@ -223,9 +223,11 @@ def enable_from_environment() -> None:
         if config().device == "cpu":
             use_cpu()
     except (ActivationError, ConfigError) as error:
-        # Python prints an exception in a .pth file and continues, so that the program would use another
-        # device.
-        sys.exit(f"numba-ptxlink: error: {error}")
+        # Python would print an exception of a .pth file and continue, on another device, and SystemExit with
+        # the traceback of its own start.
+        sys.stderr.write(f"numba-ptxlink: error: {error}\n")
+        sys.stderr.flush()
+        os._exit(1)
 
 
 def _loaded_driver() -> ctypes.CDLL | None:
