@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .worker import Worker
 
 _FILE_DIRECTIVE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+# Names that the compilers of Python give to the arrays of constant memory, which have none in Python.
+_CONSTANT_ARRAY = re.compile(r"_cudapy_cmem\b.*|constant_array_\d+")
 _MAX_INSTRUCTION_CHARS = 1000
 # The message names the nearest array, unless it is further away than this.
 _MAX_DISTANCE_BYTES = 1 << 20
@@ -55,9 +57,7 @@ _FAULT_MESSAGES = {
     "all threads of the block, or of the mask, reach it.",
     Fault.STACK_OVERFLOW: "recursive calls exceeded the local memory of a thread; reduce their depth.",
     Fault.INTERRUPTED: "execution was interrupted; start it again.",
-    Fault.UNDEFINED_FUNCTION: "the called function is not defined in the module, has other parameters there, "
-    "or is called by a pointer that is no function's address; link the file that defines it, or correct the "
-    "pointer.",
+    Fault.UNDEFINED_FUNCTION: "{undefined}.",
     Fault.RECURSIVE_BARRIER: "a recursive function with a barrier or a warp operation is called, which the "
     "CPU does not support; write it as a loop, or run the kernel on a GPU.",
     Fault.NOT_COOPERATIVE: "the kernel synchronises its grid, but the launch is not cooperative; pass "
@@ -123,9 +123,12 @@ def fault_error(
         worker: The worker that executed it.
     """
     instruction, file, line = find_location(module, function, statement)
+    undefined = ""
+    if worker.fault_record.kind == Fault.UNDEFINED_FUNCTION:
+        undefined = _undefined_call(module, function, statement)
     block, thread = tuple(worker.context.ctaid), _thread_index(worker)
     callee = "" if function == launched else f", in {written_name(function)}"
-    message = _fault_message(worker, instruction)
+    message = _fault_message(worker, instruction, undefined)
     if not file:
         message += f" {_NO_LINE}"
     kernel = written_name(launched)
@@ -142,6 +145,13 @@ def fault_error(
         instruction=instruction,
         cuda_error=_CUDA_ERRORS.get(Fault(worker.fault_record.kind), 719),
     )
+
+
+def variable_name(symbol: str) -> str:
+    """Return a name for a variable of a PTX module, as its author knows it."""
+    if _CONSTANT_ARRAY.fullmatch(symbol):
+        return "an array in constant memory, as by cuda.const.array_like"
+    return written_name(symbol)
 
 
 def find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
@@ -166,7 +176,23 @@ def _thread_index(worker: Worker) -> tuple[int, int, int]:
     return current % width, current // width % height, current // (width * height)
 
 
-def _fault_message(worker: Worker, instruction: str) -> str:
+def _undefined_call(module: ptx.Module, function: str, statement: int) -> str:
+    """Return why the call at a statement of *function* reaches no function, and the cure."""
+    body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
+    instruction = body[statement]
+    callee = ptx.parse_call(instruction).callee if isinstance(instruction, ptx.Instruction) else "%"
+    if callee.startswith("%"):
+        return (
+            "the called pointer is not the address of a function with these parameters; correct the pointer, "
+            "or link the file that defines the function"
+        )
+    name = written_name(callee)
+    if any(entry.name == callee and entry.defined for entry in module.functions):
+        return f"{name} is called with other parameters than it is defined with; correct its declaration"
+    return f'{name} is called, which no input defines; link the file that defines it, in C++ as extern "C"'
+
+
+def _fault_message(worker: Worker, instruction: str, undefined: str) -> str:
     record = worker.fault_record
     kind, address, size, opcode = Fault(record.kind), record.address, record.size, _opcode(instruction)
     if kind == Fault.ASSERT:
@@ -176,6 +202,8 @@ def _fault_message(worker: Worker, instruction: str) -> str:
     if kind == Fault.ACCESS and ".shared" in opcode and ".global" not in opcode:
         nearest = f", in shared memory ({worker.context.shared_size} bytes)"
     elif kind == Fault.ACCESS and ".local" not in opcode:
+        if ".const" in opcode:
+            regions = [region for region in regions if not region.writable]
         nearest = _nearest_region(address, regions)
         other = "" if nearest else _OTHER_MEMORY
     return _FAULT_MESSAGES[kind].format(
@@ -185,6 +213,7 @@ def _fault_message(worker: Worker, instruction: str) -> str:
         nearest=nearest,
         other=other,
         feature=_unsupported_feature(opcode) if kind == Fault.UNSUPPORTED else "",
+        undefined=undefined,
     )
 
 

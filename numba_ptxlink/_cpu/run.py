@@ -108,7 +108,12 @@ class CpuProgram:
             function.name: function for function in self.module.functions if function.defined
         }
         self.variables: Mapping[str, Region] = {
-            name: Region(self._code.address(f"v.{name}"), variable.size, variable.memory != "const", name)
+            name: Region(
+                self._code.address(f"v.{name}"),
+                variable.size,
+                variable.memory != "const",
+                faults.variable_name(name),
+            )
             for name, variable in self._code.symbols.variables.items()
             if variable.size
         }

@@ -75,7 +75,14 @@ FAULTS = {
     "repeated": (5, 21, 0, 0, "recursive function with a barrier or a warp operation", "again"),
     "joined": (0, 22, 0, 0, "the launch is not cooperative; pass cooperative=True", "trap"),
     "launching": (0, 24, 0, 0, "kernel launches from a kernel", "cudaLaunchDeviceV2"),
-    "elsewhere": (0, 14, 0, 2, "not defined in the module, .*; link the file that defines it", "undefined"),
+    "elsewhere": (
+        0,
+        14,
+        0,
+        2,
+        "undefined is called, which no input defines; link the file that defines it",
+        "undefined",
+    ),
     "nested": (9000, 10, 0, 0, "exceeded the local memory", "__local_depot"),
 }
 

@@ -65,6 +65,15 @@ def overrun(unused, x):
     store(x, cuda.grid(1))
 
 
+TABLE = np.arange(4, dtype=np.float32)
+
+
+@cuda.jit
+def look_up(x, i):
+    """Read a table in constant memory."""
+    x[0] = cuda.const.array_like(TABLE)[i]
+
+
 stream = cuda.stream()
 x, y = np.arange(128, dtype=np.float32), np.ones(128, np.float32)
 device_y = cuda.to_device(y, stream=stream)
@@ -91,5 +100,9 @@ except pl.DeviceFaultError as error:
     copy = pickle.loads(pickle.dumps(error))
     print(type(copy).__mro__[0] is pl.DeviceFaultError, copy.line == error.line)
 cuda.synchronize()
+try:
+    look_up[1, 1](device_y, 6)
+except pl.DeviceFaultError as error:
+    print(str(error).partition("bounds, ")[2].partition(";")[0])
 saxpy[2, 64](np.float32(2), x, y)
 print("later:", (y == 2 * x + 1).all())

@@ -27,6 +27,7 @@ def test_a_program_runs_and_its_fault_names_the_place(module):
         "overrun, block (2, 0, 0), thread (0, 0, 0): 4 bytes",
         f"0 bytes past the end of {array} (512 bytes)",
         "True True",
+        "8 bytes past the end of an array in constant memory, as by cuda.const.array_like (16 bytes)",
         "later: True",
     ]
 
