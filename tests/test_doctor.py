@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -215,3 +217,19 @@ def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "broken"))
     shown = {each.where: each.version for each in pl.diagnose().components}
     assert [shown[str(own)], None] == [shown.get(str(library)) for library in libraries]
+
+
+@pytest.mark.parametrize(
+    ("llvmlite", "advice"),
+    [(True, "`numba-ptxlink cpu -- COMMAND`"), (False, "pip install 'numba-ptxlink[cpu]'")],
+)
+def test_without_a_driver_the_cpu_is_named(monkeypatch, capsys, llvmlite, advice):
+    """Without a driver, `doctor` says how programs run on the CPU, or which extra that needs."""
+    with_driver(monkeypatch, None)
+    if not llvmlite:
+        monkeypatch.setitem(sys.modules, "llvmlite", None)
+    elif not importlib.util.find_spec("llvmlite"):
+        pytest.skip("llvmlite is not installed")
+    assert 0 == main(["doctor"])
+    line = next(line for line in capsys.readouterr().out.splitlines() if "no driver" in line)
+    assert advice in line

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from numba_ptxlink import _cpu
+from numba_ptxlink.errors import LaunchError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -80,9 +83,18 @@ def diagnosis(report: Diagnosis) -> str:
         "",
         *table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
-        f"newest PTX that the driver compiles: {report.driver_isa or 'no driver'}",
+        f"newest PTX that the driver compiles: {report.driver_isa or _without_driver()}",
     ]
     return "\n".join([*lines, "", problems(report.problems) or "No problem found."])
+
+
+def _without_driver() -> str:
+    """Return how programs run without a driver."""
+    try:
+        _cpu.require()
+    except LaunchError:
+        return "no driver; programs run on the CPU after python -m pip install 'numba-ptxlink[cpu]'"
+    return "no driver; programs run on the CPU by `numba-ptxlink cpu -- COMMAND`, or NUMBA_PTXLINK_DEVICE=cpu"
 
 
 def problems(problem_list: Iterable[Problem]) -> str:
