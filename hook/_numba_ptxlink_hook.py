@@ -12,20 +12,28 @@ PACKAGES = {"numba.cuda": "numba-cuda", "numba_cuda_mlir": "numba-cuda-mlir"}
 """The distribution of each front end, by the package whose modules the plugin patches."""
 
 PREFIXES = tuple(f"{package}." for package in PACKAGES)
+"""The beginnings of the names of modules that the plugin may patch."""
 
 OFF = ("0", "off", "false", "no")
 """The values of NUMBA_PTXLINK that switch the plugin off, as in numba_ptxlink/_config.py."""
 
 REDIRECTOR = "_numba_cuda_redirector"
 """
-The module of numba-cuda that redirects `numba.cuda` to it.
+The module of numba-cuda that makes `import numba.cuda` import numba-cuda, not Numba's own `numba.cuda`.
 
-A .pth file imports the module at the start of Python, but not from a folder of PYTHONPATH.
+A .pth file of numba-cuda imports the redirector at the start of Python, but Python reads no .pth files in
+folders of PYTHONPATH. So this hook imports the redirector before `numba` runs.
 """
 
 
 class Finder:
-    """A meta path finder that finds modules by the other finders, and wraps their loaders in `Loader`."""
+    """
+    A meta path finder that finds modules by the other finders, and wraps their loaders in `Loader`.
+
+    Attributes:
+        names_in_search: The modules that the other finders are searching for at the moment.
+        hooked_modules: For each front end that was asked for, the modules that the plugin patches.
+    """
 
     def __init__(self):
         self.names_in_search = set()
@@ -33,7 +41,7 @@ class Finder:
 
     def may_patch(self, name):
         """
-        Return whether the plugin may patch the module *name*.
+        Return whether this hook must act after the import of the module *name*; True if that is unknown yet.
 
         Must not import: Python holds the import lock of the module *name* here. Another thread that imports
         the plugin may wait for the lock, so an import of the plugin could wait forever.
@@ -51,7 +59,7 @@ class Finder:
             try:
                 from numba_ptxlink import _plugin
 
-                self.hooked_modules[front_end] = _plugin.hooked(front_end)
+                self.hooked_modules[front_end] = _plugin.hooked_modules(front_end)
             except Exception as error:
                 self.leave_unpatched(error, front_end)
 
@@ -74,10 +82,10 @@ class Finder:
                 sys.stderr.write(f"{message}\n")
 
     def find_spec(self, name, path=None, target=None):
-        # Python calls this method at each import of any module. Other finders may search sys.meta_path too,
-        # and so call it again.
+        # Return quickly, since Python calls this method at each import of any module.
         if not name.startswith(PREFIXES) and name != "numba":
             return None
+        # Another finder may search sys.meta_path itself, and so call this method again for the name.
         if name in self.names_in_search or not self.may_patch(name):
             return None
         self.names_in_search.add(name)
@@ -111,6 +119,7 @@ class Loader:
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
+        # The module's code shall see the original loader: importlib.resources, for example, uses it.
         module.__spec__.loader = module.__loader__ = self.loader
         if module.__name__ == "numba":
             redirect_numba_cuda()
@@ -124,7 +133,7 @@ class Loader:
         try:
             from numba_ptxlink import _plugin
 
-            _plugin.imported(module, front_end)
+            _plugin.after_import(module, front_end)
         except Exception as error:
             finder.leave_unpatched(error, front_end)
 
@@ -140,7 +149,7 @@ def redirect_numba_cuda():
 
 
 def front_end_of(name):
-    """Return the front end of the module *name*; None if the module is of no front end."""
+    """Return the front end that the module *name* belongs to; None if it belongs to none."""
     for package, front_end in PACKAGES.items():
         if name.startswith(f"{package}."):
             return front_end

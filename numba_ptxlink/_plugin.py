@@ -1,11 +1,11 @@
 """
 Activation: `enable`, `disable`, `status`, and the functions that the import hook and the entry points call.
 
-The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
-import of the package calls `imported_late`, for modules that are imported already. All of these functions may
-be called repeatedly, and handle each front end separately: see `_front_end.activation`. No function
-raises an exception: a wrong variable or a damaged installation causes a warning, and is the reason in
-`status()`. Therefore the other modules of the package are imported on demand.
+The hook calls `after_import` after each module in `hooked_modules()` has run. The entry points call `init`,
+and a late import of the package calls `imported_late`, for modules that are imported already. All of these
+functions may be called repeatedly, and handle each front end separately: see `_front_end.activation`. No
+function raises an exception: a wrong variable or a damaged installation causes a warning, and is the reason
+in `status()`. Therefore the other modules of the package are imported on demand.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ class Status(NamedTuple):
 
 def _free_compiler_locks() -> None:
     registry = sys.modules.get(f"{__package__}._front_end.registry")
-    for front_end in registry.loaded() if registry is not None else ():
+    for front_end in registry.loaded_front_ends() if registry is not None else ():
         front_end.free_compiler_lock()
 
 
 _activations = {name: Activation(name) for name in FRONT_ENDS}
 # enable() and disable() also hold the locks of the compilers, which must be free in a forked child.
 # Never import a front end's module while this lock is held. Another thread that imports the module holds
-# the import lock, and waits in `imported` for this one.
+# the import lock, and waits in `after_import` for this one.
 _lock = Lock(forget=_free_compiler_locks)
 
 
@@ -106,9 +106,9 @@ def imported_late() -> None:
     _decide_safely("import of numba_ptxlink")
 
 
-def hooked(name: str) -> frozenset[str]:
-    """Return the modules of the front end *name* after whose import the hook calls `imported`."""
-    return _activations[name].hooked()
+def hooked_modules(name: str) -> frozenset[str]:
+    """Return the modules of the front end *name* after whose import the hook calls `after_import`."""
+    return _activations[name].hooked_modules()
 
 
 def init() -> None:
@@ -116,10 +116,10 @@ def init() -> None:
     _decide_safely("entry point")
 
 
-def imported(module: ModuleType, name: str) -> None:
-    """Patch the front end *name* after the import of *module*, one of `hooked(name)`. The hook calls this."""
+def after_import(module: ModuleType, name: str) -> None:
+    """Let the front end *name* decide, or patch *module*, which has just run. The import hook calls this."""
     with _lock.held:
-        _activations[name].imported(module.__name__)
+        _activations[name].after_import(module.__name__)
 
 
 def enable() -> Status:
@@ -243,7 +243,7 @@ def _exclusive() -> Iterator[None]:
     """Keep other threads from compiling and deciding during a `with` block."""
     with contextlib.ExitStack() as stack:
         for activation in _activations.values():
-            stack.enter_context(activation.front_end.compilation_stopped())
+            stack.enter_context(activation.front_end.block_compilation())
         stack.enter_context(_lock.held)
         yield
 

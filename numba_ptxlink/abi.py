@@ -158,7 +158,7 @@ def _scalar(ty: Any) -> CType | None:
     front_end = of_type(ty)
     if isinstance(ty, front_end.types.NoneType):
         return Void()
-    shape = front_end.vector(ty)
+    shape = front_end.vector_elements(ty)
     if shape is not None:
         base, count = shape
         element = _scalar(base)

@@ -372,7 +372,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "name in callers",
             "export/test_externs.py",
         ),
-        ("_front_end/shims.py", "} & known.keys()", "} & set()", "numba_cuda/test_plan.py"),
+        ("_front_end/shims.py", "} & shims.keys()", "} & set()", "numba_cuda/test_plan.py"),
         (
             "_export/load.py",
             "[str(path_front), *sys.path, *path_back]",
@@ -481,7 +481,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             "if trigger_module not in self.reported:",
             ACTIVE,
         ),
-        ("_front_end/patch.py", "        if applied.uses:\n            return\n", "", ACTIVE),
+        ("_front_end/patch.py", "        if record.uses:\n            return\n", "", ACTIVE),
         (
             "_front_end/disk_keys.py",
             "if is_source:",

@@ -264,7 +264,7 @@ class _Names(dict[str, Any]):
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
         super().__init__()
-        self._numba_types = {**vars(front_end.types), **front_end.vectors()}
+        self._numba_types = {**vars(front_end.types), **front_end.vector_types()}
         self._scope = scope
         self._front_end = front_end
 
@@ -335,7 +335,7 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
         return types.IntEnumMember(value, types.int64)
     if issubclass(value, tuple) and hasattr(value, "_fields"):
         return _named_tuple(value, front_end)
-    return front_end.vector_of(value)
+    return front_end.vector_type_of(value)
 
 
 def _from_dtype(dtype: Any, front_end: FrontEnd) -> Any:

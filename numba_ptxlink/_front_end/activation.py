@@ -22,9 +22,10 @@ log = logging.getLogger("numba_ptxlink")
 
 
 class Switch:
-    """Whether `enable()` or `disable()` was called last, for all front ends; None before any call."""
+    """The switch of the plugin, for all front ends: the last call, or else the environment variable."""
 
     enabled: bool | None = None
+    """Whether the last call was `enable()` and not `disable()`; None before any call."""
 
     def off_reason(self) -> str | None:
         """Return why the plugin is switched off; None if it is switched on."""
@@ -35,7 +36,7 @@ class Switch:
             if mode == "0":
                 return f"NUMBA_PTXLINK={os.environ.get('NUMBA_PTXLINK', mode)}"
             if mode == "auto":
-                is_older, sentence = driver_is_older()
+                is_older, sentence = compare_driver()
                 if not is_older:
                     return f"NUMBA_PTXLINK=auto: {sentence}"
         return None
@@ -48,19 +49,25 @@ class Activation:
     """
     The activation of the plugin in one front end. The caller holds the plugin's lock.
 
-    Imports are deferred: a damaged package makes the plugin inactive with a reason, and does not break
-    `import numba.cuda`.
+    Methods import this package's modules where they need them: a damaged package then makes the plugin
+    inactive with a reason, and does not break `import numba.cuda`.
 
     Args:
         name: The front end's name.
+
+    Attributes:
+        active: Whether the patches are applied, or will be as modules are imported.
+        trigger: The event of the last decision, such as "import hook" or "enable()"; None before the first.
+        reported: The modules whose import the hook has reported.
+        applied: The patches that are applied.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.active = False
         self.trigger: str | None = None
-        self._reason: str | None = None  # While the front end is not imported yet, None.
-        self.reported: set[str] = set()  # Modules whose import the hook has reported.
+        self._reason: str | None = None  # See `record_decision`.
+        self.reported: set[str] = set()
         self.applied: list[Patch] = []
         self._warned: set[str] = set()
 
@@ -71,18 +78,18 @@ class Activation:
 
         return registry.get(self.name)
 
-    def hooked(self) -> frozenset[str]:
-        """Return the modules after whose import the hook calls `imported`."""
+    def hooked_modules(self) -> frozenset[str]:
+        """Return the modules after whose import the hook calls `after_import`."""
         return frozenset((self.front_end.trigger_module, *(row.module for row in self.front_end.table())))
 
-    def imported(self, module: str) -> None:
-        """Decide, or patch *module*, one of `hooked()`, which has just run. Never raises."""
+    def after_import(self, module: str) -> None:
+        """After *module*, one of `hooked_modules()`, has run: decide, or patch the module. Never raises."""
         self.reported.add(module)
         with self.during_import("import hook"):
             if module == self.front_end.trigger_module:
                 self.decide("import hook")
             elif self.active:
-                with self._all_or_nothing():
+                with self._deactivate_on_error():
                     self._apply_patches(module)
 
     @contextlib.contextmanager
@@ -95,7 +102,7 @@ class Activation:
             self._warn(error_reason(error))
 
     def decide(self, trigger: str) -> None:
-        """Activate if switched on and supported, now or once the front end is imported."""
+        """Activate if the plugin is switched on and supported: now, or once the front end is imported."""
         config()  # Sets up logging.
         if self.active:
             return
@@ -104,7 +111,7 @@ class Activation:
         if refusal is not None:
             self.record_decision(trigger, refusal)
             # No warning for programs that do not use the front end, or have switched the plugin off.
-            if self.is_imported() and not (switched_off or self.front_end.simulated()):
+            if self.is_imported() and not (switched_off or self.front_end.is_simulated()):
                 self._warn(refusal)
             return
         # If another thread is still importing the module, the hook reports it later.
@@ -124,7 +131,13 @@ class Activation:
         self.active = False
 
     def record_decision(self, trigger: str, reason: str | None) -> None:
-        """Store the event that decided and the reason; log them if they are new."""
+        """
+        Store a decision, and log it if it is new.
+
+        Args:
+            trigger: The event that caused it.
+            reason: The reason; None if the decision waits for the import of the front end.
+        """
         changed = (self.trigger, self._reason) != (trigger, reason)
         self.trigger, self._reason = trigger, reason
         if changed:
@@ -133,7 +146,7 @@ class Activation:
 
     @property
     def reason(self) -> str:
-        """The reason of the last decision; before the first, the reason why none was made."""
+        """The reason of the last decision; before the first decision, why the plugin is not active yet."""
         if self._reason is not None:
             remark = self.front_end.remark if self.active else ""
             return "; ".join(filter(None, (self._reason, remark)))
@@ -141,7 +154,7 @@ class Activation:
             package, is_imported = self.front_end.package, self.is_imported()
             config()
             refusal = None
-            if is_imported or self.front_end.simulated() or not self.is_installed():
+            if is_imported or self.front_end.is_simulated() or not self.is_installed():
                 refusal = self.front_end.unsupported_reason()
         except Exception as error:  # noqa: BLE001 - status() reports it
             return error_reason(error)
@@ -165,7 +178,7 @@ class Activation:
         if switch.enabled:
             return "enable() was called"
         if config().mode == "auto":
-            return f"NUMBA_PTXLINK=auto: {driver_is_older()[1]}"
+            return f"NUMBA_PTXLINK=auto: {compare_driver()[1]}"
         return f"{self.name} is installed and supported"
 
     def _wait_for_import(self, trigger: str) -> None:
@@ -178,14 +191,14 @@ class Activation:
     def _activate(self) -> None:
         from numba_ptxlink import _native
 
-        # Only check that nvPTXCompiler can be loaded: loading it would delay programs with cached kernels.
+        # Do not load nvPTXCompiler here, which would delay programs whose kernels are cached.
         cause = _native.not_loadable_reason()
         if cause is not None:
             raise ActivationError(f"{cause}.")
         trigger_module = self.front_end.trigger_module
-        with self._all_or_nothing():
+        with self._deactivate_on_error():
             self.active = True
-            for name in (trigger_module, *sorted(self.hooked() - {trigger_module})):
+            for name in (trigger_module, *sorted(self.hooked_modules() - {trigger_module})):
                 # A module that is still being imported is patched when the hook reports it.
                 if name in self.reported or _is_loaded(name):
                     self._apply_patches(name)
@@ -199,7 +212,7 @@ class Activation:
                 self.applied.append(row)
 
     @contextlib.contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
+    def _deactivate_on_error(self) -> Iterator[None]:
         """Restore the front end's attributes if a `with` block that patches them raises an exception."""
         try:
             yield
@@ -241,18 +254,20 @@ def error_reason(error: Exception) -> str:
     )
 
 
-def driver_is_older() -> tuple[bool, str]:
-    """Return whether the driver is older than the toolkit, and a sentence about it. Initialises nothing."""
+def compare_driver() -> tuple[bool, str]:
+    """Return whether the driver is older than the toolkit, and a sentence about it. Starts no driver."""
     from numba_ptxlink._arch import dotted
     from numba_ptxlink._tools import driver, nvrtc
 
-    cuda = driver.version()
-    if cuda is None:
+    driver_release = driver.version()
+    if driver_release is None:
         return False, "there is no driver"
     try:
-        toolkit = nvrtc.version()
+        toolkit_release = nvrtc.version()
     except PtxlinkError as error:
         return False, f"the toolkit's version is unknown ({error})"
-    relation = "older than" if cuda < toolkit else "as new as"
-    sentence = f"the driver (CUDA {dotted(cuda)}) is {relation} the toolkit ({dotted(toolkit)})"
-    return cuda < toolkit, sentence
+    is_older = driver_release < toolkit_release
+    relation = "older than" if is_older else "as new as"
+    return is_older, (
+        f"the driver (CUDA {dotted(driver_release)}) is {relation} the toolkit ({dotted(toolkit_release)})"
+    )

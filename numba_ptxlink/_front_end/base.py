@@ -29,11 +29,12 @@ if TYPE_CHECKING:
     from .lowered import LoweredFunction
     from .patch import Patch
 
-# Final, post and local versions (PEP 440). Pre-releases are rejected, since private functions may still
-# change.
+# Final, post and local versions (PEP 440), such as "0.30.4.post1+cu13". Pre-releases are rejected, since
+# private functions may still change.
 _VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:\.\d+)*(?:\.post\d+)?(?:\+[\w.]+)?")
 
 Version = tuple[int, ...]
+"""The numbers of a release, such as (0, 30, 4)."""
 
 
 class Releases:
@@ -51,9 +52,10 @@ class Releases:
 
     def __contains__(self, version: str) -> bool:
         match = _VERSION.fullmatch(version)
-        return (
-            match is not None and self.first <= tuple(int(part or 0) for part in match.groups()) < self.below
-        )
+        if match is None:
+            return False
+        # The third number is None in "0.30".
+        return self.first <= tuple(int(number or 0) for number in match.groups()) < self.below
 
     def __str__(self) -> str:
         """Return the range as a version specifier."""
@@ -116,8 +118,8 @@ class FrontEnd(ABC):
         for the words "is not installed" and "is not supported".
         """
 
-    def simulated(self) -> bool:
-        """Return whether the front end is a simulator, or will be once imported; it causes no warning."""
+    def is_simulated(self) -> bool:
+        """Return whether the front end is a simulator, or will be once imported; then nobody is warned."""
         return False
 
     def table(self) -> tuple[Patch, ...]:
@@ -126,10 +128,10 @@ class FrontEnd(ABC):
 
         Importing them imports nothing of the compiler, which may be in the middle of its own import.
         """
-        rows: tuple[Patch, ...] = self.package_module("patches").TABLE
-        return rows
+        patches: tuple[Patch, ...] = self.package_module("patches").TABLE
+        return patches
 
-    def compilation_stopped(self) -> AbstractContextManager[Any]:
+    def block_compilation(self) -> AbstractContextManager[Any]:
         """Return a context manager that waits for compilations of other threads, and blocks new ones."""
         return self._lock() or contextlib.nullcontext()
 
@@ -137,10 +139,10 @@ class FrontEnd(ABC):
         """Release the compiler's locks in a forked child, which lacks the threads that held them."""
         lock = self._lock()
         # The lock consists of Numba's lock and the front end's; without Numba, it is a single lock.
-        for part in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
-            inner = getattr(part, "_lock", None)
-            if inner is not None and not inner._is_owned():  # noqa: SLF001 - as `threading.Condition` does
-                inner._at_fork_reinit()  # noqa: SLF001 - as `threading` does
+        for numba_lock in (getattr(lock, "_numba_lock", None), getattr(lock, "_cuda_lock", lock)):
+            rlock = getattr(numba_lock, "_lock", None)
+            if rlock is not None and not rlock._is_owned():  # noqa: SLF001 - as `threading.Condition` does
+                rlock._at_fork_reinit()  # noqa: SLF001 - as `threading` does
 
     def _lock(self) -> Any:
         module = sys.modules.get(f"{self.core_package}.core.compiler_lock")
@@ -152,29 +154,30 @@ class FrontEnd(ABC):
 
     # Types and signatures.
 
-    def _module(self, name: str) -> Any:
+    def _compiler_module(self, name: str) -> Any:
         return importlib.import_module(f"{self.core_package}.{name}")
 
     @property
     def types(self) -> Any:
         """The compiler's module of types: `Type`, `Integer`, `Record`, `Array`, `unliteral`, `voidptr`..."""
-        return self._module("types")
+        return self._compiler_module("types")
 
     @abstractmethod
-    def vectors(self) -> Mapping[str, Any]:
+    def vector_types(self) -> Mapping[str, Any]:
         """Return CUDA's vector types by their names in signatures: "float32x4" and "float4"."""
 
     @abstractmethod
-    def vector(self, ty: Any) -> tuple[Any, int] | None:
+    def vector_elements(self, ty: Any) -> tuple[Any, int] | None:
         """Return the type and number of elements of a vector type; None for any other type."""
 
-    def vector_of(self, value: type) -> Any | None:  # noqa: ARG002 - the class may be the type itself
+    def vector_type_of(self, value: type) -> Any | None:  # noqa: ARG002 - see below
         """Return the vector type of a class such as `cuda.float32x4`; None for any other class."""
+        # For compilers whose `cuda.float32x4` is the vector type itself.
         return None
 
     def from_dtype(self, dtype: Any) -> Any:
         """Return the type of a NumPy dtype. Raises the compiler's exceptions."""
-        return self._module("np.numpy_support").from_dtype(dtype)
+        return self._compiler_module("np.numpy_support").from_dtype(dtype)
 
     def normalize(self, signature: Any) -> tuple[tuple[Any, ...], Any]:
         """
@@ -186,7 +189,7 @@ class FrontEnd(ABC):
         Raises:
             Exception: *signature* is invalid. The caller adds the function and the cure.
         """
-        args, result = self._module("core.sigutils").normalize_signature(signature)
+        args, result = self._compiler_module("core.sigutils").normalize_signature(signature)
         return tuple(args), result
 
     # Compilation.
@@ -247,7 +250,7 @@ class FrontEnd(ABC):
         flags = [f"-arch={arch.compute}", *options.to_flags(NVVM), *["-gen-lto"] * lto]
         if older_nvvm is not None:
             return older_nvvm.compile_ir(modules, flags)
-        return nvvm.compile_ir(modules, flags, self._module("cudadrv.nvvm").LibDevice().get())
+        return nvvm.compile_ir(modules, flags, self._compiler_module("cudadrv.nvvm").LibDevice().get())
 
     @abstractmethod
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None:
     """
-    Refuse a call of a closure with keyword arguments, or with defaults.
+    Refuse a call of a closure that has keyword arguments, or that leaves parameters to their defaults.
 
     The compilers match arguments and defaults only by position, so that such a call would silently pass other
     values.
@@ -22,7 +22,7 @@ def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None
         call: The expression in Numba IR.
         callee: The called function.
         loc: The location of the call.
-        args: The arguments that the compiler has determined.
+        args: The arguments that the compiler passes to the closure.
 
     Raises:
         ExportError: The call has keyword arguments, or lacks arguments. Names its line.
@@ -33,6 +33,6 @@ def check_closure(call: Any, callee: Any, loc: Any, args: Sequence[Any]) -> None
     if call.kws or code.co_argcount not in (len(call.args), len(args)):
         raise ExportError(
             f"{Path(loc.filename).name}:{loc.line}: the closure {code.co_name!r} is called with keyword "
-            f"arguments, or not with as many as its {code.co_argcount} parameters; pass a value for each "
-            "parameter by position, or define the function outside with @cuda.jit(device=True)"
+            f"arguments, or with another number of arguments than its {code.co_argcount} parameters; pass a "
+            "value for each parameter by position, or define the function outside with @cuda.jit(device=True)"
         )

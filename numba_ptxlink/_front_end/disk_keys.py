@@ -1,5 +1,5 @@
 """
-Complete the keys of kernels that a front end keeps on disk: by options, link files, settings and tools.
+Add options, link files, settings and tools to the keys by which a front end keeps kernels on disk.
 
 A kernel is looked up before it is compiled, and stored afterwards, but only if its key describes all files
 that it linked, and if none of these files was written to in between.
@@ -26,19 +26,33 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Errors of a link file or an option that no key can describe.
-_UNKNOWN = (PtxlinkError, OSError, ValueError)
+# Errors for a link file or an option that no key can describe.
+_KEY_ERRORS = (PtxlinkError, OSError, ValueError)
 
 
 class _LinkItem(NamedTuple):
-    """The name and digest of a link file, and the versions (size, time) of all files read for that."""
+    """
+    The state of a link file.
+
+    Args:
+        description: Its name, and the digest of its content and of the headers that it includes.
+        versions: For each of these files, the tuple of `includes.version`; changed by every write.
+    """
 
     description: str
     versions: tuple[tuple[int, ...], ...] = ()
 
 
 class _LookUp(NamedTuple):
-    """A look-up of a kernel: its link files, as they were, and the digest of the parts that the key lacks."""
+    """
+    A look-up of a kernel.
+
+    Args:
+        link: The files that the decorator links.
+        source_options: As for `look_up`.
+        items: The state of each file at the look-up.
+        digest: The digest of the parts that the front end's own key lacks.
+    """
 
     link: tuple[Any, ...]
     source_options: Callable[..., Any]
@@ -60,31 +74,34 @@ def look_up(
     cache: Any, options: Mapping[str, Any] | None, link: Sequence[Any], source_options: Callable[..., Any]
 ) -> None:
     """
-    Record the dependencies of the next kernel of *cache*, for `extend_key` and `describes_kernel`.
+    Record what the next kernel of *cache* depends on, for `extend_key` and `describes_kernel`.
 
     Args:
         cache: The front end's cache of the kernels of one function.
         options: The decorator's options without the link files; None if they are unknown.
         link: The files that the decorator links.
-        source_options: Returns the options for CUDA C++, by the folder of the source.
+        source_options: Called with `folder`, the folder of a CUDA C++ file, or None for code in memory;
+            returns the options for the file.
     """
     _look_ups.by_cache.pop(cache, None)
     if options is None:
         return
     try:
         items = [_link_item(link_file, source_options) for link_file in link]
-        settings = config()._asdict().items()
-        kept_settings = [item for item in settings if not item[0].startswith(("cache", "log"))]
+        # No compiled code depends on the settings of the cache and of the log.
+        settings = {
+            name: value for name, value in config()._asdict().items() if not name.startswith(("cache", "log"))
+        }
         parts = {
             "package": package_version(),
-            "config": [f"{name}={value!r}" for name, value in kept_settings],
+            "config": [f"{name}={value!r}" for name, value in settings.items()],
             "tools": [*nvptxcompiler.identity(), *map(find.library_build_id, ("nvvm", "nvJitLink", "nvrtc"))],
             # The CPU device loads PTX, a GPU loads cubins.
             "device": str(device.is_active()),
             "options": [f"{name}={_option_text(options[name])}" for name in sorted(options)],
             "files": [item.description for item in items],
         }
-    except _UNKNOWN as error:
+    except _KEY_ERRORS as error:
         log.info("cache: a kernel is not kept: %s: %s", type(error).__name__, error)
         return
     _look_ups.by_cache[cache] = _LookUp(tuple(link), source_options, items, Key.of("jit", parts).digest.hex())
@@ -93,7 +110,7 @@ def look_up(
 def extend_key(key: tuple[Any, ...], cache: Any) -> tuple[Any, ...]:
     """Return a front end's *key* of a kernel in *cache*, extended by the digest of its look-up."""
     lookup = _look_ups.by_cache.get(cache)
-    # No kernel is stored without a digest.
+    # Without a look-up, the key contains None; `describes_kernel` then refuses to store the kernel.
     return (*key, ("numba-ptxlink", lookup and lookup.digest))
 
 
@@ -110,17 +127,18 @@ def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
         return False
     for item in linked:
         callbacks = (getattr(item, f"{name}_callback", None) for name in ("setup", "teardown"))
-        # Before compiling, a later process knows only the decorator's files, not those of called functions.
+        # A later process knows the decorator's files, but not those that called functions link. Callbacks are
+        # functions of this process, which cannot be stored.
         if item not in lookup.link or any(callbacks):
             log.info(
-                "cache: a kernel is not kept: link= of its decorator lacks %s, or that has callbacks", item
+                "cache: a kernel is not kept: %s is not in link= of its decorator, or has callbacks", item
             )
             return False
     try:
         unchanged = lookup.items == [
             _link_item(link_file, lookup.source_options) for link_file in lookup.link
         ]
-    except _UNKNOWN:
+    except _KEY_ERRORS:
         unchanged = False
     if not unchanged:
         log.info("cache: a kernel is not kept: its link files were changed while it was compiled")
@@ -129,7 +147,7 @@ def describes_kernel(cache: Any, linked: Iterable[Any]) -> bool:
 
 def _option_text(value: Any) -> str:
     text = repr(sorted(value) if isinstance(value, (set, frozenset)) else value)
-    # Another process may have another object at this address.
+    # For example "<object at 0x7f12>": another process may have another object at this address.
     if " at 0x" in text:
         raise ValueError(f"an option has no stable text: {text}")
     return text
@@ -145,7 +163,7 @@ def _link_item(item: Any, source_options: Callable[..., Any]) -> _LinkItem:
     """
     if isinstance(item, (str, os.PathLike)):
         path = Path(item)
-        # Changing the target of a symbolic link is a change, too.
+        # A symbolic link changes by another target (lstat), and by a change of the target's content (stat).
         versions = tuple(map(includes.version, (path.lstat(), path.stat())))
         # Line information contains the path.
         name, is_source, folder = str(path.absolute()), path.suffix == ".cu", path.parent

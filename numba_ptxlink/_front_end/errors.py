@@ -6,11 +6,11 @@ from cuda.bindings.nvjitlink import nvJitLinkError
 
 from numba_ptxlink.errors import LinkError
 
-# ERROR_INTERNAL, which nvJitLink returns for most inputs that it refuses.
-_FAILED = 6
+# NVJITLINK_ERROR_INTERNAL, which nvJitLink returns for most inputs that it refuses.
+_ERROR_INTERNAL = 6
 
 
 class KernelLinkError(LinkError, nvJitLinkError):  # type: ignore[misc]
     """A `LinkError` that callers of a front end catch as nvJitLink's error, too."""
 
-    status = _FAILED
+    status = _ERROR_INTERNAL

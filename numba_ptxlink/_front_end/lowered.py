@@ -38,7 +38,7 @@ class LinkFile:
 @dataclass(frozen=True)
 class LoweredFunction:
     """
-    A function of an export for one architecture, in LLVM IR that depends on no other function.
+    A function of an export, compiled to LLVM IR for one architecture, with all functions that it calls.
 
     Args:
         declaration: The declaration of its wrapper for a C header.
@@ -47,8 +47,8 @@ class LoweredFunction:
             content: all functions but the wrapper are internal or named by a digest, so that neither the
             process nor functions that it has compiled before make a difference.
         links: The files that it links, without the compiler's memory manager.
-        calls: The functions of `cuda.declare_device` that it may call: symbol, and C signature, None if C
-            lacks one of the types.
+        calls: The functions of `cuda.declare_device` that it may call, as pairs of symbol and C signature.
+            The signature is None if C lacks one of the types.
         raises: The source lines where it or a callee may raise, as "file.py:line", its own first. Lines that
             never raise, as the compiler can prove, may be missing.
     """

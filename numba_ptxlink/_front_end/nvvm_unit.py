@@ -1,4 +1,9 @@
-"""Run libNVVM for the front ends' compilers, with the cache; calls with side effects in a child process."""
+"""
+Run libNVVM for the front ends' compilers, and keep the results in the cache.
+
+Some options alter the code of libNVVM's later calls in the process, so calls with these options run in a
+child process.
+"""
 
 from __future__ import annotations
 
@@ -12,22 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 # The first bytes of LLVM bitcode, without and with a wrapper header.
-_BITCODE = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
+_BITCODE_MAGIC = (b"BC\xc0\xde", b"\xde\xc0\x17\x0b")
 
 
 class _CompilationUnit:
     """
-    A compiler's class for one call of libNVVM, which adds, verifies and compiles modules.
+    The replacements of methods of a compiler's class that adds, verifies and compiles modules by libNVVM.
 
-    The steps are recorded, and run only if the cache has no result.
+    The steps are recorded, and run only if the cache has no result. `compilation_unit` derives a class that
+    has the class attributes.
     """
 
     options: list[bytes]
+    """libNVVM's options, which the compiler's own constructor sets."""
     _fail: Callable[[str, int], None]
     _normalize: Callable[[str], str]
     _errors_module: str
+    """The compiler's module that has the class `NvvmWarning`."""
 
     def __init__(self, options: Any) -> None:
+        # Name, content and use of each module, as for `child.nvvm`.
         self._steps: list[tuple[str, bytes, str]] = []
         self._log = ""
         super().__init__(options)  # type: ignore[call-arg]
@@ -66,10 +75,12 @@ class _CompilationUnit:
             "package": cache.package_version(),
             "tool": ("NVVM", find.library_build_id("nvvm")),
             "flags": options,
-            "steps": [kind for _, _, kind in self._steps],
+            "steps": [use for _, _, use in self._steps],
             "code": [
-                self._normalize(code.decode()) if kind == "whole" and not code.startswith(_BITCODE) else code
-                for _, code, kind in self._steps
+                self._normalize(code.decode())
+                if use == "whole" and not code.startswith(_BITCODE_MAGIC)
+                else code
+                for _, code, use in self._steps
             ],
         }
         return cache.Key.of("nvvm", parts)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Wrap = Callable[[Any], Any]
+"""A function that creates the replacement of an attribute, given the original."""
 T = TypeVar("T", bound=NamedTuple)
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,11 +36,11 @@ class Patch(NamedTuple):
     Args:
         module: The module that defines it.
         path: The dotted path inside the module.
-        wrap: Creates the replacement, given the original. Must not import modules of the front end (the
-            replacement may), since another thread that imports them may wait for a lock of *wrap*'s caller.
+        wrap: Creates the replacement, given the original. Must not import modules of the front end, since
+            another thread that imports them may wait for a lock of *wrap*'s caller. The replacement may.
         reason: The reason, in one line, which the documentation shows.
-        importers: The package whose modules also get the replacement if they have imported the original by
-            its name; "" for none.
+        importers: A package such as "numba.cuda": its modules that have imported the original by its name
+            get the replacement, too. "" for none.
         purpose: A member of `PURPOSES`.
     """
 
@@ -109,7 +110,7 @@ class PatchTable(list[Patch]):
 
 
 class _Applied:
-    """The original of an applied patch, and the number of `apply` without `undo`."""
+    """The original of an applied patch, and the number of calls of `apply` without `undo`, its `uses`."""
 
     def __init__(self, original: Any) -> None:
         self.original = original
@@ -138,19 +139,19 @@ def apply(patch: Patch) -> None:
 
 
 def undo(patch: Patch) -> None:
-    """Restore the original, once each `apply` has had its `undo`."""
+    """Restore the original, once `undo` has been called as often as `apply`."""
     key = patch.target
     owner = patch.owner()
     with _lock.held:
-        applied = _applied[key]
-        applied.uses -= 1
-        if applied.uses:
+        record = _applied[key]
+        record.uses -= 1
+        if record.uses:
             return
         del _applied[key]
         replacement = owner.__dict__[patch.attribute]
-        setattr(owner, patch.attribute, applied.original)
+        setattr(owner, patch.attribute, record.original)
         if patch.importers:
-            _bind_everywhere(replacement, applied.original, patch)
+            _bind_everywhere(replacement, record.original, patch)
 
 
 @contextlib.contextmanager
@@ -177,7 +178,7 @@ def _bind_everywhere(old: Any, new: Any, patch: Patch) -> None:
 
 class Context(Generic[T]):
     """
-    Values of a thread, changed for the length of a `with` block.
+    Values of a thread, which `with` blocks override.
 
     Args:
         name: The variable's name in debuggers.
@@ -192,8 +193,8 @@ class Context(Generic[T]):
         return self._variable.get()
 
     @contextlib.contextmanager
-    def entered(self, **changes: Any) -> Iterator[None]:
-        """Change values for the length of a `with` block."""
+    def override(self, **changes: Any) -> Iterator[None]:
+        """Override the values named in *changes* for the length of a `with` block."""
         token = self._variable.set(self.current()._replace(**changes))
         try:
             yield

@@ -37,7 +37,7 @@ def front_ends() -> tuple[FrontEnd, ...]:
     return tuple(map(get, FRONT_ENDS))
 
 
-def loaded() -> tuple[FrontEnd, ...]:
+def loaded_front_ends() -> tuple[FrontEnd, ...]:
     """Return the front ends whose modules in this package are imported. Imports nothing."""
     modules = (sys.modules.get(_module_name(name)) for name in FRONT_ENDS)
     return tuple(filter(None, (getattr(module, "FRONT_END", None) for module in modules)))
@@ -51,7 +51,7 @@ def _module_name(name: str) -> str:
 def is_installed(front_end: FrontEnd) -> bool:
     """Return whether the compiler of *front_end* is installed. Does not import it."""
     spec = importlib.util.find_spec(front_end.module)
-    # A folder of that name on sys.path has a specification, too, but no origin.
+    # A mere folder of that name on sys.path has a specification, too, but no origin.
     return spec is not None and spec.origin is not None
 
 

@@ -20,15 +20,15 @@ _SHIM = r'(?=extern "C" __device__ int\s+(?:\w+_nbst|____nv_\w+)\()'
 
 
 def split(source: str) -> tuple[str, dict[str, str]]:
-    """Split *source* into its head and its shims by name. CUDA C++ of other origin has no shims."""
+    """Split *source* into the text before the first shim, and the shims by name; other CUDA C++ has none."""
     head, *shims = re.split(_SHIM, source)
     return head, {shim[: shim.index("(")].split()[-1]: f"{shim.strip()}\n" for shim in shims}
 
 
 def keep_called(source: str, modules: Iterable[str]) -> str:
     """Return *source* with only the shims that the LLVM IR *modules* call, sorted by name."""
-    head, known = split(source)
-    if not known:
+    head, shims = split(source)
+    if not shims:
         return source
-    called = {name for module in modules for name in re.findall(r"\w+", module)} & known.keys()
-    return "\n".join([head, *(known[name] for name in sorted(called))])
+    called = {name for module in modules for name in re.findall(r"\w+", module)} & shims.keys()
+    return "\n".join([head, *(shims[name] for name in sorted(called))])

@@ -23,25 +23,28 @@ def site_folder(front_end: FrontEnd) -> Path:
 
 def digest(target: str, site: Path) -> str:
     """
-    Return a digest of a definition's source; "" if it is missing; the module if another package defines it.
+    Return a digest of a definition's source, found without an import.
 
-    Imports nothing.
+    The result is "" if the definition is missing, and the defining module's name if the module merely imports
+    the definition from another package.
 
     Args:
         target: A function or class, such as "package.module:Class.method".
         site: The folder that contains the package.
     """
     module, _, path = target.partition(":")
-    first, *rest = path.split(".")
+    outer_name, *inner_names = path.split(".")
     try:
-        lines, names = _parsed(site.joinpath(*module.split(".")))
-        node = names[first]
+        lines, definitions = _parse(site.joinpath(*module.split(".")))
+        node = definitions[outer_name]
+        # The module imports the name: follow the import to a module *outer_name*, or to its definition.
         if isinstance(node, ast.ImportFrom):
             package = module.split(".")[: -node.level] if node.level else []
             defining_module = ".".join([*package, *filter(None, [node.module])])
-            inner = digest(f"{defining_module}.{first}:{'.'.join(rest)}", site) if rest else ""
-            return inner or digest(f"{defining_module}:{path}", site) or defining_module
-        for name in rest:
+            submodule = f"{defining_module}.{outer_name}"
+            member_digest = digest(f"{submodule}:{'.'.join(inner_names)}", site) if inner_names else ""
+            return member_digest or digest(f"{defining_module}:{path}", site) or defining_module
+        for name in inner_names:
             node = next(statement for statement in node.body if getattr(statement, "name", None) == name)
     except (OSError, SyntaxError, KeyError, StopIteration):
         return ""
@@ -51,16 +54,16 @@ def digest(target: str, site: Path) -> str:
 
 
 @functools.cache
-def _parsed(path: Path) -> tuple[list[str], dict[str, Any]]:
+def _parse(path: Path) -> tuple[list[str], dict[str, Any]]:
     """Return the lines of the module at *path*, and the last definition or import of each name."""
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     text = file.read_text()
     tree = ast.parse(text)
-    names: dict[str, Any] = {}
+    definitions: dict[str, Any] = {}
     # Definitions at the top level come last, so that they take precedence over nested ones.
     for node in (*ast.walk(tree), *tree.body):
         if isinstance(node, ast.ImportFrom):
-            names |= {alias.asname or alias.name: node for alias in node.names}
+            definitions |= {alias.asname or alias.name: node for alias in node.names}
         elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names[node.name] = node
-    return text.split("\n"), names
+            definitions[node.name] = node
+    return text.split("\n"), definitions

@@ -12,7 +12,7 @@ from numba_ptxlink._front_end.lowered import LoweredFunction
 from numba_ptxlink._front_end.patch import applied
 from numba_ptxlink.errors import ExportError
 
-from .context import entered, notes
+from .context import notes, override
 from .convention import StatusConvention
 from .modules import all_libraries, ordered_modules
 from .patches.c_abi import C_ABI
@@ -72,7 +72,7 @@ def lower(
 
     fastmath = bool(options.fast_math)
     try:
-        with global_compiler_lock, applied(PATCHES), entered(checked=abi.checked):
+        with global_compiler_lock, applied(PATCHES), override(checked=abi.checked):
             compiled = compile_cuda(
                 function,
                 result,

@@ -34,7 +34,7 @@ class CompileContext(NamedTuple):
 
 
 _context = Context("numba_ptxlink_compile", CompileContext())
-current, entered = _context.current, _context.entered
+current_context, override = _context.current, _context.override
 
 
 class Notes:

@@ -33,7 +33,7 @@ class NumbaCuda(FrontEnd):
         return "cu12" if find.major() == 12 else "cu13"
 
     def unsupported_reason(self) -> str | None:
-        if self.simulated():
+        if self.is_simulated():
             return "the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM"
         try:
             from numba_cuda import __file__ as package
@@ -50,26 +50,26 @@ class NumbaCuda(FrontEnd):
             )
         return None
 
-    def simulated(self) -> bool:
+    def is_simulated(self) -> bool:
         driver = sys.modules.get(self.trigger_module)
         if driver is not None:
             return getattr(driver, "__name__", self.trigger_module) != self.trigger_module
         setting = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
         return setting.isdecimal() and int(setting) != 0
 
-    def vectors(self) -> Mapping[str, Any]:
+    def vector_types(self) -> Mapping[str, Any]:
         from numba.cuda.vector_types import vector_types
 
         by_name: Mapping[str, Any] = vector_types
         return by_name
 
-    def vector(self, ty: Any) -> tuple[Any, int] | None:
+    def vector_elements(self, ty: Any) -> tuple[Any, int] | None:
         from numba.cuda.vector_types import VectorType
 
         return (ty.base_type, ty.num_elements) if isinstance(ty, VectorType) else None
 
-    def vector_of(self, value: type) -> Any | None:
-        vector = self.vectors().get(value.__name__)
+    def vector_type_of(self, value: type) -> Any | None:
+        vector = self.vector_types().get(value.__name__)
         return vector if vector is not None and vector.user_facing_object is value else None
 
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:

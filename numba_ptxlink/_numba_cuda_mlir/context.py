@@ -87,14 +87,14 @@ class Compilation(NamedTuple):
 
 
 _compilations = Context("numba_ptxlink_mlir", Compilation())
-current, entered = _compilations.current, _compilations.entered
+current_context, override = _compilations.current, _compilations.override
 
 
 @contextlib.contextmanager
 def exporting(export: ExportedFunction) -> Iterator[None]:
     """Compile *export* for the length of a `with` block."""
     try:
-        with entered(export=export, cc=export.cc):
+        with override(export=export, cc=export.cc):
             yield
     finally:
         export.restore_dispatchers()
@@ -106,6 +106,6 @@ def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
 
     requested = options.get("chip") or options.get("cc")
     if not requested:
-        return current().cc
+        return current_context().cc
     arch = Arch.of(requested)
     return (arch.major, arch.minor)

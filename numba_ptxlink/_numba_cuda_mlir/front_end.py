@@ -80,12 +80,12 @@ class NumbaCudaMlir(FrontEnd):
             _contexts_of_parent.append(module._context)
             module._context = None
 
-    def vectors(self) -> Mapping[str, Any]:
+    def vector_types(self) -> Mapping[str, Any]:
         from numba_cuda_mlir.cuda.vector_types import vector_types_by_alias, vector_types_by_name
 
         return {**vector_types_by_name, **vector_types_by_alias}
 
-    def vector(self, ty: Any) -> tuple[Any, int] | None:
+    def vector_elements(self, ty: Any) -> tuple[Any, int] | None:
         from numba_cuda_mlir.type_defs.vector_types import VectorType
 
         return (ty.dtype, ty.length) if isinstance(ty, VectorType) and len(ty.shape) == 1 else None

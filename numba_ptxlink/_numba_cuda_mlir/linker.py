@@ -20,7 +20,7 @@ from numba_ptxlink._link import kernels
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import AbiError, LinkError, PtxlinkError, convert_error
 
-from .context import current
+from .context import current_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -95,7 +95,7 @@ class CoreLinker:
         """
         from cuda.core import ObjectCode
 
-        if target_type == "cubin" and not current().needs_cubin:
+        if target_type == "cubin" and not current_context().needs_cubin:
             return SimpleNamespace(code=None)
         if target_type == "cubin":
             linked = self._link()
@@ -122,7 +122,7 @@ class CoreLinker:
             if exported and config().checks != "none":
                 from numba_ptxlink._link import declarations
 
-                declarations.check_declared_types(current().origin, _declared(), exported)
+                declarations.check_declared_types(current_context().origin, _declared(), exported)
             linked = kernels.link_for_device(inputs, arch, options)
         self._log = linked.log
         return linked
@@ -153,7 +153,7 @@ def _declared() -> dict[str, tuple[str, ...]]:
     from numba_ptxlink._link.declarations import CLASS, from_signature
 
     declared = {}
-    for name, (sig, has_c_abi) in current().declared_calls:
+    for name, (sig, has_c_abi) in current_context().declared_calls:
         parameters = [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
         try:
             declared_type = from_signature(abi.c_signature(name, sig.return_type, parameters), "")
@@ -227,7 +227,7 @@ def _read_inputs(codes: Iterable[Any]) -> list[Input]:
     from numba_ptxlink._link.read import Input
 
     inputs: list[Input] = []
-    origin = current().origin
+    origin = current_context().origin
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
         name = code.name if _is_real_name(code.name) else _facts_of(content).name

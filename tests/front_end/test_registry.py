@@ -44,8 +44,9 @@ def test_importing_a_front_end_imports_nothing_of_its_compiler():
     program = (
         "import sys; from numba_ptxlink._front_end import registry\n"
         "for each in registry.front_ends():\n"
-        "    each.name, each.module, each.root, each.package, each.extra, each.distributions, "
-        "each.trigger_module\n    each.supported, each.unsupported_reason(), each.simulated(), each.table()\n"
+        "    each.name, each.module, each.root, each.package, each.extra, each.distributions\n"
+        "    each.trigger_module, each.supported\n"
+        "    each.unsupported_reason(), each.is_simulated(), each.table()\n"
         "there = {name.split('.')[0] for name in sys.modules}\n"
         "print(sorted(there & {'numba', 'numba_cuda_mlir', 'llvmlite', 'numpy', 'cuda'}))"
     )
@@ -63,7 +64,7 @@ def test_the_hook_and_the_package_are_switched_off_by_the_same_values():
     """NUMBA_PTXLINK=off is an error of neither, nor a word that one of them takes for on."""
     modes = [Config.from_environ({"NUMBA_PTXLINK": value}).mode for value in (*hook.OFF, "Off", "1")]
     assert [*["0"] * (len(hook.OFF) + 1), "1"] == modes
-    assert registry.loaded() == registry.front_ends()
+    assert registry.loaded_front_ends() == registry.front_ends()
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def scale(out, factor):
 def features(front_end):
     """Return the UDFs of each feature, with the types of the front end *front_end*."""
     front_end_types, cuda = front_ends.get(front_end), front_ends.cuda(front_end)
-    types, vectors, array = front_end_types.types, front_end_types.vectors(), front_end_types.types.Array
+    types, vectors, array = front_end_types.types, front_end_types.vector_types(), front_end_types.types.Array
     point = types.NamedTuple([types.float32, types.int8], Point)
     record = front_end_types.from_dtype(particle)
     supplied = cuda.declare_device("supplied", "float32(float32)", abi="c")

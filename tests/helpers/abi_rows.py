@@ -214,7 +214,7 @@ def _numba_type(spec: Any, front_end: str) -> Any:
     if kind == "record":
         return compiler.from_dtype(dtype(spec))
     if kind == "vector":
-        return compiler.vectors()[parts[0]]
+        return compiler.vector_types()[parts[0]]
     if kind == "array":
         element, ndim, layout = parts
         return types.Array(numba_type(element, front_end), ndim, layout)

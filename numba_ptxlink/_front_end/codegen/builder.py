@@ -1,4 +1,4 @@
-"""Write the instructions of one function as LLVM IR text, with types and prototypes as nvcc has them."""
+"""Write the instructions of one function as LLVM IR text, with the types and prototypes that nvcc uses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 I1, I8, I64 = ScalarType("i1"), ScalarType("i8"), ScalarType("i64")
 Leaf = tuple[Type, str]
-"""A value's type in LLVM IR, and its name."""
+"""A value: its type in LLVM IR, and its name or constant, such as (i32, "%w3") and (i64, "1")."""
 
 
 class Callee(NamedTuple):
@@ -36,7 +36,7 @@ class Callee(NamedTuple):
         symbol: The symbol.
         result: The type of the result.
         params: The types of the parameters.
-        suffix: The text behind the arguments of a call: attributes and debug information.
+        suffix: The text behind the arguments of a call: attributes and debug information; "" for neither.
     """
 
     symbol: str
@@ -49,24 +49,26 @@ class FunctionBuilder:
     """
     The instructions of a function.
 
-    `globals` contains the lines that the module needs beside the function, by the names that they define.
     Symbols and types are quoted, since functions that rename them look for the quotes.
 
     Args:
         dialect: The spelling of pointers in the module.
+
+    Attributes:
+        globals: The lines that the module needs beside the function, by the names that they define.
     """
 
     def __init__(self, dialect: NvvmDialect) -> None:
         self.globals: dict[str, str] = {}
         self.dialect = dialect
-        self._slots: list[str] = []
+        self._allocas: list[str] = []
         self._lines: list[str] = []
         self._numbers = itertools.count()
 
     @property
     def lines(self) -> list[str]:
         """The instructions and labels."""
-        return [*self._slots, *self._lines]
+        return [*self._allocas, *self._lines]
 
     def emit(self, instruction: str) -> None:
         """Append an *instruction* without a result."""
@@ -79,10 +81,10 @@ class FunctionBuilder:
         return name
 
     def allocate(self, ty: Type, align: int, content: str = "") -> Leaf:
-        """Allocate memory for a value of *ty*, store *content* there if given, and return the address."""
-        # NVVM moves memory into registers if the alloca is at the start of the function.
+        """Allocate memory for a value of *ty*, store *content* there unless it is "", return the address."""
+        # NVVM moves memory into registers only if the alloca is at the start of the function.
         name, pointer = f"%w{next(self._numbers)}", self.pointer(ty)
-        self._slots.append(f"  {name} = alloca {ty}, align {align}")
+        self._allocas.append(f"  {name} = alloca {ty}, align {align}")
         if content:
             self.emit(f"store {ty} {content}, {pointer} {name}, align {align}")
         return pointer, name
@@ -96,7 +98,7 @@ class FunctionBuilder:
         self.emit("ret void" if str(ty) == "void" else f"ret {ty} {value}")
 
     def branch(self, condition: str) -> str:
-        """Begin a block that runs if *condition*, an `i1`, holds; return the name of the block after it."""
+        """Begin a block that runs if the `i1` *condition* is true; return the name of the block after it."""
         number = next(self._numbers)
         self.emit(f"br i1 {condition}, label %then{number}, label %after{number}")
         self.begin_block(f"then{number}")
@@ -124,7 +126,7 @@ class FunctionBuilder:
         return PointerType(None if self.dialect.is_opaque else target)
 
     def extract(self, ty: Type, value: str, *path: int) -> str:
-        """Return a member of the aggregate *value*."""
+        """Return a member of the aggregate *value*: the one at the indices *path*, from the outermost."""
         return self.emit_value(f"extractvalue {ty} {value}, {', '.join(map(str, path))}")
 
     def aggregate(self, ty: Type, values: Iterable[tuple[int, str]]) -> str:
@@ -135,7 +137,7 @@ class FunctionBuilder:
         return out
 
     def select(self, condition: str, ty: Type, value: str) -> str:
-        """Return *value*, of the type *ty*, if *condition*, an `i1`, holds, else zero."""
+        """Return *value*, of the type *ty*, if the `i1` *condition* is true, and zero if it is false."""
         if not members(ty):
             return self.emit_value(f"select i1 {condition}, {ty} {value}, {ty} zeroinitializer")
         # LLVM 7 cannot simplify `extractvalue` of a `select` of aggregates: select the members.
@@ -155,8 +157,8 @@ class FunctionBuilder:
         Return the type that nvcc uses for *ctype*, as a parameter, as a result and in memory.
 
         Structs are identified types: link-time optimisation inlines a call only if the types of caller and
-        callee are equal, and a literal struct never equals an identified one. Equal structs of different
-        modules are merged, unlike in C++, unless they are opaque. So structs *behind_pointer* are opaque.
+        callee are equal, and a literal struct never equals an identified one. Linking merges structs with
+        equal members, which C++ keeps apart, unless they are opaque. So structs *behind_pointer* are opaque.
         """
         if isinstance(ctype, c.Void):
             return ScalarType("void")
@@ -190,7 +192,7 @@ class FunctionBuilder:
         return StructType(tuple(parts), ctype.packed)
 
     def indexed_members(self, ctype: Any) -> list[tuple[int, c.Member]]:
-        """Return the members of a struct with their indices in the type."""
+        """Return the members of a struct, without padding, with their indices in the LLVM type."""
         return [(index, member) for index, (_, member) in enumerate(ctype.slots) if member is not None]
 
     def convert(self, source_type: Type, value: str, target_type: Type) -> str:
@@ -207,43 +209,47 @@ class FunctionBuilder:
         ):
             if target_type.bits == 1:
                 return self.emit_value(f"icmp ne {source_type} {value}, 0")
-            return self.emit_value(
-                f"{'trunc' if target_type.bits < source_type.bits else 'zext'} {source_type} {value} to "
-                f"{target_type}"
-            )
-        old, new = members(source_type), members(target_type)
-        if (len(old) or 1) == len(new):
-            parts = (self.extract(source_type, value, index) for index in range(len(old))) if old else [value]
-            kinds = zip(old or (source_type,), parts, new, strict=True)
-            return self.aggregate(target_type, enumerate(self.convert(*part) for part in kinds))
-        # Through memory: both types have their members at the same offsets.
+            operation = "trunc" if target_type.bits < source_type.bits else "zext"
+            return self.emit_value(f"{operation} {source_type} {value} to {target_type}")
+        # Convert member by member; a number is converted to a struct of one member.
+        source_members, target_members = members(source_type), members(target_type)
+        if (len(source_members) or 1) == len(target_members):
+            values = [self.extract(source_type, value, index) for index in range(len(source_members))]
+            triples = zip(source_members or (source_type,), values or [value], target_members, strict=True)
+            return self.aggregate(target_type, enumerate(self.convert(*triple) for triple in triples))
+        # Types with different numbers of members have them at the same offsets: convert through memory, which
+        # is large enough for the larger type.
         address = self.allocate(StructType((source_type, target_type)), 32)
-        pointer, copy = self.pointer(target_type), self.pointer(source_type)
-        self.emit(f"store {source_type} {value}, {copy} {self.convert(*address, copy)}")
-        return self.emit_value(f"load {target_type}, {pointer} {self.convert(*address, pointer)}")
+        source_pointer, target_pointer = self.pointer(source_type), self.pointer(target_type)
+        self.emit(f"store {source_type} {value}, {source_pointer} {self.convert(*address, source_pointer)}")
+        return self.emit_value(
+            f"load {target_type}, {target_pointer} {self.convert(*address, target_pointer)}"
+        )
 
 
 class FunctionHead(NamedTuple):
     """
-    A C function in LLVM IR.
+    The head of a C function in LLVM IR.
 
     Args:
-        head: The text behind `define`: result, symbol and parameters, which are named %p0, %p1 and so on.
-        symbol: The symbol with its type, as in metadata.
-        annotations: The annotations, as operands of metadata nodes.
+        definition: The text behind `define`: result, symbol and parameters, which are named %p0, %p1 and so
+            on.
+        typed_symbol: The symbol with its type, as metadata refers to the function.
+        annotations: The annotations, as operands of metadata nodes, such as `!"align", i32 65552`.
     """
 
-    head: str
-    symbol: str
+    definition: str
+    typed_symbol: str
     annotations: list[str]
 
 
-def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
-    """Return the prototype of *signature*, with the types of *builder*."""
-    returned, result = builder.c_type(signature.result), signature.result
+def function_head(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
+    """Return the head of the C function that has *signature*, with the types of *builder*."""
+    result_type, result = builder.c_type(signature.result), signature.result
     types: list[Type] = []
     params: list[str] = []
-    # NVVM IR Specification, "Global Property Annotation": the position is in the upper 16 bits.
+    # NVVM IR Specification, "Global Property Annotation": the lower 16 bits are the alignment, the upper ones
+    # the position: 0 for the result, 1 for the first parameter.
     alignments = [result.align] if result.align != result.natural_align else []
     for position, (_, ctype) in enumerate(signature.params, start=1):
         llvm_type, attribute = builder.c_type(ctype), _extension(ctype, signature)
@@ -256,16 +262,16 @@ def prototype(builder: FunctionBuilder, signature: Signature) -> FunctionHead:
             attribute = "noalias "
         types.append(llvm_type)
         params.append(f"{llvm_type} {attribute}%p{position - 1}")
-    bare = f"{returned} ({', '.join(map(str, types))})"
+    function_type = f"{result_type} ({', '.join(map(str, types))})"
     return FunctionHead(
-        f'{_extension(result, signature)}{returned} @"{signature.name}"({", ".join(params)})',
-        f'{builder.dialect.pointer(bare)} @"{signature.name}"',
+        f'{_extension(result, signature)}{result_type} @"{signature.name}"({", ".join(params)})',
+        f'{builder.dialect.pointer(function_type)} @"{signature.name}"',
         [f'!"align", i32 {alignment}' for alignment in alignments],
     )
 
 
 def _extension(ctype: c.CType, signature: Signature) -> str:
-    """Return the extension attribute of a narrow integer of a device function, with a space behind it."""
+    """Return "zeroext " or "signext " for a narrow integer of a device function; "" for other values."""
     if signature.kernel or not isinstance(ctype, c.Scalar) or not ctype.extension:
         return ""
     return f"{ctype.extension} "

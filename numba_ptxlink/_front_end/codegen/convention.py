@@ -1,7 +1,7 @@
 """
 Convert values between C and the calling convention of a compiler.
 
-All conventions spread tuples over parameters and pass records by address.
+In all conventions, each member of a tuple is a parameter of its own, and a record is passed by its address.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Convention(abc.ABC):
     C type, *numba_llvm_type* the one that the compiler uses for the Numba type.
 
     Args:
-        builder: The wrapper that calls a function.
+        builder: The builder of the wrapper that calls a function.
     """
 
     types: Any
@@ -45,8 +45,8 @@ class Convention(abc.ABC):
         Call *callee*, whose result has the Numba type *ty*.
 
         Returns:
-            Whether an error occurred, as an `i1`, "" if none can occur; and the results, as `results` yields
-            them.
+            The name of an `i1` that is true if an error occurred, "" if none can occur; and the results, as
+            `results` yields them.
         """
 
     @abc.abstractmethod
@@ -59,7 +59,14 @@ class Convention(abc.ABC):
 
     @abc.abstractmethod
     def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
-        """Return the arguments of an array that precede those of its shape and strides."""
+        """
+        Return the arguments of an array that precede those of its shape and strides.
+
+        Args:
+            data: The address of the first element.
+            itemsize: The size of an element in bytes.
+            shape: The number of elements in each dimension.
+        """
 
     @abc.abstractmethod
     def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
@@ -84,12 +91,14 @@ class Convention(abc.ABC):
         if isinstance(ty, self.types.BaseTuple):
             return [
                 argument
-                for (at, member), inner in zip(builder.indexed_members(ctype), ty.types, strict=True)
-                for argument in self.from_c(member.type, inner, builder.extract(c_llvm_type, value, at))
+                for (index, member), member_ty in zip(builder.indexed_members(ctype), ty.types, strict=True)
+                for argument in self.from_c(
+                    member.type, member_ty, builder.extract(c_llvm_type, value, index)
+                )
             ]
         if isinstance(ty, self.types.Record):
-            # Compilers take a record to be aligned, and load fields by their natural alignment if the offset
-            # allows it, even of a packed record.
+            # Compilers assume that a record is aligned to 16 bytes, and load a field by its natural alignment
+            # if the offset is a multiple of that, even in a packed record.
             return [builder.allocate(c_llvm_type, 16, value)]
         if isinstance(ctype, c.View):
             return self._array_from_c(ctype, ty, value)
@@ -102,8 +111,8 @@ class Convention(abc.ABC):
             return parts if self.spreads_structs else [builder.struct(parts)]
         if isinstance(ctype, c.Compound) and self.spreads_structs:
             return [
-                (part, builder.extract(c_llvm_type, value, at))
-                for at, part in enumerate(members(c_llvm_type))
+                (member_type, builder.extract(c_llvm_type, value, index))
+                for index, member_type in enumerate(members(c_llvm_type))
             ]
         return [(c_llvm_type, value)]
 
@@ -116,7 +125,10 @@ class Convention(abc.ABC):
             typed_members = zip(builder.indexed_members(ctype), ty.types, strict=True)
             return builder.aggregate(
                 c_llvm_type,
-                ((at, self.to_c(member.type, inner, leaves)) for (at, member), inner in typed_members),
+                (
+                    (index, self.to_c(member.type, member_ty, leaves))
+                    for (index, member), member_ty in typed_members
+                ),
             )
         numba_llvm_type, value = next(leaves)
         if isinstance(ty, self.types.Record) and isinstance(numba_llvm_type, PointerType):
@@ -135,7 +147,8 @@ class Convention(abc.ABC):
         data = members(c_llvm_type)[0], builder.extract(c_llvm_type, value, 0)
         shape = [builder.extract(c_llvm_type, value, 1, axis) for axis in range(ctype.ndim)]
         if ty.layout in "CF":
-            # The strides follow from the type, which saves loads and lets NVVM optimise with them.
+            # Compute the strides from the shape: this saves loads, and NVVM can optimise. The innermost
+            # dimension is the last in C order, and the first in Fortran order.
             strides, stride = [], str(ctype.element.size // unit)
             for extent in shape[::-1] if ty.layout == "C" else shape:
                 strides.append(stride)
@@ -145,25 +158,25 @@ class Convention(abc.ABC):
             strides = [builder.extract(c_llvm_type, value, 2, axis) for axis in range(ctype.ndim)]
             if unit > 1:
                 strides = [builder.emit_value(f"sdiv exact i64 {stride}, {unit}") for stride in strides]
-        shape_and_strides = [(I64, number) for number in (*shape, *strides)]
+        shape_and_strides = [(I64, extent) for extent in (*shape, *strides)]
         return [*self.leading_array_arguments(data, ctype.element.size, shape), *shape_and_strides]
 
     def _array_to_c(self, ctype: c.View, ty: Any, numba_llvm_type: Type, value: str) -> str:
         builder, c_llvm_type, unit = self.builder, self.builder.c_type(ctype), self.stride_unit(ctype, ty)
-        first_leaf, shape_index = self.locate_array_parts(numba_llvm_type, value, unit)
+        address_leaf, shape_index = self.locate_array_parts(numba_llvm_type, value, unit)
         address_type, *extent_types = members(c_llvm_type)
         shape, strides = (
-            [builder.extract(numba_llvm_type, value, member, axis) for axis in range(ctype.ndim)]
-            for member in (shape_index, shape_index + 1)
+            [builder.extract(numba_llvm_type, value, index, axis) for axis in range(ctype.ndim)]
+            for index in (shape_index, shape_index + 1)
         )
         strides = [builder.emit_value(f"mul i64 {stride}, {unit}") for stride in strides]
-        # Views without dimensions have neither shape nor strides.
+        # Views without dimensions have neither shape nor strides, so `extent_types` is empty then.
         extents = (
             builder.aggregate(array_type, enumerate(values))
             for array_type, values in zip(extent_types, (shape, strides), strict=False)
         )
         return builder.aggregate(
-            c_llvm_type, enumerate([builder.convert(*first_leaf, address_type), *extents])
+            c_llvm_type, enumerate([builder.convert(*address_leaf, address_type), *extents])
         )
 
     def _optional_to_c(self, ctype: c.CType, ty: Any, numba_llvm_type: Type, value: str) -> str:

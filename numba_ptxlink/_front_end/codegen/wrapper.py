@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._cabi.signatures import Signature, unaligned_member
 from numba_ptxlink._formats import llvm_types
 
-from .builder import Callee, FunctionBuilder, prototype
+from .builder import Callee, FunctionBuilder, function_head
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +26,12 @@ if TYPE_CHECKING:
 
 # Functions with more LLVM instructions are inlined into the wrapper only if NVVM decides so.
 _MAX_INLINED_INSTRUCTIONS = 1000
-_BOUNDS = ("maxntidx", "minctasm", "cluster_max_blocks")
+# The names of launch bounds in NVVM's annotations, in the order of `launch_bounds` of `cuda.jit`.
+_BOUND_NAMES = ("maxntidx", "minctasm", "cluster_max_blocks")
+# A metadata node, such as `!7 = !{i32 1}`.
 _NODE = re.compile(r"^!(\d+) = ", re.MULTILINE)
-# Parts of debug information.
+# Debug information: the function's node behind its head, and fields of that node, such as
+# `distinct !DISubprogram(name: "f", linkageName: "_Z1f", line: 5, ...)`.
 _SUBPROGRAM = re.compile(r"!dbg !(\d+)")
 _LINE = re.compile(r"\bline: (\d+)")
 _NAMES = re.compile(r'\b(name|linkageName): "[^"]*"')
@@ -47,7 +50,7 @@ def wrap(
     launch_bounds: int | tuple[int, ...] | None = None,
 ) -> str:
     """
-    Return the LLVM IR of *module* with the wrapper of *signature*, which calls its function *symbol*.
+    Return the LLVM IR of *module* with a wrapper, which has *signature* and calls the function *symbol*.
 
     Args:
         module: The Python function as LLVM IR.
@@ -61,39 +64,46 @@ def wrap(
         launch_bounds: For a kernel, the maximum number of threads in a block, or a tuple as for `cuda.jit`.
     """
     builder = FunctionBuilder(dialect)
-    head, result = prototype(builder, signature), numba_signature.return_type
-    callee, attributes, size = _callee(module, symbol)
-    first = 1 + max((int(node) for node in _NODE.findall(module)), default=-1)
-    debug_head, debug_call, nodes = _debug_location(module, attributes, signature.name, first)
+    head, result = function_head(builder, signature), numba_signature.return_type
+    callee, attributes, instruction_count = _read_callee(module, symbol)
+    first_number = 1 + max((int(number) for number in _NODE.findall(module)), default=-1)
+    debug_head, debug_call, debug_nodes = _debug_location(module, attributes, signature.name, first_number)
     # Without inlining, the address of a returned record may point into a frame that has ended.
     inlining = " alwaysinline" if inline or convention.holds_record(result) else ""
     callee_convention = convention(builder)
     arguments = _arguments(callee_convention, signature, numba_signature.args)
-    failed, leaves = callee_convention.call(
+    has_failed, leaves = callee_convention.call(
         callee._replace(suffix=f"{inlining}{debug_call}"), arguments, result
     )
     result_type = builder.c_type(signature.result)
-    if failed:
-        after = builder.branch(failed)
+    if has_failed:
+        after = builder.branch(has_failed)
         if abi.on_error == "trap":
             builder.globals["llvm.trap"] = 'declare void @"llvm.trap"()'
             builder.emit('call void @"llvm.trap"()')
         builder.emit_return(result_type, "zeroinitializer")
         builder.begin_block(after)
     builder.emit_return(result_type, callee_convention.to_c(signature.result, result, leaves))
-    types_passed = (signature.result, *(ctype for _, ctype in signature.params))
-    # The wrapper itself is inlined into its callers. The inliner's cost model counts instructions that unpack
-    # arguments, though inlining removes them. Structs with unaligned members can only be passed by inlining.
-    inlined = (inline and size < _MAX_INLINED_INSTRUCTIONS) or any(map(unaligned_member, types_passed))
+    passed_types = (signature.result, *(ctype for _, ctype in signature.params))
+    # Inline a device function's wrapper into its callers. NVVM alone would not inline all: its cost model
+    # counts the instructions that unpack arguments, which inlining removes. Structs with unaligned members
+    # can only be passed by inlining.
+    is_inlined = not signature.kernel and (
+        (inline and instruction_count < _MAX_INLINED_INSTRUCTIONS) or any(map(unaligned_member, passed_types))
+    )
     annotations = [*head.annotations, *(_kernel_annotations(launch_bounds) if signature.kernel else [])]
-    notes = [f"!{{{head.symbol}, {note}}}" for note in annotations]
-    annotation_nodes = ", ".join(f"!{first + len(nodes) + number}" for number in range(len(notes)))
+    annotation_nodes = [f"!{{{head.typed_symbol}, {annotation}}}" for annotation in annotations]
+    first_annotation = first_number + len(debug_nodes)
+    annotation_list = ", ".join(f"!{first_annotation + index}" for index in range(len(annotations)))
     lines = [
         *builder.globals.values(),
-        *(f"!{number} = {node}" for number, node in enumerate([*nodes, *notes], first)),
-        *([f"!nvvm.annotations = !{{{annotation_nodes}}}"] if notes else []),
-        *([_llvm_used(head.symbol, dialect)] if signature.kernel else []),
-        f"define {head.head}{' alwaysinline' if inlined and not signature.kernel else ''}{debug_head} {{",
+        *(
+            f"!{number} = {node}"
+            for number, node in enumerate([*debug_nodes, *annotation_nodes], first_number)
+        ),
+        *([f"!nvvm.annotations = !{{{annotation_list}}}"] if annotations else []),
+        *([_llvm_used(head.typed_symbol, dialect)] if signature.kernel else []),
+        f"define {head.definition}{' alwaysinline' if is_inlined else ''}{debug_head} {{",
         *builder.lines,
         "}",
     ]
@@ -101,58 +111,60 @@ def wrap(
 
 
 def _arguments(convention: Convention, signature: Signature, types: Sequence[Any]) -> list[Leaf]:
-    """Return the parameters of *signature* as arguments of the Python function, of the Numba *types*."""
+    """Return the parameters of *signature*, converted to arguments of the Numba types *types*."""
     arguments: list[Leaf] = []
     builder = convention.builder
     for number, ((_, ctype), ty) in enumerate(zip(signature.params, types, strict=True)):
-        kind, value = builder.c_type(ctype), f"%p{number}"
+        llvm_type, value = builder.c_type(ctype), f"%p{number}"
         if signature.is_by_address(ctype):
-            pointer = builder.pointer(kind)
+            pointer = builder.pointer(llvm_type)
             if isinstance(ty, convention.types.Record) and unaligned_member(ctype) is None:
                 # No copy: byval memory belongs to the function, and NVVM needs cubic time for large copies.
                 arguments.append((pointer, value))
                 continue
-            value = builder.emit_value(f"load {kind}, {pointer} {value}, align {ctype.align}")
+            value = builder.emit_value(f"load {llvm_type}, {pointer} {value}, align {ctype.align}")
         arguments += convention.from_c(ctype, ty, value)
     return arguments
 
 
-def _callee(module: str, symbol: str) -> tuple[Callee, str, int]:
+def _read_callee(module: str, symbol: str) -> tuple[Callee, str, int]:
     """Return the function *symbol* of *module*, the text behind its parameters, and its instruction count."""
-    head = rf'^define ([^@\n]*)@"?{re.escape(symbol)}"?\('
-    _, before, text = re.split(head, module, maxsplit=1, flags=re.MULTILINE)
-    line, *body = text[: text.index("\n}")].split("\n")
-    params, after = llvm_types.split(line)
-    size = sum(line.startswith("  ") for line in body)
-    return Callee(symbol, llvm_types.read(before), list(map(llvm_types.read, params)), ""), after, size
+    # The definition, such as `define i32 @"f"(i32 %x) !dbg !5 {`.
+    definition = rf'^define ([^@\n]*)@"?{re.escape(symbol)}"?\('
+    _, result, text = re.split(definition, module, maxsplit=1, flags=re.MULTILINE)
+    head, *body = text[: text.index("\n}")].split("\n")
+    params, attributes = llvm_types.split(head)
+    callee = Callee(symbol, llvm_types.read(result), list(map(llvm_types.read, params)), "")
+    return callee, attributes, sum(line.startswith("  ") for line in body)
 
 
-def _llvm_used(symbol: str, dialect: NvvmDialect) -> str:
-    """Return `llvm.used`, since link-time optimisation drops the kernel *symbol*, which nothing refers to."""
+def _llvm_used(typed_symbol: str, dialect: NvvmDialect) -> str:
+    """Return the variable `llvm.used`, without which link-time optimisation drops an unreferenced kernel."""
     pointer = dialect.pointer("i8")
-    item = symbol if dialect.is_opaque else f"{pointer} bitcast ({symbol} to {pointer})"
-    return f'@"llvm.used" = appending global [1 x {pointer}] [{item}], section "llvm.metadata"'
+    element = typed_symbol if dialect.is_opaque else f"{pointer} bitcast ({typed_symbol} to {pointer})"
+    return f'@"llvm.used" = appending global [1 x {pointer}] [{element}], section "llvm.metadata"'
 
 
 def _kernel_annotations(launch_bounds: int | tuple[int, ...] | None) -> list[str]:
     bounds = (launch_bounds,) if isinstance(launch_bounds, int) else launch_bounds or ()
     return [
         '!"kernel", i32 1',
-        *(f'!"{name}", i32 {int(bound)}' for name, bound in zip(_BOUNDS, bounds, strict=False)),
+        *(f'!"{name}", i32 {int(bound)}' for name, bound in zip(_BOUND_NAMES, bounds, strict=False)),
     ]
 
 
-def _debug_location(module: str, attributes: str, name: str, first: int) -> tuple[str, str, list[str]]:
+def _debug_location(module: str, attributes: str, name: str, first_number: int) -> tuple[str, str, list[str]]:
     """
-    Return the debug information of the wrapper *name*: text behind its head, text behind its call, and nodes.
+    Return the wrapper's debug information: text behind its head, text behind its call, and new nodes.
 
-    LLVM drops the lines of an inlined function if its call has no line.
+    Without it, the call in the wrapper has no line, and LLVM drops the lines of a function that is inlined
+    into such a call. If the Python function has no debug information, all parts are empty.
 
     Args:
         module: The module of the Python function.
         attributes: The text behind the Python function's parameters.
         name: The wrapper's symbol.
-        first: The number of the first new metadata node.
+        first_number: The number of the first new metadata node.
     """
     match = _SUBPROGRAM.search(attributes)
     scope = re.search(rf"^!{match[1]} = (.*)$", module, re.MULTILINE) if match else None
@@ -160,5 +172,5 @@ def _debug_location(module: str, attributes: str, name: str, first: int) -> tupl
     if scope is None or line is None:
         return "", "", []
     renamed = _NAMES.sub(lambda field: f'{field[1]}: "{name}"', scope[1])
-    location = f"!DILocation(line: {line[1]}, column: 1, scope: !{first})"
-    return f" !dbg !{first}", f", !dbg !{first + 1}", [renamed, location]
+    location = f"!DILocation(line: {line[1]}, column: 1, scope: !{first_number})"
+    return f" !dbg !{first_number}", f", !dbg !{first_number + 1}", [renamed, location]

@@ -11,7 +11,7 @@ import operator
 from typing import Any
 
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda.context import current, notes
+from numba_ptxlink._numba_cuda.context import current_context, notes
 from numba_ptxlink.errors import ExportError
 
 from .driverless import current_cc
@@ -52,7 +52,7 @@ def _compile(original: Any, *args: Any, **kwargs: Any) -> Any:
 def _get_callee_args(original: Any, call: Any, callee: Any, loc: Any, func_ir: Any) -> Any:
     """Refuse a closure that an exported function calls with keyword arguments, which would be ignored."""
     args = original(call, callee, loc, func_ir)
-    if current().checked is not None:
+    if current_context().checked is not None:
         from numba_ptxlink._front_end.closures import check_closure
 
         check_closure(call, callee, loc, args)
@@ -64,7 +64,7 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
     """Give a function with the C ABI, and its callees, the error model that its caller chooses."""
     from numba.cuda.core.callconv import PythonErrorModel
 
-    checked = current().checked
+    checked = current_context().checked
     if checked is None:
         return original(targetctx, flags)
     if checked:
@@ -86,13 +86,13 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
 @C_ABI.replace("numba.cuda.target", "CUDATargetContext.enable_boundscheck")
 def _enable_boundscheck(_original: Any) -> Any:
     """Check indices if a function with the C ABI requires it."""
-    return property(lambda _self: bool(current().checked))
+    return property(lambda _self: bool(current_context().checked))
 
 
 @C_ABI.around("numba.cuda.lowering", "Lower.lower_inst")
 def _lower_inst(original: Any, self: Any, inst: Any) -> None:
     """Record the lines that raise, for headers and manifests; reject float16 constants."""
-    if current().checked is not None:
+    if current_context().checked is not None:
         _check_half_constant(self, inst)
     # numba-cuda's own C calling convention has no exceptions.
     exceptions = getattr(self.call_helper, "exceptions", ())
@@ -192,7 +192,7 @@ def _get_function(original: Any, self: Any, fn: Any, sig: Any, *args: Any, **kwa
     from numba.cuda import types
     from numba.cuda.core.base import _wrap_impl
 
-    if sig.args == (types.float16,) and current().checked is not None and _key_of(fn, sig) is bool:
+    if sig.args == (types.float16,) and current_context().checked is not None and _key_of(fn, sig) is bool:
         raise ExportError("numba-cuda has no truth value of a float16; compare it with 0: `if x != 0:`")
     if sig.args and isinstance(sig.args[0], types.CPointer):
         implementation = _ACCESSES.get(_key_of(fn, sig))

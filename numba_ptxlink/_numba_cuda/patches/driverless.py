@@ -7,7 +7,7 @@ from typing import Any
 
 from numba_ptxlink._cpu import device
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda.context import current, entered, notes
+from numba_ptxlink._numba_cuda.context import current_context, notes, override
 
 DRIVERLESS = PatchTable("driverless")
 """The patches that compile device functions without a driver; an export applies them, too."""
@@ -37,7 +37,7 @@ def requested_cc() -> tuple[Any, ...]:
 @DRIVERLESS.around("numba.cuda.dispatcher", "get_current_device")
 def _get_current_device(original: Any) -> Any:
     """Compile a device function that calls others for the requested architecture, without a device."""
-    cc = current().cc
+    cc = current_context().cc
     return original() if cc is None else SimpleNamespace(compute_capability=cc)
 
 
@@ -46,7 +46,7 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
     """Compile a device function again that was compiled for another architecture."""
     from numba.cuda.compiler import CUDACompileResult
 
-    cc, checked = requested_cc(), current().checked
+    cc, checked = requested_cc(), current_context().checked
     existing = self.overloads.get(args)
     if isinstance(existing, CUDACompileResult) and notes(existing.library).variant != (cc, checked):
         # The existing code is for another architecture, or has another error model.
@@ -54,10 +54,10 @@ def _compile_device(original: Any, self: Any, args: Any, return_type: Any = None
         self.targetctx.remove_user_function(existing.entry_point)
         return_type = existing.signature.return_type
     options = self.targetoptions
-    if current().lineinfo and device.needs_lines(self.py_func, options):
+    if current_context().lineinfo and device.needs_lines(self.py_func, options):
         self.targetoptions = {**options, "lineinfo": True}
     try:
-        with entered(cc=cc):
+        with override(cc=cc):
             compiled = original(self, args, return_type)
     finally:
         self.targetoptions = options

@@ -12,7 +12,7 @@ from numba_ptxlink._config import config
 from numba_ptxlink._cpu import device
 from numba_ptxlink._formats.kinds import EXTENSIONS, PTX
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda.context import current, entered, notes
+from numba_ptxlink._numba_cuda.context import current_context, notes, override
 from numba_ptxlink.errors import LinkError
 
 PATCHES = PatchTable("first kernel")
@@ -33,14 +33,14 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     names = (*reshape_funcs, *self.NRT_functions)
     lineinfo = device.needs_lines(args[0] if args else kwargs["py_func"], kwargs)
     try:
-        with entered(searched_names=names, lineinfo=lineinfo):
+        with override(searched_names=names, lineinfo=lineinfo):
             original(self, *args, **(kwargs | {"lineinfo": True} if lineinfo else kwargs))
     except (ZeroDivisionError, IndexError):
         # numba-cuda has no debug information for arguments of 0 bytes, such as empty tuples, and for
         # functions whose body is only a docstring.
         if not lineinfo:
             raise
-        with entered(searched_names=names):
+        with override(searched_names=names):
             original(self, *args, **kwargs)
     library, code = self._codelibrary, self.py_func.__code__
     # The original has read the name before the symbols of the program were renamed.
@@ -61,7 +61,7 @@ def _get_asm_str(original: Any, self: Any, cc: Any = None) -> Any:
     from numba.cuda.core import config
 
     # All names in the PTX are in the LLVM IR.
-    names = current().searched_names
+    names = current_context().searched_names
     if (
         names
         and not config.DUMP_ASSEMBLY

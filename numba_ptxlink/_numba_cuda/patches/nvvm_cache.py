@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.nvvm_unit import compilation_unit
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current
+from numba_ptxlink._numba_cuda.context import DEBUG_VERSION, current_context
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +71,7 @@ def _llvm_strs(original: Any) -> Any:
             # A kernel that was created outside the patches of this package has read its name already: keep
             # it.
             program = rename_program(
-                self, keep_visible=self._entry_name is None or not current().searched_names
+                self, keep_visible=self._entry_name is None or not current_context().searched_names
             )
             self._llvm_strs = list(program.texts)
             self._entry_name = program.names.get(self._entry_name, self._entry_name)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda_mlir.context import current, requested_cc
+from numba_ptxlink._numba_cuda_mlir.context import current_context, requested_cc
 from numba_ptxlink.errors import ExportError
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _in_exports(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(original: Any, *args: Any, **kwargs: Any) -> Any:
-        export = current().export
+        export = current_context().export
         if export is None:
             return original(*args, **kwargs)
         return function(export, original, *args, **kwargs)
@@ -251,7 +251,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
     """
     from numba_cuda_mlir.numba_cuda import types
 
-    export, has_c_abi = current().export, fn_value.abi == "c"
+    export, has_c_abi = current_context().export, fn_value.abi == "c"
     if export is not None:
         export.declared[fn_value] = None
         if has_c_abi and any(

@@ -11,7 +11,7 @@ import inspect
 from typing import Any
 
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda_mlir.context import entered, requested_cc
+from numba_ptxlink._numba_cuda_mlir.context import override, requested_cc
 from numba_ptxlink._numba_cuda_mlir.linker import source_options
 
 PATCHES = PatchTable("cache")
@@ -42,7 +42,7 @@ def _index_key(original: Any, self: Any, sig: Any, codegen: Any) -> Any:
     """Add all options, the contents of the decorator's link files and the tools to the key on disk."""
     from numba_ptxlink._front_end import disk_keys
 
-    with entered(cc=requested_cc(self._targetoptions)):
+    with override(cc=requested_cc(self._targetoptions)):
         return disk_keys.extend_key(original(self, sig, codegen), self)
 
 

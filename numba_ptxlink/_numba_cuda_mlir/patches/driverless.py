@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
+from numba_ptxlink._numba_cuda_mlir.context import current_context, override, requested_cc
 
 DRIVERLESS = PatchTable("driverless")
 """The patches, which an export applies, too."""
@@ -21,10 +21,10 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
     """Return the requested architecture if there is no device."""
     from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaDriverError, CudaSupportError
 
-    cc = current().cc
+    cc = current_context().cc
     try:
         # An export does not query a device, even if there is one.
-        if cc is None or current().export is None:
+        if cc is None or current_context().export is None:
             return original(as_type)
     except (CudaSupportError, CudaDriverError) as error:
         if cc is None:
@@ -41,7 +41,7 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
 @DRIVERLESS.around(_TOOLS, "resolve_gpu_target", importers=_PACKAGE)
 def _resolve_gpu_target(original: Any, targetoptions: Any = None) -> Any:
     """Compile for a requested architecture without a device."""
-    with entered(cc=requested_cc(targetoptions or {})):
+    with override(cc=requested_cc(targetoptions or {})):
         return original(targetoptions)
 
 
@@ -55,7 +55,7 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
         # Errors on the CPU name the line.
         targetoptions["lineinfo"] = True
     # Callees are compiled meanwhile, without options of their own.
-    with find.naming_missing_packages(), entered(cc=requested_cc(targetoptions), lowering=True):
+    with find.naming_missing_packages(), override(cc=requested_cc(targetoptions), lowering=True):
         return original(pyfunc, return_type, args, targetoptions)
 
 
@@ -66,7 +66,7 @@ def _call_llvm70_capi(original: Any, module: Any, target_options: Any, *args: An
     is_ptx = not any((*args, *kwargs.values()))
     unoptimised = is_ptx and not int(target_options.get("opt_level", 2))
     # The original queries the device's architecture even if another one is requested.
-    with entered(cc=requested_cc(target_options), unoptimised=unoptimised):
+    with override(cc=requested_cc(target_options), unoptimised=unoptimised):
         return original(module, target_options, *args, **kwargs)
 
 
@@ -74,7 +74,7 @@ def _call_llvm70_capi(original: Any, module: Any, target_options: Any, *args: An
 def _get_libnvvm_path(original: Any) -> Any:
     """Compile unoptimised code with a private copy of NVVM, since it alters NVVM's later code."""
     path = original()
-    if not current().unoptimised:
+    if not current_context().unoptimised:
         return path
     from numba_ptxlink._tools.private_copy import copy_of
 

@@ -11,7 +11,7 @@ from numba_ptxlink import cache
 from numba_ptxlink._config import config
 from numba_ptxlink._front_end.nvvm_unit import compilation_unit
 from numba_ptxlink._front_end.patch import PatchTable
-from numba_ptxlink._numba_cuda_mlir.context import current, entered, requested_cc
+from numba_ptxlink._numba_cuda_mlir.context import current_context, override, requested_cc
 
 from . import c_abi
 
@@ -48,12 +48,12 @@ def _optimize(original: Any, cres: Any) -> None:
     from numba_ptxlink._tools import find
 
     options = cres.metadata["targetoptions"]
-    if current().lowering and options.get("device"):
+    if current_context().lowering and options.get("device"):
         # The caller uses the MLIR of its callees.
         return
     declared_calls = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
     request = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
-    with find.naming_missing_packages(), entered(**request):
+    with find.naming_missing_packages(), override(**request):
         # Functions that need the memory manager have callbacks, which have no text.
         if not config().cache or _prints_results(options) or cres.metadata.get("needs_nrt"):
             original(cres)
@@ -74,14 +74,14 @@ def _optimize_cached(original: Any, cres: Any) -> None:
         nonlocal missed
         missed = True
         # Without the link, which has its own cache entries.
-        with entered(needs_cubin=False):
+        with override(needs_cubin=False):
             original(cres)
         return _entry(cres)
 
     entry = cache.cached(_key(cres, module), make)
     if not missed:
         _restore(cres, entry)
-    if current().needs_cubin:
+    if current_context().needs_cubin:
         cres.metadata["cubin"] = _linker(cres).complete().code
 
 
@@ -204,7 +204,9 @@ def _compile(
     original: Any, pyfunc: Any, sig: Any = None, targetoptions: Any = None, optimized: bool = True
 ) -> Any:
     """Link no cubin in a compilation to PTX or LTO-IR."""
-    with entered(needs_cubin=current().needs_cubin and not _is_for_text(pyfunc, targetoptions or {})):
+    with override(
+        needs_cubin=current_context().needs_cubin and not _is_for_text(pyfunc, targetoptions or {})
+    ):
         return original(pyfunc, sig, targetoptions, optimized)
 
 
