@@ -1,10 +1,9 @@
 """
 Read GPU ELF images (cubins): architecture, sections and symbols.
 
-The generic parts are read by pyelftools. NVIDIA documents no ABI of its own: the names of symbol types and
-st_other bits are those that `cuobjdump -elf` prints, and their numbers were read beside that output, in
-cubins of CUDA 12.4 to 13.5. EM_CUDA, OS ABI 0x33, the ABI versions 7 and 8 and where the flags hold the
-compute capability are also in LLVM's llvm/BinaryFormat/ELF.h.
+pyelftools reads the parts that all ELF files have. NVIDIA does not document its own: the numbers of symbol
+types and st_other bits were found by comparing cubins of CUDA 12.4 to 13.5 with the names that
+`cuobjdump -elf` prints. EM_CUDA and the bits of e_flags are also in LLVM's llvm/BinaryFormat/ELF.h.
 """
 
 from __future__ import annotations
@@ -19,21 +18,26 @@ from numba_ptxlink.errors import LinkError
 
 from .kinds import EM_CUDA
 
+# Elf64_Ehdr: e_ident, e_type, e_machine, e_version, e_entry, e_phoff, e_shoff, e_flags, e_ehsize,
+# e_phentsize, e_phnum, e_shentsize, e_shnum and e_shstrndx.
 _FILE_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+# Elf64_Shdr: sh_name, sh_type, sh_flags, sh_addr, sh_offset, sh_size and four more.
 _SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
-_ABI_SINCE_13 = 0x41
-_ACCELERATORS_FLAG_12, _ACCELERATORS_FLAG = 0x800, 0x8
-# The record 9 of .nv.compat, with the value 1. Records begin at multiples of four bytes.
+# e_ident[EI_OSABI] is 0x41 in cubins of CUDA 13, and 0x33 in those of CUDA 12.
+_OS_ABI_INDEX, _OS_ABI_CUDA_13 = 7, 0x41
+# EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS in e_flags.
+_ACCELERATORS_FLAG_CUDA_12, _ACCELERATORS_FLAG_CUDA_13 = 0x800, 0x8
+# Record 9 of the section .nv.compat with the value 1. Records begin at multiples of four bytes.
 _ACCELERATED_RECORD = b"\x02\x09\x01"
-# STO_CUDA_ENTRY in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
+# STO_CUDA_ENTRY marks kernels in st_other, the sixth byte of a symbol; also in cuda-gdb's cuda-tdep.c.
 _OTHER_OFFSET, _ENTRY_BIT = 5, 0x10
-# STT_LOPROC is pyelftools' name for STT_CUDA_OBJECT.
+# pyelftools has no name for STT_CUDA_OBJECT, and calls its number STT_LOPROC.
 _KINDS = {"STT_FUNC": "func", "STT_OBJECT": "variable", "STT_LOPROC": "variable"}
 _PUBLIC_BINDINGS = ("STB_GLOBAL", "STB_WEAK")
-# Section types of NVIDIA's without bytes in the file: SHT_CUDA_GLOBAL, SHT_CUDA_SHARED and
+# NVIDIA's section types that have no bytes in the file: SHT_CUDA_GLOBAL, SHT_CUDA_SHARED and
 # SHT_CUDA_RESERVED_SHARED.
 _SECTION_TYPES_WITHOUT_BYTES = (0x70000007, 0x7000000A, 0x70000015)
-# Symbols that the tools add to every relocatable image.
+# Symbols that NVIDIA's tools add to relocatable images, such as __UFT_OFFSET and .nv.reservedSmem.offset0.
 _TOOL_SYMBOL = re.compile(r"__U[DF]T\w*|\.nv\..*|\$.*")
 
 
@@ -44,8 +48,8 @@ class Section:
 
     Args:
         name: The name.
-        size: The size in memory in bytes, also if it has no bytes in the file.
-        content: The bytes in the file.
+        size: The size in memory in bytes, also if the file has no bytes of the section.
+        content: The bytes in the file; b"" if there are none.
     """
 
     name: str
@@ -61,7 +65,7 @@ class ElfSymbol:
     Args:
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data, otherwise "".
-        defined: Whether the image defines it, rather than references it.
+        defined: Whether the image defines the symbol, rather than only refers to it.
         public: Whether other code can see it.
         size: The size in bytes.
     """
@@ -82,7 +86,7 @@ class Image:
         sm: The compute capability as one number, such as 90.
         relocatable: Whether it can be linked further.
         sections: The sections, in order.
-        all_symbols: All symbols of its table, in order.
+        all_symbols: All symbols of the symbol tables, in order.
     """
 
     sm: int
@@ -102,25 +106,27 @@ class Image:
 
 
 def machine(code: bytes) -> int | None:
-    """Return the compute capability of a cubin, such as 90; None for another file."""
+    """Return the compute capability of the cubin *code*, such as 90; None if *code* is no cubin."""
     if len(code) < _FILE_HEADER.size:
         return None
     identity, _, machine_number, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
     if identity[:4] != b"\x7fELF" or machine_number != EM_CUDA:
         return None
-    return int(flags >> 8 if identity[7] == _ABI_SINCE_13 else flags) & 0xFF
+    # The second byte of the flags has it in cubins of CUDA 13, the first byte in older ones.
+    return int(flags >> 8 if identity[_OS_ABI_INDEX] == _OS_ABI_CUDA_13 else flags) & 0xFF
 
 
 def is_accelerated(code: bytes) -> bool:
     """
-    Return whether a cubin uses the features of one architecture, such as sm_90a.
+    Return whether the cubin *code* runs on one architecture alone, such as sm_90a.
 
-    CUDA 12 marks it by a flag, CUDA 13 by a record in .nv.compat; both were found by comparing cubins of
-    sm_90, sm_100 and their variants. The flags are EF_CUDA_ACCELERATORS_V1 and EF_CUDA_ACCELERATORS in LLVM's
-    llvm/BinaryFormat/ELF.h.
+    Compilers of CUDA 12 set a flag in such cubins. Compilers of CUDA 13 write the value 1 into a record of
+    .nv.compat; LLVM's header has a flag for CUDA 13 as well. The flag of CUDA 12 and the record were found by
+    comparing cubins of sm_90, sm_100 and their variants.
     """
     identity, _, _, _, _, _, _, flags, *_ = _FILE_HEADER.unpack_from(code)
-    if flags & (_ACCELERATORS_FLAG if identity[7] == _ABI_SINCE_13 else _ACCELERATORS_FLAG_12):
+    is_cuda_13 = identity[_OS_ABI_INDEX] == _OS_ABI_CUDA_13
+    if flags & (_ACCELERATORS_FLAG_CUDA_13 if is_cuda_13 else _ACCELERATORS_FLAG_CUDA_12):
         return True
     records = _section_content(code, b".nv.compat")
     return any(records.startswith(_ACCELERATED_RECORD, start) for start in range(0, len(records), 4))
@@ -128,15 +134,17 @@ def is_accelerated(code: bytes) -> bool:
 
 def _section_content(code: bytes, name: bytes) -> bytes:
     """Return the content of the section *name*; b"" if there is none or the image is damaged."""
-    _, _, _, _, _, _, start, _, _, _, _, size, count, names = _FILE_HEADER.unpack_from(code)
+    *_, table_offset, _, _, _, _, header_size, count, names_index = _FILE_HEADER.unpack_from(code)
     try:
-        sections = [_SECTION_HEADER.unpack_from(code, start + size * number) for number in range(count)]
-        name_table = sections[names][4]
+        headers = [
+            _SECTION_HEADER.unpack_from(code, table_offset + header_size * index) for index in range(count)
+        ]
+        _, _, _, _, names_offset, *_ = headers[names_index]
     except (struct.error, IndexError):
         return b""
-    for name_offset, _, _, _, offset, length, *_ in sections:
-        if code.startswith(name + b"\0", name_table + name_offset):
-            return code[offset:][:length]
+    for name_offset, _, _, _, offset, size, *_ in headers:
+        if code.startswith(name + b"\0", names_offset + name_offset):
+            return code[offset:][:size]
     return b""
 
 
@@ -146,7 +154,7 @@ def read(code: bytes, name: str = "cubin") -> Image:
 
     Args:
         code: The image.
-        name: The name in messages.
+        name: The name of the image in messages.
 
     Raises:
         LinkError: The image is damaged, or not for a GPU.
@@ -156,7 +164,7 @@ def read(code: bytes, name: str = "cubin") -> Image:
 
     try:
         return _read(code)
-    # pyelftools raises any of these for damaged bytes.
+    # pyelftools raises any of these exceptions for damaged bytes.
     except (
         ELFError,
         struct.error,
@@ -187,20 +195,21 @@ def _read(code: bytes) -> Image:
         sections.append(Section(section.name, section["sh_size"], content))
         if isinstance(section, SymbolTableSection):
             symbols += (
-                _symbol(symbol, content[number * section["sh_entsize"] + _OTHER_OFFSET])
-                for number, symbol in enumerate(section.iter_symbols())
+                _symbol(symbol, content[index * section["sh_entsize"] + _OTHER_OFFSET])
+                for index, symbol in enumerate(section.iter_symbols())
             )
     return Image(sm, file["e_type"] == "ET_REL", tuple(sections), tuple(symbols))
 
 
 def _symbol(symbol: Any, other: int) -> ElfSymbol:
+    """Convert a symbol of pyelftools, whose st_other is *other*."""
     kind = _KINDS.get(symbol["st_info"]["type"], "")
-    size, index = symbol["st_size"], symbol["st_shndx"]
+    size, section_index = symbol["st_size"], symbol["st_shndx"]
     return ElfSymbol(
         name=symbol.name,
         kind="entry" if kind == "func" and other & _ENTRY_BIT else kind,
-        # Dynamic shared memory has a section in some images, but never a size.
-        defined=index != "SHN_UNDEF" and (kind != "variable" or size > 0),
+        # Images only declare dynamic shared memory, although some give it a section: its size is 0.
+        defined=section_index != "SHN_UNDEF" and (kind != "variable" or size > 0),
         public=symbol["st_info"]["bind"] in _PUBLIC_BINDINGS,
         size=size,
     )

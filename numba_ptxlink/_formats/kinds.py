@@ -1,4 +1,4 @@
-"""List the kinds of code that can be linked, and recognise the kind of content."""
+"""List the kinds of code that can be linked, and recognise the kind of a file by its content."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ KERNELS, LAUNCHER, HOST = "kernels", "launcher", "host"
 """Artifacts that no device link reads: a fat binary for a driver, C++ that contains it, and host versions."""
 
 EM_CUDA = 190
+"""The e_machine of cubins in their ELF header."""
 _ELF = b"\x7fELF"
 _THIN_ARCHIVE = b"!<thin>\n"
+# Major and minor version at bytes 6 and 7, and ten times the compute capability at byte 26.
 _LTOIR_HEADER = struct.Struct("<6x2B18xH")
+# Lines that only LLVM IR has, such as `define float @saxpy(` and `target triple = "nvptx64-nvidia-cuda"`.
 _LLVM_IR = (
     r'(?m)^(?:; ModuleID|source_filename = |target (?:triple|datalayout) = "|'
     r"(?:define|declare)\b[^\n]*@|!llvm\.)"
 )
 _COMMENT = r"//[^\n]*|/\*[\s\S]*?\*/"
-# Signs of CUDA C++ that no prose has.
+# Signs of CUDA C++ that no prose has: its keywords, extern "C", directives (#define, #include, #if, #pragma),
+# and a final `;` or `}`.
 _CXX_SIGNS = r'(?m)\b__(?:global|device|host|constant|shared)__\b|\bextern\s+"C"|^\s*#\s*[dip]\w+|[;}]\s*\Z'
 
 
@@ -56,13 +60,17 @@ KINDS = {
         Kind(CU, (".cu",)),
     )
 }
+"""The kinds by name."""
 EXTENSIONS = {extension: kind.name for kind in KINDS.values() for extension in kind.extensions}
+"""The name of the kind for each extension of files, such as "cu" for ".cu"."""
 ARTIFACTS = tuple(kind.name for kind in KINDS.values() if kind.artifact)
+"""The names of the kinds that exports write."""
 
 
 def recognise(code: bytes) -> str | None:
-    """Return the kind of *code* by its content; None if it is none of `KINDS`."""
+    """Return the name of the kind of *code*; None if it is none of `KINDS`."""
     if code.startswith(_ELF):
+        # e_machine is the halfword at byte 18.
         machine = struct.unpack_from("<H", code, 18)[0] if len(code) >= 20 else 0
         return CUBIN if machine == EM_CUDA else OBJECT
     for kind in KINDS.values():
@@ -70,7 +78,7 @@ def recognise(code: bytes) -> str | None:
             return kind.name
     from .ptx_header import read_header
 
-    # Null bytes may end a text; they neither begin nor interrupt one.
+    # PTX in a fat binary ends in null bytes. With null bytes elsewhere, *code* is no text.
     stripped = b"" if code.startswith(b"\0") else code.rstrip(b"\0")
     if not stripped.strip() or b"\0" in stripped:
         return None
@@ -86,10 +94,10 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
     """
     Return the version of the NVVM IR and the compute capability, such as 90; None if *code* is no LTO-IR.
 
-    NVIDIA does not document the fields, which were found by comparing the output of NVRTC 12.4, 12.9 and 13.5
-    for the architectures from compute_75 to compute_120 that each supports: bytes 4 to 7, of which the last
-    two are the version, change only with the release; the halfword at byte 26 is always ten times the
-    compute capability.
+    NVIDIA does not document the fields. They were found by comparing the output of NVRTC 12.4, 12.9 and 13.5
+    for the architectures from compute_75 to compute_120 that each release supports: bytes 6 and 7, the
+    version, change only with the release, and the halfword at byte 26 is always ten times the compute
+    capability.
     """
     if not code.startswith(KINDS[LTOIR].magic) or len(code) < _LTOIR_HEADER.size:
         return None
@@ -98,7 +106,7 @@ def ltoir_header(code: bytes) -> tuple[tuple[int, int], int] | None:
 
 
 def describe(code: bytes) -> str:
-    """Return a description of *code*, which is of none of the kinds that can be linked."""
+    """Describe *code*, which is none of `KINDS`, for messages: after "is", such as "empty" or "Python"."""
     if code.startswith(_THIN_ARCHIVE):
         return "a thin archive, which has no code (create it by `ar rcs`)"
     if b"\0" in code or not is_text(code):
@@ -117,8 +125,8 @@ def is_text(code: bytes, *, ascii_based: bool = True) -> bool:
 
     Args:
         code: The content.
-        ascii_based: Whether text in other encodings that extend ASCII counts, such as Latin-1: any bytes
-            without control characters.
+        ascii_based: Whether text in other encodings that extend ASCII, such as Latin-1, counts as well: any
+            bytes without control characters.
     """
     try:
         code.decode()
@@ -131,8 +139,8 @@ def _is_cxx(text: str) -> bool:
     """
     Return whether *text* looks like C++: it has keywords of CUDA or directives, or ends in `}` or `;`.
 
-    Prose, LLVM IR, JSON and Python do not; other languages with C's punctuation do, and the compiler rejects
-    them.
+    Prose, LLVM IR, JSON and Python do not look like C++. Other languages with C's punctuation do: the
+    compiler then rejects the text.
     """
     code = re.sub(_COMMENT, " ", text).strip()
     if re.search(_LLVM_IR, text) or code.startswith("{"):
@@ -148,5 +156,6 @@ def _is_python(text: str) -> bool:
         body = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    # C++ may parse as comments (directives) and expressions (calls, names): only other statements are a sign.
+    # C++ may be valid Python, too: directives are comments, and a call or a name is an expression. So only a
+    # statement that is no expression shows that *text* is Python.
     return any(not isinstance(statement, ast.Expr) for statement in body)

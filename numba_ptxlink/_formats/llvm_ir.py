@@ -11,17 +11,23 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
+# `declare noundef float @f(float*, i32) #1`: "noundef float", the name, and the text after the parenthesis.
 _DECLARATION = re.compile(r'^declare\s+([^@\n]*?)@"?([\w$.]+)"?\((.*)$', re.MULTILINE)
+# `{i32, float*} %"x"` has the words `{`, `i32`, `,`, `float`, `*`, `}` and `%"x"`.
 _WORD = re.compile(r'%?"[^"]*"|[\w.%$]+|\S')
+# The attribute of a parameter such as `ptr byval(%"Particle") %p`.
 _TYPED_BYVAL = re.compile(r'\bbyval\(%"[^"]*"\)')
-_WORDS = frozenset(("dso_local", "external", "extern_weak", "noundef", "signext", "zeroext", "fastcc", "ccc"))
+# Words that may stand before the type of a result.
+_ATTRIBUTES = frozenset(
+    ("dso_local", "external", "extern_weak", "noundef", "signext", "zeroext", "fastcc", "ccc")
+)
 _OPENING, _CLOSING = "{[<(", "}]>)"
 
 
 class NvvmDialect(enum.Enum):
-    """The LLVM IR that NVVM reads: its LLVM is older for architectures before sm_100."""
+    """The LLVM IR that NVVM reads: that of LLVM 7 before sm_100, and that of a newer LLVM from sm_100 on."""
 
-    TYPED_POINTERS = "LLVM 7"
+    TYPED_POINTERS = "before sm_100"
     OPAQUE_POINTERS = "from sm_100 on"
 
     @classmethod
@@ -31,7 +37,7 @@ class NvvmDialect(enum.Enum):
 
     @property
     def is_opaque(self) -> bool:
-        """Whether pointers are opaque: "ptr"."""
+        """Whether pointers have no target type: they are spelled "ptr"."""
         return self is NvvmDialect.OPAQUE_POINTERS
 
     def pointer(self, target: str) -> str:
@@ -39,24 +45,32 @@ class NvvmDialect(enum.Enum):
         return "ptr" if self.is_opaque else f"{target}*"
 
     def convert(self, modules: Iterable[str]) -> list[str]:
-        """Return *modules* in this dialect: `byval` has a type only if pointers are opaque."""
+        """Return *modules* in this dialect: `byval(%"Particle")` has its type only if pointers are opaque."""
         return [module if self.is_opaque else _TYPED_BYVAL.sub("byval", module) for module in modules]
 
 
 def declared_types(text: str) -> dict[str, tuple[str, ...]]:
-    """Return the types of result and parameters of the functions that *text* declares; "ptr" for pointers."""
+    """
+    Return the functions that *text* declares, with their types: of the result, and of each parameter.
+
+    The types are "ptr" for pointers, "byval" for structs that are passed in memory, and others as written.
+    """
     # Deferred: most users of this module read no types.
     from .llvm_types import split
 
     types = {}
     for result, name, params in _DECLARATION.findall(text):
-        words = [word for word in _WORD.findall(result) if word not in _WORDS]
+        words = [word for word in _WORD.findall(result) if word not in _ATTRIBUTES]
         types[name] = tuple(map(_type, [words, *map(_WORD.findall, split(params)[0])]))
     return types
 
 
 def parameter_names(text: str, function: str) -> list[str]:
-    """Return the names of the parameters of a function that *text* defines; "" for unnamed ones."""
+    """
+    Return the names of the parameters of *function* without the `%`; "" for unnamed ones.
+
+    The result is empty if the module *text* does not define *function*.
+    """
     from .llvm_types import split
 
     match = re.search(rf'^define [^\n@]*@"?{re.escape(function)}"?\((.*)$', text, re.MULTILINE)
@@ -83,5 +97,5 @@ def has_line_numbers(text: str) -> bool:
 
 
 def is_for_debugging(text: str) -> bool:
-    """Return whether the module *text* has full debug information."""
+    """Return whether the module *text* has full debug information, as of debug=True."""
     return "emissionKind: FullDebug" in text

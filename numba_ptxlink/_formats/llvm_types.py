@@ -1,7 +1,7 @@
 """
 Read and write types of LLVM IR, in both dialects that NVVM reads.
 
-Pointers have a target type before sm_100. From sm_100 on they are opaque: `ptr`.
+For GPUs before sm_100, pointers have a target type (`float*`). From sm_100 on, they are opaque (`ptr`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# `{ i32, %"Particle"* }` has the tokens `{`, `i32`, `,`, `%"Particle"`, `*` and `}`.
 _TOKEN = re.compile(r'%"[^"]*"|"[^"]*"|%[\w.$-]+|[\w.]+|\S')
 _SCALAR = re.compile(r"void|half|bfloat|float|double|i\d+")
 _ATTRIBUTES = frozenset(("internal", "noundef", "signext", "zeroext"))
@@ -42,7 +43,7 @@ class ScalarType(Type):
 
 @dataclass(frozen=True)
 class PointerType(Type):
-    """A pointer; *target* is None in the dialect with opaque pointers."""
+    """A pointer into the address space *space* (0: generic); *target* is None if the pointer is opaque."""
 
     target: Type | None = None
     space: int = 0
@@ -54,7 +55,7 @@ class PointerType(Type):
 
 @dataclass(frozen=True)
 class StructType(Type):
-    """A literal struct."""
+    """A struct without a name, such as `{ i32, float }`."""
 
     members: tuple[Type, ...]
     packed: bool = False
@@ -70,16 +71,16 @@ class SequentialType(Type):
 
     count: int
     element: Type
-    vector: bool = False
+    is_vector: bool = False
 
     def __str__(self) -> str:
         body = f"{self.count} x {self.element}"
-        return f"<{body}>" if self.vector else f"[{body}]"
+        return f"<{body}>" if self.is_vector else f"[{body}]"
 
 
 @dataclass(frozen=True)
 class IdentifiedStruct(Type):
-    """An identified struct; *name* includes the `%`."""
+    """A struct with a name; *name* includes the `%`."""
 
     name: str
     body: StructType
@@ -94,7 +95,9 @@ def members(ty: Type) -> tuple[Type, ...]:
         return ty.body.members
     if isinstance(ty, StructType):
         return ty.members
-    return (ty.element,) * ty.count if isinstance(ty, SequentialType) and not ty.vector else ()
+    if isinstance(ty, SequentialType) and not ty.is_vector:
+        return (ty.element,) * ty.count
+    return ()
 
 
 def pointee(ty: Type) -> Type:
@@ -114,12 +117,14 @@ def read(text: str) -> Type:
     Return the type at the start of *text*; attributes may precede and follow it, and a name may follow.
 
     Raises:
-        ValueError: There is no type, or an identified struct.
+        ValueError: There is no type, or it is the name of a struct, whose members *text* does not contain.
     """
-    return _read(list(itertools.dropwhile(_ATTRIBUTES.__contains__, _TOKEN.findall(text))))[0]
+    ty, _ = _read(list(itertools.dropwhile(_ATTRIBUTES.__contains__, _TOKEN.findall(text))))
+    return ty
 
 
 def _read(tokens: list[str]) -> tuple[Type, list[str]]:
+    """Return the type at the start of *tokens*, and the tokens after it."""
     head, remaining = tokens[0], tokens[1:]
     ty: Type
     if head == "{":
@@ -128,17 +133,21 @@ def _read(tokens: list[str]) -> tuple[Type, list[str]]:
         body, remaining = _read_members(remaining[1:])
         ty, remaining = StructType(body.members, packed=True), remaining[1:]
     elif head in "[<":
-        element, after = _read(remaining[2:])
-        ty, remaining = SequentialType(int(remaining[0]), element, head == "<"), after[1:]
+        # `[4 x float]`: the element type begins two tokens after the bracket.
+        element, after_element = _read(remaining[2:])
+        ty = SequentialType(int(remaining[0]), element, is_vector=head == "<")
+        remaining = after_element[1:]
     else:
         ty = _parse_word(head)
     while remaining and remaining[0] in ("*", "addrspace"):
         space = 0
         if remaining[0] == "addrspace":
+            # The tokens are `addrspace`, `(`, the number and `)`.
             space, remaining = int(remaining[2]), remaining[4:]
         if ty == PointerType():
             ty = PointerType(space=space)
         else:
+            # Skip the `*`.
             ty, remaining = PointerType(ty, space), remaining[1:]
     return ty, remaining
 
@@ -152,6 +161,7 @@ def _parse_word(word: str) -> Type:
 
 
 def _read_members(tokens: list[str]) -> tuple[StructType, list[str]]:
+    """Return the struct whose opening brace precedes *tokens*, and the tokens after its closing brace."""
     types: list[Type] = []
     while tokens[0] != "}":
         member, tokens = _read(tokens)
@@ -161,8 +171,21 @@ def _read_members(tokens: list[str]) -> tuple[StructType, list[str]]:
 
 
 def split(text: str) -> tuple[list[str], str]:
-    """Split *text*, which follows an opening bracket, at its commas; return the parts and the rest."""
-    parts, start, closings = [], 0, [")"]
+    """
+    Split a list at its commas, up to the parenthesis that closes it.
+
+    Args:
+        text: The text after the opening parenthesis, such as "i32, {i8, i8} %x) nounwind".
+
+    Returns:
+        The parts, such as ["i32", "{i8, i8} %x"], and the text after the parenthesis, such as " nounwind".
+
+    Raises:
+        ValueError: The parenthesis is not closed.
+    """
+    parts = []
+    start = 0
+    closings = [")"]
     for index, char in _outside_quotes(text):
         if char in _CLOSING:
             closings.append(_CLOSING[char])
@@ -174,12 +197,13 @@ def split(text: str) -> tuple[list[str], str]:
         elif char == "," and len(closings) == 1:
             parts.append(text[start:index].strip())
             start = index + 1
-    raise ValueError(f"no closing bracket: {text}")
+    raise ValueError(f"no closing parenthesis: {text}")
 
 
 def _outside_quotes(text: str) -> Iterator[tuple[int, str]]:
-    quoted = False
+    """Yield the characters of *text* outside of quotes, with their offsets."""
+    is_quoted = False
     for index, char in enumerate(text):
-        quoted ^= char == '"'
-        if not quoted:
+        is_quoted ^= char == '"'
+        if not is_quoted:
             yield index, char

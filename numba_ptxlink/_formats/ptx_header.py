@@ -1,4 +1,4 @@
-"""Read the directives at the head of a PTX module, with the lexer only if they have an unusual form."""
+"""Read the header of a PTX module: its `.version`, `.target` and `.address_size`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from numba_ptxlink._arch import PtxVersion
 
-HEADER = (".version", ".target", ".address_size")
-# The usual beginning of compiled PTX: comments of one line, and the three directives in this order.
+HEADER_DIRECTIVES = (".version", ".target", ".address_size")
+# The usual beginning of compiled PTX, read without the lexer: comments of one line, and the three directives
+# in this order. For example: `.version 9.0 .target sm_90, debug .address_size 64`.
 _TARGET = r"[A-Za-z_]\w*"
 _USUAL = (
     r"\s*(?://[^\n]*\n\s*)*\.version\s+(\d{1,3})\.(\d{1,3})\s+"
@@ -22,7 +23,7 @@ class Header(NamedTuple):
 
     Args:
         version: The PTX ISA version; None if it is not declared.
-        target: The words of `.target`, such as ("sm_90", "debug").
+        target: The words of `.target`, such as ("sm_90", "debug"); empty if there is none.
         address_size: The size of an address in bits; 0 if it is not declared.
     """
 
@@ -35,25 +36,26 @@ def read_header(text: str) -> Header:
     """Return the directives at the head of the PTX *text*, without parsing the rest. Never raises."""
     if usual := re.match(_USUAL, text, re.ASCII):
         major, minor, target, size = usual.groups()
-        targets = tuple(word.strip() for word in target.split(","))
-        return Header(PtxVersion(int(major), int(minor)), targets, int(size))
+        target_words = tuple(word.strip() for word in target.split(","))
+        return Header(PtxVersion(int(major), int(minor)), target_words, int(size))
     return _read(text)
 
 
 def _read(text: str) -> Header:
+    """Read a header in any valid form by the lexer."""
     # Deferred: the import takes longer than a link of one PTX whose cubin is in the cache.
     from .ptx.lexer import comma_separated, token_at
 
-    values: dict[str, list[str]] = {}
+    words: dict[str, list[str]] = {}
     token = token_at(text, 0)
     # A token of kind "line" is a line of a preprocessor, such as `# 1 "file.cu"`.
-    while token.kind == "line" or token.text in HEADER:
+    while token.kind == "line" or token.text in HEADER_DIRECTIVES:
         end = token.end
-        if token.text in HEADER:
-            texts, end = comma_separated(text, end)
-            values.setdefault(token.text, texts)
+        if token.text in HEADER_DIRECTIVES:
+            values, end = comma_separated(text, end)
+            words.setdefault(token.text, values)
         token = token_at(text, end)
-    version, target, size = (values.get(directive, []) for directive in HEADER)
+    version, target, size = (words.get(directive, []) for directive in HEADER_DIRECTIVES)
     major, _, minor = (version or [""])[0].partition(".")
     return Header(
         version=PtxVersion(int(major), int(minor)) if _is_decimal(major) and _is_decimal(minor) else None,
@@ -63,5 +65,5 @@ def _read(text: str) -> Header:
 
 
 def _is_decimal(text: str) -> bool:
-    """Return whether *text* is a number of a few decimal digits."""
+    """Return whether *text* is a number of at most nine decimal digits."""
     return text.isascii() and text.isdigit() and len(text) < 10

@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
 Kind = Literal["word", "number", "directive", "string", "line", "punctuation", "malformed", "end"]
 
-# PTX out of a fat binary keeps the final NUL of a C string. A comment of one line ends at LF, never at CR.
+# PTX out of a fat binary ends in the null byte of a C string.
 _BLANKS = r"[ \t\r\n\f\v\0]*"
-# An unclosed comment or string runs to the end of the text, so that each character is read once.
+# A comment of one line ends at LF, never at CR. An unclosed comment or string runs to the end of the text, so
+# that each character is read once.
 _COMMENT_FORM = r"/(?:/[^\n]*|\*(?:.*?\*/|.*))"
 # A string, a comment, or a line of a preprocessor.
 _NO_CODE = rf'"[^"]*"?|{_COMMENT_FORM}|\#[^\n]*'
 _DIGITS = "0[xX][0-9a-fA-F]+ | 0[bB][01]+ | 0[0-7]* | [1-9][0-9]*"
 _INTEGER = rf"(?: {_DIGITS} ) U?"
-# The forms of tokens by kind; the first one that matches is taken.
+# The forms of tokens by kind; the first form that matches is taken.
 _FORMS: dict[Kind, str] = {
-    # Names, and opcodes with their modifiers.
+    # A name, or an opcode with its modifiers, such as `ld.global.f32`.
     "word": r"(?:[A-Za-z_]|[%$][\w$]) [\w$]* (?: (?:\.|::) [\w$]+ )*",
-    # The bits of a float, decimal floats, integers.
+    # The bits of a float (`0f3F800000`), a decimal float or an integer.
     "number": rf"""
         0[fF][0-9a-fA-F]{{8}} | 0[dD][0-9a-fA-F]{{16}}
       | [0-9]+ \.[0-9]* (?:[eE][+-]?[0-9]+)? | [0-9]+ [eE][+-]?[0-9]+ | {_INTEGER}
@@ -36,7 +37,8 @@ _FORMS: dict[Kind, str] = {
     "punctuation": r"<< | >> | <= | >= | == | != | && | \|\| | .",
     "end": r"\Z",
 }
-# A statement of a function, without comments.
+# A statement of a function, without comments: an instruction (guard, word, operands), a label, a directive or
+# a brace. Any other character is one with which no statement begins.
 _STATEMENT = rf"""
     \s*
     (?: (?P<guard> @ \s* !? \s* [%\w$]+ \s+ )?
@@ -51,15 +53,17 @@ _STATEMENT = rf"""
     |   (?P<brace> [{{}}] )
     |   (?P<other> \S )
     )"""
-# A section for debuggers, without comments. Each text matches in one way only, so that no search backtracks.
+# A section for debuggers, without comments, such as `.section .debug_loc { .b32 1, $L__tmp0 }`. Each text
+# matches in one way only, so that no search backtracks.
 _VALUE = r"-? [.%\w$]+ (?: \s* [+-] \s* [.%\w$]+ )?"
 _DWARF = rf"""
     \.section \s+ \.[\w$]+ \s* \{{
     (?: \s* [%\w$]+ \s* : | \s* \.b(?:8|16|32|64) \s+ {_VALUE} (?: \s*,\s* {_VALUE} )* )*
     \s* \}}"""
-# A name that is no modifier and is not followed by a parenthesis. A search is fast if its pattern begins with
-# a set of characters, so the characters before the name are tested after its first one.
-_REST = r"(?<![\w$%.:].) [\w$]* (?![\w$]*\()"
+# A name after its first character. Excluded are modifiers, which follow a dot (`.f32`), and operators with a
+# parenthesis (`generic(x)`). The look-behind tests the character before the name only here, since a search is
+# fast if its pattern begins with a set of characters.
+_NAME_TAIL = r"(?<![\w$%.:].) [\w$]* (?![\w$]*\()"
 
 
 @functools.cache
@@ -67,15 +71,18 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.ASCII | re.DOTALL | re.VERBOSE)
 
 
-# Other patterns are compiled where they are used, since a link of one PTX needs none of them.
+# Patterns that are not compiled here are compiled at their first use: a link of one PTX needs none of them.
+# White space and comments, and the token after them.
 _PIECE = _compiled(rf"({_BLANKS}(?:(?://[^\n]*|/\*.*?\*/){_BLANKS})*) ({' | '.join(_FORMS.values())})")
 _KIND = _compiled(" | ".join(f"(?P<{kind}>{form})" for kind, form in _FORMS.items()))
-_NAME, _SYMBOL = _compiled(f"[A-Za-z_%$]{_REST}"), _compiled(f"[A-Za-z_$]{_REST}")
+_NAME, _SYMBOL = _compiled(f"[A-Za-z_%$]{_NAME_TAIL}"), _compiled(f"[A-Za-z_$]{_NAME_TAIL}")
+# Text up to a comma that is outside of brackets.
 _OPERAND = _compiled(r"(?: [^,\[({] | \[[^\]]*\] | \{[^}]*\} | \([^)]*\) )+")
-# The search is fast if each alternative begins with a different letter.
-_COMMENT, _SKIPPED = _compiled(_COMMENT_FORM), _compiled(_NO_CODE)
-_BRACE, _STOP, _COMMA = (_compiled(rf"{stop}|{_NO_CODE}") for stop in (r"\{|\}", r";|\{|=", ";|,"))
-_LEAVES = ("word", "number", "string")
+_COMMENT, _STRING_OR_COMMENT = _compiled(_COMMENT_FORM), _compiled(_NO_CODE)
+# The patterns match strings and comments as a whole, so that a brace or comma in them is not found. The
+# search is fast if each alternative begins with a different character.
+_BRACE, _DELIMITER, _COMMA = (_compiled(rf"{char}|{_NO_CODE}") for char in (r"\{|\}", r";|\{|=", ";|,"))
+_VALUE_KINDS = ("word", "number", "string")
 _MAX_INTEGER_CHARS = 66  # 64 binary digits after "0b"
 
 
@@ -88,7 +95,7 @@ class Token(NamedTuple):
     A piece of PTX text that is neither white space nor a comment.
 
     Args:
-        text: The token, with the modifiers of an opcode and the quotes of a string.
+        text: The token, with the modifiers of an opcode and the quotes of a string; "" at the end.
         start: The offset into the text.
     """
 
@@ -102,7 +109,7 @@ class Token(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind; "line" for a line of a preprocessor, "end" for the end of the text."""
+        """The kind; "line" for a line of a preprocessor (`# 1 "a.cu"`), "end" for the end of the text."""
         return kind(self.text)
 
 
@@ -116,9 +123,10 @@ def kind(token: str) -> Kind:
 def tokens(text: str, start: int, end: int) -> tuple[list[str], list[int]]:
     """Return the tokens of *text* from *start* to *end*, and their offsets."""
     pieces = _PIECE.findall(text, start, end)
-    # The end matches as a token without a text, and so does white space before it.
+    # The end matches as an empty token, and so does white space before the end.
     while pieces and not pieces[-1][1]:
         pieces.pop()
+    # A piece is white space and a token: every second sum of their lengths is the offset of a token.
     offsets = itertools.accumulate(map(len, itertools.chain.from_iterable(pieces)), initial=start)
     return [token for _, token in pieces], [*itertools.islice(offsets, 1, None, 2)]
 
@@ -131,23 +139,23 @@ def token_at(text: str, start: int) -> Token:
 
 
 def comma_separated(text: str, start: int) -> tuple[list[str], int]:
-    """Return the comma-separated values at *start*, and the offset after them."""
-    texts: list[str] = []
-    while (token := token_at(text, start)).kind in _LEAVES:
-        texts.append(token.text)
+    """Return the comma-separated words, numbers and strings at *start*, and the offset after the last one."""
+    values: list[str] = []
+    while (token := token_at(text, start)).kind in _VALUE_KINDS:
+        values.append(token.text)
         start = token.end
         comma = token_at(text, start)
-        if comma.text != "," or token_at(text, comma.end).kind not in _LEAVES:
+        if comma.text != "," or token_at(text, comma.end).kind not in _VALUE_KINDS:
             break
         start = comma.end
-    return texts, start
+    return values, start
 
 
 def block_end(text: str, start: int) -> int | None:
     """Return the offset after the block whose opening brace is at *start*; None if it is not closed."""
     end = text.find("}", start)
     # Most bodies contain no other block, comment or string, and need no search by a pattern.
-    if all(text.find(other, start + 1, end) < 0 for other in '{/"#'):
+    if all(text.find(char, start + 1, end) < 0 for char in '{/"#'):
         return None if end < 0 else end + 1
     depth = 0
     for match in _BRACE.finditer(text, start):
@@ -162,21 +170,26 @@ def block_end(text: str, start: int) -> int | None:
 
 
 def delimiter(text: str, start: int) -> tuple[int, str]:
-    """Return the offset of the first semicolon, opening brace or equals sign, and the character or ""."""
-    return _first_stop(_STOP, text, start)
+    """
+    Return the offset of the first semicolon, opening brace or equals sign from *start* on, and the character.
+
+    If there is none, the result is the length of *text* and "".
+    """
+    return _find_outside_strings(_DELIMITER, text, start)
 
 
 def initializer_end(text: str, start: int) -> tuple[int, int]:
     """Return the end of the initializer at *start*, and the offset of the comma or semicolon after it."""
     if text[start : start + 1] == "{":
         end = block_end(text, start) or len(text)
-        return end, _first_stop(_COMMA, text, end)[0]
-    stop, _ = _first_stop(_COMMA, text, start)
+        return end, _find_outside_strings(_COMMA, text, end)[0]
+    stop, _ = _find_outside_strings(_COMMA, text, start)
     texts, starts = tokens(text, start, stop)
     return (starts[-1] + len(texts[-1]) if texts else start), stop
 
 
-def _first_stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
+def _find_outside_strings(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, str]:
+    """Return the offset and the character of the first match that is neither string nor comment."""
     for match in pattern.finditer(text, start):
         if match[0] in ";,{=":
             return match.start(), match[0]
@@ -184,7 +197,7 @@ def _first_stop(pattern: re.Pattern[str], text: str, start: int) -> tuple[int, s
 
 
 def has_directive(text: str, word: str) -> bool:
-    """Return whether *text* contains the directive *word* outside of comments and strings."""
+    """Return whether *text* has the directive *word*, such as ".loc", outside of comments and strings."""
     pattern = re.compile(rf"{_NO_CODE}|(?<![\w.]){re.escape(word)}(?![\w.])", re.DOTALL)
     return any(match[0] == word for match in pattern.finditer(text))
 
@@ -193,7 +206,7 @@ def without_comments(text: str) -> str:
     """Return *text* with a blank in place of each comment."""
     if '"' not in text and "#" not in text:
         return _COMMENT.sub(" ", text)
-    return _SKIPPED.sub(lambda match: " " if match[0][0] == "/" else match[0], text)
+    return _STRING_OR_COMMENT.sub(lambda match: " " if match[0][0] == "/" else match[0], text)
 
 
 def is_dwarf(section: str) -> bool:
@@ -203,9 +216,9 @@ def is_dwarf(section: str) -> bool:
 
 def rename_symbols(text: str, new: Mapping[str, str]) -> str:
     """
-    Return *text* with other names for symbols; local names that hide a symbol are renamed with it.
+    Return *text* with the symbols renamed as *new* maps them; local names that hide a symbol are renamed too.
 
-    The registers `a<3>` are a0, a1 and a2, so none of them is named a; neither is the opcode of `a.u32`.
+    Other uses of the word remain: the registers `a<3>` are a0, a1 and a2, and `a.u32` is an opcode.
     """
     # The pattern matches strings and comments as a whole, so that words in them are not renamed.
     words = rf"({_NO_CODE}|(?<![\w$%.])[A-Za-z_%$][\w$]*(?![\w$.]|\s*<))"
@@ -226,18 +239,22 @@ def symbols(operand: str) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def operands(operand_text: str) -> tuple[str, ...]:
-    """Return the parts of *operand_text* between its commas outside of brackets."""
+    """Split *operand_text* at its commas outside of brackets."""
     if "[" in operand_text or "{" in operand_text or "(" in operand_text:
         return tuple(map(str.strip, _OPERAND.findall(operand_text)))
-    # Blanks have no meaning here, and stripping each operand takes four times as long.
-    text = "".join(operand_text.split())
-    return tuple(text.split(",")) if text else ()
+    # Blanks have no meaning here. Removing all of them is four times as fast as stripping each operand.
+    without_blanks = "".join(operand_text.split())
+    return tuple(without_blanks.split(",")) if without_blanks else ()
 
 
 def modifiers(text: str) -> tuple[str, str]:
-    """Return the modifiers at the start of *text*, which follow an opcode, and the operands."""
+    """
+    Split the text after an opcode into its modifiers, without blanks, and the operands.
+
+    For example: "  .global .f32 %f1, [x]" after `ld` has the modifiers ".global.f32".
+    """
     match = _compiled(r"(?: \.[\w.:]+ \s* )*").match(text)
-    assert match  # noqa: S101 - there may be none
+    assert match  # noqa: S101 - the pattern matches no modifiers, too
     return "".join(match[0].split()), text[match.end() :]
 
 
@@ -247,6 +264,7 @@ def number(text: str) -> int | None:
     match = _compiled(rf"(-?) \s* ({_DIGITS}) U?").fullmatch(text)
     if match is None or len(match[2]) > _MAX_INTEGER_CHARS:
         return None
+    # Octal literals begin with 0, such as 017; base 0 reads the others by their prefix.
     value = int(match[2], 8 if match[2].isdecimal() and match[2][0] == "0" else 0)
     return -value if match[1] else value
 
@@ -255,8 +273,8 @@ def statements(text: str) -> list[tuple[str, str, str, str, str, str, str, str]]
     """
     Return the statements of *text*, which has no comments.
 
-    Each statement is a tuple with "" for the parts that it does not have: the predicate, mnemonic and
+    Each statement is a tuple of eight parts, which are "" if it does not have them: the guard, mnemonic and
     operands of an instruction; a label; a directive and its first word, which is "" for `.loc`; a brace; and
-    the first character of anything else.
+    the first character of text that is no statement.
     """
     return _compiled(_STATEMENT).findall(text)

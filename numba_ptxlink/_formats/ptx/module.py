@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from numba_ptxlink._formats.ptx_header import HEADER, Header, read_header
+from numba_ptxlink._formats.ptx_header import HEADER_DIRECTIVES, Header, read_header
 from numba_ptxlink.errors import LinkError
 
 from . import lexer
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from .lexer import Token
 
-_KINDS = frozenset((".func", ".entry"))
-_DECLARATIONS = frozenset((*LINKAGES, *SPACES, *_KINDS))
+_FUNCTION_KEYWORDS = frozenset((".func", ".entry"))
+_DECLARATION_STARTS = frozenset((*LINKAGES, *SPACES, *_FUNCTION_KEYWORDS))
+# Memory whose variables another input of the link may define.
 _LINKED_SPACES = ("global", "managed", "const", "shared")
-# Directives at which reading resumes after an unknown one.
-_STARTS = frozenset((*_DECLARATIONS, *HEADER, ".file", ".section", ".pragma", ".alias"))
+# Directives at which reading resumes after malformed text.
+_ITEM_STARTS = frozenset((*_DECLARATION_STARTS, *HEADER_DIRECTIVES, ".file", ".section", ".pragma", ".alias"))
 
 
 @dataclass(slots=True)
@@ -33,9 +34,9 @@ class UnparsedItem:
     Args:
         keyword: The directive without the dot, such as "pragma"; "line" for a line of a preprocessor; "" for
             malformed text, whose error the compiler reports.
-        text: The text.
-        start: The offset into the text of the module.
-        end: The offset after it.
+        text: The text of the directive.
+        start: The offset of the directive into the text of the module.
+        end: The offset after the directive.
         cause: The reason why the text is malformed; "" if it is not.
     """
 
@@ -49,13 +50,13 @@ class UnparsedItem:
 @dataclass(slots=True)
 class Alias:
     """
-    An `.alias`.
+    A second name of a function: `.alias name, target;`.
 
     Args:
         name: The symbol of the alias.
         target: The function to which the alias refers.
-        start: The offset into the text of the module.
-        end: The offset after it.
+        start: The offset of the directive into the text of the module.
+        end: The offset after the directive.
     """
 
     name: str
@@ -75,7 +76,7 @@ class Function:
     Args:
         name: The symbol.
         kind: "func" or "entry".
-        linkage: "visible", "extern", "weak", "common" or "" for local to the module.
+        linkage: "visible", "extern", "weak" or "common"; "" if the function is local to the module.
         results: The results: one, or several if they are registers.
         params: The parameters, in order.
         attributes: The attributes, such as "unified(1, 2)".
@@ -84,8 +85,8 @@ class Function:
         text: The text of the module.
         linkage_span: The range of the linkage; an empty range at its position if there is none.
         body_span: The range of the body with its braces; (-1, -1) for a declaration.
-        start: The offset into the text of the module.
-        end: The offset after it.
+        start: The offset of the linkage into the text of the module.
+        end: The offset after the body or the semicolon.
     """
 
     name: str
@@ -105,7 +106,7 @@ class Function:
 
     @property
     def defined(self) -> bool:
-        """Whether it has a body."""
+        """Whether the function has a body."""
         return self.body_span.start >= 0
 
     @property
@@ -154,7 +155,7 @@ class Module:
     Args:
         text: The text.
         items: The items of the text, in order.
-        header: Version, target and size of addresses.
+        header: The version, the target and the size of addresses.
 
     Attributes:
         functions: Every declaration and definition of a function, in the order of the text.
@@ -177,14 +178,14 @@ class Module:
 
     @property
     def undefined_variables(self) -> tuple[str, ...]:
-        """The declared variables that other inputs of a link have to define, used or not."""
+        """The names of declared variables that another input of the link has to define, used or not."""
         defined = {variable.name for variable in self.variables if variable.defined}
         declared = (
             variable.name
             for variable in self.variables
             if not variable.defined
             and variable.memory in _LINKED_SPACES
-            # The launch defines dynamic shared memory.
+            # A declaration without a size is dynamic shared memory, which the launch defines.
             and (variable.memory != "shared" or variable.size)
         )
         return tuple(dict.fromkeys(name for name in declared if name not in defined))
@@ -194,7 +195,7 @@ class Module:
         Return the text with some ranges replaced.
 
         Args:
-            edits: New text for each range, which may be empty.
+            edits: The new text for each range of offsets. An empty range inserts text.
 
         Raises:
             ValueError: Ranges overlap, or are outside of the text.
@@ -208,22 +209,25 @@ class Module:
             end = stop
         return "".join((*pieces, self.text[end:]))
 
-    def with_linkages(self, names: Mapping[str, str]) -> str:
+    def with_linkages(self, linkages: Mapping[str, str]) -> str:
         """
         Return the text with other linkages.
 
         Args:
-            names: The linkage of functions and variables by name, such as {"f": "weak"}, or "" for none.
-                A declaration of several variables changes if one of them is named.
+            linkages: The linkage of functions and variables by name, such as {"f": "weak"}; "" for none. A
+                declaration of several variables gets the linkage of the first of them that is in *linkages*.
         """
         edits = {}
         for item in self.items:
-            if isinstance(item, (Function, Declaration)):
-                declared = [item] if isinstance(item, Function) else item.variables
-                for linkage in [names[symbol.name] for symbol in declared if symbol.name in names][:1]:
-                    start, end = item.linkage_span
-                    blank = " " if linkage and start == end else ""
-                    edits[Span(start, end)] = f".{linkage}{blank}" if linkage else ""
+            if not isinstance(item, (Function, Declaration)):
+                continue
+            declared = [item] if isinstance(item, Function) else item.variables
+            name = next((symbol.name for symbol in declared if symbol.name in linkages), None)
+            if name is not None:
+                linkage, span = linkages[name], item.linkage_span
+                # An empty span has no blank after it yet.
+                blank = " " if span.start == span.end else ""
+                edits[span] = f".{linkage}{blank}" if linkage else ""
         return self.replace(edits)
 
 
@@ -238,12 +242,12 @@ def parse(text: str) -> Module:
 
 def has_line_numbers(text: str) -> bool:
     """Return whether the PTX *text* maps its instructions to source lines."""
-    # Most text needs no search by a pattern.
+    # Most texts need no search by a pattern: ".loc" is also the beginning of each ".local".
     return text.count(".loc") > text.count(".local") and lexer.has_directive(text, ".loc")
 
 
 class _Reader:
-    """Read the items of *text*, without the bodies of functions."""
+    """Read the items of a module's text, without the statements of functions."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -251,42 +255,46 @@ class _Reader:
         self._counted_offset = 0
 
     def items(self) -> list[Item]:
-        """Return all items."""
+        """Return all items, in order."""
         items: list[Item] = []
         end = 0
         while (token := token_at(self._text, end)).text:
             try:
                 item = self._item(token)
             except MalformedError as error:
-                end = self._unknown_end(token)
+                end = self._malformed_end(token)
                 item = UnparsedItem("", self._text[token.start : end], token.start, end, str(error))
             items.append(item)
             end = item.end
         return items
 
     def _item(self, token: Token) -> Item:
-        if token.text in _DECLARATIONS:
+        if token.text in _DECLARATION_STARTS:
             return self._declaration(token.start)
-        return self._other_item(token)
+        return self._directive(token)
 
-    def _other_item(self, token: Token) -> UnparsedItem | Alias:
+    def _directive(self, token: Token) -> UnparsedItem | Alias:
+        """Read the item that begins with *token*, and is neither a function nor a declaration."""
         text, start = self._text, token.start
         word = token.text
         if token.kind == "line":
             return UnparsedItem("line", word, start, token.end)
-        if word in HEADER or word == ".file":
+        if word in HEADER_DIRECTIVES or word == ".file":
             values, end = comma_separated(text, token.end)
             if word == ".file":
+                # `.file 1 "udfs.py"`: no comma separates the number and the path.
                 path, end = comma_separated(text, end)
-                if [lexer.number(value) is None for value in (*values, *path)][:2] != [False, True]:
+                are_numbers = [lexer.number(value) is not None for value in (*values, *path)]
+                if are_numbers[:2] != [True, False]:
                     raise MalformedError("a number and a string are expected after '.file'")
         elif word == ".section":
-            brace, _ = lexer.delimiter(text, start)
-            end = lexer.block_end(text, brace) or -1
+            opening_brace, _ = lexer.delimiter(text, start)
+            end = lexer.block_end(text, opening_brace) or -1
         elif word in (".pragma", ".alias"):
             end = lexer.delimiter(text, start)[0] + 1
         else:
             end = -1
+        # The directive is unknown, or its semicolon or closing brace is missing.
         if end < 0 or end > len(text):
             raise MalformedError(f"{word[:40]!r} begins no known directive")
         if word == ".alias":
@@ -297,32 +305,45 @@ class _Reader:
         return UnparsedItem(word[1:], text[start:end], start, end)
 
     def _declaration(self, start: int) -> Function | Declaration:
-        """Read a function or a declaration of variables; an initializer is one token."""
+        """
+        Read the function or the variables whose declaration begins at *start*.
+
+        Each initializer becomes one token: splitting long tables of numbers would take long.
+        """
         text = self._text
         stop, delimiter = lexer.delimiter(text, start)
         texts, starts = lexer.tokens(text, start, stop)
         while delimiter == "=" or (delimiter == ";" and ".pragma" in texts[-4:]):
-            # A pragma before the body of a function has its own semicolon.
+            # Read on after an initializer, or after a pragma: between the parameters and the body of a
+            # function, `.pragma "nounroll";` does not end the declaration.
             position = stop + 1
             if delimiter == "=":
-                begin = token_at(text, position).start
-                end, position = lexer.initializer_end(text, begin)
-                texts += ("=", text[begin:end])
-                starts += (stop, begin)
-            begin = position
-            stop, delimiter = lexer.delimiter(text, begin)
-            if stop > begin:
-                new_texts, new_starts = lexer.tokens(text, begin, stop)
+                initial_start = token_at(text, position).start
+                initial_end, position = lexer.initializer_end(text, initial_start)
+                texts += ("=", text[initial_start:initial_end])
+                starts += (stop, initial_start)
+            stop, delimiter = lexer.delimiter(text, position)
+            if stop > position:
+                new_texts, new_starts = lexer.tokens(text, position, stop)
                 texts += new_texts
                 starts += new_starts
         cursor = Cursor(text, texts, starts, stop, self._line_of)
-        if not _KINDS.isdisjoint(texts[:2]):
+        # `.func` and `.entry` may follow a linkage.
+        if not _FUNCTION_KEYWORDS.isdisjoint(texts[:2]):
             return self._function(cursor, stop, delimiter)
         if delimiter != ";":
             raise MalformedError("';' is expected")
         return cursor.declaration(stop + 1)
 
     def _function(self, cursor: Cursor, stop: int, delimiter: str) -> Function:
+        """
+        Read a function.
+
+        Args:
+            cursor: The tokens before the body.
+            stop: The offset of *delimiter*.
+            delimiter: The opening brace of the body, or the semicolon of a declaration.
+        """
         start = cursor.start
         linkage, linkage_span = cursor.linkage()
         line = self._line_of(cursor.start)
@@ -331,7 +352,7 @@ class _Reader:
         while cursor.accept(".attribute"):
             attributes += cursor.attributes()
         results = cursor.parameters()
-        # A name has no dot: the rest of the word is a directive, which compilers reject if it is unknown.
+        # A name has no dot. In a word such as `f.pragma`, a directive follows the name without a blank.
         name, *directives = cursor.take("word").split(".")
         params = cursor.parameters()
         while token := cursor.token:
@@ -363,21 +384,22 @@ class _Reader:
             end,
         )
 
-    def _unknown_end(self, token: Token) -> int:
+    def _malformed_end(self, token: Token) -> int:
         """Return the offset after the malformed text that begins with *token*."""
         end = token.end
         while token.text != ";":
             if token.text == "{":
                 return lexer.block_end(self._text, token.start) or len(self._text)
             token = token_at(self._text, end)
-            if not token.text or (token.text in _STARTS and token.text not in SPACES):
+            if not token.text or (token.text in _ITEM_STARTS and token.text not in SPACES):
                 break
             end = token.end
         return end
 
-    def _line_of(self, start: int) -> int:
-        """Return the line of the offset *start*, counted from the offset of the last call."""
-        self._line += self._text.count("\n", self._counted_offset, start)
-        self._line -= self._text.count("\n", start, self._counted_offset)
-        self._counted_offset = start
+    def _line_of(self, offset: int) -> int:
+        """Return the 1-based line of *offset*, counted from the offset of the last call."""
+        # The first range is empty if *offset* is before that of the last call, the second if it is after it.
+        self._line += self._text.count("\n", self._counted_offset, offset)
+        self._line -= self._text.count("\n", offset, self._counted_offset)
+        self._counted_offset = offset
         return self._line

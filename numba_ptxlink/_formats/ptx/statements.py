@@ -1,7 +1,8 @@
 """
-The statements of PTX functions as values, in the order of the text; a block is a pair of braces.
+Parse the bodies of PTX functions to statements, and find the names that are declared at a statement.
 
-A statement has no position. A pass replaces statements by others, and `str` prints a statement.
+A body is a flat sequence: the braces of a block are statements, too. A statement has no offset into the text,
+so that optimisations can replace statements by others; `str` returns the text of a statement.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _DIGITS = "0123456789"
+_MAX_REGISTER_DIGITS = 9  # int() is slow for very long numbers.
 _DECLARATION_KEYWORDS = frozenset((".reg", ".local", ".param", ".shared", ".global", ".const"))
 
 
@@ -24,9 +26,9 @@ class Instruction(NamedTuple):
     An instruction.
 
     Args:
-        guard: The predicate with the blank after it, such as "@!%p1 "; "" if there is none.
+        guard: The predicate with a blank after it, such as "@!%p1 "; "" if there is none.
         mnemonic: The opcode with the modifiers, such as "ld.global.v4.f32".
-        operand_text: The operands as written.
+        operand_text: The operands as written, without the semicolon.
     """
 
     guard: str
@@ -35,16 +37,16 @@ class Instruction(NamedTuple):
 
     @classmethod
     def of(cls, mnemonic: str, *operands: str, guard: str = "") -> Instruction:
-        """Return the instruction that has *operands*."""
+        """Return the instruction *mnemonic* with *operands*."""
         return cls(guard, mnemonic, ", ".join(operands))
 
     @property
     def operands(self) -> tuple[str, ...]:
         """
-        The operands, which commas separate.
+        The operands, such as ("%r1", "[%rd1+4]").
 
-        A call has the results in parentheses, if any, the function, the arguments in parentheses, if any, and
-        for an indirect call the prototype.
+        The operands of a call are: the results in parentheses, if any; the function; the arguments in
+        parentheses, if any; and for an indirect call the prototype.
         """
         return lexer.operands(self.operand_text)
 
@@ -60,13 +62,14 @@ class Instruction(NamedTuple):
 
     @property
     def address(self) -> tuple[str, int] | None:
-        """The base and the offset of the address of a load, store or atomic; None for another form."""
-        operands = self.operands[self.opcode in ("ld", "atom") :]
-        return address(operands[0]) if operands else None
+        """The base and the offset in bytes that a load, store or atomic accesses; None for another form."""
+        # The destination of loads and atomics comes first.
+        index = 1 if self.opcode in ("ld", "atom") else 0
+        return address(self.operands[index]) if index < len(self.operands) else None
 
     @property
     def names(self) -> list[str]:
-        """The registers, variables, functions and labels in its operands."""
+        """The registers, variables, functions and labels in the operands."""
         return lexer.names(self.operand_text)
 
     def __str__(self) -> str:
@@ -93,17 +96,17 @@ class Directive(NamedTuple):
 
     @property
     def keyword(self) -> str:
-        """The name without the dot."""
+        """The first word without the dot, such as "loc"."""
         return lexer.token_at(self.text, 1).text
 
     @property
     def is_hint(self) -> bool:
-        """Whether it names the bytes of the next load that are used ("Pragma Strings" in the PTX ISA)."""
+        """Whether it is a pragma with the used bytes of the next load ("Pragma Strings" in the PTX ISA)."""
         return self.keyword == "pragma" and '"used_bytes_mask' in self.text
 
     @property
     def names(self) -> list[str]:
-        """The labels and functions in it."""
+        """The labels and functions in the directive."""
         return [] if self.keyword in ("loc", "pragma") else lexer.names(self.text)
 
     def __str__(self) -> str:
@@ -133,12 +136,7 @@ def read(text: str) -> Iterator[Statement]:
     pieces = lexer.statements(lexer.without_comments(text))
     for guard, mnemonic, operand_text, label, directive, keyword, brace, other in pieces:
         if mnemonic:
-            if guard:
-                guard = f"{''.join(guard.split())} "  # noqa: PLW2901
-            if operand_text[:1] == ".":
-                modifiers, operand_text = lexer.modifiers(operand_text)  # noqa: PLW2901
-                mnemonic += modifiers  # noqa: PLW2901
-            yield Instruction(guard, mnemonic, operand_text)
+            yield _instruction(guard, mnemonic, operand_text)
         elif label:
             yield Label(label)
         elif directive:
@@ -149,13 +147,24 @@ def read(text: str) -> Iterator[Statement]:
             raise lexer.MalformedError(f"a statement is expected, not {other!r}")
 
 
+def _instruction(guard: str, mnemonic: str, operand_text: str) -> Instruction:
+    """Return an instruction without the blanks that may be in its guard and before its modifiers."""
+    if guard:
+        guard = f"{''.join(guard.split())} "
+    if operand_text[:1] == ".":
+        modifiers, operand_text = lexer.modifiers(operand_text)
+        mnemonic += modifiers
+    return Instruction(guard, mnemonic, operand_text)
+
+
 def address(operand: str) -> tuple[str, int] | None:
-    """Return the base and the offset of an address such as "[%rd1+4]"; None for another operand."""
+    """Return the base and the offset of an address: ("%rd1", 4) for "[%rd1+4]"; None for another operand."""
     if operand[:1] != "[" or operand[-1:] != "]":
         return None
-    base, plus, spelled = operand[1:-1].partition("+")
+    base, plus, offset_text = operand[1:-1].partition("+")
     base = base.strip()
-    offset = lexer.number(spelled.strip()) if plus else 0
+    offset = lexer.number(offset_text.strip()) if plus else 0
+    # Unlike names of Python, names of PTX may contain `$`, and begin with `%`.
     if offset is None or not base.replace("$", "_").replace("%", "_", 1).isidentifier():
         return None
     return base, offset
@@ -171,9 +180,9 @@ class Register(NamedTuple):
     A register, or another name that a block declares.
 
     Args:
-        block: The index of the statement that opens the block, -1 for the function's own block.
+        block: The index of the statement that opens the block; -1 for the body of the function.
         name: The name.
-        type: The type of the register without its dot; "" for another name.
+        type: The type of a register without its dot, such as "f32"; "" for another name.
     """
 
     block: int
@@ -181,6 +190,7 @@ class Register(NamedTuple):
     type: str
 
 
+# The type, the count and the index of the declaration of a name that is not declared.
 _UNDECLARED = "", 0, math.inf
 
 
@@ -189,11 +199,11 @@ class Scope:
     The names that are declared at a statement: in its block before it, and around the block.
 
     Args:
-        block: The index of the statement that opens the block.
-        outer: The scope around the block.
+        block: The index of the statement that opens the block; -1 for the body of the function.
+        outer: The scope around the block; None for the body of the function.
 
     Attributes:
-        resolved: The names that were looked up, and the registers that they mean.
+        resolved: The names that were looked up, with the registers that they mean.
     """
 
     __slots__ = "_declared", "_position", "block", "outer", "resolved"
@@ -201,25 +211,26 @@ class Scope:
     def __init__(self, block: int = -1, outer: Scope | None = None) -> None:
         self.block = block
         self.outer = outer
-        # The names of the whole block with their types, counts, and the index of the declaration.
-        # Declarations behind the position do not count.
+        # For each name: its type, the number of registers of `%r<count>`, and the index of the declaration.
+        # All scopes of a block share the dict, so declarations after the position of a scope are ignored.
         self._declared: dict[str, tuple[str, int, float]] = {}
         self._position = block
         self.resolved: dict[str, Register | None] = {}
 
-    def after(self, number: int, statement: Statement) -> Scope:
-        """Return the scope after *statement*, which has the index *number* in the function."""
+    def after(self, index: int, statement: Statement) -> Scope:
+        """Return the scope after *statement*, which has the *index* in the body of the function."""
         if isinstance(statement, Brace):
-            return Scope(number, self) if statement == OPEN else self.outer or self
+            return Scope(index, self) if statement == OPEN else self.outer or self
         if not isinstance(statement, Declaration):
             return self
-        after = Scope(self.block, self.outer)
-        after._declared, after._position = self._declared, number
+        scope = Scope(self.block, self.outer)
+        scope._declared, scope._position = self._declared, index
         for variable in statement.variables:
-            kind = variable.type if variable.space == "reg" else ""
-            name = variable.name if variable.count is None else f"{variable.name}<"
-            self._declared.setdefault(name, (kind, variable.count or 0, number))
-        return after
+            register_type = variable.type if variable.space == "reg" else ""
+            # The registers `%r<13>` have the key "%r<".
+            key = variable.name if variable.count is None else f"{variable.name}<"
+            self._declared.setdefault(key, (register_type, variable.count or 0, index))
+        return scope
 
     def find(self, name: str) -> Register | None:
         """Return the register or other name that *name* means here; None if no block declares it."""
@@ -237,27 +248,27 @@ class Scope:
         return register
 
     def find_in_block(self, name: str) -> Register | None:
-        """Return the register or other name that *name* means in this block alone."""
+        """Return the register or other name that *name* means in this block; None if it is not declared."""
         declared = self._declared
-        kind, _, index = declared.get(name, _UNDECLARED)
+        register_type, _, index = declared.get(name, _UNDECLARED)
         if index <= self._position:
-            return Register(self.block, name, kind)
+            return Register(self.block, name, register_type)
         if declared and name[-1:] in _DIGITS:
-            # Both `r1<5>` and `r<13>` declare r12.
-            for end in range(len(name.rstrip(_DIGITS)), len(name)):
-                kind, count, index = declared.get(f"{name[:end]}<", _UNDECLARED)
-                if index <= self._position and int(name[end:][:9]) < count:
-                    return Register(self.block, name, kind)
+            # `r<13>` and `r1<5>` both declare r12: try each split of the name into a prefix and a number.
+            for split in range(len(name.rstrip(_DIGITS)), len(name)):
+                register_type, count, index = declared.get(f"{name[:split]}<", _UNDECLARED)
+                if index <= self._position and int(name[split:][:_MAX_REGISTER_DIGITS]) < count:
+                    return Register(self.block, name, register_type)
         return None
 
 
 def scoped(body: Iterable[Statement]) -> Iterator[tuple[int, Statement, Scope]]:
-    """Yield the statements of *body* with their indices and scopes."""
+    """Yield the index of each statement of *body*, the statement, and the scope after it."""
     scope = Scope()
-    for number, statement in enumerate(body):
+    for index, statement in enumerate(body):
         if not isinstance(statement, Instruction):
-            scope = scope.after(number, statement)
-        yield number, statement, scope
+            scope = scope.after(index, statement)
+        yield index, statement, scope
 
 
 class Call(NamedTuple):
@@ -267,8 +278,9 @@ class Call(NamedTuple):
     Args:
         callee: The function, or the register or table that holds its address.
         results: The variables for the results.
-        arguments: The variables that are passed.
-        prototype: For an indirect call, the label of its prototype or of its targets, or their table.
+        arguments: The variables or numbers that are passed.
+        prototype: For an indirect call, the label of its prototype or of the list of its targets, or the
+            table of its targets; "" for a direct call.
     """
 
     callee: str
@@ -287,17 +299,18 @@ def parse_call(call: Instruction) -> Call:
 
 
 def apply_edits(body: Sequence[Statement], edits: Mapping[int, Iterable[Statement]]) -> tuple[Statement, ...]:
-    """Return *body* with the statements at the indices of *edits* replaced."""
-    parts, end = list[Statement](), 0
+    """Return *body* with the statement at each index of *edits* replaced by those that *edits* has there."""
+    statements: list[Statement] = []
+    end = 0
     for index in sorted(edits):
-        parts += body[end:index]
-        parts += edits[index]
+        statements += body[end:index]
+        statements += edits[index]
         end = index + 1
-    return (*parts, *body[end:])
+    return (*statements, *body[end:])
 
 
 def with_labels(statement: Statement, new: Mapping[str, str]) -> Statement:
-    """Return a label, or a directive or instruction that names labels, with other labels."""
+    """Return *statement* with its labels, or the labels that it names, renamed as *new* maps them."""
     if isinstance(statement, Instruction):
         operands = (new.get(operand, operand) for operand in statement.operands)
         return Instruction.of(statement.mnemonic, *operands, guard=statement.guard)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LINKAGES = frozenset((".extern", ".visible", ".weak", ".common"))
 SPACES = frozenset((".global", ".const", ".shared", ".local", ".param", ".tex", ".reg"))
-_OPAQUE = ("texref", "samplerref", "surfref")
+_OPAQUE_TYPES = ("texref", "samplerref", "surfref")
 
 
 class Span(NamedTuple):
@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 NOWHERE = Span(-1, -1)
-"""The body of a function that is only declared."""
+"""The span of the body of a function that is only declared."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Param:
     A parameter or return value of a PTX function.
 
     Args:
-        bits: Width of a scalar; 0 for a byte array.
-        align: Alignment of a byte array in bytes; 0 for a scalar.
-        size: Size of a byte array in bytes; 0 for a scalar.
-        type: The type as written, such as "f32"; it does not count in comparisons, which are by width.
+        bits: The width of a scalar in bits; 0 for a byte array.
+        align: The alignment of a byte array in bytes; 0 for a scalar.
+        size: The size of a byte array in bytes; 0 for a scalar.
+        type: The type as written, such as "f32". Comparisons ignore it, and compare the width.
     """
 
     bits: int = 0
@@ -64,7 +64,7 @@ class Prototype:
         name: The symbol.
         result: The return value; None for void.
         params: The parameters, in order.
-        entry: Whether it is a kernel.
+        entry: Whether the function is a kernel.
     """
 
     name: str
@@ -87,16 +87,16 @@ class Variable:
         name: The symbol.
         space: "global", "const", "shared", "local", "param" or "reg", with a bank as in "const[2]".
         type: The type of an element without its dot, such as "u32".
-        linkage: "visible", "extern", "weak", "common" or "" for local to the module or the function.
-        alignment: Alignment in bytes; 0 if none is declared.
-        vector_length: Elements of a vector; 1 for a scalar.
-        array_dims: Elements along each dimension; None for a dimension without a size.
-        count: Number of registers of `%r<count>`; None for a single name.
-        initial: The initializer as written, or "".
-        attributes: Attributes such as "managed".
-        line: 1-based line of the module with the name; 0 in a function.
-        start: The offset of the name into the text of the module.
-        end: The offset after the declarator.
+        linkage: "visible", "extern", "weak" or "common"; "" if the name is local to the module or a function.
+        alignment: The alignment in bytes; 0 if none is declared.
+        vector_length: The number of elements of a vector; 1 for a scalar.
+        array_dims: The number of elements along each dimension; None for a dimension without a size.
+        count: The number of registers of `%r<count>`; None for a single name.
+        initial: The initializer as written; "" if there is none.
+        attributes: The attributes, such as "managed".
+        line: The 1-based line of the name in the module; 0 in a function.
+        start: The offset of the name into the text that was parsed; -1 if there is no such text.
+        end: The offset after the name, its dimensions and its initializer.
     """
 
     name: str
@@ -115,13 +115,13 @@ class Variable:
 
     @property
     def defined(self) -> bool:
-        """Whether this module defines it."""
+        """Whether this module defines the variable."""
         return self.linkage != "extern"
 
     @property
     def memory(self) -> str:
-        """The space without a bank; "managed" if it has that attribute; the type of a texture or surface."""
-        if self.type in _OPAQUE:
+        """The space without its bank, "managed" for that attribute, or the type of a texture or surface."""
+        if self.type in _OPAQUE_TYPES:
             return self.type
         return "managed" if "managed" in self.attributes else self.space.partition("[")[0]
 
@@ -135,7 +135,7 @@ class Variable:
         """The size in bytes; 0 if the type or a dimension has no size."""
         array_dims = self.array_dims
         if array_dims == (None,) and self.vector_length == 1 and self.initial:
-            # The initializer gives the length; it may end in a comma.
+            # The initializer gives the length. It may end in a comma, which makes an empty value.
             values = lexer.without_comments(self.initial).strip().removeprefix("{").removesuffix("}")
             array_dims = (len([*filter(None, lexer.operands(values))]),)
         return math.prod((self.bits // 8, *(extent or 0 for extent in array_dims)))
@@ -143,14 +143,14 @@ class Variable:
     @property
     def symbols(self) -> tuple[str, ...]:
         """The variables and functions that the initializer names, in order."""
-        # Most initializers are long tables of numbers.
-        if self.type in _OPAQUE or not self.initial.strip("{}0123456789 ,\n\t-"):
+        # Most initializers are long tables of numbers, in which no name has to be searched.
+        if self.type in _OPAQUE_TYPES or not self.initial.strip("{}0123456789 ,\n\t-"):
             return ()
         return tuple(dict.fromkeys(lexer.names(lexer.without_comments(self.initial))))
 
     @property
     def param(self) -> Param:
-        """The type as a parameter, which caller and callee have to agree on."""
+        """The variable as the parameter of a prototype."""
         size = max(1, width(self.type) // 8)
         if not self.array_dims:
             return Param(bits=width(self.type), type=self.type)
@@ -170,8 +170,8 @@ class Declaration:
         text: The statement.
         variables: The variables.
         linkage_span: The range of the linkage; an empty range at its position if there is none.
-        start: The offset into the text of the module.
-        end: The offset after its semicolon.
+        start: The offset of the statement into the text that was parsed; -1 if there is no such text.
+        end: The offset after the semicolon.
     """
 
     text: str
@@ -185,39 +185,42 @@ class Declaration:
 
     def alone(self, variable: Variable) -> str:
         """Return a statement that declares *variable* alone."""
+        # The linkage, space and type come before the first name.
         head = self.text[: self.variables[0].start - self.start]
         return f"{head}{self.text[variable.start - self.start : variable.end - self.start]};"
 
     @classmethod
-    def registers(cls, kind: str, names: Sequence[str]) -> Declaration:
-        """Return a statement that declares the registers *names* of the type *kind*."""
-        return cls(f".reg .{kind} {', '.join(names)};", tuple(Variable(name, "reg", kind) for name in names))
+    def registers(cls, register_type: str, names: Sequence[str]) -> Declaration:
+        """Return a statement that declares the registers *names* of the type *register_type*."""
+        variables = tuple(Variable(name, "reg", register_type) for name in names)
+        return cls(f".reg .{register_type} {', '.join(names)};", variables)
 
 
 @functools.lru_cache(maxsize=4096)
 def declaration(text: str) -> Declaration:
     """
-    Return the declaration *text* of a function's body.
+    Parse a declaration in the body of a function, such as ".reg .f32 %f<4>;".
 
     Raises:
-        MalformedError: The text is no declaration, or has an initial value.
+        MalformedError: *text* is no declaration, or has an initializer.
     """
     stop, delimiter = lexer.delimiter(text, 0)
     if delimiter != ";":
-        raise lexer.MalformedError("a variable of a function has no initial value")
+        raise MalformedError("a variable of a function has no initial value")
     return Cursor(text, *lexer.tokens(text, 0, stop), stop).declaration(stop + 1)
 
 
 @functools.lru_cache(maxsize=256)
 def width(type_name: str) -> int:
-    """Return the size of the type *type_name* in bits; 0 for an opaque type."""
+    """Return the size of the type *type_name* in bits, such as 32 for "f16x2"; 0 for an unknown type."""
     if type_name == "pred":
         return 1
-    digits, _, multiple = type_name.lstrip("bsuft").partition("x")
-    is_known = (
-        type_name[:1] in ("b", "s", "u", "f", "t") and digits.isdecimal() and (multiple or "1").isdecimal()
-    )
-    return int(digits) * int(multiple or 1) if is_known else 0
+    # The letters are those of b32, s32, u32, f32, bf16 and tf32.
+    element_bits, _, count = type_name.lstrip("bsuft").partition("x")
+    has_type_letter = type_name[:1] in ("b", "s", "u", "f", "t")
+    if not (has_type_letter and element_bits.isdecimal() and (count or "1").isdecimal()):
+        return 0
+    return int(element_bits) * int(count or 1)
 
 
 class Cursor:
@@ -225,11 +228,11 @@ class Cursor:
     A position among the tokens of a declaration.
 
     Args:
-        text: The text of the module.
-        texts: The tokens. An empty token is appended for the end.
+        text: The text of the module, or of a declaration in a function.
+        texts: The tokens; an initializer is one token. "" is appended for the end of the declaration.
         starts: The offsets of the tokens.
         end: The offset of the end of the declaration.
-        line_of: Returns the line of an offset.
+        line_of: Returns the 1-based line of an offset; 0 in a function.
     """
 
     def __init__(
@@ -248,7 +251,7 @@ class Cursor:
 
     @property
     def token(self) -> str:
-        """The next token."""
+        """The next token; "" at the end of the declaration."""
         return self.texts[self.index]
 
     @property
@@ -266,7 +269,7 @@ class Cursor:
         Return the next token and advance.
 
         Raises:
-            MalformedError: The next token is not of the kind *expected*.
+            MalformedError: There is no next token, or it is not of the kind *expected*.
         """
         token = self.texts[self.index]
         if not token or (expected and lexer.kind(token) != expected):
@@ -275,10 +278,10 @@ class Cursor:
         return token
 
     def accept(self, text: str) -> bool:
-        """Take the next token if it is *text*."""
-        accepted = self.texts[self.index] == text
-        self.index += accepted
-        return accepted
+        """Take the next token if it is *text*; return whether it was."""
+        matches = self.texts[self.index] == text
+        self.index += matches
+        return matches
 
     def expect(self, text: str) -> None:
         """
@@ -291,7 +294,7 @@ class Cursor:
             self.fail(f"{text!r} is expected")
 
     def fail(self, cause: str) -> NoReturn:
-        """Raise MalformedError with *cause*."""
+        """Raise MalformedError with *cause*, such as "';' is expected", and the next token."""
         token = self.token
         raise MalformedError(f"{cause}, not {repr(token[:40]) if token else 'the end'}")
 
@@ -299,19 +302,19 @@ class Cursor:
         """Take an integer of 64 bits at most."""
         value = lexer.number(self.take("number"))
         if value is None:
-            self.index -= 1
+            self.index -= 1  # so that the message has the number
             self.fail("a whole number is expected")
         return value
 
     def linkage(self) -> tuple[str, Span]:
-        """Take the linkage, if any; return it and its range."""
+        """Take the linkage, if any; return it without its dot, and its range."""
         start = self.start
         if self.token not in LINKAGES:
             return "", Span(start, start)
         return self.take()[1:], Span(start, self.end)
 
     def attributes(self) -> tuple[str, ...]:
-        """Take the list after `.attribute`, without its dots."""
+        """Take the list after `.attribute`: ("managed",) for "(.managed)"."""
         start = self.start
         self.expect("(")
         depth = 1
@@ -324,16 +327,15 @@ class Cursor:
         """Take the declaration of variables that ends at *end*."""
         start = self.start
         linkage, span = self.linkage()
-        first = self._variable(linkage)
-        variables = [first]
+        variables = [self._variable(linkage)]
         while self.accept(","):
-            variables.append(self._declarator(first))
+            variables.append(self._declarator(variables[0]))
         if self.token:
             self.fail("';' is expected")
         return Declaration(self.text[start:end], tuple(variables), span, start, end)
 
     def parameters(self) -> tuple[Variable, ...]:
-        """Take parameters in parentheses; return none if there are no parentheses."""
+        """Take the parameters in parentheses, if there are any."""
         if not self.accept("(") or self.accept(")"):
             return ()
         params = []
@@ -346,7 +348,7 @@ class Cursor:
                 return tuple(params)
 
     def _variable(self, linkage: str) -> Variable:
-        """Take a state space, what follows it, and one name."""
+        """Take a state space, the type and attributes, and one name with its dimensions and initializer."""
         if self.token not in SPACES:
             self.fail("a state space is expected")
         space = self.take()[1:]
@@ -372,7 +374,8 @@ class Cursor:
             self.fail("a type is expected")
         return self._declarator(variable)
 
-    def _declarator(self, first: Variable) -> Variable:
+    def _declarator(self, typed: Variable) -> Variable:
+        """Take a name with its dimensions and initializer; the type and the rest are those of *typed*."""
         start = self.start
         name = self.take("word")
         count = None
@@ -384,14 +387,17 @@ class Cursor:
             array_dims.append(None if self.token == "]" else self.number())
             self.expect("]")
         initial = self.take() if self.accept("=") else ""
-        common = first.space, first.type, first.linkage, first.alignment, first.vector_length
         return Variable(
             name,
-            *common,
+            typed.space,
+            typed.type,
+            typed.linkage,
+            typed.alignment,
+            typed.vector_length,
             tuple(array_dims),
             count,
             initial,
-            first.attributes,
+            typed.attributes,
             self.line_of(start),
             start,
             self.end,
