@@ -3,7 +3,8 @@ Checks of kernels with the names of compute-sanitizer's tools: memcheck, initche
 
 memcheck is part of the generated code, and ends a kernel at the first wrong access. The other checks are in C
 (checks.c), and compare an access with earlier ones. Reports are logged as warnings, and the kernel continues.
-A summary at the end of the process names their places, since pytest hides the log of tests that pass.
+A summary at the end of the process names their places, since pytest hides the log of tests that pass; the
+process then ends with EXIT_STATUS in place of 0.
 """
 
 from __future__ import annotations
@@ -172,14 +173,24 @@ class WorkerChecks:
                 _add_to_summary(message)
 
 
+EXIT_STATUS = 66
+"""The exit status of a program with reports, as of ThreadSanitizer."""
 _summary: list[str] = []
 
 
 def _add_to_summary(message: str) -> None:
     if not _summary:
         atexit.register(_print_summary)
+        library().numba_ptxlink_checks_set_exit_status(EXIT_STATUS)
     # "kernels.py:26: warning: racecheck: saxpy"; the block, the thread and the cure are in the log.
     _summary.append(message.partition(", block")[0])
+
+
+def clear_summary() -> None:
+    """Forget the reports of this process, which then ends with its own exit status."""
+    if _summary:
+        _summary.clear()
+        library().numba_ptxlink_checks_set_exit_status(0)
 
 
 def _print_summary() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
-import processes
 import pytest
 from cuda_cxx import ptx
 
@@ -211,10 +211,12 @@ def test_passes():
 """
 
 
-def test_reports_of_a_test_that_passes_are_printed(tmp_path):
-    """Pytest hides the log of such a test, so the end of the process prints the reports again."""
+def test_reports_of_a_test_that_passes_end_the_process(tmp_path):
+    """Pytest hides the log of such a test: its process prints the reports again, and ends with status 66."""
     module = tmp_path / "test_racing.py"
     module.write_text(RACING_TEST)
-    done = processes.run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", module)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(module)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "1 passed" in done.stdout
+    assert 66 == done.returncode
     assert re.search(r"numba-ptxlink: 1 report of the checks:\n  .*: warning: racecheck: k\n", done.stderr)

@@ -21,7 +21,7 @@ static void check(CUresult result) {
   std::_Exit(2);
 }
 
-static float run(CUcontext context, float factor, int count, int launched) {
+static float run(CUcontext context, float factor, int count, int launched, bool written = true) {
   CUmodule module;
   CUfunction kernel;
   CUdeviceptr x, y;
@@ -32,7 +32,7 @@ static float run(CUcontext context, float factor, int count, int launched) {
   check(cuModuleGetFunction(&kernel, module, "saxpy"));
   check(cuMemAlloc(&x, size));
   check(cuMemAlloc(&y, size));
-  check(cuMemcpyHtoD(x, host.data(), size));
+  if (written) check(cuMemcpyHtoD(x, host.data(), size));
   check(cuMemcpyHtoD(y, host.data(), size));
   void *arguments[] = {&factor, &x, &y, &launched};
   check(cuLaunchKernel(kernel, (launched + 127) / 128, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr));
@@ -69,6 +69,10 @@ int main(int, char **arguments) {
     std::printf("\n");
   }
   if (way == "overrun") run(context, 2, 1000, 1001);
+  if (way == "unwritten") {
+    std::atexit([] { std::printf("after\n"); });
+    run(context, 2, 1000, 1000, false);
+  }
   if (way == "exit") std::thread([] { std::exit(3); }).join();
   if (way == "endless") {
     static volatile unsigned *flag = nullptr;

@@ -114,3 +114,14 @@ def test_without_the_command(program):
     environ = {**os.environ, "LD_LIBRARY_PATH": str(device.LIBRARY_FOLDER)}
     done = subprocess.run([*program[5:], "exit"], env=environ, capture_output=True, text=True, check=False)
     assert "start the program with: numba-ptxlink cpu -- PROGRAM" in done.stderr
+
+
+def test_a_report_of_a_check_is_an_exit_status(program):
+    """A program that succeeds ends with status 66 after a report, and its exit handlers run."""
+    *command, separator, app, ptx = program
+    command = [*command, "--check", "initcheck", separator, app, ptx, "unwritten"]
+    done = subprocess.run(
+        command, env=processes.environ(NUMBA_PTXLINK_CACHE="0"), capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (66, "before\nafter\n"), done.stderr
+    assert "initcheck: saxpy" in done.stderr
