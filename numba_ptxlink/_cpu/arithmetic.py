@@ -1,8 +1,8 @@
 """
 Translate arithmetic on registers: expand operations of the table `instructions.ll`, and round floats.
 
-Halves are computed as floats and rounded by functions of `program.ll`. The conversions of LLVM would call
-functions of the compiler's runtime library, which is missing, so that the process would end.
+16-bit floats are computed as 32-bit floats, and rounded by functions of `program.ll`. LLVM's own conversions
+would call functions of the compiler's runtime library, which is missing, so that the process would end.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from .ir_builder import IRBuilder
 
 ROUNDING_MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
-"""LLVM's numbers of the rounding modes."""
-# The names of operations, the types of the operands, and the type of the result: "mad.wide: kkw w".
+"""PTX's modifiers for rounding, with the values of LLVM's `RoundingMode`."""
+# The names of operations, the types of the operands, and the type of the result: "mad.wide: kkw w". Each type
+# is optional: "prmt.mode:" has none, "%clock %clock64: l" has only that of the result.
 _OPERATION_HEADER = re.compile(r"^(\S.*):(?: (?:(\w+) )?(\w))?\n", re.MULTILINE)
 _COMMENT = re.compile(r"^;.*\n", re.MULTILINE)
-# Modifiers of floats for which the table needs no rows: they have no effect here, or are applied by
-# `emit_arithmetic` to operands and results.
+# Modifiers of floats for which the table needs no rows: `.full` and `.noftz` have no effect here, and
+# `emit_arithmetic` applies the others to operands and results.
 _FLOAT_MODIFIERS = ("ftz", "sat", "relu", "full", "noftz", *ROUNDING_MODES)
-# The smallest normal number of a type; a bfloat16 has the exponents of a float.
+# The smallest normal number of a type. LLVM writes floats of all types as the bits of a double.
 _SMALLEST_NORMAL = {
     "f16": "0x3F10000000000000",
     **dict.fromkeys(("bf16", "f32"), "0x3810000000000000"),
     "f64": "0x0010000000000000",
 }
-# Operands whose negation negates the result of an instruction; for other instructions, the first operand.
+# Indices of the operands whose negation negates the result; (0,) for an instruction that is not listed.
 _NEGATED_OPERANDS = {"add": (0, 1), "sub": (0, 1), "fma": (0, 2), "mad": (0, 2)}
 # The bits of each float32 NaN that a GPU computes.
 _GPU_NAN = 0x7FFFFFFF
@@ -41,11 +42,12 @@ _GPU_NAN = 0x7FFFFFFF
 
 class Operation(NamedTuple):
     """
-    An operation of the table.
+    An operation of the table. The head of `instructions.ll` explains the letters.
 
     Args:
-        sources: A letter for the type of each operand; the last letter is also for all further operands.
-        result: The letter for the type of the result.
+        sources: A letter for the type of each operand, such as "kkw"; the last letter is also for all further
+            operands.
+        result: The letter for the type of the result, such as "w".
         body: A template of LLVM IR.
     """
 
@@ -58,10 +60,12 @@ class Operation(NamedTuple):
 def operations() -> dict[str, Operation]:
     """Return the operations of the table, by name."""
     text = _COMMENT.sub("", Path(__file__).with_name("instructions.ll").read_text())
-    _, *parts = _OPERATION_HEADER.split(text)
+    # `split` returns the text before the first header, and then four pieces for each: the three groups of
+    # the header, and the body after it.
+    _, *pieces = _OPERATION_HEADER.split(text)
     return {
         name: Operation(sources, result, body)
-        for names, sources, result, body in zip(*[iter(parts)] * 4, strict=True)
+        for names, sources, result, body in zip(*[iter(pieces)] * 4, strict=True)
         for name in names.split()
     }
 
@@ -71,7 +75,7 @@ def operation(name: str) -> Operation:
     Return an operation by its name.
 
     Raises:
-        UnsupportedInstruction: The table has no such row.
+        UnsupportedInstruction: The table has no operation of this name.
     """
     if name not in operations():
         raise UnsupportedInstruction
@@ -80,15 +84,22 @@ def operation(name: str) -> Operation:
 
 def find_operation(mnemonic: Mnemonic) -> Operation:
     """
-    Return the operation of an instruction: the most specific row, with or without modifiers and a type.
+    Return the operation with the most specific name for an instruction.
+
+    For example, the names for `neg.ftz.f32` are neg.ftz.f32, neg.ftz.f, neg.ftz, neg.f32, neg.f and neg, in
+    this order.
 
     Raises:
-        UnsupportedInstruction: The table has no such row.
+        UnsupportedInstruction: The table has an operation of none of the names.
     """
-    ptx_type, parts = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
-    plain = [part for part in parts if part not in _FLOAT_MODIFIERS] if ptx_type.is_float else parts
-    for name in (".".join(parts), ".".join(plain)):
-        for suffix in (f".{ptx_type.letter[-1]}{ptx_type.bits}", f".{ptx_type.letter[-1]}", ""):
+    ptx_type, full_name = mnemonic.type, (mnemonic.opcode, *mnemonic.modifiers)
+    short_name = full_name
+    if ptx_type.is_float:
+        short_name = tuple(part for part in full_name if part not in _FLOAT_MODIFIERS)
+    # "f" also for bf16.
+    letter = ptx_type.letter[-1]
+    for name in (".".join(full_name), ".".join(short_name)):
+        for suffix in (f".{letter}{ptx_type.bits}", f".{letter}", ""):
             if name + suffix in operations():
                 return operations()[name + suffix]
     raise UnsupportedInstruction
@@ -97,18 +108,19 @@ def find_operation(mnemonic: Mnemonic) -> Operation:
 def expand_operation(b: IRBuilder, mnemonic: Mnemonic, values: Sequence[str]) -> str:
     """Add the operation of an instruction on values of its type; return the result."""
     ptx_type, bits, signed = mnemonic.type, mnemonic.type.bits, mnemonic.type.is_signed
-    # `instructions.ll` explains these placeholders.
+    shift_right = "ashr" if signed else "lshr"
+    # The head of `instructions.ll` explains these placeholders.
     placeholders = dict(
         zip("abcd", values, strict=False),
         opcode=mnemonic.opcode,
         letter="s" if signed else "u",
         raw=ptx_type.raw,
         bits=bits,
-        most=bits - 1,
+        top_bit=bits - 1,
         wide=f"i{2 * bits}",
         extend="sext" if signed else "zext",
-        extend0="sext" if mnemonic.types[0].is_signed else "zext",
-        shift="shl" if mnemonic.opcode == "shl" else "ashr" if signed else "lshr",
+        extend_first="sext" if mnemonic.types[0].is_signed else "zext",
+        shift="shl" if mnemonic.opcode == "shl" else shift_right,
         ir=ptx_type.ir,
         suffix=ptx_type.suffix,
         smallest=_SMALLEST_NORMAL.get(f"{ptx_type.letter}{bits}", "0.0"),
@@ -123,27 +135,27 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
         # The operands of `fma.rn.f32.f16` differ in width.
         raise UnsupportedInstruction
     if ptx_type.elements > 1:
-        single = mnemonic._replace(types=(ptx_type.element,))
+        of_element = mnemonic._replace(types=(ptx_type.element,))
+        split_operands = [b.split_bits(operand, ptx_type.width, ptx_type.elements) for operand in operands]
         # The first elements of all operands, then the second ones, and so on.
-        element_operands = zip(
-            *(b.split_bits(operand, ptx_type.width, ptx_type.elements) for operand in operands), strict=True
-        )
-        return b.join_bits([emit_arithmetic(b, single, values) for values in element_operands], ptx_type.bits)
+        results = [emit_arithmetic(b, of_element, elements) for elements in zip(*split_operands, strict=True)]
+        return b.join_bits(results, ptx_type.bits)
     if not ptx_type.is_float:
         return expand_operation(b, mnemonic, operands)
     values = [decode(b, ptx_type, operand) for operand in operands]
     values = [apply_modifiers(b, ptx_type, value, modifiers, ["ftz"]) for value in values]
-    rounding = next((modifier for modifier in modifiers if modifier in ("rz", "rp", "rm")), "")
-    if rounding and ptx_type.bits == 16:
+    directed_rounding = next((modifier for modifier in modifiers if modifier in ("rz", "rp", "rm")), "")
+    if directed_rounding and ptx_type.bits == 16:
         raise UnsupportedInstruction
-    if rounding:
-        value = emit_directed(b, mnemonic.opcode, ptx_type, rounding, values)
+    if directed_rounding:
+        value = emit_directed(b, mnemonic.opcode, ptx_type, directed_rounding, values)
     elif mnemonic.opcode in ("min", "max"):
+        # PTX has forms with two and with three operands.
         value = functools.reduce(lambda first, second: expand_operation(b, mnemonic, (first, second)), values)
     else:
         value = expand_operation(b, mnemonic, values)
     if find_operation(mnemonic).result == "p":
-        # A predicate is neither modified nor encoded.
+        # A predicate is no float: it has no modifiers, and its bit needs no encoding.
         return value
     return encode(b, ptx_type, apply_modifiers(b, ptx_type, value, modifiers, ("relu", "sat", "ftz")))
 
@@ -151,7 +163,16 @@ def emit_arithmetic(b: IRBuilder, mnemonic: Mnemonic, operands: Sequence[str]) -
 def apply_modifiers(
     b: IRBuilder, ptx_type: PtxType, value: str, modifiers: Sequence[str], applicable: Sequence[str]
 ) -> str:
-    """Apply to a float each of *applicable* that is among the *modifiers*, in order; return the result."""
+    """
+    Apply modifiers to a float; return the result.
+
+    Args:
+        b: The function.
+        ptx_type: The type of the float.
+        value: The float.
+        modifiers: The modifiers of the instruction.
+        applicable: The modifiers to apply if the instruction has them, in this order.
+    """
     for modifier in applicable:
         if modifier in modifiers:
             opcode = "flush" if modifier == "ftz" else modifier
@@ -160,7 +181,7 @@ def apply_modifiers(
 
 
 def emit_gpu_nan(b: IRBuilder, bits: str, condition: str = "true") -> str:
-    """Return the bits of a float32; if it is NaN and *condition* is true, the bits of a GPU's NaN."""
+    """Return *bits*, those of a float32; if it is NaN and *condition* is true, the bits of a GPU's NaN."""
     value = b.emit_value(f"bitcast i32 {bits} to float")
     is_nan = b.emit_op("and", "i1", b.emit_op("fcmp uno", "float", value, value), condition)
     return b.select(is_nan, "i32", str(_GPU_NAN), bits)
@@ -176,7 +197,7 @@ def decode(b: IRBuilder, ptx_type: PtxType, bits: str) -> str:
 
 
 def encode(b: IRBuilder, ptx_type: PtxType, value: str, rounding: str = "rn") -> str:
-    """Return the bits that represent a value; a half is rounded."""
+    """Return the bits that represent a value; a 16-bit float is rounded."""
     if not ptx_type.is_float:
         return value
     if ptx_type.bits == 16:
@@ -190,7 +211,7 @@ def emit_directed(
     b: IRBuilder, name: str, ptx_type: PtxType, rounding: str, operands: Sequence[str], result: str = ""
 ) -> str:
     """
-    Add an operation on floats that rounds in a direction; return its result.
+    Add an operation on floats that rounds up, down, or toward zero; return its result.
 
     Args:
         b: The function.
@@ -201,12 +222,14 @@ def emit_directed(
         result: The type of the result in LLVM IR, "" for that of the operands.
     """
     # The functions of the table round up or toward zero. To round down, negate the operands, round up, and
-    # negate the result. A square root is never negative, so that toward zero is down.
+    # negate the result. A square root is never negative, so that rounding it toward zero rounds it down.
     negates = rounding == "rm" and name != "sqrt"
-    plain_operation = (
-        operations().get(f"{name}.f") if negates and ptx_type.bits == 64 and not result else None
-    )
-    unnegated_placeholders = dict(
+    # If the result is NaN, its sign must not be negated. A NaN of a smaller type needs no care, since a GPU
+    # computes only one, for which `emit_gpu_nan` is used later.
+    nearest_operation = None
+    if negates and ptx_type.bits == 64 and not result:
+        nearest_operation = operations().get(f"{name}.f")
+    nearest_placeholders = dict(
         zip("abc", operands, strict=False), ir=ptx_type.ir, suffix=ptx_type.suffix, opcode=name
     )
     if negates:
@@ -225,10 +248,8 @@ def emit_directed(
     if not negates:
         return value
     value = b.emit_value(f"fneg {result or ptx_type.ir} {value}")
-    if plain_operation:
-        # If the result is NaN, use that of the operation without negations, whose sign is right.
+    if nearest_operation:
         is_nan = b.emit_op("fcmp uno", ptx_type.ir, value, value)
-        value = b.select(
-            is_nan, ptx_type.ir, b.emit_text(plain_operation.body, unnegated_placeholders), value
-        )
+        nan = b.emit_text(nearest_operation.body, nearest_placeholders)
+        value = b.select(is_nan, ptx_type.ir, nan, value)
     return value

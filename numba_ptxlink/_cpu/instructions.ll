@@ -1,13 +1,25 @@
-; The table of operations, which `arithmetic.operations` reads.
+; The table of operations, which `arithmetic.operations` reads. An operation is a header and a body, for example:
 ;
-; A header lists instructions, without types or with the letter or the width of their last type; after the colon the
-; types of the operands, of which the last repeats, and the type of the result: k is the last type of the instruction,
-; w the same with twice the width, u is u32, l is u64, and p a predicate. The body computes the result from {a}, {b},
-; {c} and {d}: each line gives a name to a value, and later lines refer to it in braces. `arithmetic.expand_operation`
-; defines the other names: {raw} is the integer type with the width of k, {ir} the type that LLVM computes with (float
-; for halves), {suffix} the ending of LLVM's float intrinsics, {most} the width less 1, {letter} s or u.
-; Operations without types are used by other modules, which pass values by name. A name such as {ntid[0]} that is not
-; passed is a field of BlockContext.
+;     mul.wide: k w
+;         wide_a = {extend} {raw} {a} to {wide}
+;         wide_b = {extend} {raw} {b} to {wide}
+;         result = mul {wide} {wide_a}, {wide_b}
+;
+; The header has, before the colon, one or several names; `arithmetic.find_operation` finds the name for an instruction.
+; After the colon are letters for the types of the operands, of which the last repeats, and for the type of the result:
+; k is the last type of the instruction, w the same with twice the width, u is u32, l is u64, and p a predicate.
+;
+; The body computes the result, which is the value of the last line. Each line gives a name to a value, and later lines
+; refer to the value by the name in braces. `arithmetic.expand_operation` defines other names: {a}, {b}, {c} and {d} are
+; the operands, {opcode} is the opcode, {raw} the integer type with the width of k, {bits} the number of its bits,
+; {top_bit} the position of its highest bit, {wide} the integer type with twice the width, {ir} the type that LLVM
+; computes with (float for 16-bit floats), {suffix} the ending of LLVM's float intrinsics, and {smallest} the smallest
+; normal number. Other names depend on whether k is signed: {letter} is s or u, {extend} is sext or zext, and {shift} is
+; ashr or lshr (but shl for the opcode shl). {extend_first} is {extend} for the first type of the instruction.
+;
+; An operation without types is expanded by another module, which passes values by name. A name such as {ntid[0]} that
+; is not passed is a field of BlockContext. Special registers are copied by `or` with 0, since a line has to be an
+; instruction.
 add sub and or xor: k k
     result = {opcode} {raw} {a}, {b}
 add.sat.s sub.sat.s: k k
@@ -18,108 +30,108 @@ mad.lo: k k
     product = mul {raw} {a}, {b}
     result = add {raw} {product}, {c}
 mul.wide: k w
-    one = {extend} {raw} {a} to {wide}
-    two = {extend} {raw} {b} to {wide}
-    result = mul {wide} {one}, {two}
+    wide_a = {extend} {raw} {a} to {wide}
+    wide_b = {extend} {raw} {b} to {wide}
+    result = mul {wide} {wide_a}, {wide_b}
 mad.wide: kkw w
-    one = {extend} {raw} {a} to {wide}
-    two = {extend} {raw} {b} to {wide}
-    product = mul {wide} {one}, {two}
+    wide_a = {extend} {raw} {a} to {wide}
+    wide_b = {extend} {raw} {b} to {wide}
+    product = mul {wide} {wide_a}, {wide_b}
     result = add {wide} {product}, {c}
 mul.hi: k k
-    one = {extend} {raw} {a} to {wide}
-    two = {extend} {raw} {b} to {wide}
-    product = mul {wide} {one}, {two}
-    above = lshr {wide} {product}, {bits}
-    result = trunc {wide} {above} to {raw}
+    wide_a = {extend} {raw} {a} to {wide}
+    wide_b = {extend} {raw} {b} to {wide}
+    product = mul {wide} {wide_a}, {wide_b}
+    shifted = lshr {wide} {product}, {bits}
+    result = trunc {wide} {shifted} to {raw}
 mad.hi: k k
-    one = {extend} {raw} {a} to {wide}
-    two = {extend} {raw} {b} to {wide}
-    product = mul {wide} {one}, {two}
-    above = lshr {wide} {product}, {bits}
-    upper = trunc {wide} {above} to {raw}
-    result = add {raw} {upper}, {c}
+    wide_a = {extend} {raw} {a} to {wide}
+    wide_b = {extend} {raw} {b} to {wide}
+    product = mul {wide} {wide_a}, {wide_b}
+    shifted = lshr {wide} {product}, {bits}
+    upper_half = trunc {wide} {shifted} to {raw}
+    result = add {raw} {upper_half}, {c}
 mul24.lo: k k
-    above1 = shl i32 {a}, 8
-    above2 = shl i32 {b}, 8
-    one = {shift} i32 {above1}, 8
-    two = {shift} i32 {above2}, 8
-    result = mul i32 {one}, {two}
+    shifted_a = shl i32 {a}, 8
+    shifted_b = shl i32 {b}, 8
+    a24 = {shift} i32 {shifted_a}, 8
+    b24 = {shift} i32 {shifted_b}, 8
+    result = mul i32 {a24}, {b24}
 mad24.lo: k k
-    above1 = shl i32 {a}, 8
-    above2 = shl i32 {b}, 8
-    one = {shift} i32 {above1}, 8
-    two = {shift} i32 {above2}, 8
-    product = mul i32 {one}, {two}
+    shifted_a = shl i32 {a}, 8
+    shifted_b = shl i32 {b}, 8
+    a24 = {shift} i32 {shifted_a}, 8
+    b24 = {shift} i32 {shifted_b}, 8
+    product = mul i32 {a24}, {b24}
     result = add i32 {product}, {c}
 mul24.hi: k k
-    above1 = shl i32 {a}, 8
-    above2 = shl i32 {b}, 8
-    narrow1 = {shift} i32 {above1}, 8
-    narrow2 = {shift} i32 {above2}, 8
-    one = {extend} i32 {narrow1} to i64
-    two = {extend} i32 {narrow2} to i64
-    product = mul i64 {one}, {two}
-    above = lshr i64 {product}, 16
-    result = trunc i64 {above} to i32
+    shifted_a = shl i32 {a}, 8
+    shifted_b = shl i32 {b}, 8
+    a24 = {shift} i32 {shifted_a}, 8
+    b24 = {shift} i32 {shifted_b}, 8
+    wide_a = {extend} i32 {a24} to i64
+    wide_b = {extend} i32 {b24} to i64
+    product = mul i64 {wide_a}, {wide_b}
+    shifted = lshr i64 {product}, 16
+    result = trunc i64 {shifted} to i32
 mad24.hi: k k
-    above1 = shl i32 {a}, 8
-    above2 = shl i32 {b}, 8
-    narrow1 = {shift} i32 {above1}, 8
-    narrow2 = {shift} i32 {above2}, 8
-    one = {extend} i32 {narrow1} to i64
-    two = {extend} i32 {narrow2} to i64
-    product = mul i64 {one}, {two}
-    above = lshr i64 {product}, 16
-    upper = trunc i64 {above} to i32
-    result = add i32 {upper}, {c}
+    shifted_a = shl i32 {a}, 8
+    shifted_b = shl i32 {b}, 8
+    a24 = {shift} i32 {shifted_a}, 8
+    b24 = {shift} i32 {shifted_b}, 8
+    wide_a = {extend} i32 {a24} to i64
+    wide_b = {extend} i32 {b24} to i64
+    product = mul i64 {wide_a}, {wide_b}
+    shifted = lshr i64 {product}, 16
+    upper_half = trunc i64 {shifted} to i32
+    result = add i32 {upper_half}, {c}
 mad24.hi.sat: k k
-    above1 = shl i32 {a}, 8
-    above2 = shl i32 {b}, 8
-    narrow1 = {shift} i32 {above1}, 8
-    narrow2 = {shift} i32 {above2}, 8
-    one = {extend} i32 {narrow1} to i64
-    two = {extend} i32 {narrow2} to i64
-    product = mul i64 {one}, {two}
-    above = lshr i64 {product}, 16
-    upper = trunc i64 {above} to i32
-    result = call i32 @llvm.sadd.sat.i32(i32 {upper}, i32 {c})
+    shifted_a = shl i32 {a}, 8
+    shifted_b = shl i32 {b}, 8
+    a24 = {shift} i32 {shifted_a}, 8
+    b24 = {shift} i32 {shifted_b}, 8
+    wide_a = {extend} i32 {a24} to i64
+    wide_b = {extend} i32 {b24} to i64
+    product = mul i64 {wide_a}, {wide_b}
+    shifted = lshr i64 {product}, 16
+    upper_half = trunc i64 {shifted} to i32
+    result = call i32 @llvm.sadd.sat.i32(i32 {upper_half}, i32 {c})
 mad.hi.sat.s32: k k
-    one = sext i32 {a} to i64
-    two = sext i32 {b} to i64
-    product = mul i64 {one}, {two}
-    above = lshr i64 {product}, 32
-    upper = trunc i64 {above} to i32
-    result = call i32 @llvm.sadd.sat.i32(i32 {upper}, i32 {c})
-; x86 traps on x / 0 and INT_MIN / -1. A GPU returns all ones for x / 0.
+    wide_a = sext i32 {a} to i64
+    wide_b = sext i32 {b} to i64
+    product = mul i64 {wide_a}, {wide_b}
+    shifted = lshr i64 {product}, 32
+    upper_half = trunc i64 {shifted} to i32
+    result = call i32 @llvm.sadd.sat.i32(i32 {upper_half}, i32 {c})
+; x86 traps on x / 0 and INT_MIN / -1, so divide by 1 instead. A GPU returns all ones for x / 0.
 div.u rem.u: k k
-    zero = icmp eq {raw} {b}, 0
-    divisor = select i1 {zero}, {raw} 1, {raw} {b}
-    plain = u{opcode} {raw} {a}, {divisor}
-    result = select i1 {zero}, {raw} -1, {raw} {plain}
+    is_zero = icmp eq {raw} {b}, 0
+    divisor = select i1 {is_zero}, {raw} 1, {raw} {b}
+    quotient_or_remainder = u{opcode} {raw} {a}, {divisor}
+    result = select i1 {is_zero}, {raw} -1, {raw} {quotient_or_remainder}
 div.s: k k
-    zero = icmp eq {raw} {b}, 0
-    minus = icmp eq {raw} {b}, -1
-    special = or i1 {zero}, {minus}
-    divisor = select i1 {special}, {raw} 1, {raw} {b}
-    plain = sdiv {raw} {a}, {divisor}
+    is_zero = icmp eq {raw} {b}, 0
+    is_minus_one = icmp eq {raw} {b}, -1
+    would_trap = or i1 {is_zero}, {is_minus_one}
+    divisor = select i1 {would_trap}, {raw} 1, {raw} {b}
+    quotient = sdiv {raw} {a}, {divisor}
     negated = sub {raw} 0, {a}
-    quotient = select i1 {minus}, {raw} {negated}, {raw} {plain}
-    result = select i1 {zero}, {raw} -1, {raw} {quotient}
+    signed_quotient = select i1 {is_minus_one}, {raw} {negated}, {raw} {quotient}
+    result = select i1 {is_zero}, {raw} -1, {raw} {signed_quotient}
 rem.s: k k
-    zero = icmp eq {raw} {b}, 0
-    minus = icmp eq {raw} {b}, -1
-    special = or i1 {zero}, {minus}
-    divisor = select i1 {special}, {raw} 1, {raw} {b}
-    plain = srem {raw} {a}, {divisor}
-    result = select i1 {zero}, {raw} -1, {raw} {plain}
+    is_zero = icmp eq {raw} {b}, 0
+    is_minus_one = icmp eq {raw} {b}, -1
+    would_trap = or i1 {is_zero}, {is_minus_one}
+    divisor = select i1 {would_trap}, {raw} 1, {raw} {b}
+    remainder = srem {raw} {a}, {divisor}
+    result = select i1 {is_zero}, {raw} -1, {raw} {remainder}
 neg: k k
     result = sub {raw} 0, {a}
 not: k k
     result = xor {raw} {a}, -1
 cnot: k k
-    zero = icmp eq {raw} {a}, 0
-    result = zext i1 {zero} to {raw}
+    is_zero = icmp eq {raw} {a}, 0
+    result = zext i1 {is_zero} to {raw}
 abs: k k
     result = call {raw} @llvm.abs.{raw}({raw} {a}, i1 false)
 brev: k k
@@ -132,161 +144,168 @@ clz: k u
     count = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
     wide = zext {raw} {count} to i128
     result = trunc i128 {wide} to i32
-; The position of the highest bit that differs from the sign, or the shift that moves it to the top.
+; The position of the highest bit that is 1 (`.s`: that differs from the sign), or with `.shiftamt` the distance by
+; which a left shift moves that bit to the top; -1 if there is no such bit.
 bfind: k u
-    none = icmp eq {raw} {a}, 0
+    is_zero = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
-    position = sub {raw} {most}, {zeros}
-    chosen = select i1 {none}, {raw} -1, {raw} {position}
-    wide = zext {raw} {chosen} to i128
+    position = sub {raw} {top_bit}, {zeros}
+    found = select i1 {is_zero}, {raw} -1, {raw} {position}
+    wide = zext {raw} {found} to i128
     result = trunc i128 {wide} to i32
 bfind.s: k u
-    sign = ashr {raw} {a}, {most}
-    value = xor {raw} {a}, {sign}
-    none = icmp eq {raw} {value}, 0
-    zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
-    position = sub {raw} {most}, {zeros}
-    chosen = select i1 {none}, {raw} -1, {raw} {position}
-    wide = zext {raw} {chosen} to i128
+    sign = ashr {raw} {a}, {top_bit}
+    magnitude = xor {raw} {a}, {sign}
+    is_zero = icmp eq {raw} {magnitude}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {magnitude}, i1 false)
+    position = sub {raw} {top_bit}, {zeros}
+    found = select i1 {is_zero}, {raw} -1, {raw} {position}
+    wide = zext {raw} {found} to i128
     result = trunc i128 {wide} to i32
 bfind.shiftamt: k u
-    none = icmp eq {raw} {a}, 0
+    is_zero = icmp eq {raw} {a}, 0
     zeros = call {raw} @llvm.ctlz.{raw}({raw} {a}, i1 false)
-    chosen = select i1 {none}, {raw} -1, {raw} {zeros}
-    wide = zext {raw} {chosen} to i128
+    found = select i1 {is_zero}, {raw} -1, {raw} {zeros}
+    wide = zext {raw} {found} to i128
     result = trunc i128 {wide} to i32
 bfind.shiftamt.s: k u
-    sign = ashr {raw} {a}, {most}
-    value = xor {raw} {a}, {sign}
-    none = icmp eq {raw} {value}, 0
-    zeros = call {raw} @llvm.ctlz.{raw}({raw} {value}, i1 false)
-    chosen = select i1 {none}, {raw} -1, {raw} {zeros}
-    wide = zext {raw} {chosen} to i128
+    sign = ashr {raw} {a}, {top_bit}
+    magnitude = xor {raw} {a}, {sign}
+    is_zero = icmp eq {raw} {magnitude}, 0
+    zeros = call {raw} @llvm.ctlz.{raw}({raw} {magnitude}, i1 false)
+    found = select i1 {is_zero}, {raw} -1, {raw} {zeros}
+    wide = zext {raw} {found} to i128
     result = trunc i128 {wide} to i32
 min max: k k
     result = call {raw} @llvm.{letter}{opcode}.{raw}({raw} {a}, {raw} {b})
 min.relu.s max.relu.s: k k
-    most = call {raw} @llvm.s{opcode}.{raw}({raw} {a}, {raw} {b})
-    result = call {raw} @llvm.smax.{raw}({raw} {most}, {raw} 0)
+    extremum = call {raw} @llvm.s{opcode}.{raw}({raw} {a}, {raw} {b})
+    result = call {raw} @llvm.smax.{raw}({raw} {extremum}, {raw} 0)
+; Multiply the four bytes of a by those of b, and add the products to c.
 dp4a: u u
-    left0 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 0)
+    left0 = call i32 @ptxlink.{extend_first}.byte(i32 {a}, i32 0)
     right0 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 0)
     product0 = mul i32 {left0}, {right0}
-    left1 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 8)
+    left1 = call i32 @ptxlink.{extend_first}.byte(i32 {a}, i32 8)
     right1 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 8)
     product1 = mul i32 {left1}, {right1}
-    left2 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 16)
+    left2 = call i32 @ptxlink.{extend_first}.byte(i32 {a}, i32 16)
     right2 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 16)
     product2 = mul i32 {left2}, {right2}
-    left3 = call i32 @ptxlink.{extend0}.byte(i32 {a}, i32 24)
+    left3 = call i32 @ptxlink.{extend_first}.byte(i32 {a}, i32 24)
     right3 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 24)
     product3 = mul i32 {left3}, {right3}
     sum0 = add i32 {c}, {product0}
     sum1 = add i32 {sum0}, {product1}
     sum2 = add i32 {sum1}, {product2}
     result = add i32 {sum2}, {product3}
-; The lower or the upper two bytes of the second operand, times the halves of the first.
+; Multiply the lower (`.lo`) or upper (`.hi`) two bytes of b by the two 16-bit halves of a, and add the products to c.
 dp2a.lo: u u
-    left0 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 0)
+    left0 = call i32 @ptxlink.{extend_first}.half(i32 {a}, i32 0)
     right0 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 0)
     product0 = mul i32 {left0}, {right0}
-    left1 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 16)
+    left1 = call i32 @ptxlink.{extend_first}.half(i32 {a}, i32 16)
     right1 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 8)
     product1 = mul i32 {left1}, {right1}
     sum0 = add i32 {c}, {product0}
     result = add i32 {sum0}, {product1}
 dp2a.hi: u u
-    left0 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 0)
+    left0 = call i32 @ptxlink.{extend_first}.half(i32 {a}, i32 0)
     right0 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 16)
     product0 = mul i32 {left0}, {right0}
-    left1 = call i32 @ptxlink.{extend0}.half(i32 {a}, i32 16)
+    left1 = call i32 @ptxlink.{extend_first}.half(i32 {a}, i32 16)
     right1 = call i32 @ptxlink.{extend}.byte(i32 {b}, i32 24)
     product1 = mul i32 {left1}, {right1}
     sum0 = add i32 {c}, {product0}
     result = add i32 {sum0}, {product1}
 sad: k k
-    greater = call {raw} @llvm.{letter}max.{raw}({raw} {a}, {raw} {b})
-    smaller = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
-    distance = sub {raw} {greater}, {smaller}
+    maximum = call {raw} @llvm.{letter}max.{raw}({raw} {a}, {raw} {b})
+    minimum = call {raw} @llvm.{letter}min.{raw}({raw} {a}, {raw} {b})
+    distance = sub {raw} {maximum}, {minimum}
     result = add {raw} {c}, {distance}
-; A shift by the width or more returns 0, or copies of the sign.
+; A shift by the width or more returns 0, or copies of the sign. LLVM leaves its result undefined.
 shl shr: ku k
-    beyond = icmp uge i32 {b}, {bits}
-    most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
-    wide = zext i32 {most} to i128
-    count = trunc i128 {wide} to {raw}
-    moved = {shift} {raw} {a}, {count}
-    result = select i1 {beyond}, {raw} 0, {raw} {moved}
+    is_too_far = icmp uge i32 {b}, {bits}
+    distance = call i32 @llvm.umin.i32(i32 {b}, i32 {top_bit})
+    wide_distance = zext i32 {distance} to i128
+    converted = trunc i128 {wide_distance} to {raw}
+    shifted = {shift} {raw} {a}, {converted}
+    result = select i1 {is_too_far}, {raw} 0, {raw} {shifted}
 shr.s: ku k
-    most = call i32 @llvm.umin.i32(i32 {b}, i32 {most})
-    wide = zext i32 {most} to i128
-    count = trunc i128 {wide} to {raw}
-    result = ashr {raw} {a}, {count}
+    distance = call i32 @llvm.umin.i32(i32 {b}, i32 {top_bit})
+    wide_distance = zext i32 {distance} to i128
+    converted = trunc i128 {wide_distance} to {raw}
+    result = ashr {raw} {a}, {converted}
+; The funnel shift: shift the 64 bits with the upper half b and the lower half a by {c} bits; return the upper half
+; (`.l`) or the lower half (`.r`).
 shf.l.wrap: u u
     result = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
 shf.r.wrap: u u
     result = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
 shf.l.clamp: u u
-    beyond = icmp uge i32 {c}, 32
-    moved = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
-    result = select i1 {beyond}, i32 {a}, i32 {moved}
+    is_too_far = icmp uge i32 {c}, 32
+    shifted = call i32 @llvm.fshl.i32(i32 {b}, i32 {a}, i32 {c})
+    result = select i1 {is_too_far}, i32 {a}, i32 {shifted}
 shf.r.clamp: u u
-    beyond = icmp uge i32 {c}, 32
-    moved = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
-    result = select i1 {beyond}, i32 {b}, i32 {moved}
+    is_too_far = icmp uge i32 {c}, 32
+    shifted = call i32 @llvm.fshr.i32(i32 {b}, i32 {a}, i32 {c})
+    result = select i1 {is_too_far}, i32 {b}, i32 {shifted}
+; Extract {c} bits of a from the position {b} on.
 bfe: kuu k
     position = and i32 {b}, 255
     length = and i32 {c}, 255
-    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
-    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
+    distance = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
+    mask = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     wide = zext {raw} {a} to i128
-    moved = lshr i128 {wide}, {by}
-    field = and i128 {moved}, {ones}
+    shifted = lshr i128 {wide}, {distance}
+    field = and i128 {shifted}, {mask}
     result = trunc i128 {field} to {raw}
-; The sign is the highest bit of the field, or of the register if the field extends beyond it.
+; Extract with sign: copy the field's highest bit, or the register's if the field extends beyond it, to the bits above.
 bfe.s: kuu k
     position = and i32 {b}, 255
     length = and i32 {c}, 255
-    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
-    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
+    distance = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
+    mask = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
     wide = sext {raw} {a} to i128
-    moved = ashr i128 {wide}, {by}
-    field = and i128 {moved}, {ones}
-    half = lshr i128 {ones}, 1
-    top = xor i128 {half}, {ones}
-    sign = and i128 {moved}, {top}
-    negative = icmp ne i128 {sign}, 0
-    outside = xor i128 {ones}, -1
-    filled = or i128 {field}, {outside}
-    chosen = select i1 {negative}, i128 {filled}, i128 {field}
-    result = trunc i128 {chosen} to {raw}
+    shifted = ashr i128 {wide}, {distance}
+    field = and i128 {shifted}, {mask}
+    mask_below_sign = lshr i128 {mask}, 1
+    sign_bit = xor i128 {mask_below_sign}, {mask}
+    sign = and i128 {shifted}, {sign_bit}
+    is_negative = icmp ne i128 {sign}, 0
+    bits_above = xor i128 {mask}, -1
+    extended = or i128 {field}, {bits_above}
+    signed_field = select i1 {is_negative}, i128 {extended}, i128 {field}
+    result = trunc i128 {signed_field} to {raw}
+; Insert the lowest bits of a, {d} of them, into b at the position {c}.
 bfi: kku k
     position = and i32 {c}, 255
     length = and i32 {d}, 255
-    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
-    ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
-    mask = shl i128 {ones}, {by}
+    distance = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
+    unshifted_mask = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
+    mask = shl i128 {unshifted_mask}, {distance}
     wide = zext {raw} {a} to i128
-    moved = shl i128 {wide}, {by}
-    inside = and i128 {moved}, {mask}
-    outside = xor i128 {mask}, -1
-    around = zext {raw} {b} to i128
-    kept = and i128 {around}, {outside}
-    both = or i128 {inside}, {kept}
-    result = trunc i128 {both} to {raw}
+    shifted = shl i128 {wide}, {distance}
+    inserted = and i128 {shifted}, {mask}
+    inverse_mask = xor i128 {mask}, -1
+    wide_b = zext {raw} {b} to i128
+    kept = and i128 {wide_b}, {inverse_mask}
+    combined = or i128 {inserted}, {kept}
+    result = trunc i128 {combined} to {raw}
+; A mask of {b} bits from the position {a} on.
 bmsk.clamp: u u
-    by = call i128 @ptxlink.clamp(i32 {a}, i32 {bits})
+    distance = call i128 @ptxlink.clamp(i32 {a}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {b}, i32 {bits})
-    moved = shl i128 {ones}, {by}
-    result = trunc i128 {moved} to i32
+    shifted = shl i128 {ones}, {distance}
+    result = trunc i128 {shifted} to i32
 bmsk.wrap: u u
     position = and i32 {a}, 31
     length = and i32 {b}, 31
-    by = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
+    distance = call i128 @ptxlink.clamp(i32 {position}, i32 {bits})
     ones = call i128 @ptxlink.ones(i32 {length}, i32 {bits})
-    moved = shl i128 {ones}, {by}
-    result = trunc i128 {moved} to i32
-; Extend the lowest {b} bits. The top bit of that field is flipped and subtracted, which copies the sign upwards.
+    shifted = shl i128 {ones}, {distance}
+    result = trunc i128 {shifted} to i32
+; Extend the lowest {b} bits of a. With `.s`, flip the sign bit and subtract it, which copies it to the bits above.
 szext.clamp.u: ku k
     ones = call i128 @ptxlink.ones(i32 {b}, i32 32)
     mask = trunc i128 {ones} to i32
@@ -300,35 +319,36 @@ szext.clamp.s: ku k
     ones = call i128 @ptxlink.ones(i32 {b}, i32 32)
     mask = trunc i128 {ones} to i32
     field = and i32 {a}, {mask}
-    half = lshr i32 {mask}, 1
-    top = xor i32 {mask}, {half}
-    flipped = xor i32 {field}, {top}
-    result = sub i32 {flipped}, {top}
+    mask_below_sign = lshr i32 {mask}, 1
+    sign_bit = xor i32 {mask}, {mask_below_sign}
+    flipped = xor i32 {field}, {sign_bit}
+    result = sub i32 {flipped}, {sign_bit}
 szext.wrap.s: ku k
     length = and i32 {b}, 31
     ones = call i128 @ptxlink.ones(i32 {length}, i32 32)
     mask = trunc i128 {ones} to i32
     field = and i32 {a}, {mask}
-    half = lshr i32 {mask}, 1
-    top = xor i32 {mask}, {half}
-    flipped = xor i32 {field}, {top}
-    result = sub i32 {flipped}, {top}
+    mask_below_sign = lshr i32 {mask}, 1
+    sign_bit = xor i32 {mask}, {mask_below_sign}
+    flipped = xor i32 {field}, {sign_bit}
+    result = sub i32 {flipped}, {sign_bit}
 fns: u u
     result = call i32 @ptxlink.find_nth_set(i32 {a}, i32 {b}, i32 {c})
-; The selector of a mode of `prmt`, one of the four in {modes}.
+; The selector of a mode of `prmt`: {selectors} has four of 16 bits, for the values 0 to 3 of {control}.
 prmt.mode:
-    number = and i32 {control}, 3
-    position = shl i32 {number}, 4
-    wide = zext i32 {position} to i64
-    moved = lshr i64 {modes}, {wide}
-    low = and i64 {moved}, 65535
-    selector = trunc i64 {low} to i32
-; Each nibble of the third operand selects one of eight bytes; its top bit replicates the sign of that byte.
+    index = and i32 {control}, 3
+    distance = shl i32 {index}, 4
+    wide_distance = zext i32 {distance} to i64
+    shifted = lshr i64 {selectors}, {wide_distance}
+    low_bits = and i64 {shifted}, 65535
+    selector = trunc i64 {low_bits} to i32
+; Each nibble of c selects one of eight bytes by its lower 3 bits; if its top bit is 1, the result is the sign of that
+; byte in all 8 bits.
 prmt: u u
-    upper = zext i32 {b} to i64
-    lower = zext i32 {a} to i64
-    top = shl i64 {upper}, 32
-    bytes = or i64 {top}, {lower}
+    wide_b = zext i32 {b} to i64
+    wide_a = zext i32 {a} to i64
+    upper_bytes = shl i64 {wide_b}, 32
+    bytes = or i64 {upper_bytes}, {wide_a}
     byte0 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 0)
     byte1 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 8)
     byte2 = call i32 @ptxlink.permute(i64 {bytes}, i32 {c}, i32 16)
@@ -355,15 +375,16 @@ lop3: u u
     result = call i32 @ptxlink.choose(i32 {a}, i32 {by_b0}, i32 {by_b1})
 add.f sub.f mul.f div.f: k k
     result = f{opcode} {ir} {a}, {b}
-; A GPU multiplies by the reciprocal, and flushes a subnormal reciprocal to zero.
+; A GPU multiplies by the reciprocal, and flushes a subnormal reciprocal to zero. The product is then zero, or NaN if a
+; is infinite.
 div.approx.f: k k
     reciprocal = fdiv float 1.0, {b}
-    size = call float @llvm.fabs.f32(float {reciprocal})
-    none = fcmp olt float {size}, 0x3810000000000000
-    signed = call float @llvm.copysign.f32(float 0.0, float {reciprocal})
-    zero = fmul float {a}, {signed}
-    plain = fdiv float {a}, {b}
-    result = select i1 {none}, float {zero}, float {plain}
+    magnitude = call float @llvm.fabs.f32(float {reciprocal})
+    is_subnormal = fcmp olt float {magnitude}, 0x3810000000000000
+    signed_zero = call float @llvm.copysign.f32(float 0.0, float {reciprocal})
+    zero_product = fmul float {a}, {signed_zero}
+    quotient = fdiv float {a}, {b}
+    result = select i1 {is_subnormal}, float {zero_product}, float {quotient}
 fma.f mad.f: k k
     result = call {ir} @llvm.fma.{suffix}({ir} {a}, {ir} {b}, {ir} {c})
 fma.f16: k k
@@ -371,37 +392,39 @@ fma.f16: k k
 min.f max.f: k k
     result = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
 min.NaN.f max.NaN.f: k k
-    plain = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
-    unordered = fcmp uno {ir} {a}, {b}
-    sum = fadd {ir} {a}, {b}
-    result = select i1 {unordered}, {ir} {sum}, {ir} {plain}
+    number = call {ir} @ptxlink.{opcode}.{suffix}({ir} {a}, {ir} {b})
+    is_nan = fcmp uno {ir} {a}, {b}
+    nan = fadd {ir} {a}, {b}
+    result = select i1 {is_nan}, {ir} {nan}, {ir} {number}
 neg.f: k k
     result = fneg {ir} {a}
 ; A double that is NaN keeps its sign, and becomes quiet.
 neg.f64: k k
     negated = fneg double {a}
-    none = fcmp uno double {a}, {a}
-    quiet = fadd double {a}, {a}
-    result = select i1 {none}, double {quiet}, double {negated}
+    is_nan = fcmp uno double {a}, {a}
+    quiet_nan = fadd double {a}, {a}
+    result = select i1 {is_nan}, double {quiet_nan}, double {negated}
 abs.f: k k
     result = call {ir} @llvm.fabs.{suffix}({ir} {a})
 copysign.f: k k
     result = call {ir} @llvm.copysign.{suffix}({ir} {b}, {ir} {a})
-; Approximations are computed by LLVM and the C library: the last bits differ from a GPU's.
+; LLVM and the C library compute the approximations (`.approx`), so that the last bits differ from those of a GPU.
 sqrt.f sqrt.approx.f tanh.approx.f: k k
     result = call {ir} @llvm.{opcode}.{suffix}({ir} {a})
-; A GPU multiplies the angle by 1/(2 pi), rounds towards zero to a float, and takes the sine of that many turns. So a
-; large angle has few or no bits left for the fraction of a turn, and its sine is inaccurate in the same way.
+; A GPU multiplies the angle by 1/(2 pi), rounds toward zero to a float, and takes the sine of that many turns. For a
+; large angle, the float has few or no bits for the fraction of a turn, so that the sine is inaccurate. Compute the same
+; steps in doubles: 0x3FC45F3060000000 is 1/(2 pi) as a float, the mask -536870912 clears the lower 29 bits, which a
+; float lacks, and 0x401921FB54442D18 is 2 pi.
 sin.approx.f cos.approx.f: k k
-    wide = fpext float {a} to double
-    turns = fmul double {wide}, 0x3FC45F3060000000
-    all = bitcast double {turns} to i64
-    upper = and i64 {all}, -536870912
-    cut = bitcast i64 {upper} to double
-    part = frem double {cut}, 1.0
-    angle = fmul double {part}, 0x401921FB54442D18
-    exact = call double @llvm.{opcode}.f64(double {angle})
-    result = fptrunc double {exact} to float
+    wide_angle = fpext float {a} to double
+    turns = fmul double {wide_angle}, 0x3FC45F3060000000
+    turns_bits = bitcast double {turns} to i64
+    upper_bits = and i64 {turns_bits}, -536870912
+    rounded_turns = bitcast i64 {upper_bits} to double
+    fraction = frem double {rounded_turns}, 1.0
+    reduced_angle = fmul double {fraction}, 0x401921FB54442D18
+    wide_result = call double @llvm.{opcode}.f64(double {reduced_angle})
+    result = fptrunc double {wide_result} to float
 ex2.approx.f: k k
     result = call {ir} @llvm.exp2.{suffix}({ir} {a})
 lg2.approx.f: k k
@@ -411,18 +434,18 @@ rcp.f rcp.approx.f: k k
 rsqrt.approx.f: k k
     root = call {ir} @llvm.sqrt.{suffix}({ir} {a})
     result = fdiv {ir} 1.0, {root}
-; The lower half of a GPU's result is zero.
+; The lower 32 bits of a GPU's result are zero.
 rcp.approx.ftz.f64: k k
-    whole = fdiv double 1.0, {a}
-    bits = bitcast double {whole} to i64
-    upper = and i64 {bits}, -4294967296
-    result = bitcast i64 {upper} to double
+    exact = fdiv double 1.0, {a}
+    bits = bitcast double {exact} to i64
+    upper_half = and i64 {bits}, -4294967296
+    result = bitcast i64 {upper_half} to double
 rsqrt.approx.ftz.f64: k k
     root = call double @llvm.sqrt.f64(double {a})
-    whole = fdiv double 1.0, {root}
-    bits = bitcast double {whole} to i64
-    upper = and i64 {bits}, -4294967296
-    result = bitcast i64 {upper} to double
+    exact = fdiv double 1.0, {root}
+    bits = bitcast double {exact} to i64
+    upper_half = and i64 {bits}, -4294967296
+    result = bitcast i64 {upper_half} to double
 ; Directed rounding: up, or toward zero if {up} is false.
 directed.add:
     result = call {ir} @ptxlink.directed.fma.{suffix}({ir} {a}, {ir} 1.0, {ir} {b}, i1 {up})
@@ -441,6 +464,8 @@ directed.sqrt:
     result = call {ir} @ptxlink.directed.sqrt.{suffix}({ir} {a}, i1 {up})
 directed.narrow:
     result = call float @ptxlink.directed.f32(double {a}, i1 {up})
+; The masks of `llvm.is.fpclass` have these bits: 1 and 2 for NaN, 4 and 512 for infinite, 8 and 256 for normal, 16 and
+; 128 for subnormal, 32 and 64 for zero; each first for negative and then for positive numbers.
 testp.finite.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 504)
 testp.infinite.f: k p
@@ -449,7 +474,7 @@ testp.number.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 1020)
 testp.notanumber.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 3)
-; PTX counts zeros among the normal numbers here.
+; In PTX, zeros are normal numbers.
 testp.normal.f: k p
     result = call i1 @llvm.is.fpclass.{suffix}({ir} {a}, i32 360)
 testp.subnormal.f: k p
@@ -505,38 +530,39 @@ setp.nan.f: k p
     result = fcmp uno {ir} {a}, {b}
 ; Modifiers of floats: `.ftz` replaces a subnormal by a zero of its sign, `.sat` clamps to [0, 1], `.relu` to >= 0.
 flush.f: k k
-    size = call {ir} @llvm.fabs.{suffix}({ir} {a})
-    zero = call {ir} @llvm.copysign.{suffix}({ir} 0.0, {ir} {a})
-    small = fcmp olt {ir} {size}, {smallest}
-    result = select i1 {small}, {ir} {zero}, {ir} {a}
+    magnitude = call {ir} @llvm.fabs.{suffix}({ir} {a})
+    signed_zero = call {ir} @llvm.copysign.{suffix}({ir} 0.0, {ir} {a})
+    is_subnormal = fcmp olt {ir} {magnitude}, {smallest}
+    result = select i1 {is_subnormal}, {ir} {signed_zero}, {ir} {a}
 sat.f: k k
-    above = fcmp ogt {ir} {a}, 0.0
-    positive = select i1 {above}, {ir} {a}, {ir} 0.0
-    below = fcmp olt {ir} {positive}, 1.0
-    result = select i1 {below}, {ir} {positive}, {ir} 1.0
+    is_positive = fcmp ogt {ir} {a}, 0.0
+    not_negative = select i1 {is_positive}, {ir} {a}, {ir} 0.0
+    is_below_one = fcmp olt {ir} {not_negative}, 1.0
+    result = select i1 {is_below_one}, {ir} {not_negative}, {ir} 1.0
 relu.f: k k
-    above = fcmp ugt {ir} {a}, 0.0
-    result = select i1 {above}, {ir} {a}, {ir} 0.0
-; Floats to integers: NaN becomes 0, or the lowest integer if one of the types has 64 bits.
+    is_positive_or_nan = fcmp ugt {ir} {a}, 0.0
+    result = select i1 {is_positive_or_nan}, {ir} {a}, {ir} 0.0
+; Floats to integers. NaN becomes {nan_result}, which is 0, or only the highest bit if one of the types has 64 bits.
 cvt.integer:
-    whole = call {ir} @llvm.{rounded}.{suffix}({ir} {value})
-    result = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {whole})
-    none = fcmp uno {ir} {value}, {value}
-    chosen = select i1 {none}, {raw} {nan_result}, {raw} {result}
+    rounded = call {ir} @llvm.{rounding}.{suffix}({ir} {value})
+    number = call {raw} @llvm.fpto{letter}i.sat.{raw}.{suffix}({ir} {rounded})
+    is_nan = fcmp uno {ir} {value}, {value}
+    result = select i1 {is_nan}, {raw} {nan_result}, {raw} {number}
 cvt.sat:
-    above = call i128 @llvm.smax.i128(i128 {value}, i128 {low})
-    result = call i128 @llvm.smin.i128(i128 {above}, i128 {high})
-; Round a large integer to odd, so that the conversion to double is exact and a later rounding to a half is correct:
-; the lowest bit that a double keeps is 1 if a lower bit is.
-cvt.kept:
-    moved = add i64 {value}, {least}
-    small = icmp ult i64 {moved}, {count}
-    dropped = and i64 {value}, 2047
-    some = icmp ne i64 {dropped}, 0
-    upper = and i64 {value}, -2048
-    last = select i1 {some}, i64 2048, i64 0
-    kept = or i64 {upper}, {last}
-    result = select i1 {small}, i64 {value}, i64 {kept}
+    raised = call i128 @llvm.smax.i128(i128 {value}, i128 {low})
+    result = call i128 @llvm.smin.i128(i128 {raised}, i128 {high})
+; Round a large integer to odd: clear the lower 11 of 64 bits, which a double may lack, and if one of them was 1, set
+; the bit above them. The conversion to a double is then exact, and later rounding to a smaller float is correct. The
+; {count} integers from -{negated_minimum} on are exact in a double, and stay as they are.
+cvt.round_to_odd:
+    index = add i64 {value}, {negated_minimum}
+    is_exact = icmp ult i64 {index}, {count}
+    lower_bits = and i64 {value}, 2047
+    has_lower_bits = icmp ne i64 {lower_bits}, 0
+    upper_bits = and i64 {value}, -2048
+    odd_bit = select i1 {has_lower_bits}, i64 2048, i64 0
+    rounded = or i64 {upper_bits}, {odd_bit}
+    result = select i1 {is_exact}, i64 {value}, i64 {rounded}
 ; Special registers.
 %tid.x: u
     result = or i32 %tx, 0
@@ -567,33 +593,33 @@ cvt.kept:
 %warpid: u
     result = lshr i32 {current_thread}, 5
 %nwarpid: u
-    above = add i32 {thread_count}, 31
-    result = lshr i32 {above}, 5
+    rounded_up = add i32 {thread_count}, 31
+    result = lshr i32 {rounded_up}, 5
 %lanemask_eq: u
-    position = and i32 {current_thread}, 31
-    result = shl i32 1, {position}
+    lane = and i32 {current_thread}, 31
+    result = shl i32 1, {lane}
 %lanemask_lt: u
-    position = and i32 {current_thread}, 31
-    above = shl i32 -1, {position}
-    result = xor i32 {above}, -1
+    lane = and i32 {current_thread}, 31
+    mask_above = shl i32 -1, {lane}
+    result = xor i32 {mask_above}, -1
 %lanemask_le: u
-    position = and i32 {current_thread}, 31
-    above = shl i32 -2, {position}
-    result = xor i32 {above}, -1
+    lane = and i32 {current_thread}, 31
+    mask_above = shl i32 -2, {lane}
+    result = xor i32 {mask_above}, -1
 %lanemask_gt: u
-    position = and i32 {current_thread}, 31
-    result = shl i32 -2, {position}
+    lane = and i32 {current_thread}, 31
+    result = shl i32 -2, {lane}
 %lanemask_ge: u
-    position = and i32 {current_thread}, 31
-    result = shl i32 -1, {position}
+    lane = and i32 {current_thread}, 31
+    result = shl i32 -1, {lane}
 %dynamic_smem_size: u
     result = or i32 {dynamic_shared_size}, 0
 %total_smem_size %aggr_smem_size: u
     result = trunc i64 {shared_size} to i32
 ; The address of the workspace of the grid barrier.
 %envreg1: u
-    high = lshr i64 {workspace}, 32
-    result = trunc i64 {high} to i32
+    upper_half = lshr i64 {workspace}, 32
+    result = trunc i64 {upper_half} to i32
 %envreg2: u
     result = trunc i64 {workspace} to i32
 ; The CPU is a device of one multiprocessor, with clusters of one block.
@@ -615,44 +641,45 @@ WARP_SZ: u
 %globaltimer_hi: l
     time = call i64 @ptxlink.time()
     result = lshr i64 {time}, 32
-; Whether an access is aligned, and inside the region that the instruction used last or the block's shared memory.
-; {mask} is its size less 1.
+; Whether an access of {mask} + 1 bytes is aligned, and inside of memory: the region at the address {low} that the
+; instruction used last, or the shared memory of the block. {offset_limit} is the size of that memory less {mask}.
 access.cached:
     distance = sub i64 {value}, {low}
-    near = icmp ult i64 {distance}, {offset_limit}
-    rest = and i64 {value}, {mask}
-    aligned = icmp eq i64 {rest}, 0
-    in_bounds = and i1 {near}, {aligned}
-; The address of a local or constant variable. PTX with short pointers has only its lower 32 bits: find the nearest
-; address to {base} with these bits.
-address.restore:
-    distance = sub i64 {value}, {base}
-    low = trunc i64 {distance} to i32
-    wide = sext i32 {low} to i64
-    result = add i64 {base}, {wide}
+    is_near = icmp ult i64 {distance}, {offset_limit}
+    misalignment = and i64 {value}, {mask}
+    is_aligned = icmp eq i64 {misalignment}, 0
+    in_bounds = and i1 {is_near}, {is_aligned}
 access.shared:
     offset_limit = call i64 @llvm.usub.sat.i64(i64 {shared_size}, i64 {mask})
     in_bounds = icmp ult i64 {offset}, {offset_limit}
-    rest = and i64 {offset}, {mask}
-    aligned = icmp eq i64 {rest}, 0
-    allowed = and i1 {in_bounds}, {aligned}
+    misalignment = and i64 {offset}, {mask}
+    is_aligned = icmp eq i64 {misalignment}, 0
+    allowed = and i1 {in_bounds}, {is_aligned}
+; The address of a local or constant variable. In PTX with short pointers, {value} has only the lower 32 bits of the
+; address: return the address with these bits that is nearest to {base}.
+address.restore:
+    distance = sub i64 {value}, {base}
+    lower_half = trunc i64 {distance} to i32
+    wide = sext i32 {lower_half} to i64
+    result = add i64 {base}, {wide}
+; The shared memory begins at the address {shared_start} of a window at {shared_base}.
 isspacep.shared: p
-    start = add i64 {shared_base}, {first}
+    start = add i64 {shared_base}, {shared_start}
     position = sub i64 {value}, {start}
     result = icmp ult i64 {position}, {shared_size}
 isspacep.local: p
     distance = sub i64 {value}, {local_base}
     result = icmp ult i64 {distance}, {local_total_size}
 isspacep.global: p
-    start = add i64 {shared_base}, {first}
+    start = add i64 {shared_base}, {shared_start}
     position = sub i64 {value}, {start}
     is_shared = icmp ult i64 {position}, {shared_size}
     distance = sub i64 {value}, {local_base}
     is_local = icmp ult i64 {distance}, {local_total_size}
     either = or i1 {is_shared}, {is_local}
     result = xor i1 {either}, true
-; {group} is the mask of the lanes that take part, and {hits} of those whose predicate is true; for a barrier, {group}
-; and {hits} are numbers of threads.
+; For `vote`, {group} is the mask of the lanes that take part, and {hits} the mask of the lanes whose predicate is true.
+; For `bar`, {group} and {hits} are numbers of threads.
 vote.ballot bar.popc: u
     result = or i32 {hits}, 0
 vote.all bar.and: p
@@ -660,31 +687,33 @@ vote.all bar.and: p
 vote.any bar.or: p
     result = icmp ne i32 {hits}, 0
 vote.uni: p
-    none = icmp eq i32 {hits}, 0
-    every = icmp eq i32 {hits}, {group}
-    result = or i1 {none}, {every}
-; The last lane that a lane may read by a shuffle, and the lane that it reads.
+    is_none = icmp eq i32 {hits}, 0
+    is_all = icmp eq i32 {hits}, {group}
+    result = or i1 {is_none}, {is_all}
+; `shfl` for the lane {lane}: `shfl.last` is the last lane that it may read, the others are the lane that it reads.
+; {bounds} is the operand c: its lowest 5 bits are the clamp, and the bits 8 to 12 the mask of the segment, whose 1 bits
+; are equal in all lanes of a segment.
 shfl.last:
-    upper = lshr i32 {bounds}, 8
-    segment = and i32 {upper}, 31
-    within = xor i32 {segment}, 31
-    begin = and i32 {lane}, {segment}
-    clamp = and i32 {bounds}, {within}
+    shifted = lshr i32 {bounds}, 8
+    segment_mask = and i32 {shifted}, 31
+    lane_mask = xor i32 {segment_mask}, 31
+    begin = and i32 {lane}, {segment_mask}
+    clamp = and i32 {bounds}, {lane_mask}
     end = and i32 {clamp}, 31
     last = or i32 {begin}, {end}
 shfl.idx:
-    upper = lshr i32 {bounds}, 8
-    segment = and i32 {upper}, 31
-    within = xor i32 {segment}, 31
-    begin = and i32 {lane}, {segment}
-    position = and i32 {distance}, {within}
+    shifted = lshr i32 {bounds}, 8
+    segment_mask = and i32 {shifted}, 31
+    lane_mask = xor i32 {segment_mask}, 31
+    begin = and i32 {lane}, {segment_mask}
+    position = and i32 {distance}, {lane_mask}
     source = or i32 {begin}, {position}
 shfl.up:
-    masked = and i32 {distance}, 31
-    source = sub i32 {lane}, {masked}
+    lane_distance = and i32 {distance}, 31
+    source = sub i32 {lane}, {lane_distance}
 shfl.down:
-    masked = and i32 {distance}, 31
-    source = add i32 {lane}, {masked}
+    lane_distance = and i32 {distance}, 31
+    source = add i32 {lane}, {lane_distance}
 shfl.bfly:
-    masked = and i32 {distance}, 31
-    source = xor i32 {lane}, {masked}
+    lane_distance = and i32 {distance}, 31
+    source = xor i32 {lane}, {lane_distance}

@@ -1,4 +1,4 @@
-"""Translate instructions on registers: arithmetic by the table of operations, moves, conversions."""
+"""Translate instructions on registers: arithmetic, moves, comparisons, selections and conversions."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ if TYPE_CHECKING:
 
     from .translator import Translator
 
-# The bits of 1.0.
-_ONES = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
+# The bits of 1.0, by type.
+_ONE_BITS = {"f16": 0x3C00, "bf16": 0x3F80, "f32": 0x3F800000, "f64": 0x3FF << 52}
 # Modifiers of `setp` and `set` that combine the comparison with a predicate.
 _PREDICATE_OPERATIONS = {"and", "or", "xor"}
 # Integers up to this one are exact in a double.
 _MAX_EXACT_INTEGER = 1 << 53
-# The last place of a tf32, as bits of a float32, and the bits of the latter's exponent.
-_TF32_UNIT, _F32_EXPONENT = 1 << 13, 0x7F800000
+# A tf32 is a float32 whose lowest 13 bits are zero: the position and the value of the bit above those.
+_TF32_LAST_BIT, _TF32_UNIT = 13, 1 << 13
+# A mask of the exponent of a float32.
+_F32_EXPONENT = 0x7F800000
 # Types of the elements that `cvt.pack` returns.
 _PACKED_TYPES = {f"{letter}{bits}" for letter in "us" for bits in (2, 4, 8, 16)}
-_FLOAT8 = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
+# PTX's names for pairs of 8-bit floats, and the names of an element in `program.ll`.
+_FLOAT8_TYPES = {"e4m3x2": "e4m3", "e5m2x2": "e5m2"}
 # Modes of `prmt`, and the selectors for the values 0 to 3 of its control operand ("prmt" in the PTX ISA).
 _PERMUTATION_MODES = {
     "f4e": (0x3210, 0x4321, 0x5432, 0x6543),
@@ -34,12 +37,12 @@ _PERMUTATION_MODES = {
     "ecr": (0x0000, 0x1110, 0x2210, 0x3210),
     "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
 }
-# LLVM's functions that round to an integer.
+# Modifiers for rounding to an integer, and LLVM's functions for them.
 _ROUND_FUNCTIONS = {"rni": "roundeven", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 
 def _operand_type(letter: str, mnemonic: Mnemonic) -> PtxType:
-    """Return the type for a letter of the table, see instructions.ll."""
+    """Return the type for a letter of the table, such as "k" in `add: k k`; see instructions.ll."""
     if letter == "w":
         return PtxType(mnemonic.type.letter, mnemonic.type.bits * 2)
     return {"u": U32, "p": PRED}.get(letter, mnemonic.type)
@@ -51,57 +54,63 @@ def compute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         add_with_carry(b, mnemonic, operands)
         return
     operation = arithmetic.find_operation(mnemonic)
-    if f"{{{'abcde'[len(operands) - 1]}}}" in operation.body:
-        # The template has a placeholder for an operand that the instruction lacks.
+    target, *sources = operands
+    # The placeholder after that of the last operand: "{c}" for two sources.
+    missing_placeholder = f"{{{'abcde'[len(sources)]}}}"
+    if missing_placeholder in operation.body:
         raise UnsupportedInstruction
-    sources = operation.sources.ljust(len(operands) - 1, operation.sources[-1])
-    widths = [_operand_type(letter, mnemonic).width for letter in sources]
+    # The last letter is also for all further operands.
+    letters = operation.sources.ljust(len(sources), operation.sources[-1])
+    widths = [_operand_type(letter, mnemonic).width for letter in letters]
     keeps_nan = not nan_bits.is_arithmetic(mnemonic)
     values = [
         b.read_operand(source, width, with_gpu_nan=keeps_nan)
-        for source, width in zip(operands[1:], widths, strict=False)
+        for source, width in zip(sources, widths, strict=False)
     ]
-    ptx_type = _operand_type(operation.result, mnemonic)
+    result_type = _operand_type(operation.result, mnemonic)
     b.write_register(
-        operands[0],
+        target,
         arithmetic.emit_arithmetic(b, mnemonic, values),
-        ptx_type.width,
-        signed=ptx_type.is_signed,
+        result_type.width,
+        signed=result_type.is_signed,
         is_computed=str(not keeps_nan).lower(),
     )
 
 
 def add_with_carry(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `addc`, `subc` and `madc`, and instructions with `.cc`: they read or write the carry flag."""
-    ptx_type, wide = mnemonic.type, 2 * mnemonic.type.bits
+    """Translate `addc`, `subc` and `madc`, which read the carry flag, and `.cc`, which writes it."""
+    ptx_type, wide_bits = mnemonic.type, 2 * mnemonic.type.bits
     values = [b.read_operand(source, ptx_type.bits) for source in operands[1:]]
     if mnemonic.opcode.startswith("mad"):
-        values = [
-            arithmetic.emit_arithmetic(
-                b, Mnemonic("mul", mnemonic.modifiers[:1], mnemonic.types), values[:2]
-            ),
-            values[2],
-        ]
+        # The first modifier is `.lo` or `.hi`: add that half of the product.
+        multiplication = Mnemonic("mul", mnemonic.modifiers[:1], mnemonic.types)
+        values = [arithmetic.emit_arithmetic(b, multiplication, values[:2]), values[2]]
     subtracts = mnemonic.opcode.startswith("sub")
     if subtracts:
         # A GPU adds the complement and 1, so the carry flag is set if there is no borrow.
         values[1] = b.emit_op("xor", f"i{ptx_type.bits}", values[1], -1)
-    result = b.emit_op("add", f"i{wide}", *(b.resize(value, ptx_type.bits, wide) for value in values))
+    result = b.emit_op(
+        "add", f"i{wide_bits}", *(b.resize(value, ptx_type.bits, wide_bits) for value in values)
+    )
     if mnemonic.opcode.endswith("c"):
-        carry = b.resize(b.emit_value(f"load i1, ptr {b.carry_flag}"), 1, wide)
-        result = b.emit_op("add", f"i{wide}", result, carry)
+        carry = b.resize(b.emit_value(f"load i1, ptr {b.carry_flag}"), 1, wide_bits)
+        result = b.emit_op("add", f"i{wide_bits}", result, carry)
     elif subtracts:
-        result = b.emit_op("add", f"i{wide}", result, 1)
+        result = b.emit_op("add", f"i{wide_bits}", result, 1)
     if "cc" in mnemonic.modifiers:
-        carry_out = b.resize(b.emit_op("lshr", f"i{wide}", result, ptx_type.bits), wide, 1)
+        carry_out = b.resize(b.emit_op("lshr", f"i{wide_bits}", result, ptx_type.bits), wide_bits, 1)
         b.emit(f"store i1 {carry_out}, ptr {b.carry_flag}")
-    b.write_register(operands[0], b.resize(result, wide, ptx_type.bits), ptx_type.bits)
+    b.write_register(operands[0], b.resize(result, wide_bits, ptx_type.bits), ptx_type.bits)
 
 
 def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `mov`: a value, the address of a variable, or the parts of a register."""
+    """
+    Translate `mov` of a value or of the address of a variable.
+
+    A vector such as {%r1, %r2} joins registers to one wider value, or splits one into registers.
+    """
     target, source = operands
-    bits = mnemonic.type.width
+    bits, signed = mnemonic.type.width, mnemonic.type.is_signed
     targets, sources = ptx.elements(target), ptx.elements(source)
     if not targets:
         raise UnsupportedInstruction
@@ -109,28 +118,28 @@ def move(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         size = bits // len(sources)
         value = b.join_bits([b.read_operand(part, size) for part in sources], size)
     else:
-        # A copy has the origin (nan_bits.py) of its source.
+        # A copy of 32 bits has the origin (nan_bits.py) of its source: a NaN need not be replaced yet.
         is_copy = len(targets) == 1 and bits == 32
         value = b.read_operand(source, bits, with_gpu_nan=not is_copy)
         if is_copy:
-            signed = mnemonic.type.is_signed
             b.write_register(target, value, bits, signed=signed, is_computed=b.is_computed(source))
             return
-    for part, piece in zip(targets, b.split_bits(value, bits, len(targets)), strict=True):
-        b.write_register(part, piece, bits // len(targets), signed=mnemonic.type.is_signed)
+    for register, part in zip(targets, b.split_bits(value, bits, len(targets)), strict=True):
+        b.write_register(register, part, bits // len(targets), signed=signed)
 
 
 def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `setp` and `set`: one or two comparisons, combined with a predicate."""
+    """Translate `setp` and `set`: compare, and combine the result with a predicate if there is one."""
     ptx_type = mnemonic.type
     if len(operands) != 3 + (not _PREDICATE_OPERATIONS.isdisjoint(mnemonic.modifiers)):
         raise UnsupportedInstruction
-    condition = tuple(part for part in mnemonic.modifiers if part not in _PREDICATE_OPERATIONS)
-    single = Mnemonic("setp", condition, (ptx_type.element,))
+    comparison = tuple(part for part in mnemonic.modifiers if part not in _PREDICATE_OPERATIONS)
+    of_element = Mnemonic("setp", comparison, (ptx_type.element,))
     keeps_nan = not ptx_type.is_float
-    sources = [b.read_operand(source, ptx_type.width, with_gpu_nan=keeps_nan) for source in operands[1:3]]
-    columns = [b.split_bits(source, ptx_type.width, ptx_type.elements) for source in sources]
-    results = [arithmetic.emit_arithmetic(b, single, pair) for pair in zip(*columns, strict=True)]
+    values = [b.read_operand(source, ptx_type.width, with_gpu_nan=keeps_nan) for source in operands[1:3]]
+    split_values = [b.split_bits(value, ptx_type.width, ptx_type.elements) for value in values]
+    results = [arithmetic.emit_arithmetic(b, of_element, pair) for pair in zip(*split_values, strict=True)]
+    # "%p1|%p2": the results of the two elements, or for one element the result and its negation.
     targets = [target.strip() for target in operands[0].split("|")]
     if ptx_type.elements == 1 and len(targets) > 1:
         results.append(b.emit_op("xor", "i1", results[0], "true"))
@@ -141,21 +150,22 @@ def compare(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
         for target, result in zip(targets, results, strict=False):
             b.write_register(target, result, 1)
         return
-    # `set` writes all ones, or 1.0, if the comparison is true.
-    ptx_type = mnemonic.types[0]
-    bits = ptx_type.width // len(results)
-    if_true = str(_ONES[f"{ptx_type.letter}{ptx_type.bits}"]) if ptx_type.is_float else "-1"
+    # If the comparison is true, `set` writes 1.0 for a float type, and all bits 1 for an integer type.
+    result_type = mnemonic.types[0]
+    bits = result_type.width // len(results)
+    if_true = str(_ONE_BITS[f"{result_type.letter}{result_type.bits}"]) if result_type.is_float else "-1"
     parts = [b.select(result, f"i{bits}", if_true, "0") for result in results]
-    b.write_register(targets[0], b.join_bits(parts, bits), ptx_type.width)
+    b.write_register(targets[0], b.join_bits(parts, bits), result_type.width)
 
 
 def select_value(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `selp`."""
+    """Translate `selp`: the first value if the predicate is true, otherwise the second."""
     bits = mnemonic.type.width
-    first, second = (b.read_operand(source, bits, with_gpu_nan=bits != 32) for source in operands[1:3])
-    condition = b.read_operand(operands[3], 1)
-    is_computed = b.select(condition, "i1", *(b.is_computed(source) for source in operands[1:3]))
-    value = b.select(condition, f"i{bits}", first, second)
+    values = [b.read_operand(source, bits, with_gpu_nan=bits != 32) for source in operands[1:3]]
+    predicate = b.read_operand(operands[3], 1)
+    # A value of 32 bits keeps its origin (nan_bits.py).
+    is_computed = b.select(predicate, "i1", *(b.is_computed(source) for source in operands[1:3]))
+    value = b.select(predicate, f"i{bits}", *values)
     b.write_register(operands[0], value, bits, is_computed=is_computed)
 
 
@@ -163,35 +173,41 @@ def select_by_sign(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -
     """Translate `slct`: the first value if the third operand is not negative, otherwise the second."""
     if len(mnemonic.types) != 2:
         raise UnsupportedInstruction
-    ptx_type, third = mnemonic.types
-    first, second = (b.read_operand(source, ptx_type.bits) for source in operands[1:3])
-    zero = "0.0" if third.is_float else "0"
-    value = arithmetic.decode(b, third, b.read_operand(operands[3], third.bits))
-    value = arithmetic.apply_modifiers(b, third, value, mnemonic.modifiers, ["ftz"])
-    is_first = b.emit_op("fcmp oge" if third.is_float else "icmp sge", third.ir, value, zero)
-    b.write_register(operands[0], b.select(is_first, ptx_type.raw, first, second), ptx_type.bits)
+    value_type, sign_type = mnemonic.types
+    values = [b.read_operand(source, value_type.bits) for source in operands[1:3]]
+    zero = "0.0" if sign_type.is_float else "0"
+    signed_value = arithmetic.decode(b, sign_type, b.read_operand(operands[3], sign_type.bits))
+    signed_value = arithmetic.apply_modifiers(b, sign_type, signed_value, mnemonic.modifiers, ["ftz"])
+    comparison = "fcmp oge" if sign_type.is_float else "icmp sge"
+    is_not_negative = b.emit_op(comparison, sign_type.ir, signed_value, zero)
+    b.write_register(operands[0], b.select(is_not_negative, value_type.raw, *values), value_type.bits)
 
 
 def permute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `prmt`: four of the eight bytes of two registers, by a selector or by a mode."""
+    """
+    Translate `prmt`, which returns four of the eight bytes of two registers.
+
+    Without a modifier, the third source is the selector. With a mode such as `.f4e`, it is a number from 0 to
+    3 that chooses one of the mode's selectors.
+    """
     first, second, control = (b.read_operand(source, 32) for source in operands[1:])
     if mnemonic.modifiers:
         mode = ".".join(mnemonic.modifiers)
         if mode not in _PERMUTATION_MODES:
             raise UnsupportedInstruction
-        modes = sum(selector << (16 * n) for n, selector in enumerate(_PERMUTATION_MODES[mode]))
-        # As an i64 of LLVM IR, which has no unsigned numbers.
-        signed = modes - (1 << 64) if modes >> 63 else modes
-        control = b.expand("prmt.mode", control=control, modes=signed)
+        selectors = sum(selector << (16 * n) for n, selector in enumerate(_PERMUTATION_MODES[mode]))
+        # LLVM writes constants as signed numbers.
+        constant = selectors - (1 << 64) if selectors >> 63 else selectors
+        control = b.expand("prmt.mode", control=control, selectors=constant)
     b.write_register(operands[0], b.expand("prmt", a=first, b=second, c=control), 32)
 
 
 def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `cvt`. With two operands, the first becomes the upper half of the result."""
+    """Translate `cvt`. With two sources, the first becomes the upper half of the result."""
     if mnemonic.modifiers[:1] == ("pack",):
         _convert_and_pack(b, mnemonic, operands)
         return
-    if not _FLOAT8.keys().isdisjoint(mnemonic.modifiers):
+    if not _FLOAT8_TYPES.keys().isdisjoint(mnemonic.modifiers):
         _convert_float8(b, mnemonic, operands)
         return
     if mnemonic.modifiers[1:] == ("tf32",):
@@ -202,8 +218,11 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     target, source = mnemonic.types
     if source.elements > 1 or len(operands) != target.elements + 1:
         raise UnsupportedInstruction
-    # A double keeps the bits of a NaN; other conversions do not.
-    values = [b.read_operand(name, source.bits, with_gpu_nan=target.bits == 64) for name in operands[:0:-1]]
+    # Only a conversion to a double depends on the bits of a NaN.
+    needs_nan = target.bits == 64
+    # The lower half, which `join_bits` takes first, is the last source.
+    sources = reversed(operands[1:])
+    values = [b.read_operand(operand, source.bits, with_gpu_nan=needs_nan) for operand in sources]
     parts = [_convert_element(b, mnemonic, value) for value in values]
     b.write_register(
         operands[0],
@@ -215,13 +234,15 @@ def convert(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> None:
-    """Translate `cvt` of a float32 to tf32, which has the upper 10 of its 23 bits after the point."""
+    """Translate `cvt` of a float32 to a tf32, which keeps 10 of the 23 bits of the significand."""
     bits = b.read_operand(operands[1], 32)
+    # Rounding adds an increment, and then cuts off the lower bits.
     if rounding == "rna":
         increment: str | int = _TF32_UNIT // 2
     elif rounding == "rn":
-        increment = b.emit_op("and", "i32", b.emit_op("lshr", "i32", bits, 13), 1)
-        increment = b.emit_op("add", "i32", increment, _TF32_UNIT // 2 - 1)
+        # In a tie, the increment of an odd number is half a unit, and that of an even number is less.
+        last_bit = b.emit_op("and", "i32", b.emit_op("lshr", "i32", bits, _TF32_LAST_BIT), 1)
+        increment = b.emit_op("add", "i32", last_bit, _TF32_UNIT // 2 - 1)
     elif rounding == "rz":
         increment = 0
     else:
@@ -235,13 +256,18 @@ def _convert_to_tf32(b: Translator, rounding: str, operands: Sequence[str]) -> N
 
 
 def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `cvt.pack.sat`: two saturated integers, and above them the lower bits of the last operand."""
-    # Only this instruction has types of 2 and 4 bits, so they are parsed as modifiers.
+    """
+    Translate `cvt.pack.sat`: saturate two integers, and pack them, the first one above the second.
+
+    A third source is shifted to the bits above them.
+    """
+    # `parse_mnemonic` knows no types of 2 and 4 bits, which only this instruction has: they are modifiers
+    # after "pack" and "sat".
     names = [*mnemonic.modifiers[2:], *(f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types)]
-    name = names[0] if names else ""
-    if name not in _PACKED_TYPES or len(operands) < 3:
+    packed_type = names[0] if names else ""
+    if packed_type not in _PACKED_TYPES or len(operands) < 3:
         raise UnsupportedInstruction
-    is_signed, bits = name.startswith("s"), int(name[1:])
+    is_signed, bits = packed_type.startswith("s"), int(packed_type[1:])
     low = -(1 << (bits - 1)) if is_signed else 0
     high = (1 << (bits - is_signed)) - 1
     result = "0"
@@ -256,13 +282,18 @@ def _convert_and_pack(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]
 
 
 def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `cvt` to and from pairs of 8-bit floats. The first of two operands becomes the upper half."""
-    name = next(_FLOAT8[modifier] for modifier in mnemonic.modifiers if modifier in _FLOAT8)
+    """
+    Translate `cvt` to and from pairs of 8-bit floats.
+
+    With `.satfinite`, the result is a pair of 8-bit floats: of two float32, of which the first becomes the
+    upper half, or of an f16x2. Otherwise, a pair of 8-bit floats becomes an f16x2.
+    """
+    name = next(_FLOAT8_TYPES[modifier] for modifier in mnemonic.modifiers if modifier in _FLOAT8_TYPES)
     ptx_type = mnemonic.type
     is_bf16x2 = ptx_type == PtxType("bf", 16, 2)
     source_count = 2 if ptx_type.elements == 1 and "satfinite" in mnemonic.modifiers else 1
     if (
-        not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8}
+        not {*mnemonic.modifiers} <= {"rn", "satfinite", "relu", *_FLOAT8_TYPES}
         or is_bf16x2
         or len(mnemonic.types) > 1
         or len(operands) != 1 + source_count
@@ -270,7 +301,8 @@ def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
         raise UnsupportedInstruction
     element = ptx_type.element
     if "satfinite" in mnemonic.modifiers:
-        bits = [b.read_operand(source, ptx_type.width) for source in operands[:0:-1]]
+        # The lower half, which `join_bits` takes first, is the last source.
+        bits = [b.read_operand(source, ptx_type.width) for source in reversed(operands[1:])]
         if ptx_type.elements > 1:
             bits = b.split_bits(bits[0], ptx_type.width, ptx_type.elements)
         decoded = [arithmetic.decode(b, element, part) for part in bits]
@@ -290,12 +322,12 @@ def _convert_float8(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
 
 
 def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
-    """Return the bits of an element in another type."""
+    """Convert *bits* of the source type of `cvt` to an element of the result; return the bits of that."""
     target, source = mnemonic.types[0].element, mnemonic.type
-    rounding = [part for part in mnemonic.modifiers if part not in ("ftz", "sat", "relu")]
-    if len(rounding) > 1 or not {*rounding} <= {*_ROUND_FUNCTIONS, *arithmetic.ROUNDING_MODES}:
+    modes = [part for part in mnemonic.modifiers if part not in ("ftz", "sat", "relu")]
+    if len(modes) > 1 or not {*modes} <= {*_ROUND_FUNCTIONS, *arithmetic.ROUNDING_MODES}:
         raise UnsupportedInstruction
-    mode = rounding[0] if rounding else ""
+    mode = modes[0] if modes else ""
     value = arithmetic.decode(b, source, bits)
     # A GPU ignores `.ftz` in conversions from and to f16, but not bf16.
     flush = [] if PtxType("f", 16) in (target, source.element) else ["ftz"]
@@ -309,7 +341,7 @@ def _convert_element(b: Translator, mnemonic: Mnemonic, bits: str) -> str:
 
 
 def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str) -> str:
-    """Return a value as an integer; floats, and with `.sat` integers, are clamped to its range."""
+    """Return a value as an integer; a float, or with `.sat` an integer, is clamped to the target's range."""
     target, source = mnemonic.types
     if source.is_float:
         if mode not in _ROUND_FUNCTIONS:
@@ -320,7 +352,7 @@ def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str
             ir=source.ir,
             raw=target.raw,
             suffix=source.suffix,
-            rounded=_ROUND_FUNCTIONS[mode],
+            rounding=_ROUND_FUNCTIONS[mode],
             letter="s" if target.is_signed else "u",
             nan_result=-(1 << (target.bits - 1)) if 64 in (source.bits, target.bits) else 0,
         )
@@ -333,7 +365,16 @@ def _convert_to_integer(b: Translator, mnemonic: Mnemonic, value: str, mode: str
 
 
 def _convert_to_float(b: Translator, target: PtxType, source: PtxType, value: str, mode: str) -> str:
-    """Return a value as a float, in the type of arithmetic for *target*."""
+    """
+    Return a value as a float of LLVM's type `target.ir`.
+
+    Args:
+        b: The function.
+        target: The type of the result. A value for a 16-bit float is rounded later, by `arithmetic.encode`.
+        source: The type of the value.
+        value: The value.
+        mode: A modifier for rounding to an integer or a float, "" for none.
+    """
     is_directed = mode in ("rz", "rm", "rp")
     if not source.is_float:
         return _integer_to_float(b, target, source, value, mode if is_directed else "")
@@ -351,7 +392,7 @@ def _convert_to_float(b: Translator, target: PtxType, source: PtxType, value: st
 
 
 def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: str, rounding: str) -> str:
-    """Return an integer as a float, rounded to nearest if *rounding* is ""."""
+    """Return an integer as a float, rounded in the direction "rz", "rm" or "rp", or to nearest for ""."""
     opcode = "sitofp" if source.is_signed else "uitofp"
     if rounding and target.bits == source.bits == 64:
         # The upper 53 bits and the lower 11 bits are exact as doubles, so that only their sum is rounded.
@@ -362,8 +403,9 @@ def _integer_to_float(b: Translator, target: PtxType, source: PtxType, value: st
         return b.emit_value(f"{opcode} {source.raw} {value} to {target.ir}")
     if source.bits == 64:
         # Round to odd, so that rounding to a smaller float afterwards is correct.
-        least = _MAX_EXACT_INTEGER if source.is_signed else 0
-        value = b.expand("cvt.kept", value=value, least=least, count=_MAX_EXACT_INTEGER + least)
+        negated_minimum = _MAX_EXACT_INTEGER if source.is_signed else 0
+        count = _MAX_EXACT_INTEGER + negated_minimum
+        value = b.expand("cvt.round_to_odd", value=value, negated_minimum=negated_minimum, count=count)
     wide = b.emit_value(f"{opcode} {source.raw} {value} to double")
     if target.bits == 16:
         return b.call("ptxlink.odd", "float", f"double {wide}")

@@ -276,7 +276,7 @@ def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
 def test_space(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `isspacep`."""
     name = f"isspacep.{_state_space(mnemonic)}"
-    b.write_expansion(operands[0], name, value=b.read_operand(operands[1], 64), first=SHARED_START)
+    b.write_expansion(operands[0], name, value=b.read_operand(operands[1], 64), shared_start=SHARED_START)
 
 
 def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
