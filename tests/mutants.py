@@ -538,7 +538,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             f"cpu/test_cpu_instructions.py {CPU_PROGRAMS}",
         ),
         ("_cpu/async_copies.py", '"icmp uge", "i32", count, size', '"icmp ugt", "i32", size, count', ASYNC),
-        ("_cpu/async_copies.py", 'drops=mode == "arrive_drop"', "drops=False", ASYNC),
+        ("_cpu/async_copies.py", 'drops=operation == "arrive_drop"', "drops=False", ASYNC),
         (
             "_cpu/matrices.py",
             "for block in range(product.rows // 8):\n        row",

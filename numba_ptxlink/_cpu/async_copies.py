@@ -1,9 +1,9 @@
 """
-Translate asynchronous copies, which are executed at once, so that waits do nothing, and `mbarrier` barriers.
+Translate asynchronous copies and `mbarrier` barriers. A copy is executed at once, so that waits do nothing.
 
 A barrier is a 64-bit word in memory, whose contents the PTX ISA does not define. Here the bits 0 to 19 are
-the pending arrivals, the bits 20 to 39 the arrivals of each phase, and the bits from 40 on the number of the
-phase.
+the number of pending arrivals, the bits 20 to 39 the number of arrivals that end a phase, and the bits from
+40 on the number of completed phases.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Translator
 
-_COUNT_BITS, _PHASE_BIT = 20, 40
-_COUNT_MASK = (1 << _COUNT_BITS) - 1
-# Bytes that `cp.async` copies.
+_EXPECTED_BIT, _PHASE_BIT = 20, 40
+_PENDING_MASK = (1 << _EXPECTED_BIT) - 1
+# The numbers of bytes that `cp.async` can copy.
 _COPY_SIZES = (4, 8, 16)
+_BARRIER_BYTES = 8
+_BARRIER_OPERATIONS = {"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait"}
 
 
 def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -34,25 +36,31 @@ def copy(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     if "async" not in modifiers or "bulk" in modifiers:
         raise UnsupportedInstruction
     if "mbarrier" in modifiers:
-        # Without `.noinc`, the barrier waits for one more arrival, which is then made at once: do nothing.
+        # `cp.async.mbarrier.arrive` arrives when the copies are complete, that is at once. Without `.noinc`,
+        # the instruction also adds the arrival to the pending ones, so that their number stays the same.
         if not operands:
             raise UnsupportedInstruction
         if "noinc" in modifiers:
-            _arrive(b, space_pointer(b, operands[0], "shared", 8, write=True), "1", drops=False)
+            barrier = space_pointer(b, operands[0], "shared", _BARRIER_BYTES, write=True)
+            _arrive(b, barrier, "1", drops=False)
         return
     if modifiers & {"commit_group", "wait_group", "wait_all"}:
         return
-    target, source, size, *_ = *operands, "", "", ""
-    byte_count = ptx.number(size)
-    if byte_count not in _COPY_SIZES:
+    # The operands are target, source and size; then optionally the number of bytes to read, and a cache
+    # policy.
+    if len(operands) < 3:
+        raise UnsupportedInstruction
+    target, source = operands[:2]
+    size = ptx.number(operands[2])
+    if size not in _COPY_SIZES:
         raise UnsupportedInstruction
     has_policy = any(modifier.endswith("cache_hint") for modifier in modifiers)
-    limit = operands[3] if len(operands) > 3 + has_policy else ""
-    destination = space_pointer(b, target, "shared", byte_count, write=True)
-    if limit:
-        _copy_and_fill(b, destination, source, byte_count, _source_bytes(b, limit, byte_count))
+    has_source_size = len(operands) > 3 + has_policy
+    destination = space_pointer(b, target, "shared", size, write=True)
+    if has_source_size:
+        _copy_and_fill(b, destination, source, size, _source_size(b, operands[3], size))
     else:
-        _copy_all(b, destination, source, byte_count)
+        _copy_all(b, destination, source, size)
 
 
 def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
@@ -63,8 +71,8 @@ def _copy_all(b: Translator, destination: str, source: str, size: int) -> None:
     b.emit(f"store i{8 * size} {value}, ptr {destination}, align {size}")
 
 
-def _source_bytes(b: Translator, operand: str, size: int) -> str:
-    """Return the number of bytes to read. The operand is the number, or a predicate that is true for none."""
+def _source_size(b: Translator, operand: str, size: int) -> str:
+    """Return the number of bytes to read: the value of *operand*, or 0 for a predicate that is true."""
     register = b.find_register(operand)
     if register and register[1] == 1:
         return b.select(b.read_operand(operand, 1), "i32", "0", str(size))
@@ -72,98 +80,119 @@ def _source_bytes(b: Translator, operand: str, size: int) -> str:
 
 
 def _copy_and_fill(b: Translator, destination: str, source: str, size: int, count: str) -> None:
-    """Copy the first *count* bytes, and fill the others with zeros; read no other byte of the source."""
-    whole, part, loop, body, after = (b.unique_name() for _ in range(5))
-    b.cond_branch(b.emit_op("icmp uge", "i32", count, size), whole, part, likely=True)
-    b.begin_block(whole)
+    """Copy *count* of *size* bytes, and set the others to zero; read no byte of the source beyond *count*."""
+    copy_all, copy_some, loop, copy_byte, after = (b.unique_name() for _ in range(5))
+    b.cond_branch(b.emit_op("icmp uge", "i32", count, size), copy_all, copy_some, likely=True)
+    b.begin_block(copy_all)
     _copy_all(b, destination, source, size)
     b.end_block(f"br label %{after}")
-    b.begin_block(part)
+    b.begin_block(copy_some)
     report_access(b, destination, size, Access.WRITE)
     b.emit(f"store i{8 * size} 0, ptr {destination}, align {size}")
-    position = b.alloca("i32")
-    b.emit(f"store i32 0, ptr {position}")
+    counter = b.alloca("i32")
+    b.emit(f"store i32 0, ptr {counter}")
     b.begin_block(loop)
-    index = b.emit_value(f"load i32, ptr {position}")
-    b.cond_branch(b.emit_op("icmp ult", "i32", index, count), body, after)
-    b.begin_block(body)
-    wide = b.resize(index, 32, 64)
-    address = b.emit_op("add", "i64", effective_address(b, *_parse_address(source)), wide)
-    pointer = region_pointer(b, address, 1, write=False)
-    report_access(b, pointer, 1, Access.READ)
-    value = b.emit_value(f"load i8, ptr {pointer}")
-    b.emit(f"store i8 {value}, ptr {b.emit_value(f'getelementptr i8, ptr {destination}, i64 {wide}')}")
-    b.emit(f"store i32 {b.emit_op('add', 'i32', index, 1)}, ptr {position}")
+    index = b.emit_value(f"load i32, ptr {counter}")
+    b.cond_branch(b.emit_op("icmp ult", "i32", index, count), copy_byte, after)
+    b.begin_block(copy_byte)
+    offset = b.resize(index, 32, 64)
+    address = b.emit_op("add", "i64", effective_address(b, *_parse_address(source)), offset)
+    source_byte = region_pointer(b, address, 1, write=False)
+    report_access(b, source_byte, 1, Access.READ)
+    value = b.emit_value(f"load i8, ptr {source_byte}")
+    destination_byte = b.emit_value(f"getelementptr i8, ptr {destination}, i64 {offset}")
+    b.emit(f"store i8 {value}, ptr {destination_byte}")
+    b.emit(f"store i32 {b.emit_op('add', 'i32', index, 1)}, ptr {counter}")
     b.end_block(f"br label %{loop}")
     b.begin_block(after)
 
 
 def _parse_address(operand: str) -> tuple[str, int]:
-    parsed = ptx.address(operand)
-    if parsed is None:
+    """Return the base and the offset in bytes of an operand such as `[%rd1+4]`."""
+    base_and_offset = ptx.address(operand)
+    if base_and_offset is None:
         raise UnsupportedInstruction
-    return parsed
+    return base_and_offset
 
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `mbarrier`. Counts of bytes are unsupported, since only `cp.async.bulk` completes them."""
-    mode, *modifiers = mnemonic.modifiers or [""]
-    if mode == "pending_count":
-        b.write_register(operands[0], _count(b, b.read_operand(operands[1], 64)), 32)
+    """Translate `mbarrier`. `.expect_tx` is unsupported, since only `cp.async.bulk` completes bytes."""
+    operation, *modifiers = mnemonic.modifiers or [""]
+    if operation == "pending_count":
+        # A result of `arrive`, the state of a barrier, is in a register.
+        pending = b.emit_op("and", "i64", b.read_operand(operands[1], 64), _PENDING_MASK)
+        b.write_register(operands[0], b.resize(pending, 64, 32), 32)
         return
-    has_result = mode not in ("init", "inval") and not operands[0].startswith("[")
+    has_result = operation not in ("init", "inval") and not operands[0].startswith("[")
     memory, *sources = operands[has_result:]
-    needs_source = mode in ("init", "test_wait", "try_wait")
-    if mode not in _MODES or "expect_tx" in modifiers or len(sources) < needs_source:
+    needs_source = operation in ("init", "test_wait", "try_wait")
+    if operation not in _BARRIER_OPERATIONS or "expect_tx" in modifiers or len(sources) < needs_source:
         raise UnsupportedInstruction
-    barrier = space_pointer(b, memory, "shared" if _is_shared(modifiers) else "", 8, write=True)
-    if mode == "init":
+    space = "shared" if _is_shared(modifiers) else ""
+    barrier = space_pointer(b, memory, space, _BARRIER_BYTES, write=True)
+    if operation == "init":
         count = b.resize(b.read_operand(sources[0], 32), 32, 64)
-        expected = b.emit_op("shl", "i64", count, _COUNT_BITS)
+        expected = b.emit_op("shl", "i64", count, _EXPECTED_BIT)
         b.emit(f"store i64 {b.emit_op('or', 'i64', count, expected)}, ptr {barrier}")
-    elif mode in ("arrive", "arrive_drop"):
+    elif operation in ("arrive", "arrive_drop"):
         arrivals = b.read_operand(sources[0], 32) if sources else "1"
-        old = _arrive(b, barrier, arrivals, drops=mode == "arrive_drop")
+        old_state = _arrive(b, barrier, arrivals, drops=operation == "arrive_drop")
         if has_result:
-            b.write_register(operands[0], old, 64)
-    elif mode in ("test_wait", "try_wait"):
+            b.write_register(operands[0], old_state, 64)
+    elif operation in ("test_wait", "try_wait"):
         _wait(b, barrier, operands[0], sources[0], by_parity="parity" in modifiers)
 
 
-_MODES = {"init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait"}
-
-
 def _is_shared(modifiers: Sequence[str]) -> bool:
+    """Return whether a modifier is `.shared`, or begins with it like `.shared::cta`."""
     return any(modifier.partition("::")[0] == "shared" for modifier in modifiers)
 
 
-def _count(b: Translator, state: str) -> str:
-    return b.resize(b.emit_op("and", "i64", state, _COUNT_MASK), 64, 32)
-
-
 def _arrive(b: Translator, barrier: str, arrivals: str, *, drops: bool) -> str:
-    """Count arrivals; return the state that the barrier had before them."""
+    """
+    Count arrivals at a barrier; return the state that the barrier had before.
+
+    Args:
+        b: The function.
+        barrier: The pointer to the barrier.
+        arrivals: The number of arrivals.
+        drops: Whether later phases expect these arrivals no more.
+    """
     return b.call("ptxlink.mbarrier.arrive", "i64", f"ptr {barrier}", f"i32 {arrivals}", f"i1 {int(drops)}")
 
 
-def _wait(b: Translator, barrier: str, target: str, phase: str, *, by_parity: bool) -> None:
-    """Write whether a phase is complete. If it is not at first, let other threads run, and test again."""
-    number = b.read_operand(phase, 32 if by_parity else 64)
-    before = b.resize(number, 32, 64) if by_parity else b.emit_op("lshr", "i64", number, _PHASE_BIT)
-    waiting, after = b.unique_name(), b.unique_name()
-    b.cond_branch(_is_complete(b, barrier, before, by_parity=by_parity), after, waiting)
-    b.begin_block(waiting)
+def _wait(b: Translator, barrier: str, target: str, source: str, *, by_parity: bool) -> None:
+    """
+    Translate a wait: test whether a phase is complete; if not, let other threads run, and test once more.
+
+    Args:
+        b: The function.
+        barrier: The pointer to the barrier.
+        target: The predicate for the result.
+        source: The phase: a state that `arrive` returned, or with *by_parity* the number of the phase modulo
+            2.
+        by_parity: Whether only the parity of the phase is known.
+    """
+    state_or_parity = b.read_operand(source, 32 if by_parity else 64)
+    if by_parity:
+        phase = b.resize(state_or_parity, 32, 64)
+    else:
+        phase = b.emit_op("lshr", "i64", state_or_parity, _PHASE_BIT)
+    wait, after = b.unique_name(), b.unique_name()
+    b.cond_branch(_is_complete(b, barrier, phase, by_parity=by_parity), after, wait)
+    b.begin_block(wait)
     b.suspend(ThreadState.YIELDED)
     b.begin_block(after)
     b.report_order(Scope.BLOCK)
-    b.write_register(target, _is_complete(b, barrier, before, by_parity=by_parity), 1)
+    b.write_register(target, _is_complete(b, barrier, phase, by_parity=by_parity), 1)
 
 
-def _is_complete(b: Translator, barrier: str, before: str, *, by_parity: bool) -> str:
-    current = b.emit_op("lshr", "i64", b.emit_value(f"load i64, ptr {barrier}"), _PHASE_BIT)
+def _is_complete(b: Translator, barrier: str, phase: str, *, by_parity: bool) -> str:
+    """Return, as an i1, whether *phase* is complete, so that the barrier is in another phase."""
+    current_phase = b.emit_op("lshr", "i64", b.emit_value(f"load i64, ptr {barrier}"), _PHASE_BIT)
     if by_parity:
-        current = b.emit_op("and", "i64", current, 1)
-    return b.emit_op("icmp ne", "i64", current, before)
+        current_phase = b.emit_op("and", "i64", current_phase, 1)
+    return b.emit_op("icmp ne", "i64", current_phase, phase)
 
 
 ASYNC_HANDLERS = {"cp": copy, "mbarrier": synchronize}

@@ -9,7 +9,7 @@ from numba_ptxlink._formats import ptx
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-# Opcodes at which a thread may suspend to wait for others, and the call of the device runtime that does so.
+# Opcodes at which a thread may suspend to wait for other threads.
 _SUSPENDING_OPCODES = {
     "bar",
     "barrier",
@@ -26,7 +26,8 @@ _SUSPENDING_OPCODES = {
     "wmma",
     "mbarrier",
 }
-_SUSPENDING_CALL = "cudaCGSynchronize"
+# The function of the device runtime at which a thread suspends: the grid barrier of cooperative groups.
+_SUSPENDING_FUNCTION = "cudaCGSynchronize"
 
 
 class CallGraph:
@@ -36,13 +37,15 @@ class CallGraph:
     Args:
         functions: Functions with a body, by their names and aliases.
         entry: The name of the kernel or function that is launched or called.
-        address_taken: Returns the functions that a call by a pointer may reach, by name.
+        address_taken: Returns the names of the functions whose address is taken, so that a call by a pointer
+            may reach them. Called only if there is such a call.
 
     Attributes:
-        bodies: For each reachable function its statements, with their indices and scopes.
-        callees: For each reachable function the functions with a body that it calls.
-        suspending: Functions in which a thread may suspend, itself or in a callee.
-        recursive: Functions that call themselves, directly or not, and functions that call such a function.
+        bodies: For each function that is called, and for the entry, the index, the statement and the scope of
+            each statement.
+        callees: For each of these functions, the functions with a body that it calls.
+        suspending: The functions in which a thread may suspend, or in a callee of which.
+        recursive: The functions that call themselves, directly or not, and those that call such a function.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class CallGraph:
             if function.name not in self.bodies:
                 self._add(function, functions)
                 pending += [functions[name] for name in self.callees[function.name]]
+        # Callers of a suspending function suspend, too. The loop also visits the names that it appends.
         for name in (suspending := [*self.suspending]):
             new = [caller for caller in self._callers.get(name, ()) if caller not in self.suspending]
             self.suspending.update(new)
@@ -76,10 +80,11 @@ class CallGraph:
         calls = [ptx.parse_call(call) for call in instructions if call.opcode == "call"]
         called = {call.callee for call in calls}
         for call in calls:
+            # A register contains the address of the callee.
             if call.callee.startswith("%"):
                 called |= {target.name for target in self.indirect_callees(call, functions)}
         opcodes = {instruction.opcode for instruction in instructions}
-        if _SUSPENDING_CALL in called or opcodes & _SUSPENDING_OPCODES:
+        if _SUSPENDING_FUNCTION in called or opcodes & _SUSPENDING_OPCODES:
             self.suspending.add(name)
         self.callees[name] = {functions[callee].name for callee in called if callee in functions}
         for callee in self.callees[name]:
@@ -88,8 +93,9 @@ class CallGraph:
     def indirect_callees(
         self, call: ptx.Call, functions: Mapping[str, ptx.Function]
     ) -> Sequence[ptx.Function]:
-        """Return the functions that a call by a pointer may reach, by the number of its operands."""
+        """Return the functions that a call by a pointer may reach: those with as many operands."""
         counts = len(call.results), len(call.arguments)
+        # Aliases of a function have its name in `Function.name`, so that each function is here once.
         targets = {functions[name].name: functions[name] for name in self._address_taken()}
         return [
             target
@@ -99,11 +105,11 @@ class CallGraph:
 
     def stack_sizes(self, frame_sizes: Mapping[str, int], recursion_size: int) -> Mapping[str, int]:
         """
-        Return for each function the memory that it needs with its callees, on the deepest path of calls.
+        Return for each function the bytes that it and its callees need, on the path of calls that needs most.
 
         Args:
-            frame_sizes: The memory that each function needs itself.
-            recursion_size: The memory of a recursive function, whose depth is unknown.
+            frame_sizes: The bytes that each function needs itself.
+            recursion_size: The bytes for a recursive function with its callees, since its depth is unknown.
         """
         sizes = dict.fromkeys(self.recursive, recursion_size)
         for name in self._callees_first:
@@ -112,12 +118,13 @@ class CallGraph:
         return sizes
 
     def _sort(self) -> dict[str, None]:
-        """Return the functions that reach no cycle of calls, callees first."""
-        unsorted_callees = {name: len(callees) for name, callees in self.callees.items()}
-        ready = [name for name, count in unsorted_callees.items() if not count]
-        for callee in ready:
+        """Return the functions that reach no cycle of calls, callees first, as the keys of a dictionary."""
+        unsorted_counts = {name: len(callees) for name, callees in self.callees.items()}
+        sorted_names = [name for name, count in unsorted_counts.items() if not count]
+        # The loop also visits the names that it appends.
+        for callee in sorted_names:
             for caller in self._callers.get(callee, ()):
-                unsorted_callees[caller] -= 1
-                if not unsorted_callees[caller]:
-                    ready.append(caller)
-        return dict.fromkeys(ready)
+                unsorted_counts[caller] -= 1
+                if not unsorted_counts[caller]:
+                    sorted_names.append(caller)
+        return dict.fromkeys(sorted_names)
