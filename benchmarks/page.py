@@ -133,14 +133,14 @@ def goal_table(content: Mapping[str, Any]) -> str:
 
 
 def _causes(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the known reasons why goals are missed."""
-    missed = [
+    """Yield the known reasons why bounds are above `goals.EQUAL`, or missed."""
+    causes = [
         f"- {goal.text}: {goal.because}."
         for goal in goals.ALL
-        if goal.because and any(line.verdict(goal.most) == "missed" for line in goals.lines_of(goal, content))
+        if goal.because and goals.lines_of(goal, content)
     ]
-    if missed:
-        yield "Why some are missed:\n\n" + "\n".join(missed)
+    if causes:
+        yield f"Why some bounds are above {goals.EQUAL}, or missed:\n\n" + "\n".join(causes)
 
 
 def table(content: Mapping[str, Any], part: str) -> str:
