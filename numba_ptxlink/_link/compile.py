@@ -223,7 +223,7 @@ def _assertions_for(
     """Return the assertions for *source*; None if there is nothing to compare it with."""
     if not (exports or linked_functions or required_definitions):
         return None
-    included = options.included(source.code, _folder_of(source))
+    included = options.find_includes(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
     texts = {name: includes.encode(text) for name, text in options.headers}
     texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}

@@ -1,8 +1,8 @@
 """
-The calls of nvJitLink, NVRTC and libNVVM, and a program that makes one such call in a child process.
+Call nvJitLink, NVRTC or libNVVM; run as a program, this file makes one such call in a child process.
 
-`isolated` decides whether a call is made in its process or in a child, which runs this file. The child starts
-in 20 ms, since neither `typing` nor this package is imported here.
+The module `isolated` calls these functions in its own process, or starts this file. The child starts in
+20 ms, since neither `typing` nor this package is imported here.
 """
 
 from __future__ import annotations
@@ -12,22 +12,25 @@ import marshal
 import os
 import sys
 
+# Type checkers take a name TYPE_CHECKING for true, as they take that of `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
+    # The name and the content of an input; then a kind, an output or a use: see each function.
     Input = tuple[str, bytes, str]
+    # The step that failed, or ""; the status of the library; and outputs by name.
     Answer = tuple[str, int, dict[str, Any]]
 
 READY = b"numba-ptxlink\n"
-"""Written before the child loads a library: if it ends without an answer after that, the library failed."""
-# The names of nvJitLinkInputType, by number.
+"""Written before the child loads a library: if the output ends here, the library has ended the child."""
+# The enumerators of nvJitLinkInputType, without their prefix, in the order of their values.
 _INPUT_TYPES = ("NONE", "CUBIN", "PTX", "LTOIR", "FATBIN", "OBJECT", "LIBRARY")
 
 
 def load(library: str) -> ctypes.CDLL:
-    """Load *library*; before NVRTC, load the builtins that it searches beside itself."""
+    """Load *library*; before NVRTC, load its library of builtins from the same folder, as NVRTC requires."""
     folder, name = os.path.split(library)
     if name.startswith("libnvrtc."):
         for file in sorted(os.listdir(folder)):
@@ -38,35 +41,39 @@ def load(library: str) -> ctypes.CDLL:
 
 def nvjitlink(api: Any, flags: Sequence[str], inputs: Sequence[Input], output: str) -> Answer:
     """
-    Link.
+    Link *inputs* with nvJitLink.
 
     Args:
         api: nvJitLink, or a library that contains it.
-        flags: The arguments.
+        flags: The arguments of nvJitLink.
         inputs: Name, content and one of `_INPUT_TYPES` of each input.
         output: "Cubin", "Ptx" or "LTOIR".
 
     Returns:
-        The step that failed, "" if none did; its status; and "log", "info" and "code".
+        The step that failed, a verb with its object such as "read the ptx a.ptx", or "" if none failed; its
+        status; and the outputs "log" (of errors), "info" (another log) and "code".
     """
     handle = ctypes.c_void_p()
-    status = api.nvJitLinkCreate(ctypes.byref(handle), ctypes.c_uint32(len(flags)), _array(flags))
+    status = api.nvJitLinkCreate(ctypes.byref(handle), ctypes.c_uint32(len(flags)), _c_array(flags))
     if status:
         return "accept its flags", status, {"log": "", "info": "", "code": b""}
     try:
         step, code = "", b""
         # nvJitLink keeps the addresses of the names only.
         names = [name.encode() for name, _, _ in inputs]
-        for name, (_, content, kind) in zip(names, inputs, strict=True):
-            size, number = ctypes.c_size_t(len(content)), _INPUT_TYPES.index(kind)
-            status = status or api.nvJitLinkAddData(handle, number, content, size, name)
-            step = step or (f"read the {kind.lower()} {name.decode()}" if status else "")
+        for name, (_, content, type_name) in zip(names, inputs, strict=True):
+            input_type, size = _INPUT_TYPES.index(type_name), ctypes.c_size_t(len(content))
+            status = api.nvJitLinkAddData(handle, input_type, content, size, name)
+            if status:
+                step = f"read the {type_name.lower()} {name.decode()}"
+                break
         if not step:
             step, status = "link", api.nvJitLinkComplete(handle)
         if not status:
             step = f"give {output}"
-            status, code = _result(api, handle, f"nvJitLinkGetLinked{output}")
-        log, info = (_text(api, handle, f"nvJitLinkGet{kind}Log") for kind in ("Error", "Info"))
+            status, code = _read_result(api, handle, f"nvJitLinkGetLinked{output}")
+        log = _read_log(api, handle, "nvJitLinkGetErrorLog")
+        info = _read_log(api, handle, "nvJitLinkGetInfoLog")
         return step if status else "", status, {"log": log, "info": info, "code": code}
     finally:
         api.nvJitLinkDestroy(ctypes.byref(handle))
@@ -80,33 +87,38 @@ def nvrtc(
     expressions: Sequence[str],
 ) -> Answer:
     """
-    Compile CUDA C++.
+    Compile CUDA C++ with NVRTC.
 
     Args:
         api: NVRTC.
-        flags: The arguments.
-        inputs: Name and content of the source, and the output: "PTX", "LTOIR" or "CUBIN".
-        headers: The headers in memory, by the names that `#include` uses.
-        expressions: The names whose symbols are returned.
+        flags: The arguments of NVRTC.
+        inputs: One input: the source's name and content, and the output ("PTX", "LTOIR" or "CUBIN").
+        headers: The headers in memory: pairs of the name that `#include` uses, and the text.
+        expressions: The C++ names whose symbols are returned.
 
     Returns:
-        "compile" if that failed, else ""; the status; and "log", "code", "symbols" and "reason".
+        "compile" if a call failed, else ""; the status; and the outputs "log", "code", "symbols" (one for
+        each of *expressions*) and "reason" (NVRTC's text for the status).
     """
     ((name, source, output),) = inputs
     program, symbols, code = ctypes.c_void_p(), [], b""
     api.nvrtcGetErrorString.restype = ctypes.c_char_p
-    names, texts = _array([name for name, _ in headers]), _array([text for _, text in headers])
-    status = api.nvrtcCreateProgram(ctypes.byref(program), source, _encoded(name), len(headers), texts, names)
+    header_names = _c_array([name for name, _ in headers])
+    header_texts = _c_array([text for _, text in headers])
+    status = api.nvrtcCreateProgram(
+        ctypes.byref(program), source, _encode(name), len(headers), header_texts, header_names
+    )
     try:
+        # After a failure, `or` keeps the status and skips the further calls.
         for expression in expressions:
-            status = status or api.nvrtcAddNameExpression(program, _encoded(expression))
-        status = status or api.nvrtcCompileProgram(program, len(flags), _array(flags))
-        log = _text(api, program, "nvrtcGetProgramLog")
+            status = status or api.nvrtcAddNameExpression(program, _encode(expression))
+        status = status or api.nvrtcCompileProgram(program, len(flags), _c_array(flags))
+        log = _read_log(api, program, "nvrtcGetProgramLog")
         if not status:
-            status, code = _result(api, program, f"nvrtcGet{output}")
+            status, code = _read_result(api, program, f"nvrtcGet{output}")
         for expression in expressions:
             symbol = ctypes.c_char_p()
-            status = status or api.nvrtcGetLoweredName(program, _encoded(expression), ctypes.byref(symbol))
+            status = status or api.nvrtcGetLoweredName(program, _encode(expression), ctypes.byref(symbol))
             symbols.append((symbol.value or b"").decode())
         reason = api.nvrtcGetErrorString(status).decode()
         outputs = {"log": log, "code": code, "symbols": symbols, "reason": reason}
@@ -117,39 +129,41 @@ def nvrtc(
 
 def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[Input]) -> Answer:
     """
-    Compile LLVM IR.
+    Compile LLVM IR with libNVVM.
 
     Args:
         api: libNVVM.
-        flags: The arguments.
+        flags: The arguments of libNVVM.
         inputs: Name, content and use of each module, in order: "whole", or "lazy" for a library of which only
             needed functions are linked. The use "verify", without a module, verifies the modules before it.
 
     Returns:
-        The step that failed, "" if none did; its status; and "log", "code", "reason", and "ir": the versions
-        of the IR and of the debug information that the library reads.
+        The step that failed ("start", "read", "verify" or "compile"), "" if none did; its status; and the
+        outputs "log", "code", "reason" (libNVVM's text for the status) and "ir": the newest versions of the
+        IR and of its debug information that the library reads, as (major, minor, major, minor).
     """
-    program, options, code = ctypes.c_void_p(), _array(flags), b""
+    program, options, code = ctypes.c_void_p(), _c_array(flags), b""
     api.nvvmGetErrorString.restype = ctypes.c_char_p
     step, status = "start", api.nvvmCreateProgram(ctypes.byref(program))
     try:
         for name, content, use in inputs:
             if status:
                 break
-            step = use if use == "verify" else "read"
             if use == "verify":
+                step = "verify"
                 status = api.nvvmVerifyProgram(program, len(flags), options)
             else:
-                add = api.nvvmLazyAddModuleToProgram if use == "lazy" else api.nvvmAddModuleToProgram
-                status = add(program, content, ctypes.c_size_t(len(content)), name.encode())
+                step = "read"
+                add_module = api.nvvmLazyAddModuleToProgram if use == "lazy" else api.nvvmAddModuleToProgram
+                status = add_module(program, content, ctypes.c_size_t(len(content)), name.encode())
         if not status:
             step, status = "compile", api.nvvmCompileProgram(program, len(flags), options)
-        log = _text(api, program, "nvvmGetProgramLog")
+        log = _read_log(api, program, "nvvmGetProgramLog")
         if not status:
-            status, code = _result(api, program, "nvvmGetCompiledResult")
-        numbers = [ctypes.c_int() for _ in range(4)]
-        api.nvvmIRVersion(*map(ctypes.byref, numbers))
-        versions = tuple(number.value for number in numbers)
+            status, code = _read_result(api, program, "nvvmGetCompiledResult")
+        version_numbers = [ctypes.c_int() for _ in range(4)]
+        api.nvvmIRVersion(*map(ctypes.byref, version_numbers))
+        versions = tuple(number.value for number in version_numbers)
         reason = api.nvvmGetErrorString(status).decode()
         outputs = {"log": log, "code": code, "ir": versions, "reason": reason}
         return step if status else "", status, outputs
@@ -158,19 +172,23 @@ def nvvm(api: Any, flags: Sequence[str], inputs: Sequence[Input]) -> Answer:
 
 
 FUNCTIONS: dict[str, Callable[..., Answer]] = {"nvjitlink": nvjitlink, "nvrtc": nvrtc, "nvvm": nvvm}
-"""The calls by name."""
+"""The functions that `isolated` calls, by name."""
 
 
-def _encoded(text: str) -> bytes:
+def _encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogateescape")
 
 
-def _array(texts: Sequence[str]) -> Any:
-    return (ctypes.c_char_p * len(texts))(*map(_encoded, texts))
+def _c_array(texts: Sequence[str]) -> Any:
+    return (ctypes.c_char_p * len(texts))(*map(_encode, texts))
 
 
-def _result(api: Any, program: Any, function: str) -> tuple[int, bytes]:
-    """Return status and result of *function*; the function with "Size" in its name returns the size."""
+def _read_result(api: Any, program: Any, function: str) -> tuple[int, bytes]:
+    """
+    Return the status and the result of the library's *function*, such as "nvrtcGetPTX".
+
+    The function with "Size" at the end of its name, such as "nvrtcGetPTXSize", returns the size in bytes.
+    """
     size = ctypes.c_size_t()
     status = getattr(api, f"{function}Size")(program, ctypes.byref(size))
     buffer = ctypes.create_string_buffer(size.value)
@@ -179,22 +197,22 @@ def _result(api: Any, program: Any, function: str) -> tuple[int, bytes]:
     return status, buffer.raw
 
 
-def _text(api: Any, program: Any, function: str) -> str:
-    return _result(api, program, function)[1].rstrip(b"\0").decode(errors="replace")
+def _read_log(api: Any, program: Any, function: str) -> str:
+    return _read_result(api, program, function)[1].rstrip(b"\0").decode(errors="replace")
 
 
 def _serve() -> None:
     """Answer the request on standard input."""
-    # Text that a library writes to standard output goes to standard error, so that it is no part of the
-    # answer.
-    output = os.dup(1)
+    # Descriptor 1 is standard output, 2 is standard error. Text that a library writes to standard output goes
+    # to standard error, so that it is no part of the answer.
+    answer_descriptor = os.dup(1)
     os.dup2(2, 1)
-    with open(output, "wb") as file:
-        file.write(READY)
-        file.flush()
+    with open(answer_descriptor, "wb") as answer_file:
+        answer_file.write(READY)
+        answer_file.flush()
         function, library, *arguments = marshal.load(sys.stdin.buffer)  # noqa: S302 - from `isolated`
-        marshal.dump(FUNCTIONS[function](load(library), *arguments), file)
-    # Skip the libraries' destructors.
+        marshal.dump(FUNCTIONS[function](load(library), *arguments), answer_file)
+    # The answer is complete: end without the destructors of the library.
     os._exit(0)
 
 

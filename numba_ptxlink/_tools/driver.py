@@ -1,8 +1,8 @@
 """
 Call the CUDA driver by ctypes; no other module calls it.
 
-The import of NVIDIA's bindings takes longer than loading a kernel, and programs that only launch kernels need
-no more than these functions.
+The import of NVIDIA's Python bindings takes longer than loading a kernel, and programs that only launch
+kernels need no more than these functions.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
     from .launching import Configuration
 
-# CUlaunchConfig, and CUlaunchAttribute with a value of up to three numbers.
+# CUlaunchConfig: the extents of grid and block, the shared memory in bytes, the stream, and the address and
+# number of the attributes. CUlaunchAttribute: its ID, and a value of one or three numbers.
 _CONFIG, _ATTRIBUTE = struct.Struct("7I4xQQI4x"), struct.Struct("i4x3I52x")
 _COOPERATIVE, _CLUSTER, _PROGRAMMATIC = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_...
-_PORTABLE_CLUSTER = 8  # blocks
+_MAX_PORTABLE_CLUSTER_BLOCKS = 8
 _STATIC_SHARED = 1  # CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 _OPT_IN_SHARED = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -32,31 +33,46 @@ _NON_PORTABLE = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
 _COMPUTE_CAPABILITY = (75, 76)  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR
 _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _DEVICE_POINTER, _DEVICE_ORDINAL = 3, 9  # CU_POINTER_ATTRIBUTE_...
-# 0, CU_STREAM_LEGACY and CU_STREAM_PER_THREAD belong to the current context of the thread.
-_SPECIAL_STREAMS = range(3)
+# The handles 0, CU_STREAM_LEGACY (1) and CU_STREAM_PER_THREAD (2) mean a stream of the thread's current
+# context.
+_DEFAULT_STREAMS = range(3)
+# The cures by CUresult; the comments are the names without CUDA_ERROR_.
 _CURES = {
+    # INVALID_VALUE
     1: "check the grid, the block of at most 1024 threads, the shared memory and the cluster",
+    # OUT_OF_MEMORY
     2: "free some of the device's memory",
+    # NO_DEVICE
     100: "make a device visible to this process",
+    # NO_BINARY_FOR_GPU
     209: "export for the architecture of this device",
+    # UNSUPPORTED_PTX_VERSION
     222: "export for the CUDA version of this driver by cuda=, or update the driver",
+    # INVALID_HANDLE
     400: "make the device of the stream the current one",
+    # LAUNCH_OUT_OF_RESOURCES
     701: "use a smaller block: the kernel uses too many registers per thread for this size, or its launch "
     "bounds allow fewer threads",
+    # COOPERATIVE_LAUNCH_TOO_LARGE
     720: "use fewer blocks: a kernel that synchronises its grid runs when all of its blocks can run at once",
+    # INVALID_CLUSTER_SIZE
     912: "use a cluster that divides the grid, of at most 8 blocks on most devices",
 }
 _DEFAULT_CURE = "run compute-sanitizer, since an earlier kernel may be at fault"
 
 
 def version() -> tuple[int, int] | None:
-    """Return the newest CUDA version that the driver supports; None without one. CUDA is not initialised."""
+    """
+    Return the newest CUDA version that the driver supports, as (major, minor); None without a driver.
+
+    CUDA is not initialised.
+    """
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
     number = ctypes.c_int()
-    # The one driver function that works without cuInit.
+    # cuDriverGetVersion works without cuInit. The number is 1000 * major + 10 * minor.
     if library.cuDriverGetVersion(ctypes.byref(number)):
         return None
     return (number.value // 1000, number.value % 1000 // 10)
@@ -64,7 +80,7 @@ def version() -> tuple[int, int] | None:
 
 def require() -> None:
     """
-    Initialise the driver, as the other functions here do.
+    Initialise the driver now, instead of at the first call of another function of this module.
 
     Raises:
         LaunchError: There is no driver, or it cannot be used.
@@ -81,9 +97,9 @@ def archs() -> tuple[Arch, ...]:
     """
     found_archs = []
     for device in range(_query("cuDeviceGetCount", failure="the devices cannot be counted")):
-        unknown = f"the architecture of device {device} is unknown"
+        failure = f"the architecture of device {device} is unknown"
         major, minor = (
-            _query("cuDeviceGetAttribute", attribute, device, failure=unknown)
+            _query("cuDeviceGetAttribute", attribute, device, failure=failure)
             for attribute in _COMPUTE_CAPABILITY
         )
         found_archs.append(Arch(major, minor))
@@ -101,8 +117,10 @@ def load(image: bytes, name: str) -> int:
     Raises:
         LaunchError: There is no driver, it is older than CUDA 12, or it rejects *image*.
     """
-    options = (image, None, None, 0, None, None, 0)
-    return _query("cuLibraryLoadData", *options, failure=f"{name} could not be loaded")
+    # No JIT options and no library options; each are names, values and their number.
+    no_options = (None, None, 0)
+    arguments = (image, *no_options, *no_options)
+    return _query("cuLibraryLoadData", *arguments, failure=f"{name} could not be loaded")
 
 
 def kernel(library: int, symbol: str) -> int:
@@ -118,14 +136,14 @@ def kernel(library: int, symbol: str) -> int:
 
 def ensure_context(stream: int) -> None:
     """
-    Give the thread a current context if it has none: that of *stream*, or of the first device.
+    Give the thread a current context if it has none: that of *stream*, or of device 0 for a default stream.
 
     Raises:
-        LaunchError: The driver has no context.
+        LaunchError: The driver cannot provide the context.
     """
     if _query("cuCtxGetCurrent", failure="the current context is unknown"):
         return
-    if stream in _SPECIAL_STREAMS:
+    if stream in _DEFAULT_STREAMS:
         context = _query("cuDevicePrimaryCtxRetain", 0, failure="device 0 cannot be used")
     else:
         pointer = ctypes.c_uint64()
@@ -134,16 +152,16 @@ def ensure_context(stream: int) -> None:
     _call("cuCtxSetCurrent", context, failure="the context cannot be used")
 
 
-def wait(stream: int, other: int) -> None:
+def wait(stream: int, array_stream: int) -> None:
     """
-    Let *stream* wait for the present work of the stream *other*.
+    Let *stream* wait for the work that is queued in *array_stream*, the stream of an array, at present.
 
     Raises:
-        LaunchError: The driver rejects one of them.
+        LaunchError: The driver rejects one of the streams.
     """
     event = _query("cuEventCreate", _DISABLE_TIMING, failure="an event could not be created")
     try:
-        _call("cuEventRecord", event, other, failure="the stream of an array cannot be waited for")
+        _call("cuEventRecord", event, array_stream, failure="the stream of an array cannot be waited for")
         _call("cuStreamWaitEvent", stream, event, 0, failure="the stream cannot wait for that of an array")
     finally:
         # The driver keeps the event until the stream has reached it.
@@ -157,20 +175,20 @@ def inaccessible_device(address: int) -> int | None:
     Return None otherwise: for managed memory, memory of a peer to which access is enabled, and unknown
     addresses.
     """
-    if not address or not _has_peers():
+    if not address or not _has_several_devices():
         return None
-    pointer, query = ctypes.c_uint64(), _api().cuPointerGetAttribute
-    # Memory that kernels in the current context can access has a device pointer.
-    if not query(ctypes.byref(pointer), _DEVICE_POINTER, ctypes.c_uint64(address)):
+    attribute, query = ctypes.c_uint64(), _api().cuPointerGetAttribute
+    # The query succeeds, and returns 0, for memory that kernels in the current context can access.
+    if query(ctypes.byref(attribute), _DEVICE_POINTER, ctypes.c_uint64(address)) == 0:
         return None
-    # Unknown addresses have no device.
-    if query(ctypes.byref(pointer), _DEVICE_ORDINAL, ctypes.c_uint64(address)):
+    # The query fails for unknown addresses, which have no device.
+    if query(ctypes.byref(attribute), _DEVICE_ORDINAL, ctypes.c_uint64(address)) != 0:
         return None
-    return pointer.value
+    return attribute.value
 
 
 @functools.cache
-def _has_peers() -> bool:
+def _has_several_devices() -> bool:
     return _query("cuDeviceGetCount", failure="the devices cannot be counted") > 1
 
 
@@ -181,44 +199,46 @@ def launch(
     Launch a kernel in the current context; the arguments are copied before this returns.
 
     Args:
-        handle: The kernel.
+        handle: The handle of the kernel, as from `kernel`.
         launch_config: The launch configuration.
-        buffer: The arguments.
-        offsets: The offset of each argument in *buffer*.
+        buffer: The values of the arguments.
+        offsets: The offset of each argument in *buffer*, in bytes.
         name: The kernel's name in messages.
 
     Raises:
         LaunchError: The driver rejects the launch.
     """
     if launch_config.shared:
-        allowed = _dynamic_shared(handle, _device())
-        if launch_config.shared > allowed:
+        max_bytes = _allow_dynamic_shared(handle, _device())
+        if launch_config.shared > max_bytes:
             raise LaunchError(
                 f"Kernel {name} cannot have {launch_config.shared} bytes of dynamic shared memory; pass "
-                f"at most {allowed}."
+                f"at most {max_bytes}."
             )
-    attributes = [_ATTRIBUTE.pack(_COOPERATIVE, 1, 0, 0)] * launch_config.cooperative
-    attributes += [_ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0)] * launch_config.programmatic_dependent
+    attributes = []
+    if launch_config.cooperative:
+        attributes.append(_ATTRIBUTE.pack(_COOPERATIVE, 1, 0, 0))
+    if launch_config.programmatic_dependent:
+        attributes.append(_ATTRIBUTE.pack(_PROGRAMMATIC, 1, 0, 0))
     if launch_config.cluster:
         attributes.append(_ATTRIBUTE.pack(_CLUSTER, *launch_config.cluster))
-        if math.prod(launch_config.cluster) > _PORTABLE_CLUSTER:
-            clusters = f"kernel {name} cannot have clusters of more than {_PORTABLE_CLUSTER} blocks"
-            _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), failure=clusters)
+        if math.prod(launch_config.cluster) > _MAX_PORTABLE_CLUSTER_BLOCKS:
+            failure = f"kernel {name} cannot have clusters of more than {_MAX_PORTABLE_CLUSTER_BLOCKS} blocks"
+            _call("cuKernelSetAttribute", _NON_PORTABLE, 1, handle, _device(), failure=failure)
     attribute_array = ctypes.create_string_buffer(b"".join(attributes))
-    pointer = ctypes.addressof(attribute_array)
     config = _CONFIG.pack(
         *launch_config.grid,
         *launch_config.block,
         launch_config.shared,
         launch_config.stream,
-        pointer,
+        ctypes.addressof(attribute_array),
         len(attributes),
     )
     base = ctypes.addressof((ctypes.c_char * len(buffer)).from_buffer(buffer))
     arguments = (ctypes.c_void_p * len(offsets))(*[base + offset for offset in offsets])
     grid, block = launch_config.grid, launch_config.block
-    shape = f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
-    _call("cuLaunchKernelEx", config, handle, arguments, None, failure=shape)
+    failure = f"kernel {name} could not be launched on a grid of {grid} blocks of {block} threads"
+    _call("cuLaunchKernelEx", config, handle, arguments, None, failure=failure)
 
 
 def _device() -> int:
@@ -226,21 +246,21 @@ def _device() -> int:
 
 
 @functools.cache
-def _dynamic_shared(handle: int, device: int) -> int:
+def _allow_dynamic_shared(handle: int, device: int) -> int:
     """
-    Opt in to the maximum of dynamic shared memory of a kernel on *device*, and return it in bytes.
+    Allow a kernel the most dynamic shared memory that *device* can give it, and return that in bytes.
 
-    Beyond 48 KiB, static memory included, a kernel has to opt in ("cudaFuncSetAttribute" in the CUDA C++
-    Programming Guide). The maximum is set, since another thread may launch the kernel with more memory than
-    this launch needs.
+    A kernel with more than 48 KiB, static shared memory included, has to opt in ("cudaFuncSetAttribute" in
+    the CUDA C++ Programming Guide). The maximum is set, since another thread may launch the kernel with more
+    memory than this launch needs.
     """
-    unknown = "the shared memory of the device is unknown"
-    maximum = _query("cuDeviceGetAttribute", _OPT_IN_SHARED, device, failure=unknown)
-    static = _query("cuKernelGetAttribute", _STATIC_SHARED, handle, device, failure=unknown)
-    allowed = max(0, maximum - static)
-    refused = f"a kernel cannot have {allowed} bytes of dynamic shared memory"
-    _call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, allowed, handle, device, failure=refused)
-    return allowed
+    failure = "the shared memory of the device is unknown"
+    total_bytes = _query("cuDeviceGetAttribute", _OPT_IN_SHARED, device, failure=failure)
+    static_bytes = _query("cuKernelGetAttribute", _STATIC_SHARED, handle, device, failure=failure)
+    dynamic_bytes = max(0, total_bytes - static_bytes)
+    failure = f"a kernel cannot have {dynamic_bytes} bytes of dynamic shared memory"
+    _call("cuKernelSetAttribute", _MAX_DYNAMIC_SHARED, dynamic_bytes, handle, device, failure=failure)
+    return dynamic_bytes
 
 
 @functools.cache
@@ -263,25 +283,26 @@ def _query(function: str, *arguments: Any, failure: str) -> int:
 def _call(function: str, *arguments: Any, failure: str) -> None:
     api = _api()
     try:
-        call = getattr(api, function)
+        driver_function = getattr(api, function)
     except AttributeError as error:
         raise LaunchError(
-            f"The driver has no {function}; install one of CUDA 12.0 or later (525.60 or later)."
+            f"The driver has no {function}; install a driver of CUDA 12.0 or later (525.60 or later)."
         ) from error
-    # ctypes would pass 32 bits of a handle. In the ABIs of Linux, an int is the lower half of a 64-bit
-    # argument.
+    # ctypes would pass only 32 bits of a handle, so pass each number in 64 bits. A function that expects an
+    # int takes the lower half, in the ABIs of Linux.
     arguments_in_64_bits = [
         ctypes.c_uint64(argument) if type(argument) is int else argument for argument in arguments
     ]
-    _check(api, call(*arguments_in_64_bits), failure)
+    _check(api, driver_function(*arguments_in_64_bits), failure)
 
 
-def _check(api: Any, code: int, failure: str) -> None:
-    if code:
+def _check(api: Any, result: int, failure: str) -> None:
+    """Raise an error that begins with *failure*, unless *result*, a CUresult, is 0."""
+    if result:
         texts = []
         for query in (api.cuGetErrorName, api.cuGetErrorString):
             text = ctypes.c_char_p()
-            query(code, ctypes.byref(text))
+            query(result, ctypes.byref(text))
             texts.append((text.value or b"?").decode(errors="replace"))
-        cure = _CURES.get(code, _DEFAULT_CURE)
+        cure = _CURES.get(result, _DEFAULT_CURE)
         raise LaunchError(f"{failure[0].upper()}{failure[1:]}: {', '.join(texts)}; {cure}.")

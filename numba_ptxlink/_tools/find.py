@@ -1,4 +1,4 @@
-"""Find NVIDIA's libraries and programs: their paths, builds, and the packages that contain them."""
+"""Find NVIDIA's libraries and programs: their paths, their build IDs, and the packages that contain them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ LIBRARIES = {
     "nvvm": "libNVVM",
     "device": "libdevice",
 }
-"""The libraries: their names in messages, by the names that files and cuda-pathfinder use."""
+"""The name of each library in messages, by its name in cuda-pathfinder and in file names."""
 
+# The names of packages end in the major version up to CUDA 12, such as nvidia-nvjitlink-cu12.
 _LAST_MAJOR_WITH_SUFFIX = 12
-_OLDEST_NVCC = (11, 7)
-_NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
+_FIRST_RELEASE_WITH_PTXAS_PACKAGE = (11, 7)
+# An ELF note: the sizes of name and content, the type NT_GNU_BUILD_ID (3), the name "GNU"; the content
+# follows.
+_BUILD_ID_NOTE = re.compile(rb"\x04\0\0\0(?P<size>.)\0\0\0\x03\0\0\0GNU\0", re.DOTALL)
 # The notes of a library are at its beginning, or at its end if a tool has moved them.
 _SEARCHED_BYTES = 1 << 16
 # Errors of loading a library: those of cuda-pathfinder and of older bindings are RuntimeErrors.
@@ -53,9 +56,9 @@ def load_library(name: str, path: str = "") -> ctypes.CDLL:
         path: The file; "" for the one of this environment.
 
     Raises:
-        LinkError: The library cannot be found or loaded. Names the package.
+        LinkError: The library cannot be found or loaded. The error names its package.
     """
-    # Deferred: a kernel out of the cache needs the build IDs of libraries, and loads none.
+    # Deferred: for a kernel from the cache, only the build IDs of libraries are read, and none is loaded.
     from .child import load
 
     try:
@@ -65,7 +68,14 @@ def load_library(name: str, path: str = "") -> ctypes.CDLL:
 
 
 def version(name: str, function: str, path: str = "") -> tuple[int, int]:
-    """Return (major, minor) of a library by its *function*; raises what `load_library` raises."""
+    """
+    Return the version of a library as (major, minor); raise as `load_library` does.
+
+    Args:
+        name: The library, one of `LIBRARIES`.
+        function: The C function that reports the version, such as "nvrtcVersion".
+        path: The file; "" for the one of this environment.
+    """
     return _version(name, function, path or library(name))
 
 
@@ -99,7 +109,7 @@ def library(name: str) -> str:
     """
     Return the file of the CUDA library *name*, one of `LIBRARIES`.
 
-    A library that is in neither the process nor a wheel nor a conda environment is loaded to find it.
+    The library is loaded if it can be found only so: if neither a wheel nor a conda environment contains it.
 
     Raises:
         LinkError: The library cannot be found.
@@ -111,7 +121,7 @@ def library(name: str) -> str:
 
 
 def _find_without_loading(name: str) -> str:
-    """Return the file that cuda-pathfinder would load; "" if it has to load it to find it, or has done so."""
+    """Return the file that cuda-pathfinder would load; "" if that is known only after loading it."""
     # cuda-pathfinder has no public function for this. Loading takes 5 to 100 ms, which a cached kernel saves.
     try:
         loading = importlib.import_module("cuda.pathfinder._dynamic_libs.load_nvidia_dynamic_lib")
@@ -149,9 +159,9 @@ def build_id(path: str) -> str:
     with Path(path).open("rb") as file:
         for start in (0, max(0, os.fstat(file.fileno()).st_size - _SEARCHED_BYTES)):
             file.seek(start)
-            pages = file.read(_SEARCHED_BYTES)
-            if note := _NOTE.search(pages):
-                return pages[note.end() : note.end() + note["size"][0]].hex()
+            content = file.read(_SEARCHED_BYTES)
+            if note := _BUILD_ID_NOTE.search(content):
+                return content[note.end() : note.end() + note["size"][0]].hex()
         file.seek(0)
         digest = hashlib.sha256()
         while chunk := file.read(1 << 20):
@@ -165,7 +175,11 @@ def program(name: str) -> str | None:
 
 
 def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
-    """Return the paths of an NVIDIA program: on PATH, then in wheels and in `toolkits`; or on PATH last."""
+    """
+    Return the paths of an NVIDIA program: on PATH, then in wheels, CUDA_HOME, CUDA_PATH and other `toolkits`.
+
+    With *wheels_first*, PATH comes last.
+    """
     on_path = [shutil.which(name)]
     in_folders = (
         shutil.which(name, path=str(folder / "bin"))
@@ -176,12 +190,14 @@ def programs(name: str, *, wheels_first: bool = False) -> Iterator[str]:
 
 
 def toolkits() -> Iterator[Path]:
-    """Yield possible folders of toolkits: of nvcc in CUDACXX or PATH, wheels, CUDA_HOME and CUDA_PATH."""
+    """Yield possible folders of toolkits: of nvcc in CUDACXX or on PATH, wheels, CUDA_HOME and CUDA_PATH."""
     cudacxx = command("CUDACXX")[:1]
     for path in filter(None, map(shutil.which, (*cudacxx, "nvcc"))):
+        # A script may call an nvcc in another folder.
         if _is_script(path) and (folder := toolkit_of(path)):
             yield folder
-        # nvcc may be a link in a folder of programs, or a file in a toolkit of links.
+        # The parent of "bin": of the path as it is, since a toolkit may consist of links, and of the file
+        # that the path leads to, since nvcc may be a link in /usr/bin.
         yield from (Path(path).absolute().parents[1], Path(path).resolve().parents[1])
     yield from _package_and_variable_roots()
 
@@ -193,7 +209,11 @@ def _package_and_variable_roots() -> Iterator[Path]:
 
 
 def command(variable: str) -> list[str]:
-    """Return the command in an environment variable: the path of a program, or a line of shell."""
+    """
+    Return the command in an environment variable, as a program and its arguments; empty if it is not set.
+
+    The value is a path, which may contain blanks, or a line of shell such as "ccache g++".
+    """
     value = os.environ.get(variable, "")
     return [value] if shutil.which(value) else shlex.split(value)
 
@@ -203,7 +223,8 @@ def toolkit_of(nvcc: str) -> Path | None:
     """Return the folder of the toolkit that *nvcc* belongs to, None if it does not report one."""
     import subprocess
 
-    # A dry run of nvcc prints the variables of its profile among the commands that it would run.
+    # A dry run of nvcc prints the commands that it would run, and variables such as
+    # "#$ TOP=/usr/local/cuda/bin/..".
     command = [nvcc, "--dryrun", "-x", "cu", os.devnull]
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(  # noqa: S603 - the user's nvcc
@@ -249,27 +270,29 @@ def installed_versions(packages: Iterable[str]) -> dict[str, str]:
     return versions
 
 
-def package_name(name: str, release: int | None = None) -> str:
+def package_name(name: str, cuda_major: int | None = None) -> str:
     """
-    Return the name that a package has for a *release* of CUDA.
+    Return the name that a package has for a major version of CUDA, such as "nvidia-nvjitlink-cu12".
 
     Args:
         name: The name of the package for CUDA 13, such as "nvidia-nvjitlink".
-        release: The major version of CUDA; None for this environment's.
+        cuda_major: The major version of CUDA; None for this environment's.
     """
-    release = major() if release is None else release
-    if name in ("nvidia-nvvm", "nvidia-cuda-crt") and release <= _LAST_MAJOR_WITH_SUFFIX:
+    cuda_major = major() if cuda_major is None else cuda_major
+    if cuda_major > _LAST_MAJOR_WITH_SUFFIX:
+        return name
+    if name in ("nvidia-nvvm", "nvidia-cuda-crt"):
         name = "nvidia-cuda-nvcc"
-    return f"{name}-cu{release}" if release <= _LAST_MAJOR_WITH_SUFFIX else name
+    return f"{name}-cu{cuda_major}"
 
 
 def package_of_ptxas(release: tuple[int, int]) -> str:
     """Return the package with a ptxas of CUDA *release*; "" if there is none."""
-    # The extra includes the programs that nvcc calls. Programs of another release would write PTX that this
-    # ptxas rejects.
-    later = release[0] > _LAST_MAJOR_WITH_SUFFIX
-    wheel = "cuda-toolkit[nvcc]" if later else package_name("nvidia-cuda-nvcc", release[0])
-    return f"{wheel}=={dotted(release)}.*" if release >= _OLDEST_NVCC else ""
+    # The extra [nvcc] contains ptxas, and the programs that nvcc calls in the same release: programs of
+    # another release would write PTX that this ptxas rejects.
+    has_extra = release[0] > _LAST_MAJOR_WITH_SUFFIX
+    package = "cuda-toolkit[nvcc]" if has_extra else package_name("nvidia-cuda-nvcc", release[0])
+    return f"{package}=={dotted(release)}.*" if release >= _FIRST_RELEASE_WITH_PTXAS_PACKAGE else ""
 
 
 def install_nvvm_command(release: tuple[int, int]) -> str:
@@ -277,35 +300,35 @@ def install_nvvm_command(release: tuple[int, int]) -> str:
     wheel = f"{package_name('nvidia-nvvm', release[0])}=={dotted(release)}.*"
     if release[0] != major():
         return f"pip install '{wheel}'"
-    # In the environment, the wheel would replace the newer one.
+    # Installed into this environment, the wheel would replace its newer libNVVM.
     folder = f"cu{release[0]}" if release[0] > _LAST_MAJOR_WITH_SUFFIX else "cuda_nvcc"
     return f"pip install --no-deps --target cuda '{wheel}' && export CUDA_HOME=$PWD/cuda/nvidia/{folder}"
 
 
-def toolkit_extra(release: int | None = None) -> str:
+def toolkit_extra(cuda_major: int | None = None) -> str:
     """
-    Return the extra that installs the tools, such as "toolkit13".
+    Return the extra of numba-ptxlink that installs the tools, "toolkit12" or "toolkit13".
 
     Args:
-        release: The major version of CUDA; None for this environment's. The nearest one with an extra is
-            used.
+        cuda_major: The major version of CUDA; None for this environment's. The nearest version with an extra
+            is used.
     """
-    release = major() if release is None else release
-    return f"toolkit{min(max(release, _LAST_MAJOR_WITH_SUFFIX), _LAST_MAJOR_WITH_SUFFIX + 1)}"
+    cuda_major = major() if cuda_major is None else cuda_major
+    return f"toolkit{min(max(cuda_major, _LAST_MAJOR_WITH_SUFFIX), _LAST_MAJOR_WITH_SUFFIX + 1)}"
 
 
-def install_command(release: int | None = None) -> str:
-    """Return the command that installs the tools, as for `toolkit_extra`."""
-    return f"pip install 'numba-ptxlink[{toolkit_extra(release)}]'"
+def install_command(cuda_major: int | None = None) -> str:
+    """Return the command that installs the tools for *cuda_major*, as for `toolkit_extra`."""
+    return f"pip install 'numba-ptxlink[{toolkit_extra(cuda_major)}]'"
 
 
 def load_error(name: str, reason: object) -> LinkError:
     """Return the error that the library *name*, one of `LIBRARIES`, could not be loaded for *reason*."""
     if isinstance(reason, LinkError):
         return reason
-    line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
+    first_line = (str(reason).strip() or type(reason).__name__).splitlines()[0]
     return LinkError(
-        f"{LIBRARIES[name]} could not be loaded ({line}); install it with `{install_command()}`."
+        f"{LIBRARIES[name]} could not be loaded ({first_line}); install it with `{install_command()}`."
     )
 
 
@@ -313,7 +336,7 @@ def missing_library_error(error: BaseException) -> LinkError | None:
     """
     Return an error that names the missing package, if *error* is about a missing library of the toolkit.
 
-    None for any other error. Front ends' own messages name the file only, or another installer.
+    None for any other error. The front ends' own messages name only the file, or another installer.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -329,7 +352,7 @@ def missing_library_error(error: BaseException) -> LinkError | None:
 @contextlib.contextmanager
 def naming_missing_packages() -> Iterator[None]:
     """
-    Name the package of a library that code of a front end in a `with` block does not find.
+    Replace an error about a missing library, raised in a `with` block, by one that names its package.
 
     Raises:
         LinkError: The block failed since a library was not found.
@@ -337,7 +360,7 @@ def naming_missing_packages() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        cure = missing_library_error(error)
-        if cure is None:
+        package_error = missing_library_error(error)
+        if package_error is None:
             raise
-        raise cure from error
+        raise package_error from error

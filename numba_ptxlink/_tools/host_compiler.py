@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CXX = ("c++", "g++", "clang++")
-# The object fits into programs and libraries, and exports no symbol.
-_FLAGS = ("-fPIC", "-fvisibility=hidden")
+_CXX_COMPILERS = ("c++", "g++", "clang++")
+# The object can be linked into shared libraries, too, and exports no symbol from them.
+_OBJECT_FLAGS = ("-fPIC", "-fvisibility=hidden")
 # Environment variables that add flags to nvcc, or folders to the host compiler (the manuals of nvcc and GCC).
 _NVCC_VARIABLES = ("NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "CPATH", "CPLUS_INCLUDE_PATH")
-# Seconds within which two changes of a file can have the same time.
-_CLOCK_TICK = 0.1
-# The messages of GCC and Clang.
+# Two changes of a file within this time can have the same time stamp.
+_CLOCK_TICK_SECONDS = 0.1
+# Messages of GCC and Clang, such as "fatal error: crt/host_defines.h: No such file or directory".
 _MISSING_HEADER = re.compile(r"fatal error: '?([^\s':]+)(?:: No such file|' file not found)")
 
 
@@ -45,15 +45,15 @@ def compile_object(
     source: str, name: str, files: Mapping[str, bytes], include_dirs: Sequence[Path]
 ) -> tuple[bytes, str]:
     """
-    Return *source* as an object file, and name and release of the compiler.
+    Return the object file that *source* is compiled to, and the name and release of the compiler.
 
     The compilers are tried in this order: nvcc of CUDACXX, on PATH or in a wheel; the C++ compiler of CXX or
     PATH.
 
     Args:
-        source: C++17.
+        source: C++17 source text.
         name: The file name of the source, which the object contains.
-        files: The files that it includes or embeds, by name.
+        files: The contents of the files that the source includes or embeds, by name.
         include_dirs: The directories to search for other headers.
 
     Raises:
@@ -64,16 +64,16 @@ def compile_object(
         for file, content in {**files, name: source.encode()}.items():
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_bytes(content)
-        target = folder / f"{name}.o"
+        object_path = folder / f"{name}.o"
         include_flags = [flag for path in include_dirs for flag in ("-isystem", str(path))]
         for compiler, is_nvcc in _compilers():
-            flags = (f"-Xcompiler={','.join(_FLAGS)}",) if is_nvcc else _FLAGS
-            # "./" keeps a name from being an option.
-            file_flags = (f"./{name}", "-I.", *include_flags, "-o", f"./{target.name}")
+            flags = (f"-Xcompiler={','.join(_OBJECT_FLAGS)}",) if is_nvcc else _OBJECT_FLAGS
+            # "./" keeps a name that begins with "-" from being read as an option.
+            file_flags = (f"./{name}", "-I.", *include_flags, "-o", f"./{object_path.name}")
             command = [*compiler, "-x", "c++", "-std=c++17", "-O2", *flags, "-c", *file_flags]
             succeeded, _, failure = programs.run(command, folder)
             if succeeded:
-                return target.read_bytes(), _title(compiler)
+                return object_path.read_bytes(), _name_and_release(compiler)
             log.info("%s did not compile %s: %s", compiler[0], name, failure)
             logs.append(f"{shlex.join(command)}\n{failure}")
     if not logs:
@@ -81,19 +81,22 @@ def compile_object(
             "An object needs nvcc or a C++ compiler, and there is none; install one (such as g++), or set "
             "CUDACXX or CXX to yours, or export a fat binary, PTX, LTO-IR or cubins."
         )
-    text = "\n".join(logs)
-    raise ExportError(f"No compiler could compile the host code of {name}:\n{text}\n{_cure(text)}", log=text)
+    all_logs = "\n".join(logs)
+    raise ExportError(
+        f"No compiler could compile the host code of {name}:\n{all_logs}\n{_cure(all_logs)}", log=all_logs
+    )
 
 
 def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path]) -> str:
     """
     Return the PTX of CUDA C++ with headers that NVRTC lacks, compiled by nvcc.
 
-    The result is cached with the digests of all files that nvcc has read.
+    The result is cached together with the digests of all files that nvcc has read; a file that has changed
+    since makes the entry useless.
 
     Args:
         source: CUDA C++17.
-        name: The file name in the log.
+        name: The file name of the source in messages.
         arch: The GPU to generate code for.
         include_dirs: The directories to search for headers that are not the toolkit's.
 
@@ -128,11 +131,16 @@ def compile_cuda(source: str, name: str, arch: Arch, include_dirs: Sequence[Path
         if not succeeded:
             raise LinkError(f"{nvcc[0]} could not compile {name}: {failure}", flags=tuple(flags), log=failure)
         ptx = (folder / "code.ptx").read_text()
-        # A rule for make: the target, a colon, and files with blanks escaped. The first one is the source.
+        # A rule for make: the target, a colon, and the files, with blanks escaped as "\ ". The first file is
+        # the source.
         rule = (folder / "code.d").read_text(errors="surrogateescape").replace("\\\n", " ").partition(":")[2]
     _, *files = (path.replace("\\ ", " ") for path in re.findall(r"(?:\\ |\S)+", rule))
     digests = _digests(files)
-    if all(digests.values()) and max(Path(path).stat().st_ctime for path in files) < start_time - _CLOCK_TICK:
+    # Cache nothing if a file cannot be read, or has changed while nvcc ran.
+    if (
+        all(digests.values())
+        and max(Path(path).stat().st_ctime for path in files) < start_time - _CLOCK_TICK_SECONDS
+    ):
         cache.default().put(key, cache.Entry({"files": digests}, ptx.encode()))
     return ptx
 
@@ -146,9 +154,9 @@ def _digests(paths: Iterable[str]) -> dict[str, str]:
     return digests
 
 
-def _cure(log: str) -> str:
-    """Return the cure for the *log* of compilers."""
-    missing = _MISSING_HEADER.search(log)
+def _cure(compiler_log: str) -> str:
+    """Return the advice that ends the message about compilers that failed with *compiler_log*."""
+    missing = _MISSING_HEADER.search(compiler_log)
     if missing is None:
         return "Set CUDACXX (nvcc) or CXX to a compiler that can, or repair this one."
     if missing[1].startswith("crt/"):
@@ -161,13 +169,13 @@ def _cure(log: str) -> str:
 
 
 def nvcc_release() -> tuple[int, int] | None:
-    """Return the release of the nvcc that compiles objects; None if there is none, or it prints none."""
+    """Return the release of the nvcc that compiles objects; None without nvcc, or if nvcc prints none."""
     releases = (programs.release(*compiler) for compiler, is_nvcc in _compilers() if is_nvcc)
     return next(releases, None)
 
 
 def missing_libnvvm() -> Path | None:
-    """Return the library that nvcc loads for -dlto if it is missing; None if it exists, or without nvcc."""
+    """Return the path of the libNVVM that nvcc loads for -dlto, if no file is there; None otherwise."""
     nvcc = next((compiler[0] for compiler, is_nvcc in _compilers() if is_nvcc), "")
     toolkit = find.toolkit_of(nvcc) if nvcc else None
     library = toolkit and toolkit / "nvvm" / "lib64" / "libnvvm.so"
@@ -182,12 +190,12 @@ def _compilers() -> Iterator[tuple[Sequence[str], bool]]:
         yield (path,), True
     if command := _command_in("CXX"):
         yield command, False
-    for program in filter(shutil.which, _CXX):
+    for program in filter(shutil.which, _CXX_COMPILERS):
         yield (program,), False
 
 
 def _command_in(variable: str) -> Sequence[str]:
-    """Return the command in *variable*; empty if it is not set, or there is no such program."""
+    """Return the command in an environment variable; empty if it is not set, or names no program."""
     command = find.command(variable)
     if command and not shutil.which(command[0]):
         log.warning("%s=%s is not a program and is ignored: correct or unset it", variable, command[0])
@@ -195,7 +203,8 @@ def _command_in(variable: str) -> Sequence[str]:
     return command
 
 
-def _title(compiler: Sequence[str]) -> str:
+def _name_and_release(compiler: Sequence[str]) -> str:
+    """Return "nvcc 13.0", or the first line that another compiler prints for --version."""
     release = programs.release(*compiler)
     lines = programs.version_text(*compiler).splitlines()
     return f"nvcc {dotted(release)}" if release else next(iter(lines), compiler[0])

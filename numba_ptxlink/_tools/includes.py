@@ -1,9 +1,9 @@
 """
 Find the files that a CUDA C++ source can include, without running a preprocessor.
 
-NVRTC reports no dependencies, so the scan finds more than is included: it ignores conditions, and finds a
-file of each name that occurs in every include directory. If a name results from a macro, the result has no
-key.
+NVRTC does not report the files that it includes. The scan may find more: it ignores conditions, and takes
+the files of one name from all include directories. If a name is the value of a macro, the result has no
+cache key.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
 _MAX_FILES = 20_000
 # The scan of a file that has not changed for this time is identified by the file's times.
 _SETTLED_NANOSECONDS = 1_000_000_000
+# A backslash at the end of a line joins the next line to it.
 _SPLICE = re.compile(rb"\\[ \t]*\r?\n")
+# Blanks and comments between two tokens.
 _GAP = rb"(?:[ \t\f\v]|/\*.*?\*/)*"
-# Matches within lines, comments and strings too: matching too much is harmless.
+# The group is the operand and the rest of the line: `"a.h"` of `#include "a.h"`, `<b>)` of
+# `__has_include(<b>)`. Matches within lines, comments and strings too: matching too much is harmless.
 _DIRECTIVE = re.compile(
     rb"(?:(?:#|%:|\?\?=)"
     + _GAP
@@ -40,34 +43,37 @@ _DIRECTIVE = re.compile(
 )
 _LITERAL = re.compile(rb'"([^"\r\n]+)"|<([^>\r\n]+)>')
 # A macro may be the name of a file: #define CONFIG "config.h", or without quotes, which another macro adds.
-_IN_MACRO = re.compile(
+_FILE_IN_MACRO = re.compile(
     rb'#[ \t]*define\b[^\r\n"<]*?'
     rb'(?:"([^"\r\n]+\.\w+)"|<([^<>\r\n]+\.\w+)>|[\s=]([A-Za-z_./][\w./+-]*\.[chi]\w*))'
 )
+# Flags, one a line, as `find_includes` joins them; a value may be the next flag.
 _FOLDER_FLAGS = re.compile(rb"^(?:-I|--include-path)[ =\n]?(.+)$", re.MULTILINE)
 _FILE_FLAGS = re.compile(rb"^(?:-include|--pre-include)[ =\n]?(.+)$", re.MULTILINE)
-# A bare __has_include tests for the operator itself and names no file.
+# Behind a bare __has_include, as in `#if defined(__has_include) && X`: it names no file.
 _NO_OPERAND = re.compile(rb"\s*(?:$|\)|&&|\|\||//|/\*|,)")
 # Other spellings of "#", and of the backslash that joins two lines.
 _DIGRAPHS = (b"%:", b"??=", b"??/")
-_TIMES = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
-_PATHS = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
+# Macros with the time of compilation; names by which code gets the path of its file.
+_TIME_MACROS = (b"__TIME__", b"__DATE__", b"__TIMESTAMP__")
+_PATH_NAMES = (b"__FILE", b"__BASE_FILE__", b"__builtin_FILE", b"source_location", b"assert")
 
 
 class _Scan(NamedTuple):
     """
-    The includes of a file.
+    The names that a source file may include.
 
     Args:
-        digest: A digest of its content.
-        names: The names of files that it may include.
-        has_unknown_names: Whether it may include files of other names, or contains the time of compilation.
-        depends_on_path: Whether its code can depend on its path.
+        digest: The SHA-256 digest of the content.
+        names: The names of files that the file may include.
+        prevents_key: Whether the file may include other names, or contains the time of compilation, so that
+            no cache key describes its code.
+        depends_on_path: Whether the code can depend on the path of the file.
     """
 
     digest: str
     names: tuple[str, ...]
-    has_unknown_names: bool
+    prevents_key: bool
     depends_on_path: bool
 
 
@@ -77,7 +83,7 @@ class _File(NamedTuple):
 
     Args:
         scan: The scan of its content.
-        version: The version, as `version` returns it.
+        version: The numbers that `version` returns for it.
     """
 
     scan: _Scan
@@ -97,7 +103,7 @@ class Includes(NamedTuple):
         files: The files; files that one directive can mean are in search order.
         key: Lines that change whenever one of the files changes; None if that cannot be known, or if the code
             contains the time. The lines contain paths only if the code can depend on them, as by `__FILE__`.
-        versions: The version of each file, as `version` returns it.
+        versions: For each file, the numbers that `version` returns.
     """
 
     files: tuple[str, ...]
@@ -119,14 +125,18 @@ def find_includes(
         source: The source text.
         folder: The directory of the source; for source in memory, the one that is searched first.
         include_dirs: The include directories, in search order.
-        headers: Headers in memory, by name.
-        flags: NVRTC's options: macros, folders and included files count.
+        headers: The texts of headers in memory, by name.
+        flags: NVRTC's options, of which those that define macros, include files or add directories count.
+
+    Raises:
+        LinkError: A text has a character that NVRTC cannot read.
     """
+    # Called for its check.
     for name in (*map(os.fsdecode, include_dirs), *(headers or ())):
         encode(name)
     header_scans = {name: _scan(encode(text)) for name, text in (headers or {}).items()}
     flag_text = b"\n".join(map(encode, flags))
-    # Any flag may define a macro.
+    # Any flag may define a macro whose value is the name of a file.
     directives = [b'#include "%b"' % name for name in _FILE_FLAGS.findall(flag_text)]
     directives += [b"#define %b" % flag for flag in flag_text.split(b"\n")]
     search = _Search([*include_dirs, *map(os.fsdecode, _FOLDER_FLAGS.findall(flag_text))], header_scans)
@@ -134,12 +144,12 @@ def find_includes(
     is_complete = search.run([(scan, str(folder)) for scan in scans])
     files = search.files
     scans += (file.scan for file in files.values())
-    lines = search.key_lines()
+    key_lines = search.key_lines()
     if any(scan.depends_on_path for scan in scans):
-        lines |= {f"path {Path(path).absolute()}" for path in files}
-    has_key = is_complete and not any(scan.has_unknown_names for scan in scans)
+        key_lines |= {f"path {Path(path).absolute()}" for path in files}
+    has_key = is_complete and not any(scan.prevents_key for scan in scans)
     versions = tuple(file.version for file in files.values())
-    return Includes(tuple(files), tuple(sorted(lines)) if has_key else None, versions)
+    return Includes(tuple(files), tuple(sorted(key_lines)) if has_key else None, versions)
 
 
 class _Search:
@@ -159,12 +169,17 @@ class _Search:
         self._include_dirs = include_dirs
         self._header_scans = header_scans
         self._header_lines: set[str] = set()
-        # Two names of one file differ from two files with one content: `#pragma once` distinguishes them.
+        # The lines of each file, by its identity. `#pragma once` includes a file with two names once, but two
+        # files with equal content twice, so the key has to distinguish these cases.
         self._file_lines: dict[tuple[int, ...], set[str]] = {}
         self._read, self._real_path = functools.cache(_scan_file), functools.cache(os.path.realpath)
 
     def run(self, pending: list[tuple[_Scan, str]]) -> bool:
-        """Search for the includes of *pending*, pairs of a scan and its folder; return False if too many."""
+        """
+        Search for the includes of *pending*, pairs of a scan and its folder.
+
+        Return False if the search ended early, after `_MAX_FILES`.
+        """
         # Breadth-first, so that headers are recorded in search order.
         while pending and len(self.files) <= _MAX_FILES:
             scan, folder = pending.pop(0)
@@ -177,25 +192,25 @@ class _Search:
 
     def _find(self, scan: _Scan, folder: str, name: str) -> Iterator[tuple[_Scan, str]]:
         """Record the files that *name* can mean in a file of *folder*; yield the new ones."""
-        for number, directory in enumerate((folder, *self._include_dirs)):
+        for position, directory in enumerate((folder, *self._include_dirs)):
             path = os.path.join(directory, name)  # noqa: PTH118 - four times faster
             if (file := self._read(path)) is None:
                 continue
-            line = f"file {scan.digest} {number} {name} {file.scan.digest}"
+            line = f"file {scan.digest} {position} {name} {file.scan.digest}"
             self._file_lines.setdefault(file.identity, set()).add(line)
             if path not in self.files:
                 self.files[path] = file
-                # With links and ".." resolved, cyclic includes end.
-                yield file.scan, self._real_path(os.path.dirname(path))  # noqa: PTH120 - likewise
+                # Resolve links and "..": otherwise files that include each other would get ever longer paths.
+                yield file.scan, self._real_path(os.path.dirname(path))  # noqa: PTH120 - faster
 
     def key_lines(self) -> set[str]:
-        """Return the lines of a key: all names that files were found by, and their digests."""
+        """Return the lines of a key: all names by which files were found, and the digests of the files."""
         return self._header_lines | {"\n".join(sorted(lines)) for lines in self._file_lines.values()}
 
 
 def version(status: os.stat_result) -> tuple[int, ...]:
     """Return the device, inode, size and times of a file, which change whenever the file is written."""
-    # Programs may set the time of modification back, but not the time of the last change.
+    # A program may set st_mtime, the time of the last modification, back, but not st_ctime.
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
@@ -224,7 +239,7 @@ def encode(text: str) -> bytes:
     Return *text* as NVRTC reads it.
 
     Raises:
-        LinkError: The text has a NUL, where NVRTC would stop reading, or half of a character.
+        LinkError: The text has a NUL, where NVRTC would stop reading, or half of a surrogate pair.
     """
     try:
         code = text.encode("utf-8", "surrogateescape")
@@ -238,13 +253,14 @@ def encode(text: str) -> bytes:
 def _scan(text: bytes) -> _Scan:
     joined = join_lines(text)
     operands = (operand for operand in _DIRECTIVE.findall(joined) if not _NO_OPERAND.match(operand))
+    # None for an operand that is a macro.
     literals = [_LITERAL.match(operand) for operand in operands]
-    matches = [match for match in (*literals, *_IN_MACRO.finditer(joined)) if match]
+    matches = [match for match in (*literals, *_FILE_IN_MACRO.finditer(joined)) if match]
     return _Scan(
         digest=hashlib.sha256(text).hexdigest(),
         names=tuple(dict.fromkeys(os.fsdecode(match[match.lastindex or 0]) for match in matches)),
-        has_unknown_names=None in literals or any(word in joined for word in (*_DIGRAPHS, *_TIMES)),
-        depends_on_path=any(word in joined for word in _PATHS),
+        prevents_key=None in literals or any(word in joined for word in (*_DIGRAPHS, *_TIME_MACROS)),
+        depends_on_path=any(word in joined for word in _PATH_NAMES),
     )
 
 
@@ -262,4 +278,5 @@ def _scan_file(path: str) -> _File | None:
 
 @functools.cache
 def _scan_unchanged(path: str, *_: int) -> _Scan:
+    """Return the scan of the file at *path*; its `version` is a part of the key of `functools.cache`."""
     return _scan(Path(path).read_bytes())

@@ -2,7 +2,7 @@
 Call NVIDIA's compilers and linker, in a child process if a call would change the results of later ones.
 
 The libraries have global state: after one compilation with -G or -O0, later ones in the process give
-different code, and wrong code for some GPUs. So such a call is made by a child process.
+different code, and wrong code for some GPUs. So a call with such an option is made by a child process.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ def call(
     alters_later_calls: bool,
 ) -> Answer:
     """
-    Call a library. Thread-safe.
-
-    With *alters_later_calls*, the library may be of another toolkit than that of this process.
+    Call one of the functions of `child`, in this process or in a child process. Thread-safe.
 
     Args:
-        function: "nvrtc", "nvvm" or "nvjitlink".
-        library: The file of the library.
-        flags: The arguments.
-        inputs: Name, content and kind of each input, as for *function* of `child`.
-        arguments: The further arguments of *function*.
+        function: The name of the function: "nvrtc", "nvvm" or "nvjitlink".
+        library: The file of the library. With *alters_later_calls*, it may belong to another toolkit than
+            the libraries that this process has loaded.
+        flags: The flags for the library.
+        inputs: The inputs, as the function takes them.
+        arguments: The further arguments of the function.
         alters_later_calls: Whether the call would change the results of later calls in the same process.
 
     Returns:
-        The step that failed, "" if none did; its status; and "log", "code" and further outputs.
+        The answer of the function: the step that failed, "" if none did; its status; and "log", "code" and
+        further outputs by name.
 
     Raises:
         LinkError: The library has ended the child process, or no child can be started.
@@ -65,6 +65,7 @@ def call(
         _called_in_children.add(library)
         log.warning("%s %s; this process calls it in child processes from now on", library, reason)
         failed_step, *_ = answer
+        # A rejection of the inputs is valid; wrong code is compiled again, by a child.
         if failed_step:
             return answer
     names = tuple(name for name, _, _ in inputs if name)
@@ -110,19 +111,21 @@ def has_generic_param_access(code: bytes) -> bool:
     """
     if b"cvta.param" not in code or not re.search(rb"\b(?:ld|st)\.param\S*\s+[^;]*\[%", code):
         return False
-    generic: set[bytes] = set()
+    # Registers that hold a generic address of a parameter.
+    generic_registers: set[bytes] = set()
+    # "@%p1 ld.param.b32 %r1, [%rd2];": a guard, the mnemonic, the operands, which may have vectors in braces.
     statements = rb"^\s*(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+([^;{}]*(?:\{[^}]*\}[^;{}]*)*);"
     for mnemonic, operands in re.findall(statements, code, re.MULTILINE):
         registers = re.findall(rb"%\w+", operands)
         if re.match(rb"(?:ld|st)\.param\b", mnemonic):
             address = re.search(rb"\[(%\w+)", operands)
-            if address and address[1] in generic:
+            if address and address[1] in generic_registers:
                 return True
-        elif mnemonic.startswith(b"cvta.param") or not generic.isdisjoint(registers[1:]):
-            generic.update(registers[:1])
+        elif mnemonic.startswith(b"cvta.param") or not generic_registers.isdisjoint(registers[1:]):
+            generic_registers.update(registers[:1])
         else:
-            # Another function uses the same names for registers.
-            generic.difference_update(registers[:1])
+            # The register has another value now, as in another function that uses the same name.
+            generic_registers.difference_update(registers[:1])
     return False
 
 
@@ -141,8 +144,8 @@ def _call_in_child(request: bytes) -> tuple[Answer | None, str]:
     python = "" if getattr(sys, "frozen", False) else os.fsdecode(spawn.get_executable() or "")
     if not python:
         raise FileNotFoundError("this program names no Python")
-    # The child keeps the working directory, which debug information contains. In a new session, the child
-    # gets no Ctrl-C; this process ends it.
+    # The child inherits the working directory, which debug information contains. In a session of its own, the
+    # child gets no signal of Ctrl-C: this process ends it below.
     with subprocess.Popen(  # noqa: S603 - Python itself
         [python, "-I", "-S", child.__file__],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""Launch configurations of kernels, on a device and on the CPU, and the syntax of launches."""
+"""Provide the launch syntax of kernels, `kernel[grid, block](...)`, and check launch configurations."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numba_ptxlink.errors import LaunchError, short_repr
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Along x, y and z; "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide. A
-# cluster has at most 16 blocks, in any shape.
+# The most blocks or threads along x, y and z: "Technical Specifications per Compute Capability" in the CUDA
+# C++ Programming Guide. A cluster has at most 16 blocks, in any shape.
 _MAX_EXTENTS = {"grid": ((1 << 31) - 1, 65535, 65535), "block": (1024, 1024, 64), "cluster": (16, 16, 16)}
-_SHARED_SIZES = range(1 << 63)
+_SHARED_SIZES = range(1 << 63)  # bytes
 Dim3 = tuple[int, int, int]
 
 
@@ -29,7 +29,8 @@ class Configuration(NamedTuple):
         shared: The dynamic shared memory of a block, in bytes.
         cluster: The blocks of a cluster; None for the kernel's own cluster size.
         cooperative: Whether all blocks have to run at once, to synchronise the grid.
-        programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has ended.
+        programmatic_dependent: Whether the kernel may start before the kernel ahead of it in the stream has
+            ended.
     """
 
     grid: Dim3
@@ -43,10 +44,10 @@ class Configuration(NamedTuple):
 
 class Launchable:
     """
-    A kernel with the syntax of launches: `kernel[grid, block](...)`, and stream and shared memory.
+    A kernel that is launched by `kernel[grid, block](...)` or `kernel[grid, block, stream, shared](...)`.
 
     Args:
-        name: The symbol.
+        name: The symbol of the kernel.
     """
 
     # Whether the kernel itself requires a cooperative launch.
@@ -60,7 +61,7 @@ class Launchable:
         Return a function that launches the kernel: `kernel[grid, block, stream, shared](...)`.
 
         Raises:
-            LaunchError: *config* has another form.
+            LaunchError: *config* is no tuple of two to four values.
         """
         if not isinstance(config, tuple) or not 2 <= len(config) <= 4:
             raise LaunchError(
@@ -104,22 +105,23 @@ class Launchable:
                 cluster size.
             cooperative: Whether all blocks have to run at once. Kernels that synchronise their grid are
                 always launched so.
-            programmatic_dependent: Whether it may start before the kernel ahead of it in the stream has
-                ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
+            programmatic_dependent: Whether the kernel may start before the kernel ahead of it in the stream
+                has ended ("Programmatic Dependent Launch" in the CUDA Programming Guide).
 
         Raises:
-            DeviceFaultError: On the CPU, the kernel was stopped by a fault. Names the source line.
+            DeviceFaultError: On the CPU, the kernel was stopped by a fault. The error attributes the source
+                line.
             LaunchError: An argument does not fit its parameter or is in memory that the device of the launch
                 cannot access, the kernel cannot be loaded, or the driver rejects the launch.
         """
-        size = operator.index(shared) if hasattr(shared, "__index__") else -1
-        if size not in _SHARED_SIZES:
+        shared_bytes = operator.index(shared) if hasattr(shared, "__index__") else -1
+        if shared_bytes not in _SHARED_SIZES:
             raise LaunchError(f"The shared memory is {short_repr(shared)}; pass a number of bytes.")
         launch_config = Configuration(
             _dim3("grid", grid),
             _dim3("block", block),
             stream_handle(stream),
-            size,
+            shared_bytes,
             None if cluster is None else _dim3("cluster", cluster),
             self._cooperative or cooperative,
             programmatic_dependent,
@@ -177,8 +179,7 @@ def stream_handle(stream: Any) -> int:
     except Exception as error:
         raise LaunchError(
             f"{short_repr(stream)} is not a stream: {error}; pass one of cuda.core, CuPy, PyTorch or "
-            "Numba, its "
-            "handle, or None."
+            "Numba, its handle, or None."
         ) from error
 
 
@@ -189,8 +190,9 @@ def _stream_number(stream: Any) -> int:
         if version != 0:
             raise ValueError(f"it follows version {version} of __cuda_stream__")
         return int(number)
-    # A handle of a Numba stream is an object of the bindings or of ctypes.
+    # Numba's streams have `external`; int() converts their handle, an object of the bindings or of ctypes.
     if hasattr(stream, "external"):
         return int(stream)
-    names = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
-    return operator.index(getattr(stream, next(names, ""), stream))
+    # PyTorch's streams have `cuda_stream`, CuPy's have `ptr`. Anything else has to be a number.
+    attributes = (name for name in ("cuda_stream", "ptr") if hasattr(stream, name))
+    return operator.index(getattr(stream, next(attributes, ""), stream))

@@ -1,7 +1,7 @@
 """
 Pack fat binaries with nvFatbin, by ctypes; no other module calls it.
 
-NVIDIA's bindings contain it only since 12.9.6 and 13.2, and other packages pin older releases.
+NVIDIA's Python bindings contain nvFatbin only since 12.9.6 and 13.2, and other packages pin older releases.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._arch import Arch
 
-# nvFatbin has a function for each kind of entry.
-_ADD = {CUBIN: "nvFatbinAddCubin", PTX: "nvFatbinAddPTX", LTOIR: "nvFatbinAddLTOIR"}
+# The function that adds an entry of a kind.
+_ADD_FUNCTIONS = {CUBIN: "nvFatbinAddCubin", PTX: "nvFatbinAddPTX", LTOIR: "nvFatbinAddLTOIR"}
 # The first release that compresses by zstd by default.
 _ZSTD_SINCE = (12, 9)
 
@@ -33,13 +33,15 @@ def pack(
     lineinfo: bool = False,
 ) -> bytes:
     """
-    Pack *entries*, each (kind, arch, name, code), into one fat binary. Needs no driver.
+    Pack *entries* into one fat binary. Needs no driver.
 
     Args:
-        entries: Kinds are "ptx", "ltoir" and "cubin".
+        entries: Kind ("ptx", "ltoir" or "cubin"), architecture, name and code of each.
         relocatable: Whether the entries contain relocatable code.
-        zstd: Whether the readers support zstd, as drivers from CUDA 12.4 on do, and nvlink from 12.9 on.
-        lineinfo: Whether LTO-IR has line numbers: nvlink warns of objects that differ in this flag.
+        zstd: Whether the programs that read the fat binary support compression by zstd, as drivers from CUDA
+            12.4 on do, and nvlink from 12.9 on.
+        lineinfo: Whether LTO-IR has line numbers, for the flag of its entry: nvlink warns of objects whose
+            flags differ.
 
     Raises:
         LinkError: nvFatbin is missing, or rejected an entry.
@@ -71,7 +73,7 @@ def pack(
             content = code.rstrip(b"\0") + b"\0" if kind == PTX else code
             arch_and_name = (str(arch).encode(), name.encode(errors="backslashreplace"))
             call(
-                _ADD[kind],
+                _ADD_FUNCTIONS[kind],
                 handle,
                 content,
                 ctypes.c_size_t(len(content)),

@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 _LTOIR_SINCE = (13, 4)
 # The last major version that aborts the process for an unsupported architecture.
 _LAST_MAJOR_THAT_ABORTS = 12
-# Flags that change the results of later link-time optimisation in the process; -Xnvvm may contain "-opt=0".
+# Flags that change the results of later link-time optimisation in the process: "-g", "-O0", and "-Xnvvm=...",
+# which may contain "-opt=0".
 _ALTERING_FLAGS = re.compile("-g$|-O0$|-Xnvvm")
+# The ends of the names of nvJitLink's functions: nvJitLinkGetLinkedCubin.
 _OUTPUTS = {CUBIN: "Cubin", PTX: "Ptx", LTOIR: "LTOIR"}
+# Parts of names such as NVJITLINK_ERROR_UNRECOGNIZED_OPTION.
 _UNSUPPORTED_STATUS = re.compile("UNRECOGNIZED_|UNSUPPORTED_ARCH")
 
 
@@ -56,15 +59,21 @@ def version(path: str = "") -> tuple[int, int]:
 
 def check_arch(release: tuple[int, int], inputs: tuple[str, ...], flags: Sequence[str]) -> None:
     """
-    Refuse an architecture that nvJitLink *release* does not support, which aborts the process in CUDA 12.
+    Refuse an architecture for which nvJitLink would abort the process, as that of CUDA 12 does.
 
     nvJitLink has no list of its architectures; NVRTC of the same release supports the same ones.
 
+    Args:
+        release: The release of nvJitLink.
+        inputs: The names of the inputs, for the message.
+        flags: The linker's arguments; the first one is the architecture, such as "-arch=sm_90".
+
     Raises:
-        LinkError: The first of *flags* names such an architecture.
+        LinkError: nvJitLink does not support the architecture.
     """
     arch = Arch.of(flags[0].partition("=")[2])
     known = nvrtc.archs_of(release) if release[0] <= _LAST_MAJOR_THAT_ABORTS else ()
+    # The list has no variants: sm_90a is supported if sm_90 is.
     if known and Arch(*arch.cc) not in known:
         raise LinkError(
             f"nvJitLink {dotted(release)} does not support {arch.sm}; link for one of "
@@ -97,13 +106,13 @@ def key(
     Return the cache key of a result of `link`.
 
     Args:
-        inputs: The inputs of the link.
+        inputs: The inputs of the link, each (kind, name, code).
         flags: The linker's arguments.
         output: As for `link`.
-        path: The file of nvJitLink, as above.
-        unchecked: Whether the inputs were not compared with each other before.
+        path: The file of nvJitLink, as in the module's docstring.
+        unchecked: Whether the caller skipped the comparison of the inputs with each other.
     """
-    # Only debug information can contain the names of inputs.
+    # The result contains the names of inputs only in debug information.
     contains_names = any(flag in ("-g", "-lineinfo") for flag in flags)
     return cache.Key.of(
         "link",
@@ -123,13 +132,13 @@ def link(
     inputs: Sequence[tuple[str, str, bytes]], flags: Sequence[str], *, output: str = "", path: str = ""
 ) -> Product:
     """
-    Link *inputs*, each (kind, name, code), with nvJitLink. Needs no driver; thread-safe.
+    Link *inputs* with nvJitLink. Needs no driver; thread-safe.
 
     Args:
-        inputs: The inputs of the link.
+        inputs: The inputs of the link, each (kind, name, code).
         flags: The linker's arguments, the architecture first.
         output: "cubin", "ptx" or "ltoir"; by default "ptx" if *flags* have "-ptx", else "cubin".
-        path: The file of nvJitLink, as above.
+        path: The file of nvJitLink, as in the module's docstring.
 
     Raises:
         LinkError: nvJitLink rejected an input, a flag or the link. The error has the log.
@@ -140,26 +149,32 @@ def link(
         "nvjitlink",
         path or library(),
         flags,
-        [(_encodable(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
+        [(_escape_surrogates(name), code, KINDS[kind].nvjitlink) for kind, name, code in inputs],
         _OUTPUTS[output or (PTX if "-ptx" in flags else CUBIN)],
         alters_later_calls=not {"-lto", "-dlto"}.isdisjoint(flags) and any(map(_ALTERING_FLAGS.match, flags)),
     )
     if step:
-        error, text = _status_error(status), outputs["log"]
-        cure = "\nIt does not support one of them; correct arch or extra_flags, or use another toolkit."
-        raise LinkError(
-            f"nvJitLink failed to {step}: {text.strip() or error}\n"
+        error, error_log = _status_error(status), outputs["log"]
+        message = (
+            f"nvJitLink failed to {step}: {error_log.strip() or error}\n"
             f"Inputs: {', '.join(names) or 'none'}; flags: {' '.join(flags)}."
-            f"{cure if _UNSUPPORTED_STATUS.search(str(error)) else ''}",
+        )
+        if _UNSUPPORTED_STATUS.search(str(error)):
+            message += (
+                "\nnvJitLink does not support one of the flags; correct arch or extra_flags, or use another "
+                "toolkit."
+            )
+        raise LinkError(
+            message,
             flags=tuple(flags),
             inputs=names,
-            log=text or (str(error) if step == "accept its flags" else ""),
+            log=error_log or (str(error) if step == "accept its flags" else ""),
         ) from error
     return Product(outputs["code"], outputs["info"], outputs["log"])
 
 
 def _status_error(status: int) -> Exception:
-    """Return *status* as an error of NVIDIA's bindings, which has its name, if they are installed."""
+    """Return an error for *status*; if NVIDIA's bindings are installed, their error, which has its name."""
     try:
         from cuda.bindings.nvjitlink import nvJitLinkError
     except ImportError:
@@ -168,6 +183,6 @@ def _status_error(status: int) -> Exception:
     return error
 
 
-def _encodable(name: str) -> str:
-    """Return *name* with bytes that are not UTF-8 escaped."""
+def _escape_surrogates(name: str) -> str:
+    """Return *name* with surrogates, which stand for bytes that are not UTF-8, escaped."""
     return name.encode(errors="backslashreplace").decode()

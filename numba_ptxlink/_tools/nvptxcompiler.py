@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch, PtxVersion
     from numba_ptxlink._native._nvptxcompiler import _Ffi, _Lib
 
-_WORKING_SET = 16 << 20
+_WORKING_SET_BYTES = 16 << 20
 
 
 def version() -> tuple[int, int]:
@@ -63,7 +63,7 @@ class Facts(NamedTuple):
 @functools.cache
 def facts() -> Facts:
     """
-    Return the facts about the compiler, by the cache if possible: loading the compiler takes longer.
+    Return the facts about the compiler, from the cache if possible: loading the compiler takes longer.
 
     Raises:
         AssembleError: The package is not built.
@@ -72,7 +72,7 @@ def facts() -> Facts:
     from numba_ptxlink._arch import Arch, PtxVersion
 
     key = cache.Key.of("nvptxcompiler", {"package": cache.package_version(), "tool": identity()})
-    supported = cache.default().memoize(
+    values = cache.default().memoize(
         key,
         lambda: {
             "release": version(),
@@ -80,17 +80,16 @@ def facts() -> Facts:
             "ptx": supported_ptx_versions()[-1],
         },
     )
-    major, minor = supported["release"]
-    return Facts(
-        (major, minor), frozenset(Arch(*cc) for cc in supported["archs"]), PtxVersion(*supported["ptx"])
-    )
+    major, minor = values["release"]
+    archs = frozenset(Arch(*cc) for cc in values["archs"])
+    return Facts((major, minor), archs, PtxVersion(*values["ptx"]))
 
 
 def supported_archs() -> tuple[Arch, ...]:
     """
     Return the architectures that `compile_ptx` generates code for, in ascending order.
 
-    The library does not list variants: it accepts "a" from 9.0 on, and "f" from 10.0 on.
+    The library does not list variants: it also compiles for the suffix "a" from 9.0 on, and "f" from 10.0 on.
 
     Raises:
         AssembleError: The package is not built.
@@ -112,13 +111,13 @@ def supported_ptx_versions() -> tuple[PtxVersion, ...]:
     return tuple(sorted(PtxVersion(major, minor) for major, minor in _supported("Versions", "int[][2]")))
 
 
-def _supported(kind: str, ctype: str) -> Any:
-    """Return a list that the compiler has, such as "Archs", as an array of the C type *ctype*."""
+def _supported(list_name: str, ctype: str) -> Any:
+    """Return the compiler's list "Archs" or "Versions" of what it supports, as an array of C type *ctype*."""
     ffi, lib = load()
     count = ffi.new("int *")
-    _check(kind, getattr(lib, f"nvPTXCompilerGetNumSupported{kind}")(count))
+    _check(list_name, getattr(lib, f"nvPTXCompilerGetNumSupported{list_name}")(count))
     array = ffi.new(ctype, count[0])
-    _check(kind, getattr(lib, f"nvPTXCompilerGetSupported{kind}")(array))
+    _check(list_name, getattr(lib, f"nvPTXCompilerGetSupported{list_name}")(array))
     return array
 
 
@@ -127,8 +126,8 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
     Compile the PTX *text*. Needs no driver; thread-safe.
 
     Returns:
-        The `nvPTXCompileResult`, which is 0 unless the compiler rejected the PTX or a flag; the cubin; and
-        the info log, or the error log of a rejection.
+        The `nvPTXCompileResult`: 0, or another number if the compiler rejected the PTX or a flag; the cubin,
+        empty after a rejection; and the info log, or the error log of a rejection.
 
     Raises:
         AssembleError: The package is not built, or the compiler failed otherwise.
@@ -152,13 +151,15 @@ def compile_ptx(text: bytes, flags: Sequence[str]) -> tuple[int, bytes, str]:
 @functools.cache
 def _keep_memory() -> None:
     """
-    Make the C library keep memory that one compilation frees for the next one, up to twice `_WORKING_SET`.
+    Make the C library keep the memory that one compilation frees for the next one.
 
-    glibc raises its mmap and trim thresholds to fit the largest block that was freed (mallopt(3),
-    M_MMAP_THRESHOLD). Otherwise the 9 MB of a small kernel are returned to the system and faulted in again
-    page by page, which takes up to a fifth of its time. Thresholds set by the process remain in effect.
+    The limit becomes twice `_WORKING_SET_BYTES`: glibc raises its mmap and trim thresholds to fit the largest
+    block that was freed (mallopt(3), M_MMAP_THRESHOLD). Otherwise the 9 MB of a small kernel are returned to
+    the system and faulted in again page by page, which takes up to a fifth of its time. Thresholds set by the
+    process remain in effect.
     """
-    bytes(_WORKING_SET)
+    # A block that is freed at once.
+    bytes(_WORKING_SET_BYTES)
 
 
 def load() -> tuple[_Ffi, _Lib]:
@@ -166,7 +167,7 @@ def load() -> tuple[_Ffi, _Lib]:
     Return the cffi module's `ffi` and `lib`.
 
     Raises:
-        AssembleError: It is not built or cannot be loaded, or cffi is not installed.
+        AssembleError: The cffi module is not built or cannot be loaded, or cffi is not installed.
     """
     try:
         from numba_ptxlink._native._nvptxcompiler import ffi, lib
@@ -175,19 +176,21 @@ def load() -> tuple[_Ffi, _Lib]:
     return ffi, lib
 
 
-def _check(name: str, result: int) -> None:
+def _check(step: str, result: int) -> None:
+    """Raise an error unless *result*, an nvPTXCompileResult, is 0; *step* names the call in the message."""
     if result:
         raise AssembleError(
-            f"nvPTXCompiler failed with status {result} ({name}); free memory and try again, "
+            f"nvPTXCompiler failed with status {result} ({step}); free memory and try again, "
             "or report it with the PTX at the issue tracker of numba-ptxlink."
         )
 
 
-def _read(handle: object, name: str) -> bytes:
+def _read(handle: object, output: str) -> bytes:
+    """Return an output of a compilation: "CompiledProgram", "ErrorLog" or "InfoLog"."""
     ffi, lib = load()
     size = ffi.new("size_t *")
-    _check(name, getattr(lib, f"nvPTXCompilerGet{name}Size")(handle, size))
+    _check(output, getattr(lib, f"nvPTXCompilerGet{output}Size")(handle, size))
     content = ffi.new("char[]", size[0])
     if size[0]:
-        _check(name, getattr(lib, f"nvPTXCompilerGet{name}")(handle, content))
+        _check(output, getattr(lib, f"nvPTXCompilerGet{output}")(handle, content))
     return bytes(ffi.buffer(content))

@@ -29,13 +29,14 @@ INCLUDE_DIR = Path(__file__).parents[1] / "include"
 NOWHERE = Path("/")
 """The folder for source that is no file, so that only the include directories are searched."""
 
-_LINES = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
+# Flags for line information, which contains the paths of files.
+_LINE_FLAGS = ("--generate-line-info", "-lineinfo", "--device-debug", "-G")
 # Options that change the results of later compilations in the process, except to LTO-IR.
 _ALTERING_FLAGS = re.compile("-G$|--device-debug$|--Ofast-compile|-Ofc|-Xnvvm")
-# NVRTC lowers expressions that are addresses. The name of a kernel is one; the name of a variable needs an
-# "&".
-_PLAIN_NAME = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
-# Options that read or write files that a key does not cover, or that print the time.
+# A name, such as "f", "::n::x" or "f<int>", and no cast, such as "static_cast<void (*)()>(f)": it gets an
+# "&", since NVRTC returns the symbols of addresses, and the name of a variable is none.
+_NAME_EXPRESSION = re.compile(r"\s*(?!\w+_cast\b)(?:::)?[A-Za-z_]")
+# Options that read or write files that a key does not cover, such as "-include", or that print the time.
 _UNKEYED_FLAGS = re.compile("-I|--?[a-z-]*(include|pch|time)")
 
 
@@ -46,7 +47,7 @@ def version() -> tuple[int, int]:
 
 @functools.cache
 def supported_archs() -> tuple[Arch, ...]:
-    """Return the architectures that NVRTC generates code for, without variants, in ascending order."""
+    """Return the architectures that NVRTC generates code for, without a and f, in ascending order."""
     library, count = find.load_library("nvrtc"), ctypes.c_int()
     library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
     numbers = (ctypes.c_int * count.value)()
@@ -73,7 +74,7 @@ def compile_source(
     source: str | bytes,
     name: str,
     arch: Arch,
-    options: SourceOptions = SourceOptions(),  # noqa: B008 - it cannot be changed
+    options: SourceOptions = SourceOptions(),  # noqa: B008 - tuples cannot be changed
     *,
     output: str = PTX,
     folder: Path | None = None,
@@ -88,14 +89,15 @@ def compile_source(
         source: A translation unit.
         name: The name of the source in the log.
         arch: The GPU to generate code for.
-        options: The options.
+        options: The include directories, headers, macros and further options.
         output: "ptx", "ltoir" or "cubin".
         folder: The directory of the source file, which `#include "..."` searches first and `__FILE__`
-            contains. None for source that is no file: then it is the directory in *name*, or the working
-            directory.
+            contains. None for source that is no file: then the directory in *name* is searched, or the
+            working directory.
 
     Returns:
-        The code; NVRTC's "log", of warnings and remarks; and "lowered_names", the symbols of the expressions.
+        The code; "log", NVRTC's warnings and remarks; and "lowered_names", the symbol of each name
+        expression.
 
     Raises:
         LinkError: NVRTC rejected the source or an option. The error has the log.
@@ -107,10 +109,12 @@ def compile_source(
     try:
         return _compile_cached(unit)
     except LinkError as error:
-        standard = standard_headers.standard_headers(error.log, options.include_dirs, dict(options.headers))
-        if not standard:
+        std_headers = standard_headers.standard_headers(
+            error.log, options.include_dirs, dict(options.headers)
+        )
+        if not std_headers:
             raise
-    headers = (*options.headers, *standard.items())
+    headers = (*options.headers, *std_headers.items())
     return _compile_cached(unit._replace(options=options._replace(headers=headers)))
 
 
@@ -126,13 +130,13 @@ class _Unit(NamedTuple):
 
     @property
     def program_name(self) -> str:
-        # NVRTC searches the directory in the program's name for "..." only. As an include directory it would
-        # be searched for <...> as well.
+        # NVRTC searches the directory in the program's name for #include "..." only; it would search an
+        # include directory for #include <...> as well.
         return self.name if self.folder is None else str(self.folder / self.name)
 
-    def included(self) -> Includes:
+    def find_includes(self) -> Includes:
         """Return the files that the source can include now."""
-        return self.options.included(self.source, Path(self.program_name).parent)
+        return self.options.find_includes(self.source, Path(self.program_name).parent)
 
     def arguments(self) -> tuple[str, ...]:
         """Return the options for NVRTC, without the include directories."""
@@ -140,7 +144,7 @@ class _Unit(NamedTuple):
             f"--gpu-architecture={self.arch.sm if self.output == CUBIN else self.arch.compute}",
             "--relocatable-device-code=true",
             *(("-dlto",) if self.output == LTOIR else ()),
-            # On Arm a plain `char` would be unsigned, as in host code: the same source, another kernel.
+            # On Arm, `char` would be unsigned as in host code, so that one source would give two kernels.
             *(("-Xcudafe=--signed_chars",) if platform.machine() == "aarch64" else ()),
             *self.options.arguments(),
         )
@@ -155,16 +159,16 @@ class _HeadersChanged(Exception):  # noqa: N818 - it carries a result
 
 
 def _compile_cached(unit: _Unit) -> cache.Entry:
-    included = unit.included()
-    key = _key(unit, included)
+    includes = unit.find_includes()
+    key = _key(unit, includes)
     if key is None:
         return _compile(unit)
 
     def make() -> cache.Entry:
         entry = _compile(unit)
-        # NVRTC reads headers after the key was computed. A header that is edited meanwhile would be stored
-        # under the key of its old content, for all users of the cache.
-        if unit.included() != included:
+        # NVRTC reads headers after the key was computed. If a header is edited in between, the code of its
+        # new content would be stored under the key of the old one, for all users of the cache.
+        if unit.find_includes() != includes:
             raise _HeadersChanged(entry)
         return entry
 
@@ -176,7 +180,7 @@ def _compile_cached(unit: _Unit) -> cache.Entry:
 
 
 def _check_text(source: bytes, name: str) -> None:
-    # NVRTC would stop reading at a NUL, and succeed.
+    """Refuse a NUL before the end of *source*: NVRTC would stop reading there, and succeed."""
     position = source.rstrip(b"\0").find(0)
     if position >= 0:
         line = source.count(b"\n", 0, position) + 1
@@ -186,14 +190,14 @@ def _check_text(source: bytes, name: str) -> None:
         )
 
 
-def _key(unit: _Unit, included: Includes) -> cache.Key | None:
+def _key(unit: _Unit, includes: Includes) -> cache.Key | None:
     """Return the cache key of the result; None if its inputs cannot be determined."""
     arguments = unit.arguments()
-    if included.key is None or any(map(_UNKEYED_FLAGS.match, arguments)):
+    if includes.key is None or any(map(_UNKEYED_FLAGS.match, arguments)):
         return None
     paths: list[str] = []
     # Line information contains the paths of the files.
-    if any(argument in _LINES for argument in arguments):
+    if any(argument in _LINE_FLAGS for argument in arguments):
         try:
             folder = Path(unit.program_name).parent.absolute()
         except FileNotFoundError:  # the working directory was removed, and has no path
@@ -209,7 +213,7 @@ def _key(unit: _Unit, included: Includes) -> cache.Key | None:
             "source": unit.source,
             "name": unit.program_name,
             "name expressions": unit.options.name_expressions,
-            "includes": included.key,
+            "includes": includes.key,
             "paths": paths,
         },
     )
@@ -225,10 +229,11 @@ def _compile(unit: _Unit) -> cache.Entry:
         flags,
         [(unit.program_name, unit.source, KINDS[unit.output].nvjitlink)],
         list(dict(options.headers).items()),
-        tuple(f"&{name}" if _PLAIN_NAME.match(name) else name for name in options.name_expressions),
+        tuple(f"&{name}" if _NAME_EXPRESSION.match(name) else name for name in options.name_expressions),
         alters_later_calls=unit.output != LTOIR and any(map(_ALTERING_FLAGS.match, flags)),
     )
     nvrtc_log = outputs["log"]
+    # The name of the program is "/name" then.
     if unit.folder == NOWHERE:
         nvrtc_log = nvrtc_log.replace(unit.program_name, unit.name)
     if step:

@@ -2,7 +2,7 @@
 Compile LLVM IR with libNVVM, for exports and for the front ends.
 
 Linkers of older releases read only the LTO-IR of an older libNVVM, which another toolkit may contain. The
-loader does not distinguish libraries of one name, so these are called in child processes.
+loader does not distinguish libraries of one name, so such a library is called in a child process.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Paths in a toolkit: of NVIDIA's installers, conda and the wheels of CUDA 12; of the wheels of CUDA 13.
-_LIBRARIES = ("nvvm/lib64/libnvvm.so", "lib/libnvvm.so.4")
-_LIBDEVICE = "nvvm/libdevice/libdevice.10.bc"
-# The versions of the IR and of its debug information: a release rejects versions newer than its own.
-_VERSIONS = re.compile(r"(?<=\{)( ?)i32 2, i32 0, i32 \d+, i32 \d+(?= ?\}$)", re.MULTILINE)
-# The target and the version of the IR, which the NVVM IR specification requires in every module.
-_EMPTY_MODULE = """\
+# Paths in the folder of a toolkit: of NVIDIA's installers, conda and the wheels of CUDA 12; of the wheels of
+# CUDA 13.
+_LIBRARY_PATHS = ("nvvm/lib64/libnvvm.so", "lib/libnvvm.so.4")
+_LIBDEVICE_PATH = "nvvm/libdevice/libdevice.10.bc"
+# The versions of the IR and of its debug information in a module, `!{i32 2, i32 0, i32 3, i32 2}`. A release
+# rejects versions newer than its own.
+_MODULE_VERSIONS = re.compile(r"(?<=\{)( ?)i32 2, i32 0, i32 \d+, i32 \d+(?= ?\}$)", re.MULTILINE)
+# A function, with the target and the version of the IR, which the NVVM IR specification requires.
+_SMALLEST_MODULE = """\
 target triple = "nvptx64-nvidia-cuda"
 target datalayout = "e-p:64:64:64-i1:8:8-i8:8:8-i16:16:16-i32:32:32-i64:64:64-i128:128:128-f32:32:32-f64:64\
 :64-v16:16:16-v32:32:32-v64:64:64-v128:128:128-n16:32:64"
@@ -69,20 +71,25 @@ def version() -> tuple[int, int] | None:
 
 @functools.cache
 def _probe(arch: Arch, library: str = "") -> tuple[PtxVersion | None, tuple[int, ...]]:
-    """Return the version of PTX that libNVVM emits, and the versions of IR and debug information it reads."""
-    step, _, outputs = run([("", _EMPTY_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
-    return None if step else read_header(outputs["code"].decode()).version, outputs["ir"]
+    """
+    Return the version of PTX that libNVVM emits for *arch*, and the versions of the IR that it reads.
+
+    The version of PTX is None if libNVVM does not support *arch*; the others are as for `child.nvvm`.
+    """
+    step, _, outputs = run([("", _SMALLEST_MODULE.encode(), "whole")], [f"-arch={arch.compute}"], library)
+    isa = None if step else read_header(outputs["code"].decode()).version
+    return isa, outputs["ir"]
 
 
 class Nvvm(NamedTuple):
     """
-    The libNVVM of a toolkit beside this environment's.
+    The libNVVM of another toolkit than this environment's.
 
     Args:
-        path: The library.
-        libdevice: The file of mathematical functions of the toolkit.
+        path: The file of the library.
+        libdevice: The file of the toolkit's mathematical functions, in bitcode.
         release: The CUDA release.
-        versions: The versions of the IR and of the debug information that it reads.
+        versions: The newest versions of the IR and of its debug information that the library reads.
     """
 
     path: str
@@ -102,28 +109,34 @@ class Nvvm(NamedTuple):
             LinkError: libNVVM cannot be loaded.
         """
         versions = ", ".join(f"i32 {number}" for number in self.versions)
-        texts = [_VERSIONS.sub(rf"\g<1>{versions}", module) for module in modules]
+        texts = [_MODULE_VERSIONS.sub(rf"\g<1>{versions}", module) for module in modules]
         return compile_ir(texts, options, Path(self.libdevice).read_bytes(), self.path)
 
 
 def toolkits() -> list[Nvvm]:
-    """Return the libNVVMs of other toolkits, each once, without this environment's."""
+    """Return the libNVVM of each toolkit on this machine, except this environment's."""
     own_path = os.path.realpath(find.library("nvvm"))
-    candidates = ((root / name, root / _LIBDEVICE) for root in find.toolkits() for name in _LIBRARIES)
-    pairs = {os.path.realpath(pair[0]): pair for pair in candidates if all(map(Path.is_file, pair))}
-    libraries = (_open_library(*map(str, pair)) for real, pair in pairs.items() if real != own_path)
+    # Several paths may lead to one library: keep one of them.
+    paths: dict[str, tuple[Path, Path]] = {}
+    for root in find.toolkits():
+        for name in _LIBRARY_PATHS:
+            library, libdevice = root / name, root / _LIBDEVICE_PATH
+            if library.is_file() and libdevice.is_file():
+                paths[os.path.realpath(library)] = (library, libdevice)
+    paths.pop(own_path, None)
+    libraries = (_probe_library(str(library), str(libdevice)) for library, libdevice in paths.values())
     return [*filter(None, libraries)]
 
 
 @functools.cache
-def _open_library(library: str, libdevice: str) -> Nvvm | None:
+def _probe_library(library: str, libdevice: str) -> Nvvm | None:
     """Return the libNVVM of a toolkit; None if it cannot be loaded, or if its release is unknown."""
     try:
-        emitted, versions = _probe(Arch(9, 0), library)
+        emitted_ptx, versions = _probe(Arch(9, 0), library)
     except LinkError as error:
         log.warning("%s is not used: %s", library, "; ".join(str(error.log or error).splitlines()[-2:]))
         return None
-    release = last_release_emitting(emitted) if emitted else None
+    release = last_release_emitting(emitted_ptx) if emitted_ptx else None
     return Nvvm(library, libdevice, release, versions) if release else None
 
 
@@ -143,9 +156,9 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     Warnings of libNVVM are logged.
 
     Args:
-        modules: The program.
+        modules: The texts of the modules of the program.
         options: libNVVM's options, such as "-arch=compute_90".
-        libdevice: The bitcode of the mathematical functions that the program may call.
+        libdevice: The bitcode of the mathematical functions that the program may call; b"" if it calls none.
         library: The file of another toolkit's libNVVM; "" for this environment's.
 
     Raises:
@@ -161,7 +174,7 @@ def compile_ir(modules: Sequence[str], options: Sequence[str], libdevice: bytes,
     }
 
     def make() -> cache.Entry:
-        # LTO-IR would contain the names of modules; the front ends pass none.
+        # Modules get no names: LTO-IR would contain them.
         steps = [("", text.encode(), "whole") for text in modules]
         # Not all releases verify their own libdevice.
         steps += [("", b"", "verify"), *([("libdevice", libdevice, "lazy")] if libdevice else [])]
@@ -184,7 +197,7 @@ def run(steps: Sequence[tuple[str, bytes, str]], options: Sequence[str], library
     Call libNVVM, in a child process if the call would change the results of later ones.
 
     Args:
-        steps: The modules and when they are verified, as for `child.nvvm`.
+        steps: The inputs of `child.nvvm`: modules, and verifications of the modules before.
         options: libNVVM's options.
         library: The file of another toolkit's libNVVM; "" for this environment's.
 
@@ -206,4 +219,4 @@ def alters_later_calls(options: Sequence[str]) -> bool:
 @functools.cache
 def accepts(options: tuple[str, ...]) -> bool:
     """Return whether libNVVM accepts *options*; raises as `run` does."""
-    return not run([("", _EMPTY_MODULE.encode(), "whole"), ("", b"", "verify")], options)[0]
+    return not run([("", _SMALLEST_MODULE.encode(), "whole"), ("", b"", "verify")], options)[0]

@@ -24,14 +24,15 @@ DEFAULT_LEVEL = 3
 # Tools that flags are written for; nvPTXCompiler has the flags of ptxas. nvJitLink silently ignores LTO flags
 # without -lto, so it has two entries.
 NVRTC, PTXAS, NVJITLINK, LTO, NVVM = "NVRTC", "ptxas", "nvJitLink", "nvJitLink with LTO", "NVVM"
-# Flags in the order of the arguments. {word} is true or false, {bit} is 1 or 0; a blank separates two flags.
-_NVJITLINK = {
+# The flag of each option, in the order of the arguments. {value} is the value of the option; of a bool,
+# {word} is true or false, and {bit} is 1 or 0. A blank separates two flags.
+_NVJITLINK_FORMATS = {
     "opt_level": "-O{value}",
     "debug": "-g",
     "lineinfo": "-lineinfo",
     "max_registers": "-maxrregcount={value}",
 }
-_LLVM = {
+_LLVM_FORMATS = {
     "ftz": "-ftz={bit}",
     "prec_div": "-prec-div={bit}",
     "prec_sqrt": "-prec-sqrt={bit}",
@@ -55,19 +56,19 @@ _FLAG_FORMATS: dict[str, dict[str, str]] = {
         "max_registers": "--maxrregcount={value}",
         "fma": "--fmad={word}",
     },
-    NVJITLINK: {**_NVJITLINK, "fma": "-Xptxas=--fmad={word}"},
+    NVJITLINK: {**_NVJITLINK_FORMATS, "fma": "-Xptxas=--fmad={word}"},
     # nvJitLink compiles LTO-IR itself, and PTX by ptxas.
-    LTO: {**_NVJITLINK, **_LLVM, "fma": "-fma={bit} -Xptxas=--fmad={word}"},
-    NVVM: {"opt_level": "-opt={value}", **_LLVM},
+    LTO: {**_NVJITLINK_FORMATS, **_LLVM_FORMATS, "fma": "-fma={bit} -Xptxas=--fmad={word}"},
+    NVVM: {"opt_level": "-opt={value}", **_LLVM_FORMATS},
 }
 ARITHMETIC = ("fma", "ftz", "prec_div", "prec_sqrt", "fast_math")
 """The options of floating-point arithmetic: True, False, or None for the tool's default."""
 # The meaning of fast_math for tools without such a flag, from NVRTC's manual.
 _FAST_MATH = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True}
 
-_MAX_REGISTERS = 255
-# The parameter for a flag, by its name without hyphens. If a flag and a parameter contradict each other, a
-# tool uses the last one, at most with a warning in its log.
+_MAX_REGISTERS = 255  # of a thread
+# The parameter that stands for a flag, by the flag's name without hyphens. Such flags are refused: if a flag
+# and a parameter contradict each other, a tool uses the last one, at most with a warning in its log.
 _PARAMETERS = {
     **dict.fromkeys(("arch", "gpu-name", "gpu-architecture"), "arch"),
     **dict.fromkeys(("c", "compile-only"), "relocatable"),
@@ -85,9 +86,10 @@ _PARAMETERS = {
 }
 # Refused: these flags name a file whose content would be missing from the cache key.
 _FILE_FLAGS = ("optf", "options-file", "apply-controls")
+# With these flags, the output is no cubin that a driver loads.
 _NO_CUBIN_FLAGS = ("r", "c", "compile-only", "rdc", "relocatable-device-code", "ptx", "fdevice-syntax-only")
-# Flags of nvJitLink for link-time optimisation, where it accepts --split-compile too. All other flags except
-# -time and -no-cache are those of ptxas; `_COMMON_FLAGS` have the same meaning for both tools.
+# Flags that nvJitLink accepts only with -lto, beside --split-compile. All other flags are those of ptxas,
+# except -time and -no-cache; `_COMMON_FLAGS` have the same meaning for both tools.
 _LTO_FLAGS = (
     "Xnvvm",
     "kernels-used",
@@ -97,9 +99,9 @@ _LTO_FLAGS = (
     "jump-table-density",
 )
 _COMMON_FLAGS = ("verbose", "O0", "O3")
-# A prefix of flags for a tool that nvJitLink calls.
+# The prefix of a flag for a tool inside nvJitLink, as in "-Xptxas=--fmad=true".
 _INNER_TOOL = "-X(?:ptxas|nvvm)="
-# NVRTC ignores these flags if it makes PTX or LTO-IR.
+# NVRTC passes the values of these flags to ptxas, so it ignores them if it makes PTX or LTO-IR.
 _PTXAS_FLAGS = ("Xptxas", "ptxas-options")
 
 
@@ -120,11 +122,12 @@ class Options(NamedTuple):
         ftz: Whether 32-bit subnormal numbers are flushed to zero.
         prec_div: Whether 32-bit divisions are rounded as by IEEE 754.
         prec_sqrt: Whether 32-bit square roots are rounded as by IEEE 754.
-        fast_math: Whether options that are None are those of fast arithmetic, *ftz* and *fma* but neither
-            *prec_div* nor *prec_sqrt*, and functions in CUDA C++ and Python are approximate.
+        fast_math: Whether arithmetic is fast and less accurate: of the options that are None, *ftz* and *fma*
+            become True, *prec_div* and *prec_sqrt* become False, and mathematical functions in CUDA C++ and
+            Python are approximate.
         extra_flags: Further flags of ptxas or nvJitLink.
-        lto: Whether the link optimises.
-        backend: The tool of a link; None for NUMBA_PTXLINK_BACKEND.
+        lto: Whether the link optimises across its inputs.
+        backend: The tool of a link, "auto" to choose one; None for NUMBA_PTXLINK_BACKEND.
         checks: The comparisons before a link; None for NUMBA_PTXLINK_CHECKS.
         inline: The calls between PTX inputs that are inlined; None for NUMBA_PTXLINK_INLINE.
     """
@@ -203,24 +206,28 @@ class Options(NamedTuple):
         values = self._asdict()
         if "fast_math" not in _FLAG_FORMATS[tool] and self.fast_math:
             values |= {name: value for name, value in _FAST_MATH.items() if values[name] is None}
-        # ptxas fails on --device-debug with a level ("Optimized debugging not supported"), and warns about
-        # it with line numbers.
-        values["lineinfo"] &= not self.debug
-        if self.opt_level == DEFAULT_LEVEL and (tool in (NVJITLINK, LTO) or _is_for_debugging(ptx)):
-            values["opt_level"] = None
-        if tool == PTXAS and self.debug:
+        # Beside --device-debug, ptxas rejects --opt-level ("Optimized debugging not supported"), and warns of
+        # --generate-line-info.
+        values["lineinfo"] = self.lineinfo and not self.debug
+        is_default_level = self.opt_level == DEFAULT_LEVEL
+        if (
+            (self.debug and tool == PTXAS)
+            or (is_default_level and tool in (NVJITLINK, LTO))
+            or (is_default_level and _is_for_debugging(ptx))
+        ):
             values["opt_level"] = None
         flags: list[str] = []
-        for name, spelling in _FLAG_FORMATS[tool].items():
+        for name, flag_format in _FLAG_FORMATS[tool].items():
             value = values[name]
+            # Only options of arithmetic have a flag for False.
             if value is None or (value is False and name not in _FAST_MATH):
                 continue
-            flags += spelling.format(value=value, word=str(value).lower(), bit=int(value)).split()
+            flags += flag_format.format(value=value, word=str(value).lower(), bit=int(value)).split()
         return (*flags, *(_translate(self.extra_flags, tool) if tool in (PTXAS, NVJITLINK, LTO) else ()))
 
 
 def _is_for_debugging(ptx: bytes) -> bool:
-    # Most PTX does not contain the word.
+    # Do not parse the header of PTX without the word, as most PTX is.
     if b"debug" not in ptx:
         return False
     return "debug" in read_header(ptx.decode(errors="replace")).target
@@ -230,7 +237,7 @@ def _translate(flags: Iterable[str], tool: str) -> Iterable[str]:
     """Yield *flags* of ptxas and nvJitLink in the form that *tool* accepts."""
     is_linker_flag = False
     for flag in flags:
-        # An argument that is no flag is the value of the one before.
+        # An argument that is no flag is the value of the flag before, and belongs to the same tool.
         if name := _flag_name(flag):
             is_linker_flag = (
                 tool_of_flag(flag) != PTXAS or name == "Xptxas" or (tool == LTO and name == "split-compile")
@@ -243,7 +250,7 @@ def _translate(flags: Iterable[str], tool: str) -> Iterable[str]:
 
 
 def tool_of_flag(flag: str) -> str:
-    """Return the only tool that accepts *flag*: PTXAS, NVJITLINK, or LTO; "" if several accept it."""
+    """Return the only tool that accepts *flag*: PTXAS, NVJITLINK or LTO; "" if several do."""
     name = _flag_name(flag)
     if name in _LTO_FLAGS:
         return LTO
@@ -331,10 +338,10 @@ def as_texts(option: str, value: Any) -> tuple[str, ...]:
 
 def register_limit(requested: Any) -> Any:
     """
-    Return the `max_registers` with the effect of *requested*, which a front end does not check.
+    Return the `max_registers` that has the effect of a front end's *requested*, which may be out of range.
 
-    ptxas ignores a number above 255, which no thread can have, and raises one below its minimum; 0 means no
-    limit. A value that is no number is returned unchanged.
+    ptxas ignores a number above 255, which no thread can have, and raises a number below its minimum; 0 means
+    no limit. A value that is no number is returned unchanged.
     """
     if not _is_int(requested):
         return requested
@@ -345,7 +352,13 @@ def check_flags(
     option: str, flags: Iterable[str], parameters: Sequence[str], *, cubin_alone: bool = False
 ) -> None:
     """
-    Refuse flags that a tool could not read, and flags for which there is one of *parameters*.
+    Refuse flags that a tool could not read, and flags that one of *parameters* stands for.
+
+    Args:
+        option: The name of the parameter that has the flags, for the message.
+        flags: The flags.
+        parameters: The parameters of the function that was called, by name.
+        cubin_alone: Whether to refuse flags that make something else than a cubin, too.
 
     Raises:
         ConfigError: There is such a flag.
@@ -355,12 +368,12 @@ def check_flags(
             raise ConfigError(
                 f"{option} contains {flag!r}; a flag has at least one character and no NUL: correct it."
             )
-        # Tools ignore text after "--verbose " in one argument. In nvrtc_flags, the value of a macro may have
-        # " -".
+        # Two flags in one item, as in "--verbose -O1": tools ignore the second one. In nvrtc_flags, the value
+        # of a macro may contain " -".
         if option == "extra_flags" and re.search(r"\s-", flag):
             raise ConfigError(f"{option} contains {flag!r}; pass each flag as a separate item.")
         name = _flag_name(re.sub(_INNER_TOOL, "", flag))
-        # The level follows "-O" directly.
+        # "-O3" has its value in its name.
         parameter = _PARAMETERS.get(re.sub(r"^O\d+$", "O", name))
         if parameter in parameters:
             raise ConfigError(f"{option} contains {flag!r}; use the parameter {parameter} for it.")

@@ -1,11 +1,11 @@
-"""Load a private copy of a library, whose global state is separate from the state of the first copy."""
+"""Make a private copy of a library, so that loading the copy gives global state of its own."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-_copies: dict[str, str] = {}
+_copy_paths: dict[str, str] = {}
 
 
 def copy_of(library: str) -> str:
@@ -13,14 +13,14 @@ def copy_of(library: str) -> str:
     Return the path of a private copy of *library*, which exists as long as the process.
 
     Raises:
-        OSError: There is no memory for it, or no file can be opened.
+        OSError: There is no memory for the copy, or a file cannot be opened.
     """
-    if library not in _copies:
-        # Keep the descriptor open: the loader identifies libraries by path, so for another file with a reused
-        # number it would return the old library.
-        copy = os.memfd_create(Path(library).name)
+    if library not in _copy_paths:
+        # Never closed: the loader identifies libraries by path, so if the number of the descriptor were
+        # reused for another copy, the loader would return the old library.
+        descriptor = os.memfd_create(Path(library).name)
         with Path(library).open("rb") as file:
-            while os.sendfile(copy, file.fileno(), None, 1 << 30):
+            while os.sendfile(descriptor, file.fileno(), None, 1 << 30):
                 pass
-        _copies[library] = f"/proc/self/fd/{copy}"
-    return _copies[library]
+        _copy_paths[library] = f"/proc/self/fd/{descriptor}"
+    return _copy_paths[library]

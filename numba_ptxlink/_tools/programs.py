@@ -24,13 +24,16 @@ if TYPE_CHECKING:
     from numba_ptxlink.errors import PtxlinkError
 
 _TIMEOUT_SECONDS = 300
-# Fields of the ELF header: the offsets of the tables of segments and sections, and the sizes and counts of
-# their entries (System V gABI, "ELF Header"). A cubin ends with one of these tables.
-_TABLES = struct.Struct("<32xQQ6xHHHH")
+# Fields of the ELF header (System V gABI, "ELF Header"): the offsets of the tables of segments and of
+# sections; for each table, the size of an entry and the number of entries. A cubin ends with one of these
+# tables.
+_ELF_TABLES = struct.Struct("<32xQQ6xHHHH")
 _RELEASE = re.compile(r"release (\d+)\.(\d+)")
+# Lines of cuobjdump's list of pieces: "member code.a:b.o:", "Fatbin elf code:", "arch = sm_90".
 _LISTED_LINE = re.compile(r"member .*:(?P<member>.*):|Fatbin (?P<kind>\w+) code:|arch = (?P<arch>\w+)")
 # Kinds of code by cuobjdump's names and file extensions.
 _KIND_NAMES = {"elf": CUBIN, "ptx": PTX, "nvvm": LTOIR}
+# "Extracting ELF file    1: a.sm_90.cubin"; the pieces of each kind are numbered from 1.
 _EXTRACTED_FILE = re.compile(
     r"Extracting (?P<kind>ELF|PTX) file .*?(?P<number>\d+): (?P<name>\S+\.(?:cubin|ptx))"
 )
@@ -59,7 +62,7 @@ def folder(failure: type[PtxlinkError]) -> Iterator[Path]:
 
 
 def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str]:
-    """Run *command*; return whether it succeeded, its standard output, and why it failed."""
+    """Run *command*; return whether it succeeded, its standard output, and why it failed, or ""."""
     try:
         process = subprocess.run(  # noqa: S603 - programs that the user named or installed
             list(command),
@@ -78,7 +81,7 @@ def run(command: Sequence[str], cwd: Path | None = None) -> tuple[bool, str, str
 
 def version_text(program: str, *arguments: str) -> str:
     """Return what a program prints for --version."""
-    # The path is a part of the cache's key, since PATH may find another program later.
+    # Cached by the path of the program: PATH may lead to another program later.
     return _version_text(shutil.which(program) or program, *arguments)
 
 
@@ -95,9 +98,10 @@ def release(*command: str) -> tuple[int, int] | None:
 
 def newest_ptxas(max_release: tuple[int, int]) -> tuple[str, tuple[int, int]] | None:
     """
-    Return path and release of the newest ptxas up to *max_release*, of its major version; None without one.
+    Return the path and the release of the newest suitable ptxas; None if there is none.
 
-    Within a release, the wheels of this environment are preferred to PATH.
+    A ptxas is suitable if it has the major version of *max_release* and is not newer. Of two with one
+    release, that of a wheel is preferred to that on PATH.
     """
     paths_by_release: dict[tuple[int, int], str] = {}
     for path in find.programs("ptxas", wheels_first=True):
@@ -128,9 +132,12 @@ def run_ptxas(path: str, text: bytes, flags: Sequence[str]) -> bytes:
             )
         code = cubin.read_bytes()
         # On a full disk, ptxas writes less and succeeds.
-        segments, sections, *sizes = _TABLES.unpack_from(code.ljust(_TABLES.size, b"\0"))
-        ends = (segments + sizes[0] * sizes[1], sections + sizes[2] * sizes[3])
-        if not 0 < max(ends) <= len(code):
+        header = code.ljust(_ELF_TABLES.size, b"\0")
+        segments, sections, segment_size, segment_count, section_size, section_count = (
+            _ELF_TABLES.unpack_from(header)
+        )
+        end = max(segments + segment_size * segment_count, sections + section_size * section_count)
+        if not 0 < end <= len(code):
             raise AssembleError(
                 f"{path} wrote an incomplete cubin; make room in {directory.parent}.", flags=tuple(flags)
             )
@@ -153,8 +160,8 @@ class Piece(NamedTuple):
     A piece of device code.
 
     Args:
-        member: The member of a library that contains it, or "".
-        kind: "cubin", "ptx" or "ltoir", or cuobjdump's name.
+        member: The member of a library that contains the code; "" if the file is no library.
+        kind: "cubin", "ptx" or "ltoir"; for another kind, cuobjdump's name.
         arch: The architecture of the code.
         code: The code; None if cuobjdump does not write it.
     """
@@ -181,7 +188,7 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
         return None
     with folder(LinkError) as directory:
         (directory / "code.a").write_bytes(code)
-        listed = _cuobjdump([tool, "-all", "code.a"], directory, name)
+        listing = _cuobjdump([tool, "-all", "code.a"], directory, name)
         extraction_log = _cuobjdump([tool, "-all", "-xelf", "all", "-xptx", "all", "code.a"], directory, name)
         files = {
             (_KIND_NAMES[match["kind"].lower()], int(match["number"])): match["name"]
@@ -190,18 +197,19 @@ def pieces(code: bytes, name: str) -> list[Piece] | None:
         # If two pieces have one file name, the second overwrites the first.
         names = Counter(files.values())
         contents = {key: (directory / file).read_bytes() for key, file in files.items() if names[file] == 1}
-    pieces_found: list[Piece] = []
+    result: list[Piece] = []
     counts: Counter[str] = Counter()
     member = kind = ""
-    for match in _LISTED_LINE.finditer(listed):
+    # A line with the member or the kind holds for the lines with architectures that follow.
+    for match in _LISTED_LINE.finditer(listing):
         member = match["member"] or member
         kind = match["kind"] or kind
         if match["arch"]:
-            name_of_kind = _KIND_NAMES.get(kind, kind)
-            counts[name_of_kind] += 1
-            content = contents.get((name_of_kind, counts[name_of_kind]))
-            pieces_found.append(Piece(member, name_of_kind, match["arch"], content))
-    return pieces_found
+            piece_kind = _KIND_NAMES.get(kind, kind)
+            counts[piece_kind] += 1
+            content = contents.get((piece_kind, counts[piece_kind]))
+            result.append(Piece(member, piece_kind, match["arch"], content))
+    return result
 
 
 def _cuobjdump(command: list[str], directory: Path, name: str) -> str:

@@ -1,4 +1,8 @@
-"""The options for compiling CUDA C++, and their checks. A link without CUDA C++ imports no more than this."""
+"""
+The options for compiling CUDA C++, and their checks.
+
+A link without CUDA C++ imports only this module of them.
+"""
 
 from __future__ import annotations
 
@@ -80,21 +84,22 @@ class SourceOptions(NamedTuple):
             *self.flags,
         )
 
-    def included(self, source: bytes, folder: Path) -> Includes:
+    def find_includes(self, source: bytes, folder: Path) -> Includes:
         """Return the files that *source* in *folder* can include."""
         from .includes import find_includes
 
+        # A name expression is compiled, too, and may contain a macro such as __LINE__.
         texts = (*self.arguments(), *self.name_expressions)
         return find_includes(source, folder, self.include_dirs, dict(self.headers), texts)
 
     def content_of(self, source: bytes, folder: Path) -> tuple[bytes, tuple[str, ...]] | None:
-        """Return *source* in *folder* with the key of its includes; None if that is unknown."""
-        key = self.included(source, folder).key
+        """Return *source* in *folder*, with the key of its includes; None if they have no key."""
+        key = self.find_includes(source, folder).key
         return None if key is None else (source, key)
 
 
 def _checked_texts(option: str, mapping: Any, types: tuple[type, ...]) -> tuple[Any, ...]:
-    """Return the items of *mapping*, which maps names to values of *types*; none if it is None."""
+    """Return the items of *mapping* after a check that it maps names to *types*; () if it is None."""
     if mapping is None:
         return ()
     if not isinstance(mapping, Mapping):

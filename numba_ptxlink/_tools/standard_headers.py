@@ -2,7 +2,7 @@
 Provide the headers of the standard library, which NVRTC lacks.
 
 NVRTC has the C functions that GPUs can call built in, but no headers that declare them. CUDA's C++ library
-has most headers, as <cuda/std/...>; a standard header includes the one of the same name.
+has most headers, as <cuda/std/...>; each header that this module makes includes the one of its own name.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from . import find
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# POSIX.1-2024, <math.h>.
-_MATH = """\
+# The constants of <math.h> in POSIX.1-2024.
+_MATH_CONSTANTS = """\
 #if !defined(M_PI)
 #define M_E 2.71828182845904523536
 #define M_LOG2E 1.44269504088896340736
@@ -34,15 +34,16 @@ _MATH = """\
 #define M_SQRT1_2 0.70710678118654752440
 #endif
 """
-# Headers that need no library: the declarations that are not built in.
+# Headers that need no library, with the declarations that NVRTC does not have built in.
 _WITHOUT_LIBRARY = {
     **dict.fromkeys(("assert.h", "stdbool.h", "stdio.h", "stdlib.h", "string.h"), ""),
-    "math.h": _MATH,
+    "math.h": _MATH_CONSTANTS,
     "stddef.h": "typedef decltype(sizeof(0)) size_t;\ntypedef decltype((char*)0 - (char*)0) ptrdiff_t;\n",
     "cstdio": "namespace std {\nusing ::printf;\n}\n",
 }
 _IMPORT_STD = "namespace cuda {\nnamespace std {}\n}\nnamespace std {\nusing namespace cuda::std;\n}\n"
-_NO_FILE = re.compile(r'open source file "([^"\n]+)"')
+# NVRTC's message: cannot open source file "cmath".
+_MISSING_FILE = re.compile(r'open source file "([^"\n]+)"')
 _HOST_CODE = "host functions are not allowed in JIT mode"
 _BY_NVCC = "`nvcc -dc` and link the object"
 
@@ -51,37 +52,39 @@ def standard_headers(
     log: str, include_dirs: Sequence[Path | str], headers: Mapping[str, str]
 ) -> dict[str, str]:
     """
-    Return the standard headers by name, if NVRTC rejected a source for the lack of one; otherwise none.
+    Return the texts of the standard headers by name if NVRTC rejected a source that includes one; else none.
 
     Headers in *include_dirs* are preferred. A source that NVRTC compiles without these headers, such as one
     that tests for them, never gets them.
 
     Args:
-        log: NVRTC's log.
+        log: The log of the rejection.
         include_dirs: The include directories, in search order.
         headers: Headers in memory, by name.
     """
-    missing = _NO_FILE.search(log)
+    missing = _MISSING_FILE.search(log)
     folders = [Path(path) for path in include_dirs]
     texts = dict(_WITHOUT_LIBRARY)
     for path in (path for folder in folders for path in (folder / "cuda" / "std").glob("[a-z]*")):
-        text = f"#include <cuda/std/{path.name}>\n"
-        texts[path.name] = f"{_MATH if path.name == 'cmath' else ''}{text}{_IMPORT_STD}"
+        directive = f"#include <cuda/std/{path.name}>\n"
+        texts[path.name] = f"{_MATH_CONSTANTS if path.name == 'cmath' else ''}{directive}{_IMPORT_STD}"
+        # <cmath> also gives <math.h>.
         if path.name.startswith("c"):
-            texts.setdefault(f"{path.name[1:]}.h", text)
-    # CUDA's C++ library includes the host's <version> in the middle of its own configuration.
+            texts.setdefault(f"{path.name[1:]}.h", directive)
+    # CUDA's C++ library includes <version> in the middle of its own configuration, where it cannot be
+    # included again.
     texts["version"] = ""
     if missing is None or missing[1] not in texts:
         return {}
-    found_names = {
+    existing_names = {
         name for name in texts if name in headers or any((folder / name).is_file() for folder in folders)
     }
-    return {name: f"#pragma once\n{text}" for name, text in texts.items() if name not in found_names}
+    return {name: f"#pragma once\n{text}" for name, text in texts.items() if name not in existing_names}
 
 
 def cure(log: str) -> str:
     """Return the cure for an error of NVRTC about a missing header, host code or an option; "" for others."""
-    if missing := _NO_FILE.search(log):
+    if missing := _MISSING_FILE.search(log):
         return (
             f"Pass the folder of {missing[1]} as include_dirs, or -I; for a file of link= only its own "
             "folder is searched. NVRTC has the part of the standard library that CUDA's C++ library has, "

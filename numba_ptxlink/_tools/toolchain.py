@@ -58,7 +58,7 @@ class Toolchain:
         nvvm: The CUDA release of libNVVM; None if it cannot be loaded.
         nvfatbin: nvFatbin's version; None if it cannot be loaded.
         driver: The newest CUDA version that the driver supports; None without a driver.
-        packages: The versions of the installed packages involved.
+        packages: The versions of the installed packages that are involved, by name.
     """
 
     nvptxcompiler: tuple[int, int] | None
@@ -75,10 +75,10 @@ class Toolchain:
 def toolchain() -> Toolchain:
     """Return the versions that the tools report. Needs neither a GPU nor a driver."""
     versions = {name: _version(name) for name in _TOOLS}
-    compiles = versions["nvptxcompiler"] is not None
+    has_compiler = versions["nvptxcompiler"] is not None
     return Toolchain(
-        archs=nvptxcompiler.supported_archs() if compiles else (),
-        ptx_versions=nvptxcompiler.supported_ptx_versions() if compiles else (),
+        archs=nvptxcompiler.supported_archs() if has_compiler else (),
+        ptx_versions=nvptxcompiler.supported_ptx_versions() if has_compiler else (),
         packages=find.installed_versions(_PACKAGES),
         **versions,
     )
@@ -126,8 +126,10 @@ def _as_list(archs: ArchLike | Iterable[ArchLike]) -> Iterable[ArchLike]:
     if isinstance(archs, str) or not hasattr(archs, "__iter__"):
         return [archs]
     arch_list = tuple(archs)
-    # A compute capability, such as (9, 0).
-    return [cast("ArchLike", arch_list)] if isinstance((*arch_list, "")[0], int) else cast("Any", arch_list)
+    # A compute capability, such as (9, 0), is one architecture.
+    if arch_list and isinstance(arch_list[0], int):
+        return [cast("ArchLike", arch_list)]
+    return cast("Iterable[ArchLike]", arch_list)
 
 
 def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
@@ -148,4 +150,5 @@ def _archs_of_word(word: str, newest: PtxVersion | None) -> Sequence[Arch]:
         ]
     if word == "all":
         return supported
+    # "all-major": the oldest, and the first of each generation, such as 9.0.
     return [arch for arch in supported if arch == supported[0] or not arch.minor]
