@@ -506,8 +506,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_cpu/memory.py",
-            "reports = not _is_thread_private(",
-            "reports = _is_thread_private(",
+            "is_reported = not _is_thread_private(",
+            "is_reported = _is_thread_private(",
             "cpu/test_cpu_checks.py",
         ),
         ("_cpu/checks.py", "if key not in reported:", "if True:", "cpu/test_cpu_checks.py"),
@@ -541,8 +541,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_cpu/async_copies.py", 'drops=operation == "arrive_drop"', "drops=False", ASYNC),
         (
             "_cpu/matrices.py",
-            "for block in range(product.rows // 8):\n        row",
-            "for block in range(1):\n        row",
+            "for row in range(product.lane_rows):",
+            "for row in range(1):",
             "cpu/test_cpu_matrices.py",
         ),
     ],

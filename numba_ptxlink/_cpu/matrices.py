@@ -1,9 +1,9 @@
 """
 Translate matrix instructions: each thread of a warp has some elements of the matrices in its registers.
 
-A thread writes its registers to memory, and the address of the memory to its ThreadRecord, where the other
-threads read it. A second exchange ensures that all threads have read before one of them overwrites its
-registers. The layouts are those of "Matrix Fragments for mma" in the PTX ISA.
+A thread copies its registers to memory and stores the address of the copy in its ThreadRecord, where the
+other threads of the warp read it; a second exchange makes each thread wait until all have read. The layouts
+are those of "Matrix Fragments for mma" in the PTX ISA.
 """
 
 from __future__ import annotations
@@ -17,233 +17,257 @@ from . import arithmetic
 from .ir_builder import IRBuilder
 from .memory import effective_address, region_pointer, report_access
 from .mnemonics import UnsupportedInstruction
-from .runtime import THREAD_RECORD_SIZE, Access, Fault, thread_field_offset
-from .warps import exchange
+from .runtime import Access, Fault
+from .warps import exchange, load_lane_operand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from .mnemonics import Mnemonic
     from .translator import Translator
 
-ALL_LANES = "-1"
-ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
-ACCUMULATORS = {"f16", "f32", "f64", "s32"}
-_SHAPE = re.compile(r"m(8|16)n8k(\d+)")
+ALL_LANES = "-1"  # The mask of all 32 lanes of a warp, as an operand of PTX.
+# The bits of an element of the factors A and B, by its type.
+FACTOR_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8}
+ACCUMULATOR_TYPES = {"f16", "f32", "f64", "s32"}  # The element types of the addend C and of the result D.
+_SHAPE = re.compile(r"m(8|16)n8k(\d+)")  # Such as m16n8k16.
+_FRAGMENT_BYTES = 4  # The two halves that a lane has of each matrix of `ldmatrix` and `stmatrix`.
 
 
 class _Product(NamedTuple):
     """
-    A matrix product of `mma`.
+    The product D = A * B + C of `mma`.
 
     Args:
-        rows: The rows of the first matrix and of the result; the second one has 8 columns.
-        depth: The columns of the first matrix, which are the rows of the second.
-        a: The type of the first matrix's elements.
-        b: The type of the second matrix's elements.
-        c: The type of the matrix that is added.
-        d: The type of the result.
-        saturates: Whether integers are clamped.
+        rows: The rows of A, C and D; B, C and D have 8 columns.
+        depth: The columns of A, which are also the rows of B.
+        a_type: The type of A's elements.
+        b_type: The type of B's elements.
+        c_type: The type of C's elements.
+        d_type: The type of D's elements.
+        saturates: Whether integer sums are clamped.
     """
 
     rows: int
     depth: int
-    a: str
-    b: str
-    c: str
-    d: str
+    a_type: str
+    b_type: str
+    c_type: str
+    d_type: str
     saturates: bool
 
     @property
     def register_bytes(self) -> int:
-        """The bytes of a register of the first two matrices."""
-        return 8 if self.a == "f64" else 4
+        """The size of a register with elements of A or B."""
+        return 8 if self.a_type == "f64" else 4
 
     @property
-    def packed(self) -> int:
-        """The number of elements in a register of the first two matrices."""
-        return 8 * self.register_bytes // ELEMENT_BITS[self.a]
+    def register_elements(self) -> int:
+        """The number of elements of A or B in a register."""
+        return 8 * self.register_bytes // FACTOR_BITS[self.a_type]
+
+    @property
+    def lane_rows(self) -> int:
+        """The number of rows of A, C or D of which a lane has elements: each eighth row."""
+        return self.rows // 8
 
     @property
     def offsets(self) -> tuple[int, int, int]:
-        """The bytes from the start of a thread's registers to the second matrix, the third, and the end."""
-        # Four lanes share a row of the first matrix, and a column of the second.
-        registers_per_line = -(-self.depth // (4 * self.packed))
-        second = self.rows // 8 * registers_per_line * self.register_bytes
-        third = second + registers_per_line * self.register_bytes
-        # A lane has two elements of each eighth row of the result, with 8 bytes of room for each.
-        return second, third, third + self.rows // 4 * 8
+        """The offsets of B and C in the copy of a lane's registers, after A, and the end of C, in bytes."""
+        # Four lanes share a row of A, and four lanes a column of B. A lane has elements of one column of B.
+        registers_per_line = -(-self.depth // (4 * self.register_elements))
+        b_offset = self.lane_rows * registers_per_line * self.register_bytes
+        c_offset = b_offset + registers_per_line * self.register_bytes
+        # D later replaces C. A lane has two elements of each of its rows, each in 8 bytes or less.
+        return b_offset, c_offset, c_offset + self.lane_rows * 2 * 8
 
     @property
     def name(self) -> str:
         """The name of the function that computes the product."""
-        types = f"{self.a}.{self.b}.{self.c}.{self.d}"
+        types = f"{self.a_type}.{self.b_type}.{self.c_type}.{self.d_type}"
         return f"ptxlink.mma.m{self.rows}k{self.depth}.{types}{'.sat' if self.saturates else ''}"
 
 
 def exchange_all(b: Translator, value: str) -> str:
-    """Exchange values between all lanes of a warp; return the address of the first lane's ThreadRecord."""
+    """Exchange values between all 32 lanes of a warp; return the address of the ThreadRecord of lane 0."""
     group, first_record = exchange(b, value, ALL_LANES)
+    # Fault if the warp lacks lanes: on a GPU, the instruction would not return.
     b.fault_unless(b.emit_op("icmp eq", "i32", group, -1), Fault.DEADLOCK)
     return first_record
 
 
 def multiply(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `mma.sync`: D = A * B + C, without sparsity; floats are summed in double, then rounded."""
+    """Translate `mma.sync` without sparsity. Floats are summed in double precision, and then rounded."""
     product = _parse_product(mnemonic)
-    second, third, end = product.offsets
+    b_offset, c_offset, end = product.offsets
+    # The copy of the lane's registers, in words of 64 bits.
     registers = b.alloca(f"[{end // 8 + 1} x i64]")
-    size = product.register_bytes
-    for operand, start, register_size in (
-        (operands[1], 0, size),
-        (operands[2], second, size),
-        (operands[3], third, _accumulator_bytes(product.c)),
+    for operand, offset, register_bytes in (
+        (operands[1], 0, product.register_bytes),
+        (operands[2], b_offset, product.register_bytes),
+        (operands[3], c_offset, _accumulator_register_bytes(product.c_type)),
     ):
         for index, register in enumerate(ptx.elements(operand)):
-            value = b.read_operand(register, 8 * register_size)
-            b.store(f"i{8 * register_size}", value, registers, start + index * register_size)
+            value = b.read_operand(register, 8 * register_bytes)
+            b.store(f"i{8 * register_bytes}", value, registers, offset + index * register_bytes)
     if product.name not in b.global_values:
         b.global_values[product.name] = _product_function(b.global_values, product)
     first_record = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
     b.emit(f"call void @{product.name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
+    # Other lanes may still read this lane's copy: wait for them.
     exchange(b, "0", ALL_LANES)
-    size = _accumulator_bytes(product.d)
+    result_bytes = _accumulator_register_bytes(product.d_type)
     for index, register in enumerate(ptx.elements(operands[0])):
-        b.write_register(register, b.load(f"i{8 * size}", registers, third + index * size), 8 * size)
+        value = b.load(f"i{8 * result_bytes}", registers, c_offset + index * result_bytes)
+        b.write_register(register, value, 8 * result_bytes)
 
 
 def _parse_product(mnemonic: Mnemonic) -> _Product:
     """
-    Return the product of an instruction.
+    Return the product of an instruction, such as `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32`.
 
     Raises:
         UnsupportedInstruction: The matrices are sparse, of single bits, or laid out as for Volta.
     """
-    flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *ELEMENT_BITS}
+    flags = set(mnemonic.modifiers) - {"sync", "aligned", "row", "col", "satfinite", *FACTOR_BITS}
     shape = _SHAPE.fullmatch(flags.pop()) if len(flags) == 1 else None
-    names = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
-    # Types that the PTX ISA has for matrices alone are parsed as modifiers.
-    matrix_types = [flag for flag in mnemonic.modifiers if flag in ELEMENT_BITS]
-    factors = matrix_types or names[1:-1]
+    # The types of D, A, B and C, in this order. Types that only matrices have, such as tf32, are parsed as
+    # modifiers, so that the list then has the types of D and C alone.
+    type_names = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
+    matrix_types = [flag for flag in mnemonic.modifiers if flag in FACTOR_BITS]
+    factor_types = matrix_types or type_names[1:-1]
     if (
         not shape
-        or len(factors) != 2
-        or not {*factors} <= ELEMENT_BITS.keys()
+        or len(factor_types) != 2
+        or not {*factor_types} <= FACTOR_BITS.keys()
         or "row" not in mnemonic.modifiers
-        or len(names) < 2
-        or not {names[0], names[-1]} <= ACCUMULATORS
+        or len(type_names) < 2
+        or not {type_names[0], type_names[-1]} <= ACCUMULATOR_TYPES
     ):
         raise UnsupportedInstruction
-    rows, depth = int(shape[1]), int(shape[2])
+    (a_type, b_type), c_type, d_type = factor_types, type_names[-1], type_names[0]
     saturates = "satfinite" in mnemonic.modifiers
-    product = _Product(rows, depth, a=factors[0], b=factors[1], c=names[-1], d=names[0], saturates=saturates)
-    # `m8n8k4` of halves has the layout of Volta.
-    if rows == 8 and product.packed == 2:
+    product = _Product(int(shape[1]), int(shape[2]), a_type, b_type, c_type, d_type, saturates)
+    # `m8n8k4` with elements of 16 bits, of which a register has two, is laid out as for Volta.
+    if product.rows == 8 and product.register_elements == 2:
         raise UnsupportedInstruction
     return product
 
 
-def _accumulator_bytes(kind: str) -> int:
-    """Return the bytes of a register of the third matrix or of the result."""
-    return 8 if kind == "f64" else 4
+def _accumulator_register_bytes(element_type: str) -> int:
+    """Return the size of a register with elements of C or D."""
+    return 8 if element_type == "f64" else 4
 
 
 def _product_function(global_values: dict[str, str], product: _Product) -> str:
     """
-    Return a function that computes the elements of the result that one lane has.
+    Return an LLVM function that computes the elements of D that one lane has.
 
-    A lane has the columns 2t and 2t + 1 of each eighth row, where t is the lane's number modulo 4. Four lanes
-    share a row of the first matrix, and four lanes a column of the second.
+    A lane has the columns 2t and 2t + 1 of each eighth row, where t is the lane's number modulo 4.
     """
     f = IRBuilder(global_values)
-    second, third, _ = product.offsets
-    quad, lane_in_quad = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
-    row_holders = [registers_of(f, f.emit_op("add", "i32", quad, lane)) for lane in range(4)]
+    b_offset, c_offset, _ = product.offsets
+    # The lanes 4i to 4i + 3 have row i of A, row i + 8 and so on. The lanes 4j to 4j + 3 have column j of B.
+    row_lane, lane_in_row = f.emit_op("and", "i32", "%lane", -4), f.emit_op("and", "i32", "%lane", 3)
+    row_holders = [registers_of(f, f.emit_op("add", "i32", row_lane, index)) for index in range(4)]
     columns = []
     for column in range(2):
-        column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", lane_in_quad, 1), column)
-        first_lane = f.emit_op("shl", "i32", column_index, 2)
-        holders = [registers_of(f, f.emit_op("add", "i32", first_lane, lane)) for lane in range(4)]
-        columns.append(_load_line(f, product, product.b, holders, second, 1, 0))
+        column_index = f.emit_op("add", "i32", f.emit_op("shl", "i32", lane_in_row, 1), column)
+        column_lane = f.emit_op("shl", "i32", column_index, 2)
+        holders = [registers_of(f, f.emit_op("add", "i32", column_lane, index)) for index in range(4)]
+        columns.append(_load_line(f, product, product.b_type, holders, b_offset, 1, 0))
     results = []
-    for block in range(product.rows // 8):
-        row = _load_line(f, product, product.a, row_holders, 0, product.rows // 8, block)
-        for column, elements in enumerate(columns):
-            addend = _load_addend(f, product, third, 2 * block + column)
-            pairs = zip(row, elements, strict=True)
-            total = sum_of_products(f, product.d, pairs, addend, saturates=product.saturates)
-            results.append(encode_sum(f, product.d, total))
-    for position, result in enumerate(results):
-        bits, offset = _accumulator_element(product.d, third, position)
+    for row in range(product.lane_rows):
+        row_elements = _load_line(f, product, product.a_type, row_holders, 0, product.lane_rows, row)
+        for column, column_elements in enumerate(columns):
+            bits, offset = _accumulator_element(product.c_type, c_offset, 2 * row + column)
+            addend = decode_element(f, product.c_type, f.load(f"i{bits}", "%registers", offset))
+            pairs = zip(row_elements, column_elements, strict=True)
+            total = sum_of_products(f, product.d_type, pairs, addend, saturates=product.saturates)
+            results.append(encode_sum(f, product.d_type, total))
+    for index, result in enumerate(results):
+        bits, offset = _accumulator_element(product.d_type, c_offset, index)
         f.store(f"i{bits}", result, "%registers", offset)
     f.end_block("ret void")
     return f.to_text(f"internal void @{product.name}(ptr %first, i32 %lane, ptr %registers) noinline")
 
 
 def registers_of(f: IRBuilder, lane: str) -> str:
-    """Return the address of the registers of a lane, from its ThreadRecord."""
-    record = f.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr %first, i32 {lane}")
-    return f.load("ptr", record, thread_field_offset("seen"))
+    """Return the address of the copy of a lane's registers; `%first` is the ThreadRecord of lane 0."""
+    return load_lane_operand(f, "ptr", "%first", lane)
 
 
 def _load_line(
-    f: IRBuilder, product: _Product, kind: str, holders: Sequence[str], start: int, step: int, block: int
+    f: IRBuilder,
+    product: _Product,
+    element_type: str,
+    holders: Sequence[str],
+    offset: int,
+    line_count: int,
+    line: int,
 ) -> list[str]:
     """
-    Return the elements of a row of the first matrix or a column of the second, which four lanes share.
+    Return the elements of a line, which is a row of A or a column of B; four lanes share it.
 
     Args:
-        f: The function.
+        f: The function under construction.
         product: The matrix product.
-        kind: The type of the elements.
+        element_type: The type of the elements.
         holders: The addresses of the four lanes' registers.
-        start: The offset of the matrix in a lane's registers, in bytes.
-        step: The number of rows or columns of the matrix of which a lane has elements.
-        block: The index of the row or column among these.
+        offset: The offset of the matrix in a lane's registers, in bytes.
+        line_count: The number of lines of the matrix of which a lane has elements.
+        line: The index of the line among these.
     """
-    packed, bits = product.packed, ELEMENT_BITS[kind]
+    bits = FACTOR_BITS[element_type]
     elements = []
     for position in range(product.depth):
-        register = block + step * (position // (4 * packed))
-        offset = start + register * product.register_bytes + position % packed * bits // 8
-        holder = holders[position // packed % 4]
-        elements.append(decode_element(f, kind, f.load(f"i{bits}", holder, offset)))
+        # Along a line, the registers are those of lanes 0, 1, 2, 3, and again 0. In the copy of a lane's
+        # registers, those of its lines alternate: line 0, line 1, line 0, line 1.
+        register_in_line, element_in_register = divmod(position, product.register_elements)
+        turn, holder_index = divmod(register_in_line, 4)
+        register_offset = offset + (line + line_count * turn) * product.register_bytes
+        element = f.load(f"i{bits}", holders[holder_index], register_offset + element_in_register * bits // 8)
+        elements.append(decode_element(f, element_type, element))
     return elements
 
 
-def decode_element(f: IRBuilder, kind: str, bits: str) -> str:
-    """Return an element as a double, or as an integer of 32 bits."""
-    if kind in ("s8", "u8"):
-        return f.resize(bits, 8, 32, signed=kind == "s8")
-    if kind == "s32":
-        return bits
-    if kind == "f64":
-        return f.emit_value(f"bitcast i64 {bits} to double")
-    if kind in ("f32", "tf32"):
+def decode_element(f: IRBuilder, element_type: str, element: str) -> str:
+    """Return the value of an element: an i32 if it is an integer, else a double."""
+    if element_type in ("s8", "u8"):
+        return f.resize(element, 8, 32, signed=element_type == "s8")
+    if element_type == "s32":
+        return element
+    if element_type == "f64":
+        return f.emit_value(f"bitcast i64 {element} to double")
+    if element_type in ("f32", "tf32"):
         # Tensor cores ignore the lower 13 bits of a tf32.
-        kept = f.emit_op("and", "i32", bits, -8192) if kind == "tf32" else bits
+        kept = f.emit_op("and", "i32", element, -(1 << 13)) if element_type == "tf32" else element
         value = f.emit_value(f"bitcast i32 {kept} to float")
     else:
-        value = f.call(f"ptxlink.{kind}.decode", "float", f"i{ELEMENT_BITS[kind]} {bits}")
+        value = f.call(f"ptxlink.{element_type}.decode", "float", f"i{FACTOR_BITS[element_type]} {element}")
     return f.emit_value(f"fpext float {value} to double")
 
 
-def _accumulator_element(kind: str, start: int, position: int) -> tuple[int, int]:
-    """Return the width in bits of an element of the third matrix or the result, and its offset in bytes."""
-    size = {"f16": 2, "f64": 8}.get(kind, 4)
-    return 8 * size, start + position * size
-
-
-def _load_addend(f: IRBuilder, product: _Product, start: int, position: int) -> str:
-    bits, offset = _accumulator_element(product.c, start, position)
-    return decode_element(f, product.c, f.load(f"i{bits}", "%registers", offset))
+def _accumulator_element(element_type: str, offset: int, index: int) -> tuple[int, int]:
+    """Return the width in bits of an element of C or D at *offset*, and its offset in bytes."""
+    size = {"f16": 2, "f64": 8}.get(element_type, 4)
+    return 8 * size, offset + index * size
 
 
 def sum_of_products(
-    f: IRBuilder, kind: str, pairs: Iterable[tuple[str, str]], addend: str, *, saturates: bool
+    f: IRBuilder, result_type: str, pairs: Iterable[tuple[str, str]], addend: str, *, saturates: bool
 ) -> str:
-    """Return the sum of products and of the third matrix's element, in the types of `decode_element`."""
-    if kind == "s32":
+    """
+    Return the sum of *addend* and of the product of each pair.
+
+    Args:
+        f: The function under construction.
+        result_type: The element type of D.
+        pairs: The factors, as `decode_element` returns them.
+        addend: The element of C, as `decode_element` returns it.
+        saturates: Whether the addition of *addend* to a sum of integers is clamped.
+    """
+    if result_type == "s32":
         total = "0"
         for factor_a, factor_b in pairs:
             total = f.emit_op("add", "i32", total, f.emit_op("mul", "i32", factor_a, factor_b))
@@ -257,40 +281,47 @@ def sum_of_products(
     return value
 
 
-def encode_sum(f: IRBuilder, kind: str, value: str) -> str:
-    """Return the bits of an element of the result."""
-    if kind == "s32":
+def encode_sum(f: IRBuilder, result_type: str, value: str) -> str:
+    """Return the bits of an element of D; *value* is an i32 or a double, as `sum_of_products` returns it."""
+    if result_type == "s32":
         return value
-    if kind == "f64":
+    if result_type == "f64":
         return f.emit_value(f"bitcast double {value} to i64")
-    if kind == "f16":
-        # Rounding to odd first: the second rounding then returns the same as a single one.
-        odd = f.call("ptxlink.odd", "float", f"double {value}")
-        return f.call("ptxlink.f16.encode", "i16", f"float {odd}", "i32 1")
+    if result_type == "f16":
+        # The float is rounded to odd (its last bit is 1 if it is inexact). Rounding it to f16 then gives the
+        # result of rounding the double once. Mode 1 is `rn`: to nearest, ties to even.
+        rounded_to_odd = f.call("ptxlink.odd", "float", f"double {value}")
+        return f.call("ptxlink.f16.encode", "i16", f"float {rounded_to_odd}", "i32 1")
     result = f.emit_value(f"fptrunc double {value} to float")
     return arithmetic.emit_gpu_nan(f, f.emit_value(f"bitcast float {result} to i32"))
 
 
 def transpose(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `movmatrix`: the transpose of 8 rows of 8 halves; each lane has two neighbours of a row."""
+    """
+    Translate `movmatrix`: the transpose of 8 rows of 8 halves, which are elements of 16 bits.
+
+    Each lane has two neighbours of a row in one register.
+    """
     if set(mnemonic.modifiers) != {"sync", "aligned", "m8n8", "trans"}:
         raise UnsupportedInstruction
     value = b.resize(b.read_operand(operands[1], 32), 32, 64)
     first_record = exchange_all(b, value)
     lane = b.expand("%laneid")
-    # Lane i has the columns 2(i % 4) and 2(i % 4) + 1 of row i / 4: element (row, column) is in lane
-    # 4 row + column / 2. The result has the row i / 4 of the transpose: the column i / 4 of the matrix.
+    # Lane i has the columns 2(i % 4) and 2(i % 4) + 1 of row i / 4, so that element (row, column) is in lane
+    # 4 row + column / 2. Of the transpose, lane i gets the same positions: the elements of the rows 2(i % 4)
+    # and 2(i % 4) + 1 in column i / 4.
     column = b.emit_op("lshr", "i32", lane, 2)
-    parts = []
-    for part in range(2):
-        row = b.emit_op("add", "i32", b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1), part)
-        start = b.emit_op("shl", "i32", row, 2)
-        holder = b.emit_op("add", "i32", start, b.emit_op("lshr", "i32", column, 1))
-        record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {holder}")
+    halves = []
+    for half_index in range(2):
+        even_row = b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1)
+        row = b.emit_op("add", "i32", even_row, half_index)
+        row_lane = b.emit_op("shl", "i32", row, 2)
+        holder = b.emit_op("add", "i32", row_lane, b.emit_op("lshr", "i32", column, 1))
+        # The half of an odd column is the upper one: shift by 16 bits.
         shift = b.emit_op("shl", "i32", b.emit_op("and", "i32", column, 1), 4)
-        moved = b.emit_op("lshr", "i32", b.load("i32", record, thread_field_offset("seen")), shift)
-        parts.append(b.resize(moved, 32, 16))
-    b.write_register(operands[0], b.join_bits(parts, 16), 32)
+        shifted = b.emit_op("lshr", "i32", load_lane_operand(b, "i32", first_record, holder), shift)
+        halves.append(b.resize(shifted, 32, 16))
+    b.write_register(operands[0], b.join_bits(halves, 16), 32)
 
 
 def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
@@ -301,83 +332,66 @@ def load_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     or with `.trans` of a column.
     """
     targets = ptx.elements(operands[0])
-    _check_matrices(mnemonic, len(targets))
-    first_record = _exchange_addresses(b, operands[1])
-    row, column = _fragment_position(b)
-    for number, target in enumerate(targets):
-        if "trans" in mnemonic.modifiers:
-            halves = []
-            for part in range(2):
-                start = _row_address(b, first_record, number, b.emit_op("add", "i32", column, part))
-                address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
-                pointer = region_pointer(b, address, 2, write=False)
-                report_access(b, pointer, 2, Access.READ)
-                halves.append(b.emit_value(f"load i16, ptr {pointer}"))
-            value = b.join_bits(halves, 16)
-        else:
-            pointer = region_pointer(b, _pair_address(b, first_record, number, row, column), 4, write=False)
-            report_access(b, pointer, 4, Access.READ)
-            value = b.emit_value(f"load i32, ptr {pointer}")
-        b.write_register(target, value, 32)
+    matrix_addresses = _lane_addresses(b, mnemonic, operands[1], len(targets))
+    for target, addresses in zip(targets, matrix_addresses, strict=True):
+        size = _FRAGMENT_BYTES // len(addresses)
+        parts = []
+        for address in addresses:
+            pointer = region_pointer(b, address, size, write=False)
+            report_access(b, pointer, size, Access.READ)
+            parts.append(b.emit_value(f"load i{8 * size}, ptr {pointer}"))
+        b.write_register(target, b.join_bits(parts, 8 * size), 32)
+    # Wait until all lanes have loaded, since a lane may then store to the matrices.
     exchange(b, "0", ALL_LANES)
 
 
 def store_matrices(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `stmatrix`: the inverse of `ldmatrix`."""
     sources = ptx.elements(operands[1])
-    _check_matrices(mnemonic, len(sources))
-    first_record = _exchange_addresses(b, operands[0])
-    row, column = _fragment_position(b)
-    for number, source in enumerate(sources):
-        value = b.read_operand(source, 32)
-        if "trans" in mnemonic.modifiers:
-            for part, half in enumerate(b.split_bits(value, 32, 2)):
-                start = _row_address(b, first_record, number, b.emit_op("add", "i32", column, part))
-                address = b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", row, 1), 32, 64))
-                pointer = region_pointer(b, address, 2, write=True)
-                report_access(b, pointer, 2, Access.WRITE, b.resize(half, 16, 64))
-                b.emit(f"store i16 {half}, ptr {pointer}")
-        else:
-            pointer = region_pointer(b, _pair_address(b, first_record, number, row, column), 4, write=True)
-            report_access(b, pointer, 4, Access.WRITE, b.resize(value, 32, 64))
-            b.emit(f"store i32 {value}, ptr {pointer}")
+    matrix_addresses = _lane_addresses(b, mnemonic, operands[0], len(sources))
+    for source, addresses in zip(sources, matrix_addresses, strict=True):
+        size = _FRAGMENT_BYTES // len(addresses)
+        parts = b.split_bits(b.read_operand(source, 32), 32, len(addresses))
+        for address, part in zip(addresses, parts, strict=True):
+            pointer = region_pointer(b, address, size, write=True)
+            report_access(b, pointer, size, Access.WRITE, b.resize(part, 8 * size, 64))
+            b.emit(f"store i{8 * size} {part}, ptr {pointer}")
+    # Wait until all lanes have stored, since a lane may then load from the matrices.
     exchange(b, "0", ALL_LANES)
 
 
-def _check_matrices(mnemonic: Mnemonic, count: int) -> None:
-    """Raise UnsupportedInstruction for other matrices than those of 8 by 8 halves."""
+def _lane_addresses(b: Translator, mnemonic: Mnemonic, operand: str, count: int) -> Iterator[Sequence[str]]:
+    """
+    Yield the addresses of the two halves that a lane has of each of *count* matrices.
+
+    Two halves of a row are neighbours in memory, and have a single address; with `.trans`, they have two. The
+    lane passes the address of a row as *operand*.
+    """
     modifiers = {modifier.partition("::")[0] for modifier in mnemonic.modifiers} - {"trans"}
-    is_known = modifiers == {"sync", "aligned", "m8n8", f"x{count}", "shared"}
-    if not is_known or mnemonic.type.width != 16:
-        raise UnsupportedInstruction
-
-
-def _exchange_addresses(b: Translator, operand: str) -> str:
-    """Exchange the generic addresses of rows; return the address of the first lane's ThreadRecord."""
+    is_supported = modifiers == {"sync", "aligned", "m8n8", f"x{count}", "shared"}
     parsed = ptx.address(operand)
-    if parsed is None:
+    if not is_supported or mnemonic.type.width != 16 or parsed is None:
         raise UnsupportedInstruction
-    address = b.emit_op("add", "i64", effective_address(b, *parsed), b.load_context_field("shared_base"))
-    return exchange_all(b, address)
-
-
-def _fragment_position(b: Translator) -> tuple[str, str]:
-    """Return the row of a lane in a matrix, and the first of its two columns."""
+    generic = b.emit_op("add", "i64", effective_address(b, *parsed), b.load_context_field("shared_base"))
+    first_record = exchange_all(b, generic)
+    # Lane i has the columns 2(i % 4) and 2(i % 4) + 1 of row i / 4.
     lane = b.expand("%laneid")
-    return b.emit_op("lshr", "i32", lane, 2), b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1)
+    row = b.emit_op("lshr", "i32", lane, 2)
+    column = b.emit_op("shl", "i32", b.emit_op("and", "i32", lane, 3), 1)
+    for matrix_index in range(count):
+        if "trans" in mnemonic.modifiers:
+            # Element (row, column) of the transpose is element (column, row) of the matrix.
+            columns = column, b.emit_op("add", "i32", column, 1)
+            yield [_half_address(b, first_record, matrix_index, index, row) for index in columns]
+        else:
+            yield [_half_address(b, first_record, matrix_index, row, column)]
 
 
-def _row_address(b: Translator, first_record: str, number: int, row: str) -> str:
-    """Return the address of a row of the matrix *number*, which lane 8 * number + row passed."""
-    lane = b.emit_op("add", "i32", row, 8 * number)
-    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {lane}")
-    return b.load("i64", record, thread_field_offset("seen"))
-
-
-def _pair_address(b: Translator, first_record: str, number: int, row: str, column: str) -> str:
-    """Return the address of the two neighbouring halves of a row that begin at *column*."""
-    start = _row_address(b, first_record, number, row)
-    return b.emit_op("add", "i64", start, b.resize(b.emit_op("shl", "i32", column, 1), 32, 64))
+def _half_address(b: Translator, first_record: str, matrix_index: int, row: str, column: str) -> str:
+    """Return the address of a half of a matrix; lane 8 * matrix_index + row passed the address of its row."""
+    lane = b.emit_op("add", "i32", row, 8 * matrix_index)
+    row_address = load_lane_operand(b, "i64", first_record, lane)
+    return b.emit_op("add", "i64", row_address, b.resize(b.emit_op("shl", "i32", column, 1), 32, 64))
 
 
 MATRIX_HANDLERS = {

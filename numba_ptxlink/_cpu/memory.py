@@ -1,4 +1,4 @@
-"""Translate loads, stores and atomic operations, which check that the launch may access the address."""
+"""Translate loads, stores and atomic operations, with checks that the launch may access the address."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 
 _STATE_SPACES = ("global", "shared", "local", "param", "const")
 _ADDRESS_BITS = 64
+# Racecheck takes accesses with these modifiers for synchronisation. A volatile access is atomic here, too.
 _ORDERED_MODIFIERS = {"acquire", "release", "relaxed"}
-_ATOMIC_MODIFIERS = {"acquire", "release", "relaxed", "volatile"}
-# Modifiers for the state space, vectors, order and caching, which do not change the accessed value.
+_ATOMIC_MODIFIERS = {*_ORDERED_MODIFIERS, "volatile"}
+# Modifiers for the state space, vectors, order and caching, such as "shared::cta", "v4" and "acquire".
+# They do not change the accessed value.
 _ACCESS_MODIFIERS = re.compile(
     r"(global|shared|local|param|const)(::\w+)?|acquire|release|relaxed|volatile|weak|mmio|sys|gpu|cta|cluster"
     r"|nc|c[agsv]|lu|w[bt]|noftz|unified|entry|func|v[248]|L[12].*"
@@ -46,7 +48,16 @@ def _state_space(mnemonic: Mnemonic) -> str:
 
 
 def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: bool = False) -> str:
-    """Return a pointer to *size* bytes at an address operand, after a check that the access is allowed."""
+    """
+    Return a pointer to the bytes that an instruction accesses, after a check that the access is allowed.
+
+    Args:
+        b: The function under construction.
+        operand: The address, such as "[%rd1+8]".
+        space: The state space, "" for a generic address.
+        size: The number of bytes, a power of two.
+        write: Whether the instruction writes.
+    """
     # An element of an array has no brackets around it: `ld.shared.u32 %r1, x[3]`.
     base, offset = ptx.address(operand) or (operand, 0)
     storage = b.find_storage(base)
@@ -55,14 +66,15 @@ def space_pointer(b: Translator, operand: str, space: str, size: int, *, write: 
     if space == "shared":
         return _shared_pointer(b, base, offset, size)
     address = effective_address(b, base, offset)
-    if space in ("local", "const") and (b.find_register(base) or ("", 64))[1] < _ADDRESS_BITS:
+    if space in ("local", "const") and _address_width(b, base) < _ADDRESS_BITS:
         address = _restore_address(b, address, space)
     return region_pointer(b, address, size, write=write)
 
 
 def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) -> str:
-    """Return a pointer into a variable of the function, which has a constant offset."""
+    """Return a pointer to *size* bytes at a constant offset in a variable of the function."""
     if not 0 <= offset <= storage.size - size:
+        # The error shows the offset as the address, as 64 bits without sign.
         b.fault(Fault.ACCESS, str(offset % (1 << 64)), size)
         b.begin_block(b.unique_name())
     return b.offset_pointer(storage.pointer, offset)
@@ -70,27 +82,34 @@ def _storage_pointer(b: Translator, storage: Storage, offset: int, size: int) ->
 
 def effective_address(b: Translator, base: str, offset: int) -> str:
     """Return base plus offset in 64 bits; the sum wraps around in the width of the base register."""
-    _, width = b.find_register(base) or ("", 64)
+    width = _address_width(b, base)
     address = b.read_operand(base, width)
     if offset:
         address = b.emit_op("add", f"i{width}", address, offset % (1 << width))
     return b.resize(address, width, 64)
 
 
+def _address_width(b: Translator, base: str) -> int:
+    """Return the bits of a register with an address; 64 if *base* is a symbol or a number."""
+    register = b.find_register(base)
+    return register[1] if register else _ADDRESS_BITS
+
+
 def _restore_address(b: Translator, address: str, space: str) -> str:
-    """Return the host address of a local or constant variable from its lower 32 bits."""
+    """Return the host address of a local or constant variable, of which *address* has the lower 32 bits."""
     base = b.load_context_field("local_base") if space == "local" else b.module.constant_base()
     return b.expand("address.restore", value=address, base=base)
 
 
 def _shared_pointer(b: Translator, base: str, offset: int, size: int) -> str:
-    """Return a pointer into the block's shared memory."""
-    # The offset from the beginning of shared memory, which is aligned, saves an addition for each access.
+    """Return a pointer to *size* bytes of the block's shared memory."""
+    # The check uses the offset from the beginning of shared memory, which has the alignment of the address:
+    # SHARED_START is 1024. The difference of the constants is one constant, so that it costs no instruction.
     position = effective_address(b, base, offset - SHARED_START)
     if b.module.checks:
-        allowed = b.expand("access.shared", offset=position, mask=size - 1)
+        is_allowed = b.expand("access.shared", offset=position, mask=size - 1)
         ok_label, fault_label = b.unique_name(), b.unique_name()
-        b.cond_branch(allowed, ok_label, fault_label, likely=True)
+        b.cond_branch(is_allowed, ok_label, fault_label, likely=True)
         b.begin_block(fault_label)
         address = effective_address(b, base, offset)
         remainder = b.emit_op("and", "i64", address, size - 1)
@@ -109,23 +128,25 @@ def region_pointer(b: Translator, address: str, size: int, *, write: bool) -> st
     against all regions.
     """
     if b.module.checks:
+        # The cached region is two words of 8 bytes: its start, and the limit of offsets for this access.
         cached = b.offset_pointer("%region_cache", 16 * b.module.access_count)
         b.module.access_count += 1
         start, offset_limit = b.load("i64", cached), b.load("i64", cached, 8)
-        in_bounds = b.expand(
+        is_in_cached = b.expand(
             "access.cached", value=address, low=start, offset_limit=offset_limit, mask=size - 1
         )
-        ok_label, search = b.unique_name(), b.unique_name()
-        b.cond_branch(in_bounds, ok_label, search, likely=True)
-        b.begin_block(search)
-        access = f"i64 {address}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
-        allowed = b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *access)
-        b.cond_branch(allowed, ok_label, "leave", likely=True)
+        ok_label, search_label = b.unique_name(), b.unique_name()
+        b.cond_branch(is_in_cached, ok_label, search_label, likely=True)
+        b.begin_block(search_label)
+        arguments = f"i64 {address}", f"i64 {size}", f"i64 {b.fault_site()}", f"i1 {int(write)}"
+        is_allowed = b.call("ptxlink.find_region", "i1", "ptr %ctx", f"ptr {cached}", *arguments)
+        b.cond_branch(is_allowed, ok_label, "leave", likely=True)
         b.begin_block(ok_label)
     return b.emit_value(f"inttoptr i64 {address} to ptr")
 
 
 def _vector_length(mnemonic: Mnemonic) -> int:
+    """Return the number of elements that an instruction accesses: 4 for `.v4`, 1 without such a modifier."""
     return next((int(flag[1:]) for flag in mnemonic.modifiers if flag in ("v2", "v4", "v8")), 1)
 
 
@@ -135,7 +156,16 @@ def _other_modifiers(mnemonic: Mnemonic) -> set[str]:
 
 
 def report_access(b: Translator, pointer: str, size: int, kind: Access, value: str = "0") -> None:
-    """Report an access to global or shared memory to racecheck and initcheck."""
+    """
+    Report an access to global or shared memory to racecheck and initcheck, if they are on.
+
+    Args:
+        b: The function under construction.
+        pointer: The address, as a pointer of LLVM IR.
+        size: The number of bytes.
+        kind: The kind of access.
+        value: The written value, an i64: threads that write equal values do not race.
+    """
     if not b.module.reports_accesses:
         return
     b.global_values["ptxlink.check_access"] = (
@@ -159,27 +189,27 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
     writes, bits, size = mnemonic.opcode == "st", mnemonic.type.width, mnemonic.type.width // 8
     is_atomic = not _ATOMIC_MODIFIERS.isdisjoint(mnemonic.modifiers)
     atomic, order = (" atomic", " seq_cst") if is_atomic else ("", "")
-    # A third operand is a cache policy.
-    memory, registers = operands[:2] if writes else operands[1::-1]
-    total = size * _vector_length(mnemonic)
-    pointer = space_pointer(b, memory, _state_space(mnemonic), total, write=writes)
+    # `st [address], register` and `ld register, [address]`; a third operand is a cache policy.
+    memory, registers = (operands[0], operands[1]) if writes else (operands[1], operands[0])
+    total_bytes = size * _vector_length(mnemonic)
+    pointer = space_pointer(b, memory, _state_space(mnemonic), total_bytes, write=writes)
     elements = ptx.elements(registers)
-    if len(elements) * size != total:
-        # A register that is declared as a vector has no braces.
+    if len(elements) * size != total_bytes:
+        # A register that is declared as a vector has no braces, and seems to be one element.
         raise UnsupportedInstruction
-    reports = not _is_thread_private(b, memory, _state_space(mnemonic))
+    is_reported = not _is_thread_private(b, memory, _state_space(mnemonic))
     is_ordered = not _ORDERED_MODIFIERS.isdisjoint(mnemonic.modifiers)
-    if reports and not writes:
-        unordered = Access.VOLATILE_READ if is_atomic else Access.READ
-        report_access(b, pointer, total, Access.ATOMIC_READ if is_ordered else unordered)
+    if is_reported and not writes:
+        unordered_read = Access.VOLATILE_READ if is_atomic else Access.READ
+        report_access(b, pointer, total_bytes, Access.ATOMIC_READ if is_ordered else unordered_read)
     for index, register in enumerate(elements):
         element = b.offset_pointer(pointer, size * index)
         location = f"ptr {element}{order}, align {size}, {PROGRAM_MEMORY}"
         if writes:
             value = b.read_operand(register, bits)
-            if reports:
-                access = Access.ATOMIC_WRITE if is_ordered else Access.WRITE
-                report_access(b, element, size, access, b.resize(value, bits, 64))
+            if is_reported:
+                kind = Access.ATOMIC_WRITE if is_ordered else Access.WRITE
+                report_access(b, element, size, kind, b.resize(value, bits, 64))
             b.emit(f"store{atomic} i{bits} {value}, {location}")
         else:
             value = b.emit_value(f"load{atomic} i{bits}, {location}")
@@ -187,34 +217,39 @@ def load_or_store(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) ->
 
 
 def modify_atomically(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `atom` and `red`."""
-    target = operands[0] if mnemonic.opcode == "atom" else "_"
-    memory, *sources = operands[mnemonic.opcode == "atom" :]
+    """Translate `atom result, [address], value`, and `red [address], value`, which has no result."""
+    # `write_register` drops results for "_".
+    target, memory, *sources = operands if mnemonic.opcode == "atom" else ("_", *operands)
     vector_length = _vector_length(mnemonic)
+    # The only other modifier of a supported instruction is the operation, such as "add".
     operation = ".".join(_other_modifiers(mnemonic) - {"acq_rel"})
     if operation not in {"min", "max", "cas", *_ATOMIC_OPERATIONS}:
         raise UnsupportedInstruction
     if "L2::cache_hint" in mnemonic.modifiers:
+        # The last operand is a cache policy.
         sources.pop()
     size = mnemonic.type.width // 8
     pointer = space_pointer(b, memory, _state_space(mnemonic), size * vector_length, write=True)
     targets = ptx.elements(target) if target != "_" else ["_"] * vector_length
-    columns = [ptx.elements(source) for source in sources]
-    if len(columns) != 1 + (operation == "cas") or {*map(len, [targets, *columns])} != {vector_length}:
+    source_elements = [ptx.elements(source) for source in sources]
+    # `atom.cas` has the operands expected and new.
+    source_count = 2 if operation == "cas" else 1
+    lengths = {len(elements) for elements in (targets, *source_elements)}
+    if len(sources) != source_count or lengths != {vector_length}:
         raise UnsupportedInstruction
-    elements = zip(*columns, strict=True)
     # Each element of a vector is an atomic operation of its own.
-    for number, (element_target, element_sources) in enumerate(zip(targets, elements, strict=True)):
-        element = b.offset_pointer(pointer, size * number)
-        access = Access.COMPARE_AND_SWAP if operation == "cas" else Access.ATOMIC
-        report_access(b, element, size, access)
+    for index, element_target in enumerate(targets):
+        element = b.offset_pointer(pointer, size * index)
+        kind = Access.COMPARE_AND_SWAP if operation == "cas" else Access.ATOMIC
+        report_access(b, element, size, kind)
+        element_sources = [elements[index] for elements in source_elements]
         _modify_element(b, mnemonic, operation, element, element_target, element_sources)
 
 
 def _modify_element(
     b: Translator, mnemonic: Mnemonic, operation: str, pointer: str, target: str, sources: Sequence[str]
 ) -> None:
-    """Emit an atomic operation on the element at *pointer*; write the old value to *target*."""
+    """Emit an atomic operation on the element at *pointer*; write the old value to the register *target*."""
     bits, signed = mnemonic.type.width, mnemonic.type.is_signed
     values = [b.read_operand(source, bits) for source in sources]
     if operation == "cas":
@@ -222,16 +257,22 @@ def _modify_element(
     elif mnemonic.type.is_float and operation != "exch":
         old = _emit_compare_and_swap_loop(b, mnemonic, operation, pointer, values[0])
     else:
-        unsigned = "" if signed else "u"
-        name = f"{unsigned}{operation}" if operation in ("min", "max") else _ATOMIC_OPERATIONS[operation]
+        minmax_prefix = "" if signed else "u"
+        is_minmax = operation in ("min", "max")
+        name = f"{minmax_prefix}{operation}" if is_minmax else _ATOMIC_OPERATIONS[operation]
         old = b.emit_value(f"atomicrmw {name} ptr {pointer}, i{bits} {values[0]} seq_cst")
     b.write_register(target, old, bits, signed=signed)
 
 
 def _emit_compare_and_swap(b: Translator, pointer: str, bits: int, expected: str, new: str) -> list[str]:
-    """Return the value that was in memory, and whether it was *expected*, so that *new* has replaced it."""
+    """
+    Emit a compare-and-swap of a value in memory.
+
+    Returns:
+        The value that was in memory, and an i1: whether it was *expected*, so that *new* has replaced it.
+    """
     pair = b.emit_value(f"cmpxchg ptr {pointer}, i{bits} {expected}, i{bits} {new} seq_cst seq_cst")
-    return [b.emit_value(f"extractvalue {{i{bits}, i1}} {pair}, {part}") for part in (0, 1)]
+    return [b.emit_value(f"extractvalue {{i{bits}, i1}} {pair}, {index}") for index in (0, 1)]
 
 
 def _emit_compare_and_swap_loop(
@@ -240,24 +281,24 @@ def _emit_compare_and_swap_loop(
     """Emit a float atomic as a compare-and-swap loop; return the old value."""
     bits = mnemonic.type.width
     current = b.alloca(f"i{bits}")
-    first = b.emit_value(f"load atomic i{bits}, ptr {pointer} monotonic, align {bits // 8}")
-    b.emit(f"store i{bits} {first}, ptr {current}")
-    retry, after = b.unique_name(), b.unique_name()
-    b.begin_block(retry)
+    initial = b.emit_value(f"load atomic i{bits}, ptr {pointer} monotonic, align {bits // 8}")
+    b.emit(f"store i{bits} {initial}, ptr {current}")
+    retry_label, after_label = b.unique_name(), b.unique_name()
+    b.begin_block(retry_label)
     expected = b.emit_value(f"load i{bits}, ptr {current}")
     new = arithmetic.emit_arithmetic(b, mnemonic._replace(opcode=operation, modifiers=()), [expected, value])
     if (mnemonic.type.letter, mnemonic.type.bits) == ("f", 32):
         new = arithmetic.emit_gpu_nan(b, new)
-    old, exchanged = _emit_compare_and_swap(b, pointer, bits, expected, new)
+    old, is_exchanged = _emit_compare_and_swap(b, pointer, bits, expected, new)
     b.emit(f"store i{bits} {old}, ptr {current}")
-    b.cond_branch(exchanged, after, retry)
-    b.begin_block(after)
+    b.cond_branch(is_exchanged, after_label, retry_label)
+    b.begin_block(after_label)
     return expected
 
 
 def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """
-    Translate `cvta`.
+    Translate `cvta` (from an address in a state space to a generic address) and `cvta.to` (the inverse).
 
     Shared addresses are offsets from the block's shared memory; other state spaces use host addresses
     unchanged.
@@ -274,13 +315,13 @@ def convert_address(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) 
 
 
 def test_space(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `isspacep`."""
+    """Translate `isspacep`: whether a generic address is in a state space."""
     name = f"isspacep.{_state_space(mnemonic)}"
     b.write_expansion(operands[0], name, value=b.read_operand(operands[1], 64), shared_start=SHARED_START)
 
 
 def fence(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `membar` and `fence`."""
+    """Translate `membar` and `fence` of any scope and order to the strongest fence."""
     b.emit("fence seq_cst")
 
 

@@ -1,12 +1,14 @@
 """
 Translate `wmma`: matrices that a warp loads, multiplies and stores, in a layout that PTX does not define.
 
-Here a matrix of n elements is divided by rows: lane i has n / 32 elements, from i * n / 32 on. If a fragment
-has more registers, they repeat the elements, as on a GPU.
+Here each lane has n / 32 elements of a matrix of n elements. They are numbered along the rows: lane 0 has the
+first n / 32 elements, lane 1 the next ones. If an instruction names more registers for a matrix than these
+elements fill, further registers repeat the elements, as on a GPU.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,9 +16,9 @@ from numba_ptxlink._formats import ptx
 
 from .ir_builder import IRBuilder
 from .matrices import (
-    ACCUMULATORS,
+    ACCUMULATOR_TYPES,
     ALL_LANES,
-    ELEMENT_BITS,
+    FACTOR_BITS,
     decode_element,
     encode_sum,
     exchange_all,
@@ -25,7 +27,7 @@ from .matrices import (
 )
 from .memory import effective_address, region_pointer, report_access
 from .mnemonics import UnsupportedInstruction
-from .runtime import Access
+from .runtime import WARP_SIZE, Access
 from .warps import exchange
 
 if TYPE_CHECKING:
@@ -34,130 +36,168 @@ if TYPE_CHECKING:
     from .mnemonics import Mnemonic
     from .translator import Translator
 
-_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")  # Such as m16n16k16.
+# The numbers of operands that an instruction may have; loads and stores can have a stride.
 _OPERAND_COUNTS = {"load": (2, 3), "store": (2, 3), "mma": (4,)}
-_BITS = {**ELEMENT_BITS, "f32": 32, "s32": 32}
+_ELEMENT_BITS = {**FACTOR_BITS, "f32": 32, "s32": 32}
 
 
 class _Matrix(NamedTuple):
     """
-    A matrix of a warp.
+    A matrix whose elements are divided among the lanes of a warp.
 
     Args:
         rows: The number of rows.
         columns: The number of columns.
-        kind: The type of the elements, such as "f16".
+        element_type: The type of the elements, such as "f16".
     """
 
     rows: int
     columns: int
-    kind: str
+    element_type: str
 
     @property
     def bits(self) -> int:
         """The bits of an element."""
-        return _BITS[self.kind]
+        return _ELEMENT_BITS[self.element_type]
 
     @property
     def register_bits(self) -> int:
-        """The bits of a register."""
+        """The bits of a register, which has one element or several."""
         return max(self.bits, 32)
+
+    @property
+    def register_elements(self) -> int:
+        """The number of elements in a register."""
+        return self.register_bits // self.bits
 
     @property
     def lane_elements(self) -> int:
         """The number of elements of a lane."""
-        return self.rows * self.columns // 32
+        return self.rows * self.columns // WARP_SIZE
 
 
 def execute(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `wmma.load`, `wmma.store` and `wmma.mma`."""
+    # `wmma.load.a.sync.aligned.row.m16n16k16.f16` has the action "load", and then the matrix.
     action, *modifiers = mnemonic.modifiers or [""]
     shape = next(filter(None, map(_SHAPE.fullmatch, modifiers)), None)
     if not shape:
         raise UnsupportedInstruction
     m, n, k = map(int, shape.groups())
-    kinds = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
-    kinds += [modifier for modifier in modifiers if modifier in ELEMENT_BITS]
-    if not kinds or not {*kinds} <= _BITS.keys() or len(operands) not in _OPERAND_COUNTS.get(action, ()):
+    element_types = [f"{ptx_type.letter}{ptx_type.bits}" for ptx_type in mnemonic.types]
+    # Types that only matrices have, such as tf32, are parsed as modifiers.
+    element_types += [modifier for modifier in modifiers if modifier in FACTOR_BITS]
+    is_known = element_types and {*element_types} <= _ELEMENT_BITS.keys()
+    if not is_known or len(operands) not in _OPERAND_COUNTS.get(action, ()):
         raise UnsupportedInstruction
     if action == "mma":
-        # The types of halves are those of the result and of the third matrix.
-        factors = [kind for kind in kinds[1:] if kind in ELEMENT_BITS][:2]
-        factors = ["f16", "f16"] if len(kinds) == 2 else factors
-        third = next((kind for kind in reversed(kinds) if kind not in modifiers), "")
-        if len(factors) < 2 or not {third, kinds[0]} <= ACCUMULATORS:
-            raise UnsupportedInstruction
-        matrices = [_Matrix(m, k, factors[0]), _Matrix(k, n, factors[1]), _Matrix(m, n, third)]
-        _multiply(b, [*matrices, _Matrix(m, n, kinds[0])], operands, saturates="satfinite" in modifiers)
+        matrices = _parse_matrices(modifiers, element_types, (m, n, k))
+        _multiply(b, matrices, operands, saturates="satfinite" in modifiers)
         return
     rows, columns = {"a": (m, k), "b": (k, n)}.get(modifiers[0], (m, n))
-    matrix, by_rows = _Matrix(rows, columns, kinds[0]), "row" in modifiers
+    matrix, by_rows = _Matrix(rows, columns, element_types[0]), "row" in modifiers
+    is_shared = "shared" in {modifier.partition("::")[0] for modifier in modifiers}
     if action == "load":
-        _load(b, matrix, operands, _space(modifiers), by_rows=by_rows)
+        _load(b, matrix, operands, is_shared=is_shared, by_rows=by_rows)
     else:
-        _store(b, matrix, operands, _space(modifiers), by_rows=by_rows)
+        _store(b, matrix, operands, is_shared=is_shared, by_rows=by_rows)
 
 
-def _space(modifiers: Sequence[str]) -> str:
-    names = {modifier.partition("::")[0] for modifier in modifiers}
-    return "shared" if "shared" in names else "global" if "global" in names else ""
+def _parse_matrices(
+    modifiers: Sequence[str], element_types: Sequence[str], shape: tuple[int, int, int]
+) -> list[_Matrix]:
+    """
+    Return the matrices A, B, C and D of `wmma.mma`, which computes D = A * B + C.
+
+    Args:
+        modifiers: The modifiers of the instruction.
+        element_types: Its types: those of D, A, B and C, with tf32 at the end; D and C alone if A and B have
+            halves, as in `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32`.
+        shape: The numbers of rows of D, columns of D, and columns of A.
+    """
+    m, n, k = shape
+    factor_types = [element_type for element_type in element_types[1:] if element_type in FACTOR_BITS][:2]
+    factor_types = ["f16", "f16"] if len(element_types) == 2 else factor_types
+    d_type = element_types[0]
+    c_type = next((name for name in reversed(element_types) if name not in modifiers), "")
+    if len(factor_types) < 2 or not {c_type, d_type} <= ACCUMULATOR_TYPES:
+        raise UnsupportedInstruction
+    a, b = _Matrix(m, k, factor_types[0]), _Matrix(k, n, factor_types[1])
+    return [a, b, _Matrix(m, n, c_type), _Matrix(m, n, d_type)]
 
 
 def _addresses(
-    b: Translator, matrix: _Matrix, operand: str, stride: str, space: str, *, by_rows: bool
+    b: Translator, matrix: _Matrix, operand: str, stride: str, *, is_shared: bool, by_rows: bool
 ) -> list[str]:
-    """Return the generic address of each element of a lane."""
+    """
+    Return the generic address of each element of a lane.
+
+    Args:
+        b: The function under construction.
+        matrix: The matrix.
+        operand: The operand with the address of the matrix.
+        stride: The number of elements from one row to the next, or else from one column to the next.
+        is_shared: Whether the address is in shared memory.
+        by_rows: Whether the elements of a row are neighbours in memory, and not those of a column.
+    """
     parsed = ptx.address(operand)
     if parsed is None:
         raise UnsupportedInstruction
     start = effective_address(b, *parsed)
-    if space == "shared":
+    if is_shared:
         start = b.emit_op("add", "i64", start, b.load_context_field("shared_base"))
-    first = b.emit_op("mul", "i32", b.expand("%laneid"), matrix.lane_elements)
+    lane_start = b.emit_op("mul", "i32", b.expand("%laneid"), matrix.lane_elements)
     addresses = []
-    for number in range(matrix.lane_elements):
-        element = b.emit_op("add", "i32", first, number)
-        row, column = (b.emit_op(op, "i32", element, matrix.columns) for op in ("udiv", "urem"))
+    for index in range(matrix.lane_elements):
+        number = b.emit_op("add", "i32", lane_start, index)
+        row, column = (b.emit_op(op, "i32", number, matrix.columns) for op in ("udiv", "urem"))
         line, position = (row, column) if by_rows else (column, row)
-        index = b.emit_op("add", "i32", b.emit_op("mul", "i32", line, stride), position)
-        distance = b.emit_op("mul", "i64", b.resize(index, 32, 64), matrix.bits // 8)
-        addresses.append(b.emit_op("add", "i64", start, distance))
+        distance = b.emit_op("add", "i32", b.emit_op("mul", "i32", line, stride), position)
+        offset = b.emit_op("mul", "i64", b.resize(distance, 32, 64), matrix.bits // 8)
+        addresses.append(b.emit_op("add", "i64", start, offset))
     return addresses
 
 
 def _stride(b: Translator, matrix: _Matrix, operands: Sequence[str], *, by_rows: bool) -> str:
-    """Return the number of elements from one row or column to the next."""
+    """Return the number of elements from one row or column to the next, which by default has no gap."""
     if len(operands) > 2:
         return b.read_operand(operands[2], 32)
     return str(matrix.columns if by_rows else matrix.rows)
 
 
-def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], space: str, *, by_rows: bool) -> None:
+def _load(b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared: bool, by_rows: bool) -> None:
+    """Translate `wmma.load`; see `_addresses` for the arguments."""
     stride = _stride(b, matrix, operands, by_rows=by_rows)
     elements = []
-    for address in _addresses(b, matrix, operands[1], stride, space, by_rows=by_rows):
+    for address in _addresses(b, matrix, operands[1], stride, is_shared=is_shared, by_rows=by_rows):
         pointer = region_pointer(b, address, matrix.bits // 8, write=False)
         report_access(b, pointer, matrix.bits // 8, Access.READ)
         elements.append(b.emit_value(f"load i{matrix.bits}, ptr {pointer}"))
-    targets, packed = ptx.elements(operands[0]), matrix.register_bits // matrix.bits
-    # Wait until all lanes have loaded, so that no lane goes on and stores before.
+    # Wait until all lanes have loaded, since a lane may then store to the matrix.
     exchange(b, "0", ALL_LANES)
-    for number, target in enumerate(targets):
-        parts = [elements[(number * packed + part) % len(elements)] for part in range(packed)]
+    repeated = itertools.cycle(elements)
+    for target in ptx.elements(operands[0]):
+        parts = list(itertools.islice(repeated, matrix.register_elements))
         b.write_register(target, b.join_bits(parts, matrix.bits), matrix.register_bits)
 
 
-def _store(b: Translator, matrix: _Matrix, operands: Sequence[str], space: str, *, by_rows: bool) -> None:
+def _store(
+    b: Translator, matrix: _Matrix, operands: Sequence[str], *, is_shared: bool, by_rows: bool
+) -> None:
+    """Translate `wmma.store`; see `_addresses` for the arguments."""
     stride = _stride(b, matrix, operands, by_rows=by_rows)
-    packed, elements = matrix.register_bits // matrix.bits, list[str]()
+    elements = list[str]()
     for source in ptx.elements(operands[1]):
         value = b.read_operand(source, matrix.register_bits)
-        elements += b.split_bits(value, matrix.register_bits, packed)
-    addresses = _addresses(b, matrix, operands[0], stride, space, by_rows=by_rows)
+        elements += b.split_bits(value, matrix.register_bits, matrix.register_elements)
+    addresses = _addresses(b, matrix, operands[0], stride, is_shared=is_shared, by_rows=by_rows)
+    # Elements after those of the lane are repetitions, and have no address.
     for address, element in zip(addresses, elements, strict=False):
         pointer = region_pointer(b, address, matrix.bits // 8, write=True)
         report_access(b, pointer, matrix.bits // 8, Access.WRITE, b.resize(element, matrix.bits, 64))
         b.emit(f"store i{matrix.bits} {element}, ptr {pointer}")
+    # Wait until all lanes have stored, since a lane may then load the matrix.
     exchange(b, "0", ALL_LANES)
 
 
@@ -166,29 +206,34 @@ def _multiply(
 ) -> None:
     """Translate `wmma.mma`: D = A * B + C, for *matrices* A, B, C and D."""
     *sources, result = matrices
+    # A copy of the lane's registers is in memory, where other lanes read it: A, B, C, and room for D. Each
+    # matrix begins at a multiple of 8 bytes.
     offsets, end = [], 0
     for matrix in sources:
         offsets.append(end)
         end += -(-matrix.lane_elements * matrix.bits // 64) * 8
-    registers = b.alloca(f"[{(end + result.lane_elements * 8) // 8} x i64]")
+    result_offset = end
+    registers = b.alloca(f"[{result_offset // 8 + result.lane_elements} x i64]")
     for matrix, operand, offset in zip(sources, operands[1:], offsets, strict=True):
         size = matrix.register_bits // 8
+        # Registers after these repeat elements.
         count = -(-matrix.lane_elements * matrix.bits // matrix.register_bits)
-        for number, register in enumerate(ptx.elements(operand)[:count]):
+        for index, register in enumerate(ptx.elements(operand)[:count]):
             value = b.read_operand(register, 8 * size)
-            b.store(f"i{8 * size}", value, registers, offset + number * size)
-    name = "ptxlink.wmma." + ".".join(f"{m.rows}x{m.columns}.{m.kind}" for m in matrices)
+            b.store(f"i{8 * size}", value, registers, offset + index * size)
+    name = "ptxlink.wmma." + ".".join(f"{m.rows}x{m.columns}.{m.element_type}" for m in matrices)
     name += ".sat" * saturates
     if name not in b.global_values:
         b.global_values[name] = _product_function(
-            b.global_values, name, matrices, [*offsets, end], saturates=saturates
+            b.global_values, name, matrices, [*offsets, result_offset], saturates=saturates
         )
-    first = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
-    b.emit(f"call void @{name}(ptr {first}, i32 {b.expand('%laneid')}, ptr {registers})")
+    first_record = exchange_all(b, b.emit_value(f"ptrtoint ptr {registers} to i64"))
+    b.emit(f"call void @{name}(ptr {first_record}, i32 {b.expand('%laneid')}, ptr {registers})")
+    # Other lanes may still read this lane's copy: wait for them.
     exchange(b, "0", ALL_LANES)
-    for number, target in enumerate(ptx.elements(operands[0])):
+    for index, target in enumerate(ptx.elements(operands[0])):
         size = result.register_bits // 8
-        b.write_register(target, b.load(f"i{8 * size}", registers, end + number * size), 8 * size)
+        b.write_register(target, b.load(f"i{8 * size}", registers, result_offset + index * size), 8 * size)
 
 
 def _product_function(
@@ -199,33 +244,43 @@ def _product_function(
     *,
     saturates: bool,
 ) -> str:
-    """Return a function that computes the elements of the result that one lane has."""
+    """
+    Return an LLVM function that computes the elements of D that one lane has.
+
+    Args:
+        global_values: Definitions and declarations of the LLVM module, by name.
+        name: The name of the function.
+        matrices: A, B, C and D.
+        offsets: The offset in bytes of each matrix in the copy of a lane's registers.
+        saturates: Whether integer sums are clamped.
+    """
     f = IRBuilder(global_values)
     a, b, c, d = matrices
-    start = f.emit_op("mul", "i32", "%lane", d.lane_elements)
-    for number in range(d.lane_elements):
-        element = f.emit_op("add", "i32", start, number)
-        row, column = (f.emit_op(op, "i32", element, d.columns) for op in ("udiv", "urem"))
+    a_offset, b_offset, c_offset, d_offset = offsets
+    lane_start = f.emit_op("mul", "i32", "%lane", d.lane_elements)
+    for index in range(d.lane_elements):
+        number = f.emit_op("add", "i32", lane_start, index)
+        row, column = (f.emit_op(op, "i32", number, d.columns) for op in ("udiv", "urem"))
         pairs = []
         for depth in range(a.columns):
-            one = f.emit_op("add", "i32", f.emit_op("mul", "i32", row, a.columns), depth)
-            two = f.emit_op("add", "i32", column, depth * b.columns)
-            pairs.append((_load_element(f, a, one, offsets[0]), _load_element(f, b, two, offsets[1])))
-        addend = decode_element(
-            f, c.kind, f.load(f"i{c.bits}", "%registers", offsets[2] + number * c.bits // 8)
-        )
-        total = sum_of_products(f, d.kind, pairs, addend, saturates=saturates)
-        f.store(f"i{d.bits}", encode_sum(f, d.kind, total), "%registers", offsets[3] + number * d.bits // 8)
+            a_number = f.emit_op("add", "i32", f.emit_op("mul", "i32", row, a.columns), depth)
+            b_number = f.emit_op("add", "i32", column, depth * b.columns)
+            pairs.append((_load_element(f, a, a_number, a_offset), _load_element(f, b, b_number, b_offset)))
+        encoded_addend = f.load(f"i{c.bits}", "%registers", c_offset + index * c.bits // 8)
+        addend = decode_element(f, c.element_type, encoded_addend)
+        total = sum_of_products(f, d.element_type, pairs, addend, saturates=saturates)
+        result = encode_sum(f, d.element_type, total)
+        f.store(f"i{d.bits}", result, "%registers", d_offset + index * d.bits // 8)
     f.end_block("ret void")
     return f.to_text(f"internal void @{name}(ptr %first, i32 %lane, ptr %registers) noinline")
 
 
-def _load_element(f: IRBuilder, matrix: _Matrix, index: str, offset: int) -> str:
-    """Return an element of a matrix by its number, from the registers of its lane."""
-    lane, slot = (f.emit_op(op, "i32", index, matrix.lane_elements) for op in ("udiv", "urem"))
-    distance = f.emit_op("mul", "i32", slot, matrix.bits // 8)
-    pointer = f.emit_value(f"getelementptr i8, ptr {registers_of(f, lane)}, i32 {distance}")
-    return decode_element(f, matrix.kind, f.load(f"i{matrix.bits}", pointer, offset))
+def _load_element(f: IRBuilder, matrix: _Matrix, number: str, matrix_offset: int) -> str:
+    """Return the value of an element of a matrix by its number, from the copy of its lane's registers."""
+    lane, index = (f.emit_op(op, "i32", number, matrix.lane_elements) for op in ("udiv", "urem"))
+    offset = f.emit_op("mul", "i32", index, matrix.bits // 8)
+    pointer = f.emit_value(f"getelementptr i8, ptr {registers_of(f, lane)}, i32 {offset}")
+    return decode_element(f, matrix.element_type, f.load(f"i{matrix.bits}", pointer, matrix_offset))
 
 
 WARP_MATRIX_HANDLERS = {"wmma": execute}

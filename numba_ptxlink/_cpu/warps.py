@@ -1,8 +1,9 @@
 """
 Translate warp operations and barriers.
 
-A thread stores its operand in its ThreadRecord and suspends. The scheduler resumes it when all threads of the
-operation have stored theirs; it then reads the operands of the others from their records.
+A thread stores its operand in its ThreadRecord and suspends. The scheduler (runtime.ll) resumes the thread
+when all threads of the operation have stored theirs. The thread then reads the operands of the other threads
+from their records.
 """
 
 from __future__ import annotations
@@ -15,118 +16,139 @@ from .runtime import THREAD_RECORD_SIZE, BlockContext, Scope, ThreadState, threa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from .ir_builder import IRBuilder
     from .mnemonics import Mnemonic
     from .translator import Translator
 
-# The operations of `ptxlink.reduce`, in the order of their numbers.
+# The operations of `ptxlink.reduce` in runtime.ll: "add" has number 0, "and" number 1, and so on.
 _REDUCTIONS = ("add", "and", "or", "xor", "smin", "smax", "umin", "umax")
+
+_BLOCK_BARRIERS = 16
 
 
 def exchange(b: Translator, value: str, mask: str) -> tuple[str, str]:
     """
-    Exchange *value* between the threads of *mask*: suspend until all of them have arrived.
+    Suspend until all threads of a warp that *mask* names have passed a value.
+
+    Args:
+        b: The function under construction.
+        value: The value of this thread, an i64.
+        mask: The PTX operand with the mask of lanes.
 
     Returns:
-        The mask of the lanes that took part, and the address of the ThreadRecord of lane 0.
+        The mask of the lanes that took part, and the address of the ThreadRecord of lane 0, from which
+        `load_lane_operand` finds the values.
     """
     b.suspend(ThreadState.WARP, key=b.read_operand(mask, 32), value=value)
     b.report_order(Scope.WARP)
+    # The records of a warp follow each other: go back to that of lane 0.
     offset = b.emit_op("mul", "i32", b.expand("%laneid"), -THREAD_RECORD_SIZE)
     return _load_group(b), b.emit_value(f"getelementptr i8, ptr %thread_record, i32 {offset}")
 
 
+def load_lane_operand(b: IRBuilder, ir_type: str, first_record: str, lane: str) -> str:
+    """Return the value that a lane passed to `exchange`; *first_record* is the ThreadRecord of lane 0."""
+    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {lane}")
+    return b.load(ir_type, record, thread_field_offset("seen"))
+
+
 def _load_group(b: Translator) -> str:
-    """Return the mask of the lanes that took part, or the number of threads that reached a barrier."""
+    """Return the mask of the lanes that took part; for a barrier, the number of threads that reached it."""
     return b.load("i32", "%thread_record", thread_field_offset("group"))
 
 
 def _ballot(b: Translator, group: str, first_record: str, value: str) -> str:
-    """Return the mask of the lanes of *group* whose operand is *value*; *first_record* is that of lane 0."""
+    """Return the mask of the lanes of *group* that passed *value*; *first_record* belongs to lane 0."""
     return b.call("ptxlink.ballot", "i32", f"ptr {first_record}", f"i32 {group}", f"i64 {value}")
 
 
-def _read_wide(b: Translator, operand: str, bits: int) -> str:
+def _read_as_i64(b: Translator, operand: str, bits: int) -> str:
     """Return an operand of *bits*, extended to 64 bits by zeros."""
     return b.resize(b.read_operand(operand, bits), bits, 64)
 
 
 def _mode(mnemonic: Mnemonic) -> str:
-    """Return the modifier other than `sync`. ptxas accepts both orders, and CUB has `vote.ballot.sync`."""
+    """
+    Return the modifier other than `sync`, such as "ballot"; "" if there is none.
+
+    ptxas accepts `vote.sync.ballot` and `vote.ballot.sync`, and CUB has the latter.
+    """
     return next((modifier for modifier in mnemonic.modifiers if modifier != "sync"), "")
 
 
 def vote(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `vote`."""
+    """Translate `vote`; without `.sync`, as for GPUs before Volta, it is not supported."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
-    group, first_record = exchange(b, _read_wide(b, operands[1], 1), operands[-1])
+    group, first_record = exchange(b, _read_as_i64(b, operands[1], 1), operands[-1])
     false_lanes = _ballot(b, group, first_record, "0")
-    hits = b.emit_op("xor", "i32", group, false_lanes)
-    b.write_expansion(operands[0], f"vote.{_mode(mnemonic)}", hits=hits, group=group)
+    true_lanes = b.emit_op("xor", "i32", group, false_lanes)
+    b.write_expansion(operands[0], f"vote.{_mode(mnemonic)}", hits=true_lanes, group=group)
 
 
 def shuffle(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `shfl`."""
+    """Translate `shfl`; without `.sync`, as for GPUs before Volta, it is not supported."""
     if "sync" not in mnemonic.modifiers:
         raise UnsupportedInstruction
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     distance, bounds = b.read_operand(operands[2], 32), b.read_operand(operands[3], 32)
-    _, first_record = exchange(b, _read_wide(b, operands[1], 32), operands[4])
+    _, first_record = exchange(b, _read_as_i64(b, operands[1], 32), operands[4])
     lane, mode = b.expand("%laneid"), _mode(mnemonic)
-    # The last lane to read from; for `up`, with which compilers pass 0, the first lane of the segment.
-    last = b.expand("shfl.last", lane=lane, bounds=bounds)
+    # The last lane that may be read; for `up`, which reads lower lanes, the first one.
+    limit = b.expand("shfl.last", lane=lane, bounds=bounds)
     source = b.expand(f"shfl.{mode}", lane=lane, distance=distance, bounds=bounds)
-    in_range = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, last)
-    source = b.select(in_range, "i32", source, lane)
-    record = b.emit_value(f"getelementptr [{THREAD_RECORD_SIZE} x i8], ptr {first_record}, i32 {source}")
-    b.write_register(target, b.load("i32", record, thread_field_offset("seen")), 32)
+    is_in_range = b.emit_op(f"icmp {'sge' if mode == 'up' else 'sle'}", "i32", source, limit)
+    source = b.select(is_in_range, "i32", source, lane)
+    b.write_register(target, load_lane_operand(b, "i32", first_record, source), 32)
     if predicate:
-        b.write_register(predicate, in_range, 1)
+        b.write_register(predicate, is_in_range, 1)
 
 
 def match(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `match`."""
+    """Translate `match.any` (which lanes have this lane's value?) and `match.all` (have all one value?)."""
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
-    value = _read_wide(b, operands[1], mnemonic.type.bits)
+    value = _read_as_i64(b, operands[1], mnemonic.type.bits)
     group, first_record = exchange(b, value, operands[2])
-    hits = _ballot(b, group, first_record, value)
+    equal_lanes = _ballot(b, group, first_record, value)
     if "any" in mnemonic.modifiers:
-        b.write_register(target, hits, 32)
+        b.write_register(target, equal_lanes, 32)
         return
-    is_unanimous = b.emit_op("icmp eq", "i32", hits, group)
+    is_unanimous = b.emit_op("icmp eq", "i32", equal_lanes, group)
     b.write_register(target, b.select(is_unanimous, "i32", group, "0"), 32)
     if predicate:
         b.write_register(predicate, is_unanimous, 1)
 
 
 def reduce(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `redux`."""
+    """Translate `redux`: the sum, minimum, maximum or bitwise combination of the values of all lanes."""
     if mnemonic.type.is_float:
         reduce_floats(b, mnemonic, operands)
         return
+    # The first modifier is `sync`: `redux.sync.add.s32`.
     operation = ".".join(mnemonic.modifiers[1:])
     sign = "s" if mnemonic.type.is_signed else "u"
     name = f"{sign}{operation}" if operation in ("min", "max") else operation
     if name not in _REDUCTIONS:
         raise UnsupportedInstruction
-    group, first_record = exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    group, first_record = exchange(b, _read_as_i64(b, operands[1], 32), operands[2])
     arguments = f"ptr {first_record}", f"i32 {group}", f"i32 {_REDUCTIONS.index(name)}"
     b.write_register(operands[0], b.call("ptxlink.reduce", "i32", *arguments), 32)
 
 
 def reduce_floats(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `redux` of floats: the minimum or maximum of the values, or of their magnitudes (`.abs`)."""
+    # The first modifier is `sync`: `redux.sync.min.abs.NaN.f32`.
     mode, *modifiers = mnemonic.modifiers[1:] or [""]
     if mode not in ("min", "max") or not {*modifiers} <= {"abs", "NaN"}:
         raise UnsupportedInstruction
-    group, first_record = exchange(b, _read_wide(b, operands[1], 32), operands[2])
+    group, first_record = exchange(b, _read_as_i64(b, operands[1], 32), operands[2])
     flags = (f"i1 {int(flag)}" for flag in (mode == "max", "abs" in modifiers, "NaN" in modifiers))
     value = b.call("ptxlink.reduce.f32", "i32", f"ptr {first_record}", f"i32 {group}", *flags)
     b.write_register(operands[0], value, 32)
 
 
 def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `elect`: one thread of the mask, here the one of the lowest lane."""
+    """Translate `elect`, which chooses a lane of the mask: here the lowest one."""
     target, _, predicate = (name.strip() for name in operands[0].partition("|"))
     group, _ = exchange(b, "0", operands[1])
     leader = b.call("llvm.cttz.i32", "i32", f"i32 {group}", "i1 true")
@@ -135,15 +157,20 @@ def elect(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
 
 
 def read_active_mask(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
-    """Translate `activemask`: suspend until no thread of the warp can run; those at it are active."""
+    """
+    Translate `activemask`: suspend until no thread of the warp can run.
+
+    The threads that wait at this instruction are then the active ones.
+    """
     b.suspend(ThreadState.ACTIVEMASK)
     b.write_register(operands[0], _load_group(b), 32)
 
 
 def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> None:
     """Translate `bar` and `barrier` of warps and blocks, with or without a reduction."""
-    mode, *rest = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")] or [""]
-    if [mode, *rest] == ["warp", "sync"]:
+    # The mode is "sync", "arrive", "red" with an operation such as "popc", or "warp" with "sync".
+    mode, *submodes = [flag for flag in mnemonic.modifiers if flag not in ("cta", "aligned")] or [""]
+    if [mode, *submodes] == ["warp", "sync"]:
         exchange(b, "0", operands[0])
         return
     if mode == "arrive":
@@ -151,22 +178,27 @@ def synchronize(b: Translator, mnemonic: Mnemonic, operands: Sequence[str]) -> N
         return
     if mode not in ("sync", "red") or len(operands) not in ((3, 4) if mode == "red" else (1, 2)):
         raise UnsupportedInstruction
-    # `bar.sync` has the operands barrier and optional count; `bar.red` a result before and a predicate after.
-    arguments = list(operands[1:] if mode == "red" else operands)
-    value = _read_wide(b, arguments.pop(), 1) if mode == "red" else "0"
-    count = b.read_operand(arguments[1], 32) if len(arguments) > 1 else "0"
-    b.suspend(ThreadState.BARRIER, key=b.read_operand(arguments[0], 32), expected_count=count, value=value)
+    # The operands are `bar.sync barrier{, count}` and `bar.red result, barrier{, count}, predicate`.
+    if mode == "red":
+        barrier, *counts = operands[1:-1]
+        value = _read_as_i64(b, operands[-1], 1)
+    else:
+        barrier, *counts = operands
+        value = "0"
+    # 0 stands for all threads of the block.
+    count = b.read_operand(counts[0], 32) if counts else "0"
+    b.suspend(ThreadState.BARRIER, key=b.read_operand(barrier, 32), expected_count=count, value=value)
     b.report_order(Scope.BLOCK)
     if mode == "sync":
         return
-    hits = b.load("i32", "%thread_record", thread_field_offset("seen"))
-    b.write_expansion(operands[0], f"bar.{'.'.join(rest)}", hits=hits, group=_load_group(b))
+    # The scheduler stores the number of threads whose predicate is true.
+    true_count = b.load("i32", "%thread_record", thread_field_offset("seen"))
+    b.write_expansion(operands[0], f"bar.{'.'.join(submodes)}", hits=true_count, group=_load_group(b))
 
 
 def _arrive(b: Translator, barrier: str) -> None:
-    """Translate `bar.arrive`: count the thread as arrived at a barrier, without waiting for the others."""
-    # A block has the barriers 0 to 15.
-    number = b.emit_op("and", "i32", b.read_operand(barrier, 32), 15)
+    """Translate `bar.arrive`: count this thread as arrived at a barrier, and do not wait."""
+    number = b.emit_op("and", "i32", b.read_operand(barrier, 32), _BLOCK_BARRIERS - 1)
     counts = b.offset_pointer("%ctx", BlockContext.barrier_arrivals.offset)
     count_pointer = b.emit_value(f"getelementptr i32, ptr {counts}, i32 {number}")
     b.store("i32", b.emit_op("add", "i32", b.load("i32", count_pointer), 1), count_pointer)
