@@ -59,7 +59,7 @@ class Finder:
             try:
                 from numba_ptxlink import _plugin
 
-                self.hooked_modules[front_end] = _plugin.hooked_modules(front_end)
+                self.hooked_modules[front_end] = _plugin.hooked(front_end)
             except Exception as error:
                 self.leave_unpatched(error, front_end)
 
@@ -133,7 +133,7 @@ class Loader:
         try:
             from numba_ptxlink import _plugin
 
-            _plugin.after_import(module, front_end)
+            _plugin.imported(module, front_end)
         except Exception as error:
             finder.leave_unpatched(error, front_end)
 

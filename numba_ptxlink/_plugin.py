@@ -1,11 +1,11 @@
 """
 Activation: `enable`, `disable`, `status`, and the functions that the import hook and the entry points call.
 
-The hook calls `after_import` after each module in `hooked_modules()` has run. The entry points call `init`,
-and a late import of the package calls `imported_late`, for modules that are imported already. All of these
-functions may be called repeatedly, and handle each front end separately: see `_front_end.activation`. No
-function raises an exception: a wrong variable or a damaged installation causes a warning, and is the reason
-in `status()`. Therefore the other modules of the package are imported on demand.
+The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
+import of the package calls `imported_late`, for modules that are imported already. All of these functions may
+be called repeatedly, and handle each front end separately: see `_front_end.activation`. No function
+raises an exception: a wrong variable or a damaged installation causes a warning, and is the reason in
+`status()`. Therefore the other modules of the package are imported on demand.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _free_compiler_locks() -> None:
 _activations = {name: Activation(name) for name in FRONT_ENDS}
 # enable() and disable() also hold the locks of the compilers, which must be free in a forked child.
 # Never import a front end's module while this lock is held. Another thread that imports the module holds
-# the import lock, and waits in `after_import` for this one.
+# the import lock, and waits in `imported` for this one.
 _lock = Lock(forget=_free_compiler_locks)
 
 
@@ -106,8 +106,8 @@ def imported_late() -> None:
     _decide_safely("import of numba_ptxlink")
 
 
-def hooked_modules(name: str) -> frozenset[str]:
-    """Return the modules of the front end *name* after whose import the hook calls `after_import`."""
+def hooked(name: str) -> frozenset[str]:
+    """Return the modules of the front end *name* after whose import the hook calls `imported`."""
     return _activations[name].hooked_modules()
 
 
@@ -116,7 +116,7 @@ def init() -> None:
     _decide_safely("entry point")
 
 
-def after_import(module: ModuleType, name: str) -> None:
+def imported(module: ModuleType, name: str) -> None:
     """Let the front end *name* decide, or patch *module*, which has just run. The import hook calls this."""
     with _lock.held:
         _activations[name].after_import(module.__name__)

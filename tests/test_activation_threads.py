@@ -154,8 +154,8 @@ def test_no_thread_that_switches_imports_numba_cuda():
         builtins.__import__ = record
         for switch in (pl.disable, pl.enable, pl.status, pl.disable, _plugin.init, pl.enable):
             switch()
-        for name in sorted(_plugin.hooked_modules("numba-cuda")):
-            _plugin.after_import(sys.modules[name], "numba-cuda")
+        for name in sorted(_plugin.hooked("numba-cuda")):
+            _plugin.imported(sys.modules[name], "numba-cuda")
         print(len(imported) > 0, [name for name in imported if name.partition(".")[0] == "numba"])
         """)
     assert ["True []"] == lines

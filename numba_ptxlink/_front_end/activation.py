@@ -79,7 +79,7 @@ class Activation:
         return registry.get(self.name)
 
     def hooked_modules(self) -> frozenset[str]:
-        """Return the modules after whose import the hook calls `after_import`."""
+        """Return the names of the modules for whose imports `after_import` is called."""
         return frozenset((self.front_end.trigger_module, *(row.module for row in self.front_end.table())))
 
     def after_import(self, module: str) -> None:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from numba_ptxlink._tools.options import Options
 
 
-# Features that numba-cuda lacks, with the cure, by text that its exceptions contain.
 _NO_TRY = "numba-cuda has neither `try` nor `with`; test for the error before it occurs"
+# Features that numba-cuda lacks, with the cure, by a text that its exceptions contain.
 _MISSING_FEATURES = {
     **dict.fromkeys(("set_try_status", "terminator_types", "exception_match", "'exc_class'"), _NO_TRY),
     "Exception object cannot be": _NO_TRY,
@@ -83,9 +83,9 @@ def lower(
                 cc=arch.cc,
             )
     except Exception as error:
-        for text, cure in _MISSING_FEATURES.items():
-            if text in str(error):
-                raise ExportError(cure) from error
+        for symptom, reason in _MISSING_FEATURES.items():
+            if symptom in str(error):
+                raise ExportError(reason) from error
         raise
     library, signature = compiled.library, compiled.signature
     raises = _raise_sites(library)
@@ -94,7 +94,7 @@ def lower(
     llvm_function = library.get_function(symbol)
     llvm_function.linkage = "internal"
     llvm_function.attributes.discard("noinline")
-    root = wrap(
+    root_text = wrap(
         str(llvm_function.module),
         symbol,
         declaration.signature,
@@ -105,9 +105,9 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = ordered_modules(library, [wrapper_name], repr((arch, {options})), root)
+    modules = ordered_modules(library, [wrapper_name], repr((arch, {options})), root_text)
     linked = library._linking_files - {NRT_LIBRARY}
-    # numba-cuda adds this file only to kernels.
+    # numba-cuda adds the file with the functions of numpy.reshape only to kernels.
     if any(name in text for text in modules for name in dispatcher.reshape_funcs):
         linked.add(Path(dispatcher.__file__).with_name("reshape_funcs.cu"))
     return LoweredFunction(
@@ -115,20 +115,21 @@ def lower(
         abi,
         tuple(map(llvm_replace, NvvmDialect.of(arch).convert(modules))),
         tuple(map(link_files.read, linked)),
-        externs.find_calls(_declared(compiled), modules, wrapper_name),
+        externs.find_calls(_declared_functions(compiled), modules, wrapper_name),
         raises,
     )
 
 
 def _raise_sites(library: Any) -> tuple[str, ...]:
-    """Return the lines where the code of *library*, and then of its callees, may raise."""
-    caller_sites, *callee_sites = (notes(member).sites for member in all_libraries(library))
-    ordered = [*sorted(caller_sites), *sorted(site for sites in callee_sites for site in sites)]
+    """Return the lines, as "file.py:line", where *library* may raise, then those where its callees may."""
+    own_sites, *callees_sites = (notes(member).sites for member in all_libraries(library))
+    ordered = [*sorted(own_sites), *sorted(site for sites in callees_sites for site in sites)]
     return tuple(dict.fromkeys(f"{Path(file).name}:{line}" for file, line in ordered))
 
 
-def _declared(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield symbol, parameters and result of the functions of `cuda.declare_device`, the latest first."""
+def _declared_functions(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
+    """Yield symbol, parameters and result of the functions of `cuda.declare_device`, the last declared first."""
+    # Other keys, without a name or a signature, are functions that numba-cuda implements itself.
     for key in reversed([*compiled.target_context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type

@@ -1,8 +1,8 @@
 """
 State shared by the patched functions: the context of a compilation, and notes on numba-cuda's objects.
 
-Every import of numba.cuda imports this module, so it defines named tuples and plain classes, since defining a
-dataclass takes several times as long.
+Every import of numba.cuda imports this module. So it has no dataclasses: defining one takes several times as
+long as defining a named tuple or a plain class.
 """
 
 from __future__ import annotations
@@ -12,17 +12,22 @@ from weakref import WeakKeyDictionary
 
 from numba_ptxlink._front_end.patch import Context
 
-# numba-cuda writes version 2 and NVRTC version 1; LTO refuses to link modules with different versions.
 DEBUG_VERSION = ('!{ i32 2, !"Debug Info Version"', '!{ i32 1, !"Debug Info Version"')
+"""
+The version of debug information in numba-cuda's LLVM IR, and the version that replaces it: that of NVRTC.
+
+LTO refuses to link modules with different versions.
+"""
 
 
 class CompileContext(NamedTuple):
     """
-    The values that outer patched functions pass to inner ones.
+    The values that outer patched functions pass to inner ones, through code of numba-cuda.
 
     Args:
-        cc: The requested compute capability, instead of the device's.
-        searched_names: Names that numba-cuda looks for in a new kernel's code.
+        cc: The requested compute capability; None for the device's.
+        searched_names: Names that numba-cuda looks for in a new kernel's code; empty outside of the creation
+            of a kernel.
         checked: Whether functions check divisions and indices; None outside of exports.
         lineinfo: Whether device functions have line numbers, regardless of their decorators.
     """
@@ -41,13 +46,15 @@ class Notes:
     """
     Values that this package attaches to a code library, or to the disk cache of a dispatcher.
 
-    Args:
-        variant: The compute capability that a device function was compiled for, None for the device's; and
-            `checked` of its `CompileContext`.
-        origin: The Python function that it was compiled from, with file and line.
-        link: The decorator's link files; for a library, those that are not paths.
-        sites: The file and line of each raise.
-        options: The decorator's options, None if it was created without the plugin.
+    Attributes:
+        variant: For the library of a device function, the compute capability that it was compiled for, None
+            for the device's; and `checked` of its `CompileContext`.
+        origin: For a library, the Python function that it was compiled from, with file and line, such as
+            "saxpy (udfs.py:3)".
+        link: The decorator's link files.
+        sites: For a library, the file and line of each raise.
+        options: For a disk cache, the decorator's options without link files; None if the cache was created
+            while the plugin was inactive.
     """
 
     variant: tuple[tuple[Any, ...] | None, bool | None] = (None, None)

@@ -211,11 +211,12 @@ class FunctionBuilder:
                 return self.emit_value(f"icmp ne {source_type} {value}, 0")
             operation = "trunc" if target_type.bits < source_type.bits else "zext"
             return self.emit_value(f"{operation} {source_type} {value} to {target_type}")
-        # Convert member by member; a number is converted to a struct of one member.
+        # Convert member by member; a number or a pointer becomes the member of a struct that has only one.
         source_members, target_members = members(source_type), members(target_type)
         if (len(source_members) or 1) == len(target_members):
-            values = [self.extract(source_type, value, index) for index in range(len(source_members))]
-            triples = zip(source_members or (source_type,), values or [value], target_members, strict=True)
+            extracted = (self.extract(source_type, value, index) for index in range(len(source_members)))
+            values = extracted if source_members else [value]
+            triples = zip(source_members or (source_type,), values, target_members, strict=True)
             return self.aggregate(target_type, enumerate(self.convert(*triple) for triple in triples))
         # Types with different numbers of members have them at the same offsets: convert through memory, which
         # is large enough for the larger type.
