@@ -440,7 +440,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/modules.py",
-            r'return [_VARIABLE.sub(r"\1internal ", text) for text in texts]',
+            r'return [_VISIBLE_VARIABLE.sub(r"\1internal ", text) for text in texts]',
             "return list(texts)",
             "numba_cuda/test_recursion.py",
         ),

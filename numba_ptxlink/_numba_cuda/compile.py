@@ -128,8 +128,8 @@ def _raise_sites(library: Any) -> tuple[str, ...]:
 
 
 def _declared_functions(compiled: Any) -> Iterator[tuple[str, tuple[Any, ...], Any]]:
-    """Yield symbol, parameters and result of the functions of `cuda.declare_device`, the last declared first."""
-    # Other keys, without a name or a signature, are functions that numba-cuda implements itself.
+    """Yield symbol, parameters and result of each function of `cuda.declare_device`, the newest first."""
+    # Keys without a name or a signature are functions that numba-cuda implements itself.
     for key in reversed([*compiled.target_context._defns]):
         if hasattr(key, "name") and hasattr(key, "sig"):
             yield key.name, tuple(key.sig.args), key.sig.return_type

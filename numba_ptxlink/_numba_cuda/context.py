@@ -51,7 +51,7 @@ class Notes:
             for the device's; and `checked` of its `CompileContext`.
         origin: For a library, the Python function that it was compiled from, with file and line, such as
             "saxpy (udfs.py:3)".
-        link: The decorator's link files.
+        link: For a disk cache, the decorator's link files.
         sites: For a library, the file and line of each raise.
         options: For a disk cache, the decorator's options without link files; None if the cache was created
             while the plugin was inactive.

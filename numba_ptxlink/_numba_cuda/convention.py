@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi import types as c
     from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
 
-# The status RETCODE_NONE means that the result is None, and is not an error.
+# RETCODE_NONE of numba-cuda, a status for success: the result is None. Success with a value is 0.
 _RETCODE_NONE = -2
 # The members of an array: meminfo, parent, nitems, itemsize, data, shape, strides.
 _DATA_INDEX, _SHAPE_INDEX = 4, 5
@@ -64,7 +64,7 @@ class StatusConvention(Convention):
         item_count = "1"
         for extent in shape:
             item_count = self.builder.emit_value(f"mul i64 {item_count}, {extent}")
-        # "meminfo" and "parent" are null: neither Numba's runtime nor a Python object owns the memory.
+        # For "meminfo" and "parent": neither Numba's runtime nor a Python object owns the memory.
         no_owner = self.builder.pointer(I8), "null"
         return [no_owner, no_owner, (I64, item_count), (I64, str(itemsize)), data]
 

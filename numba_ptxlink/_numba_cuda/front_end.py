@@ -36,14 +36,16 @@ class NumbaCuda(FrontEnd):
         if self.is_simulated():
             return "the CUDA simulator is in use; unset NUMBA_ENABLE_CUDASIM"
         try:
-            from numba_cuda import __file__ as package
+            from numba_cuda import __file__ as package_file
             from numba_cuda import __version__ as version
         except (ImportError, OSError):
             return f"numba-cuda is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
         if version not in self.supported:
             return f"numba-cuda {version} is not supported; install numba-cuda{self.supported}"
-        driver = getattr(sys.modules.get(self.trigger_module), "__file__", None)
-        if driver and not Path(driver).resolve().is_relative_to(Path(package).resolve().parent):
+        driver_file = getattr(sys.modules.get(self.trigger_module), "__file__", None)
+        if driver_file and not Path(driver_file).resolve().is_relative_to(
+            Path(package_file).resolve().parent
+        ):
             return (
                 "numba.cuda is Numba's own, because Python has not read the .pth file of numba-cuda; "
                 "import _numba_cuda_redirector, which does what that file does, before numba.cuda"
@@ -51,9 +53,10 @@ class NumbaCuda(FrontEnd):
         return None
 
     def is_simulated(self) -> bool:
-        driver = sys.modules.get(self.trigger_module)
-        if driver is not None:
-            return getattr(driver, "__name__", self.trigger_module) != self.trigger_module
+        driver_module = sys.modules.get(self.trigger_module)
+        if driver_module is not None:
+            # The simulator registers modules of its own under the names of numba-cuda's.
+            return getattr(driver_module, "__name__", self.trigger_module) != self.trigger_module
         setting = os.environ.get("NUMBA_ENABLE_CUDASIM", "").strip()
         return setting.isdecimal() and int(setting) != 0
 
@@ -69,8 +72,8 @@ class NumbaCuda(FrontEnd):
         return (ty.base_type, ty.num_elements) if isinstance(ty, VectorType) else None
 
     def vector_type_of(self, value: type) -> Any | None:
-        vector = self.vector_types().get(value.__name__)
-        return vector if vector is not None and vector.user_facing_object is value else None
+        vector_type = self.vector_types().get(value.__name__)
+        return vector_type if vector_type is not None and vector_type.user_facing_object is value else None
 
     def dispatcher(self, function: Callable[..., Any], *, launch_bounds: Any = None, device: bool) -> Any:
         from numba import cuda

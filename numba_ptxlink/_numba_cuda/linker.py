@@ -25,14 +25,20 @@ if TYPE_CHECKING:
     from numba_ptxlink._link.read import Input
     from numba_ptxlink._tools.options import Options
 
-# The placeholder names that numba-cuda gives the code of its own kernels.
-_UNNAMED = ("<cudapy-ptx>", "<cudapy-ltoir>")
+# The names that numba-cuda gives the code of all of its kernels.
+_PLACEHOLDER_NAMES = ("<cudapy-ptx>", "<cudapy-ltoir>")
 
 
-def _make_add_method(kind: str, short: str) -> Any:
-    """Return a method that adds code of *kind*, as text or bytes; CUDA C++ is compiled with NVRTC."""
+def _make_add_method(kind: str, placeholder: str) -> Any:
+    """
+    Return a method that adds code of *kind*, as text or bytes; CUDA C++ is compiled with NVRTC.
 
-    def add(self: PtxLinker, code: Any, name: str = f"<cudapy-{short}>") -> None:
+    Args:
+        kind: The kind of code, one of `_formats.kinds`.
+        placeholder: The name of code that the caller does not name, such as "<cudapy-ptx>".
+    """
+
+    def add(self: PtxLinker, code: Any, name: str = placeholder) -> None:
         self._add(kind, code, name)
 
     return add
@@ -72,10 +78,13 @@ class PtxLinker:
         self.additional_flags = additional_flags
         self.linker: Any = None
         self._inputs: list[Input] = []
-        self._sources: dict[object, bytes] = {}
+        # The code of each CUDA C++ source, by the source and its headers.
+        self._compiled_sources: dict[object, bytes] = {}
         self._origin = ""
         self._modules: tuple[str, ...] = ()
-        self._llvm: list[str] = []
+        # The LLVM IR of inputs that are LTO-IR, which shows whether they have debug information.
+        self._ltoir_modules: list[str] = []
+        # The functions of exports among the added files, by the manifests beside them.
         self._exported: list[DeclaredFunction] = []
         self._failure: PtxlinkError | None = None
 
@@ -85,13 +94,17 @@ class PtxLinker:
 
         Args:
             origin: The Python function that it was compiled from, with file and line, for messages.
-            modules: The LLVM IR, in which the calls of shims and the kind of debug information are found.
+            modules: The LLVM IR, which shows the called shims and the kind of debug information.
         """
         self._origin = origin
         self._modules = tuple(modules)
 
     def order_files(self, count: int) -> None:
-        """Sort the inputs behind the first *count* by content, since numba-cuda keeps files in sets."""
+        """
+        Sort the inputs behind the first *count* by content.
+
+        numba-cuda keeps link files in sets, whose order differs between processes.
+        """
         self._inputs[count:] = sorted(self._inputs[count:], key=lambda item: (item.kind, item.code))
 
     @property
@@ -109,24 +122,31 @@ class PtxLinker:
             return "", self._failure.log or str(self._failure)
         if self.linker is not None:
             return self.linker.log, ""
-        raise ValueError("Not Initialized")
+        raise ValueError("Not Initialized")  # As numba-cuda's linker does before a link.
 
-    def _numba_errors(self, *, source: bool = False) -> AbstractContextManager[None]:
-        """Convert errors of a `with` block to numba-cuda's, and keep the last for `error_log`."""
+    def _numba_errors(self, *, is_source_error: bool = False) -> AbstractContextManager[None]:
+        """
+        Convert errors of a `with` block to numba-cuda's, and keep the last for `error_log`.
+
+        Args:
+            is_source_error: Whether the errors are about CUDA C++.
+        """
 
         def convert(error: PtxlinkError) -> PtxlinkError:
-            self._failure = _numba_error(error, source=source)
+            self._failure = _numba_error(error, is_source_error=is_source_error)
             return self._failure
 
         return kernels.errors_as(convert)
 
     add_ptx, add_cubin, add_ltoir = (
-        _make_add_method(PTX, "ptx"),
-        _make_add_method(CUBIN, "cubin"),
-        _make_add_method(LTOIR, "ltoir"),
+        _make_add_method(PTX, "<cudapy-ptx>"),
+        _make_add_method(CUBIN, "<cudapy-cubin>"),
+        _make_add_method(LTOIR, "<cudapy-ltoir>"),
     )
-    add_fatbin, add_object = _make_add_method(FATBIN, "fatbin"), _make_add_method(OBJECT, "object")
-    add_library, add_cu = _make_add_method(ARCHIVE, "lib"), _make_add_method(CU, "cu")
+    add_fatbin = _make_add_method(FATBIN, "<cudapy-fatbin>")
+    add_object = _make_add_method(OBJECT, "<cudapy-object>")
+    add_library = _make_add_method(ARCHIVE, "<cudapy-lib>")
+    add_cu = _make_add_method(CU, "<cudapy-cu>")
 
     def add_cu_file(self, path: Any) -> None:
         """Compile a CUDA C++ file with NVRTC and add the result: LTO-IR with LTO, else PTX."""
@@ -161,13 +181,17 @@ class PtxLinker:
             kind, content = _kind_of(path_or_code.kind), path_or_code.data
         else:
             raise TypeError("Expected path to file or a LinkableCode object")
-        if ignore_nonlto and kind not in (CU, LTOIR) and (reason := self._lacks_ltoir(kind, content, name)):
+        if (
+            ignore_nonlto
+            and kind not in (CU, LTOIR)
+            and (reason := self._no_ltoir_reason(kind, content, name))
+        ):
             warnings.warn(f"Not adding {input_name} as {reason}.", stacklevel=2)
             return
         self._add(kind, content, name, folder)
 
-    def _lacks_ltoir(self, kind: str, content: Any, name: str) -> str:
-        """Return why an input cannot be optimised at link time, "" if it contains LTO-IR."""
+    def _no_ltoir_reason(self, kind: str, content: Any, name: str) -> str:
+        """Return the reason why an input cannot be optimised at link time; "" if it contains LTO-IR."""
         from numba_ptxlink._link.read import as_bytes
         from numba_ptxlink._tools import programs
 
@@ -219,13 +243,14 @@ class PtxLinker:
         return ObjectCode.from_cubin(linked.cubin, name="<cudapy-cubin>")
 
     def _named_arguments(self, ptx: bytes) -> bytes:
-        """Return *ptx* with the name of the Python argument that each parameter of its kernels belongs to."""
+        """Return *ptx* with comments that name the Python argument of each parameter of its kernels."""
         from numba_ptxlink._cpu.device import images
         from numba_ptxlink._formats import llvm_ir
 
         text = "\n".join(self._modules)
         for kernel in images.kernel_names(ptx):
             names = llvm_ir.parameter_names(text, kernel)
+            # An array is several parameters: "x.data" and "x.shape.0" belong to the argument x.
             ptx += images.argument_comment(kernel, [name.partition(".")[0] for name in names])
         return ptx
 
@@ -236,12 +261,12 @@ class PtxLinker:
         if kind == CU:
             kind = LTOIR if self.lto else PTX
             code = self._compile_source(code, input_name, folder, kind)
-        if input_name in _UNNAMED and self._origin:
+        if input_name in _PLACEHOLDER_NAMES and self._origin:
             # With debug information, numba-cuda adds a PTX module for each function of a kernel.
-            number = sum(item.name.startswith(self._origin) for item in self._inputs)
-            input_name = f"{self._origin} #{number + 1}" if number else self._origin
+            earlier_modules = sum(item.name.startswith(self._origin) for item in self._inputs)
+            input_name = f"{self._origin} #{earlier_modules + 1}" if earlier_modules else self._origin
             if kind == LTOIR:
-                self._llvm.append("\n".join(self._modules))
+                self._ltoir_modules.append("\n".join(self._modules))
         self._inputs.append(Input(kind, input_name, as_bytes(code)))
 
     def _compile_source(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
@@ -257,18 +282,18 @@ class PtxLinker:
         if self._modules:
             text = source.decode(errors="surrogateescape")
             source = shims.keep_called(text, self._modules).encode(errors="surrogateescape")
-        with self._numba_errors(source=True):
+        with self._numba_errors(is_source_error=True):
             options = source_options(self._options().to_flags(NVRTC), folder)
-            # If two inputs have one source, compile and link it once: nvJitLink rejects duplicate functions.
+            # Compile equal sources once. The link drops equal inputs: nvJitLink rejects duplicate functions.
             content = options.content_of(source, Path(name).parent)
-            if content and content in self._sources:
-                return self._sources[content]
+            if content and content in self._compiled_sources:
+                return self._compiled_sources[content]
             arch = Arch.of(tuple(_verify_cc_tuple(tuple(self.cc))))
             compiled = kernels.compile_source(source, name, arch, kind, options)
-        self._sources[content] = compiled.code
+        self._compiled_sources[content] = compiled.code
         if not self.lto and config.DUMP_ASSEMBLY:
-            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - NUMBA_DUMP_ASSEMBLY prints to stdout
-            print(compiled.code.decode())  # noqa: T201
+            print(f"ASSEMBLY {name}".center(80, "-"))  # noqa: T201 - as NUMBA_DUMP_ASSEMBLY requests
+            print(compiled.code.decode())  # noqa: T201 - as NUMBA_DUMP_ASSEMBLY requests
         return compiled.code
 
     def _read(self, path: Path) -> bytes:
@@ -286,14 +311,14 @@ class PtxLinker:
 
         # numba-cuda passes "debug" and "lineinfo" only within the code, not as arguments of the linker.
         ptx_inputs = [item for item in self._inputs if item.kind == PTX]
-        # Search the text first: most PTX has neither option, and parsing takes long.
+        # Search the text first, since most PTX has neither option, and parsing takes long.
         debug = any("debug" in item.text and "debug" in item.header.target for item in ptx_inputs)
         lineinfo = any(map(_has_line_numbers, ptx_inputs))
-        if self._llvm:
+        if self._ltoir_modules:
             from numba_ptxlink._formats import llvm_ir
 
-            debug |= any(map(llvm_ir.is_for_debugging, self._llvm))
-            lineinfo |= any(map(llvm_ir.has_line_numbers, self._llvm))
+            debug |= any(map(llvm_ir.is_for_debugging, self._ltoir_modules))
+            lineinfo |= any(map(llvm_ir.has_line_numbers, self._ltoir_modules))
         return Options(
             lto=any(item.kind == LTOIR for item in self._inputs),
             max_registers=register_limit(self.max_registers),
@@ -303,6 +328,7 @@ class PtxLinker:
 
 
 def _has_line_numbers(source: Input) -> bool:
+    # Search the text for `.loc` first, since parsing takes long. `.local` is a state space.
     if ".loc" not in source.text.replace(".local", ""):
         return False
     from numba_ptxlink._formats import ptx
@@ -314,16 +340,17 @@ source_options = functools.partial(kernels.source_options, "numba.cuda", "numba.
 """Returns the options for CUDA C++, with numba-cuda's search path."""
 
 
-def _numba_error(error: PtxlinkError, *, source: bool = False) -> PtxlinkError:
-    """Convert *error* to one that is also numba-cuda's; *source* means that it concerns CUDA C++."""
+def _numba_error(error: PtxlinkError, *, is_source_error: bool = False) -> PtxlinkError:
+    """Convert *error* to the class that is also numba-cuda's; *is_source_error*: it is about CUDA C++."""
     from numba_ptxlink._link.explain import for_kernel
 
     # Deferred, since it imports numba-cuda, whose own import may be importing this module.
     from .errors import NumbaFileError, NumbaLinkError, NumbaSourceError
 
-    missing = isinstance(error.__cause__, FileNotFoundError)
-    kind = NumbaFileError if missing else NumbaSourceError if source else NumbaLinkError
-    return convert_error(error, kind, for_kernel(str(error)))
+    error_class = NumbaSourceError if is_source_error else NumbaLinkError
+    if isinstance(error.__cause__, FileNotFoundError):
+        error_class = NumbaFileError
+    return convert_error(error, error_class, for_kernel(str(error)))
 
 
 def _link_error(message: str) -> PtxlinkError:
@@ -334,8 +361,8 @@ def _kind_of(constant: Any) -> str:
     """Return the kind of code for a constant of numba-cuda's driver module."""
     from numba.cuda.cudadrv.mappings import FILE_EXTENSION_MAP
 
-    for extension, known in {**FILE_EXTENSION_MAP, CU: CU}.items():
-        if constant == known:
+    for extension, known_constant in {**FILE_EXTENSION_MAP, CU: CU}.items():
+        if constant == known_constant:
             return EXTENSIONS[f".{extension}"]
     raise _link_error(f"Don't know how to link {constant}")
 

@@ -11,28 +11,29 @@ from .stable_names import QuotedModule, RenamedProgram, rename, rename_by_module
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Definitions that Numba leaves visible: environments, which only CPU code uses, and shared arrays.
-_VARIABLE = re.compile(
+# Definitions that Numba leaves visible: environments, which only CPU code uses, and shared arrays, such as
+# `@"_ZN08NumbaEnv4udfs1f" = common global` and `@"_cudapy_smem_1" = addrspace(3) global`.
+_VISIBLE_VARIABLE = re.compile(
     r'^(@"(?:_ZN08NumbaEnv[^"]*|_cudapy_smem_\d+)" = )(?:common (?=global )|(?=addrspace\(3\) global ))',
     re.MULTILINE,
 )
 
 
-def ordered_modules(library: Any, stable_symbols: Iterable[str], salt: str, root: str) -> list[str]:
+def ordered_modules(library: Any, stable_symbols: Iterable[str], salt: str, root_text: str) -> list[str]:
     """
     Return the LLVM IR of *library* and its transitive callees, each once, callers first.
 
-    Names and order are those of `stable_names`: deterministic across processes. Variables are internal. The
-    modules themselves, which other programs may share, are unchanged.
+    Names and order are those of `stable_names`: deterministic across processes. Variables are internal.
+    Numba's modules themselves, which other programs may share, are unchanged.
 
     Args:
         library: Numba's code library.
         stable_symbols: Symbols that keep their names, even if they look like Numba's.
         salt: Other inputs of the code: NVVM's options.
-        root: The LLVM IR of *library* itself.
+        root_text: The LLVM IR of *library* itself.
     """
-    texts = rename_by_module(_quoted_modules(library, root), stable_symbols, salt).texts
-    return [_VARIABLE.sub(r"\1internal ", text) for text in texts]
+    texts = rename_by_module(_quoted_modules(library, root_text), stable_symbols, salt).texts
+    return [_VISIBLE_VARIABLE.sub(r"\1internal ", text) for text in texts]
 
 
 def rename_program(library: Any, *, keep_visible: bool) -> RenamedProgram:
@@ -47,11 +48,12 @@ def rename_program(library: Any, *, keep_visible: bool) -> RenamedProgram:
     return rename(modules, modules[0].visible if keep_visible else ())
 
 
-def _quoted_modules(library: Any, root: str = "") -> list[QuotedModule]:
+def _quoted_modules(library: Any, root_text: str = "") -> list[QuotedModule]:
+    """Return the modules of *library*, whose text is *root_text* unless that is "", and of its callees."""
     root_module, *modules = filter(
         None, (next(iter(member.modules), None) for member in all_libraries(library))
     )
-    texts = [text.replace(*DEBUG_VERSION) for text in (root or str(root_module), *map(str, modules))]
+    texts = [text.replace(*DEBUG_VERSION) for text in (root_text or str(root_module), *map(str, modules))]
     return topologically_sorted(list(map(QuotedModule, texts)))
 
 

@@ -20,12 +20,13 @@ _DIGEST_CHARS = 16
 _NUMBER = re.compile(r"\d+")
 _COUNTER = re.compile(r"v\d+")
 # A type without a name is mangled with a counter of the process, as a template argument list of one integer,
-# or with an address.
+# such as "ILi123EE", or with an address.
 _PROCESS_NUMBER = re.compile(r"ILi\d+EE|0x[0-9a-f]{6,16}")
 _SHARED = re.compile(r"(_cudapy_smem_)\d+")
 # The name of a bytes constant ends in a hash, which depends on the process's hash seed.
 _BYTES = re.compile(r"(\.bytes\.)-?\d+")
 _MODULE_ID = "; ModuleID = "
+# The end of a module's name, such as "saxpy$7".
 _MODULE_COUNTER = re.compile(r"\$\d+\Z")
 _LABEL = re.compile(r"^([^\s:;]+):", re.MULTILINE)
 _UNQUOTED_SYMBOL = re.compile(r"@[-\w.$]")
@@ -143,19 +144,21 @@ def _number_names(pieces: list[str]) -> None:
     # Other writers than llvmlite use names without quotes, which stay as they are.
     unquoted = {*_UNQUOTED_LOCAL.findall(" ".join(pieces[::2]))}
 
-    def number(name: str) -> str:
+    def number_name(name: str) -> str:
+        # No name contains "\0", so that a number never equals a name.
         return name if name in unquoted else numbers.setdefault(name, f"\0{len(numbers)}")
 
-    def label(match: re.Match[str]) -> str:
-        return f"{number(match[1])}:"
+    def number_label(match: re.Match[str]) -> str:
+        return f"{number_name(match[1])}:"
 
     for at in range(0, len(pieces) - 1, 2):
         before = pieces[at]
         if ":" in before:
-            pieces[at] = _LABEL.sub(label, before)
+            pieces[at] = _LABEL.sub(number_label, before)
+        # A quoted value or type follows "%"; a quoted label is between a line break and ":".
         if before.endswith("%") or (before.endswith("\n") and pieces[at + 2].startswith(":")):
-            pieces[at + 1] = number(pieces[at + 1])
-    pieces[-1] = _LABEL.sub(label, pieces[-1])
+            pieces[at + 1] = number_name(pieces[at + 1])
+    pieces[-1] = _LABEL.sub(number_label, pieces[-1])
 
 
 def topologically_sorted(modules: Sequence[QuotedModule]) -> list[QuotedModule]:

@@ -20,7 +20,7 @@ C_ABI = PatchTable("C ABI")
 """The patches that an export applies, too."""
 PATCHES = PatchTable("C ABI")
 
-# Narrow integers are extended to this size.
+# As in C++, narrower integers are extended to the size of a register.
 _REGISTER_BITS = 32
 # Numba compiles a subroutine once for the process, with the options of the first caller. The table has a
 # compiled subroutine for each set of options.
@@ -78,7 +78,7 @@ def _make_subtarget(original: Any, targetctx: Any, flags: Any) -> Any:
     if hasattr(flags, "nvvm_options"):
         context.cached_internal_func = _subroutines.setdefault((checked, flags.summary()), {})
     if checked:
-        # The approximate division has no check.
+        # fastmath would select the approximate division, which does not check the divisor.
         context.fastmath = False
     return context
 
@@ -96,9 +96,9 @@ def _lower_inst(original: Any, self: Any, inst: Any) -> None:
         _check_half_constant(self, inst)
     # numba-cuda's own C calling convention has no exceptions.
     exceptions = getattr(self.call_helper, "exceptions", ())
-    before = len(exceptions)
+    earlier_count = len(exceptions)
     original(self, inst)
-    if len(exceptions) > before:
+    if len(exceptions) > earlier_count:
         notes(self.library).sites.add((inst.loc.filename, inst.loc.line))
 
 
@@ -122,14 +122,14 @@ def _check_half_constant(lower: Any, inst: Any) -> None:
         return
     pending = [lower.typeof(inst.target.name)]
     while pending:
-        kind = pending.pop()
-        if kind == types.float16:
+        ty = pending.pop()
+        if ty == types.float16:
             name = getattr(value, "name", inst.target.name)
             raise ExportError(
                 f"numba-cuda has no float16 constants, and reads one from {name}; write the number in the "
                 "function, such as np.float16(1.5)"
             )
-        pending += getattr(kind, "types", ()) if isinstance(kind, types.BaseTuple) else ()
+        pending += getattr(ty, "types", ()) if isinstance(ty, types.BaseTuple) else ()
 
 
 @C_ABI.replace("numba.cuda.core.callconv", "CUDACABICallConv", importers="numba.cuda")
@@ -146,12 +146,14 @@ def _c_convention(original: Any) -> Any:
         def get_function_type(self, restype: Any, argtypes: Any) -> Any:
             from llvmlite import ir
 
-            kind = super().get_function_type(restype, argtypes)
+            function_type = super().get_function_type(restype, argtypes)
+            return_type = function_type.return_type
             if _is_none(restype):
-                kind = ir.FunctionType(ir.VoidType(), kind.args)
-            elif isinstance(kind.return_type, ir.IntType) and kind.return_type.width < _REGISTER_BITS:
-                kind.extension = "signext" if getattr(restype, "signed", False) else "zeroext"
-            return kind
+                return ir.FunctionType(ir.VoidType(), function_type.args)
+            if isinstance(return_type, ir.IntType) and return_type.width < _REGISTER_BITS:
+                # For `decorate_function`.
+                function_type.extension = "signext" if getattr(restype, "signed", False) else "zeroext"
+            return function_type
 
         def decorate_function(self, fn: Any, *args: Any, **kwargs: Any) -> None:
             super().decorate_function(fn, *args, **kwargs)
@@ -195,7 +197,7 @@ def _get_function(original: Any, self: Any, fn: Any, sig: Any, *args: Any, **kwa
     if sig.args == (types.float16,) and current_context().checked is not None and _key_of(fn, sig) is bool:
         raise ExportError("numba-cuda has no truth value of a float16; compare it with 0: `if x != 0:`")
     if sig.args and isinstance(sig.args[0], types.CPointer):
-        implementation = _ACCESSES.get(_key_of(fn, sig))
+        implementation = _POINTER_ACCESSES.get(_key_of(fn, sig))
         model = self.data_model_manager[sig.args[0].dtype]
         if implementation is not None and model.get_data_type() != model.get_value_type():
             return _wrap_impl(implementation, self, sig)
@@ -219,4 +221,4 @@ def _store_to_pointer(context: Any, builder: Any, sig: Any, args: Any) -> None:
     context.pack_value(builder, sig.args[0].dtype, value, builder.gep(pointer, [index]))
 
 
-_ACCESSES = {operator.getitem: _load_from_pointer, operator.setitem: _store_to_pointer}
+_POINTER_ACCESSES = {operator.getitem: _load_from_pointer, operator.setitem: _store_to_pointer}

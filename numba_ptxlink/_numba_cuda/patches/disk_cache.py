@@ -1,8 +1,7 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda's index of the compiled kernels of a function is used, with keys that are extended by missing
-inputs.
+Kernels stay in numba-cuda's index of a function, whose keys are extended by the inputs that they lack.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ def _enable_caching(original: Any, self: Any) -> None:
     original(self)
     options = dict(self.targetoptions)
     cache_notes = notes(self._cache)
-    # A copy, since compiling adds files of numba-cuda to the list.
+    # Copy the list, since compiling adds files of numba-cuda to it.
     cache_notes.link = tuple(options.pop("link", None) or ())
     cache_notes.options = {name: value for name, value in options.items() if name != "extensions"}
 

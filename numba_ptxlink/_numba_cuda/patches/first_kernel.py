@@ -43,12 +43,10 @@ def _kernel_init(original: Any, self: Any, *args: Any, **kwargs: Any) -> None:
         with override(searched_names=names):
             original(self, *args, **kwargs)
     library, code = self._codelibrary, self.py_func.__code__
-    # The original has read the name before the symbols of the program were renamed.
+    # The original reads the name before `llvm_strs` renames the symbols of the program.
     self.entry_name = library._entry_name
     location = f"{Path(code.co_filename).name}:{code.co_firstlineno}"
-    library_notes = notes(library)
-    library_notes.origin = f"{self.py_func.__qualname__} ({location})"
-    library_notes.link = tuple(kwargs.get("link") or ())
+    notes(library).origin = f"{self.py_func.__qualname__} ({location})"
 
 
 @PATCHES.around("numba.cuda.codegen", "CUDACodeLibrary.get_asm_str")
@@ -78,11 +76,12 @@ def _link_all(original: Any, self: Any, linker: Any, cc: Any, ignore_nonlto: boo
         linker.lto = _lto_changes_code(self)
     linker.describe(notes(self).origin or self.name, self.llvm_strs)
     original(self, linker, cc, ignore_nonlto)
+    # The kernel's own code precedes the files: one LTO-IR, or one or several PTX.
     linker.order_files(1 if linker.lto else len(self.get_asm_strs(cc=cc)))
 
 
 def _lto_changes_code(library: Any) -> bool:
-    """Return whether link-time optimisation gives other code than compiling the kernel to PTX first."""
+    """Return whether link-time optimisation of a kernel gives other code than compiling it to PTX first."""
     options, files = library._nvvm_options, library._linking_files
     if "g" in options or device.is_active():
         # Code for a debugger is not optimised, and on the CPU, LLVM inlines functions.
@@ -124,6 +123,7 @@ def _have_nvjitlink_by_name(original: Any) -> Any:
         from numba_ptxlink._tools import find
 
         try:
+            # For example "/usr/local/cuda/lib64/libnvJitLink.so.13".
             major = int(find.library("nvJitLink").rpartition(".so.")[2].partition(".")[0])
             is_available = (
                 major >= _NVJITLINK_MAJOR and importlib.util.find_spec("cuda.bindings.nvjitlink") is not None
