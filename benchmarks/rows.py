@@ -21,6 +21,8 @@ FRONT_ENDS = {"start": "numba-cuda", "mlir": "numba-cuda-mlir"}
 LOAD, CACHED = "load()", "numba-cuda, cache=True"
 ON_CPU = 'device="cpu"'
 DEVICE = "NUMBA_PTXLINK_DEVICE=cpu"
+# The checks besides memcheck.
+CHECKS = ("initcheck", "racecheck", "synccheck")
 NO_DEVICE = "there is no device"
 # Kinds of kernels, and states of the caches. The noise is measured without a link file, for off and full.
 KERNELS: tuple[tuple[str, Any], ...] = (
@@ -226,6 +228,21 @@ def cpu(setup: Setup) -> Iterator[Measure]:
         for state in ("empty", "full")
     )
     yield Measure("cpu", "compiled and kept", states, noise="kernels and functions")
+    checks = tuple(
+        Contender(check, program("cpu", way), "full", prepare=prepare, ours=True)
+        for check, way in {
+            "none": "unchecked",
+            "memcheck": "checked",
+            **{name: name for name in CHECKS},
+        }.items()
+    )
+    pairs = tuple((check.name, "none") for check in checks[1:])
+    yield Measure("cpu", "each check", checks, pairs, noise="kernels and functions")
+    modules = tuple(
+        Contender(f"1 kernel of {count}", program("cpu", stem), "off", prepare=prepare, ours=True)
+        for stem, count in (("one", 1), ("forty", 40))
+    )
+    yield Measure("cpu", "a module", modules, again="1 kernel of 1")
 
 
 def host(_: Setup) -> Iterator[Measure]:

@@ -1,5 +1,5 @@
 """
-Run kernels and functions without a GPU: by `device="cpu"`, NumPy, a loop of CPython, and numba's simulator.
+Run kernels and functions without a GPU: by this package, NumPy, a loop of CPython, and numba's simulator.
 
 Times of kernels are for one element, since CPython and the simulator compute fewer elements. `prepare`
 exports the kernels.
@@ -62,6 +62,14 @@ for function in (saxpy, block_sum, product):
 def damp(x, k):
     return x / (1 + k * x * x)
 """
+# A file with as many kernels as a large project has in one module.
+MANY = """
+import numba_ptxlink
+signature = "void(CPointer(float32), CPointer(float32), int32)"
+for number in range({count}):
+    numba_ptxlink.kernel(signature, name=f"kernel_{{number}}")(product)
+"""
+MODULES = {"one": 1, "forty": 40}
 LOOPS = {
     "saxpy": "for i in range(n): y[i] = 2 * x[i] + y[i]",
     "block_sum": "for i in range(n): y[i // 256] += x[i]",
@@ -90,7 +98,7 @@ def arrays(name: str, n: int) -> list[np.ndarray]:
     return [np.ones(size, np.float32), np.zeros(size, np.float32)]
 
 
-def run_compiled(*, checks: bool) -> dict[str, timing.Seconds]:
+def run_compiled(*, checks: bool | tuple[str, ...]) -> dict[str, timing.Seconds]:
     """Run the code that this package compiles."""
     import numba_ptxlink
 
@@ -104,6 +112,18 @@ def run_compiled(*, checks: bool) -> dict[str, timing.Seconds]:
         getattr(library, name)[grid_of(name, n)](x, y, n)
 
     return figures | time_kernels(launch, SIZES["compiled"])
+
+
+def run_first(stem: str) -> dict[str, timing.Seconds]:
+    """Load a module and launch one of its kernels."""
+    import numba_ptxlink
+
+    pair, grid = arrays("product", 16), grid_of("product", 16)
+
+    def load_and_launch() -> None:
+        numba_ptxlink.load(f"{stem}.json", device="cpu").kernel_0[grid](*pair, 16)
+
+    return {"the first launch": timing.timed(load_and_launch)}
 
 
 def run_numpy() -> dict[str, timing.Seconds]:
@@ -153,15 +173,23 @@ def time_kernels(
 
 
 def prepare() -> None:
-    """Export the kernels and the function."""
+    """Export the kernels and the function, and modules of one and of many kernels."""
     Path("udfs.py").write_text(KERNELS + EXPORT)
-    command = ["-m", "numba_ptxlink", "export", "udfs.py", "-o", ".", "--arch", "sm_80", "--quiet"]
+    for stem, count in MODULES.items():
+        Path(f"{stem}.py").write_text(KERNELS + MANY.format(count=count))
+    files = [f"{stem}.py" for stem in ("udfs", *MODULES)]
+    command = ["-m", "numba_ptxlink", "export", *files, "-o", ".", "--emit", "ptx", "--quiet"]
     subprocess.run([sys.executable, *command], check=True)
 
 
 WAYS: dict[str, Callable[[], dict[str, timing.Seconds]]] = {
     "checked": lambda: run_compiled(checks=True),
     "unchecked": lambda: run_compiled(checks=False),
+    **{
+        check: lambda check=check: run_compiled(checks=(check,))
+        for check in ("initcheck", "racecheck", "synccheck")
+    },
+    **{stem: lambda stem=stem: run_first(stem) for stem in MODULES},
     "NumPy": run_numpy,
     "CPython": run_python,
     "device": lambda: run_numba("compiled"),
