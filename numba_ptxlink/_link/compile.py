@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -248,6 +249,12 @@ def _assertions_for(
     )
 
 
+def _definition_in(source: Input, name: str) -> str:
+    """Return the definition of a function of CUDA C++ up to its body; its name if it is not found."""
+    match = re.search(rf"[^;{{}}#\n]*\b{name}\s*\([^(){{}};]*\)(?=\s*\{{)", source.text)
+    return " ".join(match[0].split()) if match else name
+
+
 def _compile_as_declared(
     source: Input, arch: Arch, output: str, options: SourceOptions, assertions: _Assertions | None
 ) -> tuple[cache.Entry, str]:
@@ -290,8 +297,9 @@ def _check_assertion_log(source: Input, assertions: _Assertions, log: str, modul
     definitions = [function for function in assertions.required_definitions if defined.get(function.name)]
     declarations.raise_contradictions(source.name, declarations.failed_assertions(log, callees))
     for function in declarations.failed_assertions(log, definitions):
-        definition = replace(function, declaration=function.name, origin=source.name)
-        declarations.raise_contradictions(function.origin, [definition])
+        both = f"{function.declaration}  in {function.origin}\n    {_definition_in(source, function.name)}"
+        contradiction = replace(function, declaration=both, origin=source.name)
+        declarations.raise_contradictions(function.origin, [contradiction])
     reasons = declarations.uncompared_reasons(
         log, (*assertions.linked_functions, *assertions.required_definitions)
     )

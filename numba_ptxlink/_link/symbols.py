@@ -15,12 +15,15 @@ from numba_ptxlink.errors import LinkError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from numba_ptxlink._formats.ptx import Prototype
+    from numba_ptxlink._formats.ptx import Param, Prototype
 
     from .read import Input
 
 _MAX_LISTED = 5
 _WEAK_LINKAGES = ("weak", "common")
+# The C types that PTX passes alike; nvcc extends an integer of fewer than 32 bits.
+_C_TYPES = {16: "half", 32: "int or float", 64: "double, int64_t or a pointer"}
+_FLOATS = {"f32": "float", "f64": "double"}
 
 
 class Symbol(NamedTuple):
@@ -160,18 +163,52 @@ def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return the error for a function with two prototypes; "" if all inputs agree."""
     # Sort definitions first, so that declarations are compared with the definition.
     ordered = sorted(occurrences, key=lambda symbol: not symbol.defined)
-    typed = [(symbol.location, symbol.prototype) for symbol in ordered if symbol.prototype is not None]
-    for location, other_prototype in typed[1:]:
-        first_location, first_prototype = typed[0]
+    typed = [(symbol, symbol.prototype) for symbol in ordered if symbol.prototype is not None]
+    for symbol, other_prototype in typed[1:]:
+        first, first_prototype = typed[0]
         if not _are_compatible(first_prototype, other_prototype):
             return (
-                f"{first_prototype.name} has two prototypes, and a call would pass wrong values:\n"
-                f"    {first_prototype}  {first_location}\n    {other_prototype}  {location}\n"
+                f"{first.name} has two prototypes, and a call would pass wrong values:\n"
+                f"    {first_prototype}  {first.location}\n    {other_prototype}  {symbol.location}\n"
+                f"In C types: {_difference(first_prototype, other_prototype, first.origin, symbol.origin)}.\n"
                 "Make the declaration agree with the definition: the types and their order, the result, and "
                 "for structs the size and alignment. A half that is a scalar in one input and __half in the "
                 "other requires lto=True."
             )
     return ""
+
+
+def _difference(first: Prototype, second: Prototype, first_origin: str, second_origin: str) -> str:
+    """Return the difference of two prototypes in C types, with the inputs that they come from."""
+    if len(first.params) != len(second.params):
+        counts = (
+            f"{len(first.params)} parameter(s) in {first_origin}, {len(second.params)} in {second_origin}"
+        )
+        has_status = second.result is not None and second.result.bits == 32
+        if has_status and len(second.params) == len(first.params) + 1 and second.params[0].bits == 64:
+            counts += (
+                '; the first may be the address of the result, which declare_device(..., abi="c") leaves out'
+            )
+        return counts
+    pairs = [("the result", first.result, second.result)]
+    pairs += [
+        (f"parameter {index}", *params)
+        for index, params in enumerate(zip(first.params, second.params, strict=True), 1)
+    ]
+    return "; ".join(
+        f"{subject} is {_c_type(a)} in {first_origin}, and {_c_type(b)} in {second_origin}"
+        for subject, a, b in pairs
+        if a != b
+    )
+
+
+def _c_type(param: Param | None) -> str:
+    if param is None:
+        return "void"
+    if not param.bits:
+        alignment = f" with an alignment of {param.align}" * bool(param.align)
+        return f"a struct of {param.size} bytes{alignment}"
+    return _FLOATS.get(param.type) or _C_TYPES.get(param.bits, f"an integer of {param.bits} bits")
 
 
 def _are_compatible(first: Prototype, second: Prototype) -> bool:

@@ -258,6 +258,7 @@ class PtxLinker:
         from numba_ptxlink._link.read import Input, as_bytes
 
         input_name = str(name)
+        compiled = kind == CU or (input_name in _PLACEHOLDER_NAMES and self._origin != "")
         if kind == CU:
             kind = LTOIR if self.lto else PTX
             code = self._compile_source(code, input_name, folder, kind)
@@ -267,7 +268,7 @@ class PtxLinker:
             input_name = f"{self._origin} #{earlier_modules + 1}" if earlier_modules else self._origin
             if kind == LTOIR:
                 self._ltoir_modules.append("\n".join(self._modules))
-        self._inputs.append(Input(kind, input_name, as_bytes(code)))
+        self._inputs.append(Input(kind, input_name, as_bytes(code), compiled=compiled))
 
     def _compile_source(self, cu: Any, name: str, folder: Path | None, kind: str) -> bytes:
         from numba.cuda.core import config

@@ -231,7 +231,8 @@ def _read_inputs(codes: Iterable[Any]) -> list[Input]:
     for code in codes:
         content = code.code.encode() if isinstance(code.code, str) else bytes(code.code)
         name = code.name if _is_real_name(code.name) else _facts_of(content).name
-        inputs.append(Input(kernels.CORE_KINDS[code.code_type], name or origin or code.name, content))
+        kind, is_file = kernels.CORE_KINDS[code.code_type], name.endswith(".ptx")
+        inputs.append(Input(kind, name or origin or code.name, content, compiled=not is_file))
     return inputs
 
 

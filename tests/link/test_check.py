@@ -218,7 +218,13 @@ HALF = 'extern "C" __device__ float f(float x) { return x / 2; }\n'
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        ('extern "C" __device__ double f(double x) { return x; }\n', "f has two prototypes"),
+        (
+            'extern "C" __device__ double f(double x) { return x; }\n',
+            (
+                r"f has two prototypes.*In C types: the result is double, int64_t or a pointer in <cu 2>, "
+                "and int or float in <cu 1>; parameter 1 is double"
+            ),
+        ),
         (
             'extern "C" __device__ int f;\n__device__ int* g() { return &f; }\n',
             "f is declared in .* as a variable .*, and declared in .* as a function",

@@ -344,7 +344,9 @@ def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
         assert pl.link(caller(given), source, arch="sm_90").cubin
         return
     with pytest.raises(
-        pl.LinkError, match=r"calling .* declares damp with other types.*\n    damp  in <cu 2>\n"
+        pl.LinkError,
+        match=r"calling .* declares damp with other types.*\n    \S+ damp\(.*\);  in calling \(.*\)\n"
+        r'    extern "C" __device__ float damp\(float x, int n\)  in <cu 2>\n',
     ):
         pl.link(caller(given), source, arch="sm_90")
     right = f'extern "C" __device__ {spelled.replace(", ", " x, ")[:-1]} n) {body}'

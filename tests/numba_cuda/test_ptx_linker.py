@@ -138,3 +138,22 @@ def test_every_kind_of_error_is_numba_cudas_too(linker):
     for error in (caught.value, missing.value):
         copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - its own
         assert (type(error), str(error), error.flags) == (type(copy), str(copy), copy.flags)
+
+
+def test_two_prototypes_are_told_in_c_types(linker):
+    """Sources and kernels have no line of the PTX made of them; Numba's own convention is named."""
+    linker.add_cu('extern "C" __device__ float helper(float x) { return x; }\n', "helper.cu")
+    linker.add_ptx(
+        make_kernel().replace(
+            ".visible .entry",
+            ".extern .func (.param .b32 r) helper(.param .b64 p, .param .b32 x);\n.visible .entry",
+        ),
+        "kernel.ptx",
+    )
+    with pytest.raises(pl.LinkError, match="two prototypes") as caught:
+        linker.complete()
+    assert "defined in helper.cu\n" in str(caught.value)
+    assert (
+        "In C types: 1 parameter(s) in helper.cu, 2 in kernel.ptx; the first may be the address of the "
+        'result, which declare_device(..., abi="c") leaves out.'
+    ) in str(caught.value)
