@@ -1,16 +1,16 @@
 """
 Infer address spaces: make generic accesses global if their addresses can only be those of global memory.
 
-A register is known if all its writers compute it from known registers, constants, special registers, results
-of `cvta.global`, kernel parameters and their members. All writers count, in any order and under any
-predicate. A host has no address of other memory: shared, local and parameter memory exist only while a grid
-runs ("Device Memory Space Specifiers" and "Dynamic Parallelism" in the CUDA Programming Guide). Values that
-were loaded, returned or received from other threads are unknown: they may be addresses of another window, or
-parts of one.
+A register is known if all instructions that write it compute it from known registers, constants, special
+registers, results of `cvta.global`, kernel parameters and their members. All writers count, in any order and
+under any predicate. A register with a value that was loaded, returned by a call or received from another
+thread is unknown: it may hold an address of shared or local memory, or a part of such an address.
 
-So a known address is an address of global memory, where the generic address is the same (PTX ISA, "Generic
-Addressing"). Predicates and branches that compare an address are not analysed. No access becomes shared or
-local, since a sum may reach another window or block.
+Kernel parameters are known because a host has no address of shared, local or parameter memory, which exist
+only while a grid runs ("Device Memory Space Specifiers" and "Dynamic Parallelism" in the CUDA Programming
+Guide). So an address in a known register is one of global memory, whose generic address is the same (PTX ISA,
+"Generic Addressing"). Predicates and branches that compare an address are not analysed. No access becomes
+shared or local: the sum of such an address and an index may be an address of other memory.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from numba_ptxlink._formats import ptx
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    # For each name of a register, the instructions that write it, with the names that are declared there.
     Writers = Mapping[str, Sequence[tuple[ptx.Instruction, ptx.Scope]]]
 
 _SPACES = frozenset(("global", "shared", "local", "param", "const"))
-# Modifiers of the memory order and scope precede the state space.
-_ORDERS = frozenset(
+# Modifiers of the memory order and scope, which precede the state space: `ld.acquire.gpu.global.u32`.
+_ORDER_MODIFIERS = frozenset(
     ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "mmio", "cta", "cluster", "gpu", "sys")
 )
 _ACCESS_OPCODES = ("ld", "st", "atom", "red")
@@ -44,23 +45,25 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
     """
     Return *body* with global accesses in place of generic ones that can only be global.
 
-    The time is linear in the text.
+    The time is linear in the length of *body*.
 
     Args:
         body: The statements of a function.
-        params: The parameters of a kernel.
+        params: The names of the parameters if the function is a kernel; otherwise empty.
     """
+    # The register with the address of each generic access, by the index of the access.
     bases: dict[int, ptx.Register] = {}
-    # By name, which registers of several blocks may share: a lookup of every name would take most of the
-    # time. `_unknown_registers` looks up the few names that addresses depend on.
+    # Registers of several blocks may have one name. `_unknown_registers` tells them apart for the few names
+    # that addresses depend on: to look up every name here would take most of the time.
     writers: dict[str, list[tuple[ptx.Instruction, ptx.Scope]]] = defaultdict(list)
     for index, statement, scope in ptx.scoped(body):
         if not isinstance(statement, ptx.Instruction):
             continue
-        first = statement.operand_text.partition(",")[0].strip()
-        if first[1:].isalnum():
-            writers[first].append((statement, scope))
-        elif first and first[0] != "[":
+        destination = statement.operand_text.partition(",")[0].strip()
+        if destination[1:].isalnum():
+            writers[destination].append((statement, scope))
+        elif destination and destination[0] != "[":
+            # Several registers, such as {%r1, %r2} or %p1|%p2.
             for name in ptx.names(statement.operands[0]):
                 writers[name].append((statement, scope))
         if _is_generic_access(statement.mnemonic) and (address := statement.address):
@@ -74,6 +77,7 @@ def infer_address_spaces(body: Sequence[ptx.Statement], params: Collection[str])
 
 @functools.lru_cache(maxsize=1024)
 def _is_generic_access(mnemonic: str) -> bool:
+    """Return whether *mnemonic* accesses memory and names no state space."""
     opcode, *modifiers = mnemonic.split(".")
     return opcode in _ACCESS_OPCODES and _SPACES.isdisjoint(
         modifier.partition("::")[0] for modifier in modifiers
@@ -81,27 +85,29 @@ def _is_generic_access(mnemonic: str) -> bool:
 
 
 def _as_global_access(access: ptx.Statement) -> ptx.Statement:
-    assert isinstance(access, ptx.Instruction)  # noqa: S101 - it is an access
+    assert isinstance(access, ptx.Instruction)  # noqa: S101 - no other statement is an access
     opcode, *modifiers = access.mnemonic.split(".")
-    orders = sum(modifier in _ORDERS for modifier in modifiers)
-    return access._replace(mnemonic=".".join((opcode, *modifiers[:orders], "global", *modifiers[orders:])))
+    index = sum(modifier in _ORDER_MODIFIERS for modifier in modifiers)
+    modifiers.insert(index, "global")
+    return access._replace(mnemonic=".".join((opcode, *modifiers)))
 
 
 def _unknown_registers(
     bases: Iterable[ptx.Register], writers: Writers, params: Collection[str]
 ) -> set[ptx.Register]:
-    """Return the unknown registers among *bases* and the registers that they depend on."""
+    """Return the unknown registers among *bases* and the registers that they are computed from."""
+    # For each register, the registers that are computed from it: they are unknown if it is.
     readers: dict[ptx.Register, list[ptx.Register]] = {}
     newly_unknown: list[ptx.Register] = []
     pending, seen = list(bases), set(bases)
     writers_of: dict[ptx.Register | None, list[tuple[ptx.Instruction, ptx.Scope]]] = {}
-    names: set[str] = set()
+    resolved_names: set[str] = set()
     while pending:
         register = pending.pop()
-        if register.name not in names:
-            names.add(register.name)
-            for writer in writers.get(register.name, ()):
-                writers_of.setdefault(writer[1].find(register.name), []).append(writer)
+        if register.name not in resolved_names:
+            resolved_names.add(register.name)
+            for instruction, scope in writers.get(register.name, ()):
+                writers_of.setdefault(scope.find(register.name), []).append((instruction, scope))
         source_lists = [
             _source_registers(register, *writer, params) for writer in writers_of.get(register, ())
         ]
@@ -126,22 +132,24 @@ def _source_registers(
 ) -> list[ptx.Register] | None:
     """Return the registers from which *instruction* computes *target*; None if it uses anything else."""
     opcode, *modifiers = instruction.mnemonic.split(".")
-    first, *operands = instruction.operands
+    destination, *operands = instruction.operands
     if opcode == "ld":
         address = instruction.address
         is_param = address and "param" in modifiers and address[0] in params and not scope.find(address[0])
         return [] if is_param else None
     if opcode == "cvta" and modifiers[:-1] in (["global"], ["to", "global"]):
         return []
-    if opcode not in _PURE or first != target.name:
+    if opcode not in _PURE or destination != target.name:
         return None
     sources = []
+    # The third operand of selp is a predicate.
     for operand in operands[:2] if opcode == "selp" else operands:
         # An element of a vector, such as %r1.x, belongs to the register.
         register = scope.find(operand.partition(".")[0])
         if register and register.type:
             sources.append(register)
         elif register or not (operand[:1] == "%" or operand.lstrip("- \t\r\n\f")[:1].isdigit()):
-            # The operand is the address of a variable in its state space.
+            # The operand is neither a special register nor a literal: it is the address of a variable in its
+            # state space.
             return None
     return sources

@@ -1,4 +1,4 @@
-"""Analyse a function before it or its calls are inlined: the calls, and every use of a parameter."""
+"""Analyse the body of a function for inlining: its calls, and the uses of parameters and call arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .register_pieces import Access, MemorySlot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
+# Directives in bodies that the parser knows: it takes the next lines for operands of any other directive.
+_KNOWN_DIRECTIVES = frozenset(("loc", "pragma", "branchtargets", "calltargets", "callprototype"))
+# Instructions that may name labels; `call` names those of prototypes.
 _JUMP_OPCODES = ("bra", "brx", "call")
 _STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 
@@ -21,10 +23,12 @@ _STACK_OPCODES = ("alloca", "stacksave", "stackrestore")
 @functools.lru_cache(maxsize=1024)
 def _is_recorded_without_names(mnemonic: str) -> bool:
     """Return whether an instruction is recorded even if it names no symbol."""
-    # A label may begin as registers do.
-    return mnemonic.partition(".")[0] in ("ret", *_JUMP_OPCODES, *_STACK_OPCODES) or mnemonic.startswith(
-        ".param", 2
-    )
+    # A label may begin with `%`, and `symbols` then takes it for a register.
+    opcode = mnemonic.partition(".")[0]
+    if opcode in ("ret", *_JUMP_OPCODES, *_STACK_OPCODES):
+        return True
+    # `ld.param` or `st.param`: the opcode has two letters.
+    return mnemonic.startswith(".param", 2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,16 +38,17 @@ class CallSite:
 
     Args:
         index: The index of the statement.
-        callee: The name of the function.
-        actuals: The variables for the results, then those for the parameters; None for another operand.
-        results: The number of results among them.
+        callee: The name of the called function.
+        actuals: The variables that the caller declares for the results, then those for the parameters; None
+            for an operand that is no such variable.
+        result_count: The number of results among *actuals*.
         scope: The names that are declared at the call.
     """
 
     index: int
     callee: str
     actuals: tuple[MemorySlot | None, ...]
-    results: int
+    result_count: int
     scope: ptx.Scope
 
 
@@ -53,18 +58,18 @@ class Body:
 
     Args:
         function: The function, with a body.
-        statements: The statements.
+        statements: The statements of the body, which may differ from those of *function*.
 
     Attributes:
         call_sites: The calls of functions by name.
-        formals: The results and parameters, in order.
-        returns: The indices of its `ret` instructions.
-        labels: The labels in it.
-        labelled: The indices of the statements that are labels, or may name one.
-        symbols: The names in it that it does not declare, without the callees of `call_sites`.
-        size: The number of its instructions.
-        indirect: The number of its indirect calls.
-        not_inlinable: Why it cannot be inlined; "" if it can.
+        formals: The results, then the parameters of the function, in order.
+        returns: The indices of the `ret` instructions.
+        labels: The labels, in order; the values are None.
+        label_indices: The indices of labels, and of statements that may name a label.
+        symbols: The names that the body uses and does not declare, without the callees of `call_sites`.
+        size: The number of instructions.
+        indirect_calls: The number of indirect calls.
+        not_inlinable_reason: Why the function cannot be inlined; "" if it can.
     """
 
     def __init__(self, function: ptx.Function, statements: tuple[ptx.Statement, ...]) -> None:
@@ -73,10 +78,10 @@ class Body:
         self.call_sites: list[CallSite] = []
         self.returns: list[int] = []
         self.labels: dict[str, None] = {}
-        self.labelled: list[int] = []
+        self.label_indices: list[int] = []
         self.symbols: set[str] = set()
-        self.size = self.indirect = 0
-        self.not_inlinable = ""
+        self.size = self.indirect_calls = 0
+        self.not_inlinable_reason = ""
         self.formals = tuple(map(MemorySlot, (*function.results, *function.params)))
         self._memory_slots: dict[str | ptx.Register, MemorySlot] = {
             formal.name: formal for formal in self.formals
@@ -89,14 +94,13 @@ class Body:
                     self._record_instruction(index, statement, names, scope)
             elif isinstance(statement, ptx.Label):
                 self.labels[statement.name] = None
-                self.labelled.append(index)
+                self.label_indices.append(index)
             elif isinstance(statement, ptx.Declaration):
                 self._record_declaration(index, statement, scope)
             elif isinstance(statement, ptx.Directive):
-                if statement.keyword not in _DIRECTIVES:
-                    # The parser takes tokens on the next lines for operands of an unknown directive.
-                    self.not_inlinable = f"it has the directive .{statement.keyword}"
-                self.labelled.append(index)
+                if statement.keyword not in _KNOWN_DIRECTIVES:
+                    self.not_inlinable_reason = f"it has the directive .{statement.keyword}"
+                self.label_indices.append(index)
                 self._record_use(statement.names, scope)
         # A branch may come before its label.
         self.symbols.difference_update(self.labels)
@@ -104,21 +108,21 @@ class Body:
             variable.space != "param" or variable.name[0] == "%"
             for variable in (*function.results, *function.params)
         ):
-            self.not_inlinable = "parameters are registers, not .param"
-        # ptxas may reject directives of the function, such as .noreturn, which a copy in the caller lacks.
+            self.not_inlinable_reason = "parameters are registers, not .param"
+        # The code in the caller would lack directives of the function, such as .noreturn.
         if function.directives:
-            self.not_inlinable = f"it is marked {' '.join(function.directives)}"
+            self.not_inlinable_reason = f"it is marked {' '.join(function.directives)}"
 
     @property
     def reached_names(self) -> set[str]:
-        """The names in it that it does not declare."""
+        """The names that the body uses and does not declare."""
         return self.symbols | {site.callee for site in self.call_sites}
 
     def _record_declaration(self, index: int, declaration: ptx.Declaration, scope: ptx.Scope) -> None:
         for variable in declaration.variables:
             self.symbols.update(variable.symbols)
             if variable.space == "param" and variable.name[0] == "%":
-                self.not_inlinable = f"{variable.name} has the name of a register"
+                self.not_inlinable_reason = f"{variable.name} has the name of a register"
             elif variable.space == "param":
                 slot = MemorySlot(variable, index)
                 # If one statement declares several variables, replacing one would delete the others'
@@ -127,9 +131,10 @@ class Body:
                 self._memory_slots[ptx.Register(scope.block, variable.name, "")] = slot
             elif variable.space not in ("local", "reg"):
                 # All calls share the variable; a copy of the function would have a copy of it.
-                self.not_inlinable = f"it declares {variable.name} in .{variable.space} memory"
+                self.not_inlinable_reason = f"it declares {variable.name} in .{variable.space} memory"
 
     def _slot(self, name: str, scope: ptx.Scope) -> MemorySlot | None:
+        """Return the parameter, result or call argument that *name* means; None if it means another thing."""
         return self._memory_slots.get(scope.find(name) or name)
 
     def _record_instruction(
@@ -137,7 +142,7 @@ class Body:
     ) -> None:
         opcode = instruction.opcode
         if opcode in _JUMP_OPCODES:
-            self.labelled.append(index)
+            self.label_indices.append(index)
         if opcode == "bra":
             return
         if opcode == "call":
@@ -146,9 +151,10 @@ class Body:
         if opcode == "ret":
             self.returns.append(index)
         elif opcode in _STACK_OPCODES:
-            self.not_inlinable = f"it allocates on the stack by {opcode}"
+            self.not_inlinable_reason = f"it allocates on the stack by {opcode}"
         elif instruction.mnemonic.startswith(".param", 2) and self._record_access(index, instruction, scope):
             return
+        # For example: `mov.b64 %rd1, argument;`.
         takes_address = opcode == "mov" and len(names) == 1 and instruction.operands[1:] == (names[0],)
         slot = self._slot(names[0], scope) if takes_address else None
         if slot:
@@ -157,31 +163,34 @@ class Body:
             self._record_use(names, scope)
 
     def _record_access(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> bool:
-        """Record *instruction* if it loads or stores a variable that calls pass; return whether it does."""
+        """Record *instruction* if it loads or stores a variable in .param memory; return whether it does."""
         address = instruction.address
         slot = self._slot(address[0], scope) if address else None
         access = Access.of(instruction, scope.find)
         if slot is None:
-            self.not_inlinable = "it accesses parameters through a pointer"
+            self.not_inlinable_reason = "it accesses parameters through a pointer"
         elif access:
             slot.accesses[index] = access
         return bool(slot and access)
 
     def _record_call(self, index: int, instruction: ptx.Instruction, scope: ptx.Scope) -> None:
         call = ptx.parse_call(instruction)
-        actuals = [self._slot(name, scope) for name in (*call.results, *call.arguments)]
-        slots = tuple(slot if slot and slot.declaration >= 0 else None for slot in actuals)
-        for slot in actuals:
-            if slot and slot.declaration >= 0:
+        actuals: list[MemorySlot | None] = []
+        for name in (*call.results, *call.arguments):
+            slot = self._slot(name, scope)
+            # Parameters of this function, which have no declaration in the body, are not passed on.
+            is_declared_here = slot is not None and slot.declaration >= 0
+            actuals.append(slot if is_declared_here else None)
+            if slot and is_declared_here:
                 slot.calls += 1
             elif slot:
                 slot.escapes = True
         self._record_use((*call.results, *call.arguments), scope, escaping=False)
         if call.prototype or scope.find(call.callee):
-            self.indirect += 1
+            self.indirect_calls += 1
             self._record_use((call.callee, *filter(None, [call.prototype])), scope)
         else:
-            self.call_sites.append(CallSite(index, call.callee, slots, len(call.results), scope))
+            self.call_sites.append(CallSite(index, call.callee, tuple(actuals), len(call.results), scope))
 
     def _record_use(self, names: Iterable[str], scope: ptx.Scope, *, escaping: bool = True) -> None:
         for name in names:

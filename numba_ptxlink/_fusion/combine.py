@@ -6,6 +6,7 @@ Modules that cannot be merged without a change of meaning raise `NotCombinedErro
 
 from __future__ import annotations
 
+import enum
 import re
 from collections import Counter
 from dataclasses import dataclass
@@ -21,12 +22,15 @@ from .graphs import bottom_up
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# CUDA C++ Programming Guide, "Independent Thread Scheduling".
-_INDEPENDENT_THREADS = 70
-_HEAD = ["version", "target", "address_size"]
+# From sm_70 on, the threads of a warp do not run in lockstep (CUDA C++ Programming Guide, "Independent Thread
+# Scheduling").
+_INDEPENDENT_THREADS_ARCH = 70
+_HEADER_KEYWORDS = ["version", "target", "address_size"]
+# `.file 1 "udfs.py"`: the number and the quoted path.
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+("[^"]*")')
+# State spaces of variables outside of functions.
 _SPACES = ("global", "const", "shared", "tex")
-# ptxas rejects these between tokens.
+# Control characters that ptxas rejects between tokens.
 _INVALID_CHARS = sorted({*map(chr, range(32)), "\x7f"} - set("\t\n\f\r"))
 
 
@@ -38,11 +42,12 @@ class Combined:
     Args:
         head: The lines before declarations and definitions.
         functions: The definition of each function, or a declaration if there is none.
-        variables: The definition of each variable, or a declaration, after those that its initializer names.
+        variables: Each variable with the text of its definition, or of a declaration if there is none. The
+            variables that an initializer names precede its variable.
         aliases: Every alias.
         origins: The index of the module that defines each function, by the function's name.
-        declared: The offset of the first declaration of each name in the text of each module.
-        files: The names of the source files of each module, quoted, by their numbers in `.loc`.
+        first_declarations: For each module, the offset of the first declaration of each name in its text.
+        files: For each module, the quoted names of the source files by their numbers in `.loc`.
     """
 
     head: tuple[str, ...]
@@ -50,7 +55,7 @@ class Combined:
     variables: tuple[tuple[ptx.Variable, str], ...]
     aliases: tuple[ptx.Alias, ...]
     origins: dict[str, int]
-    declared: tuple[dict[str, int], ...]
+    first_declarations: tuple[dict[str, int], ...]
     files: tuple[dict[str, str], ...]
 
     @property
@@ -77,18 +82,19 @@ class Combined:
 
     def with_definitions(self, bodies: Mapping[str, str]) -> str:
         """
-        Return the module with other definitions.
+        Return the text of the module with other definitions of functions.
 
         Args:
-            bodies: The definitions, by name. Functions of this module without a definition here are left out,
-                with their declarations.
+            bodies: The text of each definition, by name. A function that this module defines and *bodies*
+                lacks is left out, with its declaration.
         """
         declared = [
             f"{function.heading};"
             for function in self.functions
             if function.kind == "func" and (function.name in bodies or not function.defined)
         ]
-        # A function may launch a kernel that is defined after it. The definition has the directives.
+        # Declare kernels that a function names, since it may launch a kernel that is defined after it. The
+        # directives after the parameters, such as .maxntid, remain at the definition.
         declared += [
             f"{function.heading.partition(')')[0]});"
             for function in self.functions
@@ -100,7 +106,7 @@ class Combined:
 
 
 def with_body(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:
-    """Return the text of *function* with another body."""
+    """Return the definition of *function* with another body."""
     return f"{function.heading}\n{ptx.block(body)}"
 
 
@@ -113,33 +119,33 @@ def combine(modules: Sequence[ptx.Module]) -> Combined:
             other.
         LinkError: A function is malformed.
     """
-    symbols = [tuple(_symbols(module)) for module in modules]
+    symbols = [tuple(_names_with_linkage(module)) for module in modules]
     for module, module_symbols in zip(modules, symbols, strict=True):
         _check_module(module)
         _check_symbols(module, module_symbols)
     header = _common_header(modules)
-    parts = _rename_clashes(modules, symbols)
-    functions = _choose_functions(parts)
-    variables = _choose_variables(parts)
+    modules = _rename_clashes(modules, symbols)
+    functions = _choose_functions(modules)
+    variables = _choose_variables(modules)
     references = {name: variable.symbols for name, (variable, _) in variables.items()}
     ambiguous = functions.keys() & variables.keys()
     if ambiguous:
         raise NotCombinedError(f"{min(ambiguous)} is a function and a variable")
     pragmas = dict.fromkeys(
         item.text
-        for module in parts
+        for module in modules
         for item in module.items
         if isinstance(item, ptx.UnparsedItem) and item.keyword == "pragma"
     )
-    aliases = [alias for module in parts for alias in module.aliases]
+    aliases = [alias for module in modules for alias in module.aliases]
     return Combined(
         (header, *pragmas),
         tuple(function for _, function in functions.values()),
         tuple(variables[name] for name in bottom_up(references)),
         tuple(aliases),
-        {name: position for name, (position, function) in functions.items() if function.defined},
-        tuple(map(_first_declarations, parts)),
-        tuple(map(_file_names, parts)),
+        {name: module_index for name, (module_index, function) in functions.items() if function.defined},
+        tuple(map(_first_declarations, modules)),
+        tuple(map(_file_names, modules)),
     )
 
 
@@ -155,7 +161,14 @@ def _file_names(module: ptx.Module) -> dict[str, str]:
 def _renumber_line(
     statement: ptx.Statement, files: Mapping[str, str], numbers: dict[str, int]
 ) -> ptx.Statement:
-    """Return a `.loc` with the number that its file has among all inputs, without inlined calls."""
+    """
+    Return a `.loc` with another number of its file, and without `inlined_at`; other statements unchanged.
+
+    Args:
+        statement: A statement of a module.
+        files: The quoted names of the module's files, by their numbers in the module.
+        numbers: The number of each quoted name in the combined module; a new name is added.
+    """
     if not isinstance(statement, ptx.Directive) or statement.keyword != "loc":
         return statement
     _, file, line, column, *_ = statement.text.replace(",", " ").replace(";", " ").split()
@@ -164,24 +177,25 @@ def _renumber_line(
 
 
 def _check_module(module: ptx.Module) -> None:
-    """Refuse text whose meaning would be lost: it is left to a linker, which reads or rejects it."""
-    # Code with sections but without this word is optimised; its sections only describe lines.
+    """Refuse a module with text that is not understood here: a linker then accepts or rejects it."""
+    # Without "debug" in its target, code is optimised, and its sections only describe source lines.
     if "debug" in module.header.target:
         raise NotCombinedError("an input has debug information")
     text = module.text.rstrip("\0")
-    if not text.isascii() or any(letter in text for letter in _INVALID_CHARS):
-        raise NotCombinedError("an input has letters that PTX does not have")
-    parts = [item for item in module.items if isinstance(item, ptx.UnparsedItem)]
-    for part in parts:
-        if not part.keyword or (part.keyword == "section" and not ptx.is_dwarf(part.text)):
-            raise NotCombinedError(f"malformed PTX: {part.cause or 'a section'}")
-        if part.keyword == "line":
+    if not text.isascii() or any(char in text for char in _INVALID_CHARS):
+        raise NotCombinedError("an input has characters that PTX does not allow")
+    items = [item for item in module.items if isinstance(item, ptx.UnparsedItem)]
+    for item in items:
+        if not item.keyword or (item.keyword == "section" and not ptx.is_dwarf(item.text)):
+            raise NotCombinedError(f"malformed PTX: {item.cause or 'a section'}")
+        if item.keyword == "line":
             raise NotCombinedError("an input has lines for a preprocessor")
-    if [part.keyword for part in parts if part.keyword in _HEAD] != _HEAD:
+    if [item.keyword for item in items if item.keyword in _HEADER_KEYWORDS] != _HEADER_KEYWORDS:
         raise NotCombinedError("an input does not begin with one version, target and size of addresses")
 
 
 def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> None:
+    """Refuse declarations of *module* that cannot be combined; *symbols* are its names with linkages."""
     linkages: dict[str, str] = {}
     for function in module.functions:
         if function.kind == "entry" and not function.defined:
@@ -199,6 +213,7 @@ def _check_symbols(module: ptx.Module, symbols: Iterable[tuple[str, str]]) -> No
 
 
 def _common_header(modules: Sequence[ptx.Module]) -> str:
+    """Return the directives at the head of the combined module: the newest version and GPU of *modules*."""
     versions = [module.header.version for module in modules if module.header.version]
     archs: list[Arch] = []
     other_words: set[tuple[str, ...]] = set()
@@ -213,19 +228,20 @@ def _common_header(modules: Sequence[ptx.Module]) -> str:
         other_words.add(tuple(sorted(set(module.header.target) - set(gpu_names))))
     if len(other_words) > 1:
         raise NotCombinedError("the inputs have different texture modes")
-    specific = {arch.sm for arch in archs if arch.variant}
-    if len(specific) > 1:
-        raise NotCombinedError(f"the inputs are for {' and '.join(sorted(specific))}")
+    # Code for a variant such as sm_90a runs on no other architecture.
+    variants = {arch.sm for arch in archs if arch.variant}
+    if len(variants) > 1:
+        raise NotCombinedError(f"the inputs are for {' and '.join(sorted(variants))}")
     if {module.header.address_size for module in modules} != {64}:
         raise NotCombinedError("an input has no 64-bit addresses")
     numbers = [arch.number for arch in archs]
     # Code for older devices relies on the threads of a warp running in lockstep.
-    if min(numbers) < _INDEPENDENT_THREADS <= max(numbers):
+    if min(numbers) < _INDEPENDENT_THREADS_ARCH <= max(numbers):
         oldest, newest = min(numbers), max(numbers)
         raise NotCombinedError(f"threads of sm_{oldest} and of sm_{newest} are scheduled in different ways")
     target = max(archs).sm
-    if specific and target not in specific:
-        raise NotCombinedError(f"the inputs are for {min(specific)} and {target}")
+    if variants and target not in variants:
+        raise NotCombinedError(f"the inputs are for {min(variants)} and {target}")
     words = ", ".join((target, *other_words.pop()))
     return f".version {max(versions)}\n.target {words}\n.address_size 64"
 
@@ -234,34 +250,40 @@ def _rename_clashes(
     modules: Sequence[ptx.Module], symbols: Sequence[Sequence[tuple[str, str]]]
 ) -> list[ptx.Module]:
     """
-    Return *modules* with other names for private symbols whose name another module uses.
+    Return *modules* with new names for private symbols whose name another module has, too.
 
     Args:
         modules: The modules.
-        symbols: Name and linkage of all symbols that each module declares or defines.
+        symbols: For each module, the name and the linkage of its declarations and definitions.
     """
+    # The number of modules that have a name.
     counts = Counter(name for module_symbols in symbols for name in {name for name, _ in module_symbols})
     clashes = []
     for module_symbols in symbols:
         private = {name for name, linkage in module_symbols if not linkage}
-        # The linkage of a kernel or an alias may be on its forward declaration only.
+        # The linkage of a kernel or an alias may be on its forward declaration only: the name is not private.
         shared = {name for name, linkage in module_symbols if linkage}
         clashes.append({name for name in private - shared if counts[name] > 1})
     if not any(clashes):
         return [*modules]
+    # A new name, such as f__0, has the index of its module after a suffix that no module contains.
     suffix = "__"
     while any(suffix in module.text for module in modules):
         suffix += "_"
-    return [
-        ptx.parse(ptx.rename_symbols(module.text, {name: f"{name}{suffix}{position}" for name in names}))
-        if names
-        else module
-        for position, (module, names) in enumerate(zip(modules, clashes, strict=True))
-    ]
+    renamed_modules = []
+    for index, (module, names) in enumerate(zip(modules, clashes, strict=True)):
+        new_names = {name: f"{name}{suffix}{index}" for name in names}
+        renamed_modules.append(ptx.parse(ptx.rename_symbols(module.text, new_names)) if new_names else module)
+    return renamed_modules
 
 
 def _first_declarations(module: ptx.Module) -> dict[str, int]:
-    """Return the offset of the first declaration of each name, which initializers have to follow."""
+    """
+    Return the offset of the first declaration of each name.
+
+    Raises:
+        NotCombinedError: An initializer uses a name before its first declaration.
+    """
     declared: dict[str, int] = {}
     items: list[ptx.Function | ptx.Variable] = [*module.functions, *module.variables]
     for item in sorted(items, key=lambda item: item.start):
@@ -272,7 +294,8 @@ def _first_declarations(module: ptx.Module) -> dict[str, int]:
     return declared
 
 
-def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
+def _names_with_linkage(module: ptx.Module) -> Iterator[tuple[str, str]]:
+    """Yield the name and the linkage of each declaration and definition."""
     for function in module.functions:
         # A program finds a kernel by its name, so a kernel is never renamed, visible or not.
         yield function.name, "visible" if function.kind == "entry" else function.linkage
@@ -282,68 +305,86 @@ def _symbols(module: ptx.Module) -> Iterator[tuple[str, str]]:
         yield alias.name, "visible"
 
 
-def _choose_functions(parts: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
+class _Strength(enum.IntEnum):
+    """Ranks of declarations and definitions: of several with one name, the highest is chosen."""
+
+    EXTERN_DECLARATION = 0
+    # A declaration without `.extern` belongs to a definition or an alias in the same module.
+    DECLARATION = 1
+    WEAK_DEFINITION = 2
+    DEFINITION = 3
+
+    @classmethod
+    def of(cls, function: ptx.Function) -> _Strength:
+        """Return the strength of *function*."""
+        if function.defined:
+            return cls.WEAK_DEFINITION if function.linkage == "weak" else cls.DEFINITION
+        return cls.EXTERN_DECLARATION if function.linkage == "extern" else cls.DECLARATION
+
+
+def _choose_functions(modules: Sequence[ptx.Module]) -> dict[str, tuple[int, ptx.Function]]:
     """Return the definition of each function, or a declaration, with the index of its module."""
-    selected: dict[str, tuple[int, ptx.Function]] = {}
-    for position, module in enumerate(parts):
+    chosen: dict[str, tuple[int, ptx.Function]] = {}
+    for module_index, module in enumerate(modules):
         for function in module.functions:
-            _, other = selected.setdefault(function.name, (position, function))
-            if other is function:
+            _, previous = chosen.setdefault(function.name, (module_index, function))
+            if previous is function:
                 continue
-            if other.kind != function.kind:
+            if previous.kind != function.kind:
                 raise NotCombinedError(f"{function.name} is a kernel and a function")
-            if _strength(function) > _strength(other):
-                selected[function.name] = position, function
-            elif _strength(function) == _strength(other) == _STRONG:
+            strength = _Strength.of(function)
+            if strength > _Strength.of(previous):
+                chosen[function.name] = module_index, function
+            elif strength == _Strength.of(previous) == _Strength.DEFINITION:
                 raise NotCombinedError(f"{function.name} is defined twice")
-    return selected
+    return chosen
 
 
-_STRONG = 3
-
-
-def _strength(function: ptx.Function) -> int:
-    if not function.defined:
-        # A declaration without extern belongs to a definition or an alias.
-        return 0 if function.linkage == "extern" else 1
-    return 2 if function.linkage == "weak" else _STRONG
-
-
-def _choose_variables(parts: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
-    """Return the definition of each variable, or a declaration, and its text."""
-    selected: dict[str, tuple[ptx.Variable, str]] = {}
-    for module in parts:
+def _choose_variables(modules: Sequence[ptx.Module]) -> dict[str, tuple[ptx.Variable, str]]:
+    """Return each variable with the text of its definition, or of a declaration if there is none."""
+    chosen: dict[str, tuple[ptx.Variable, str]] = {}
+    for module in modules:
         for item in module.items:
             if not isinstance(item, ptx.Declaration):
                 continue
             for variable in item.variables:
                 entry = variable, item.alone(variable) if len(item.variables) > 1 else item.text
-                other = selected.get(variable.name)
-                selected[variable.name] = entry if other is None else _choose_definition(other, entry)
-    return selected
+                previous = chosen.get(variable.name)
+                chosen[variable.name] = entry if previous is None else _choose_definition(previous, entry)
+    return chosen
 
 
 def _choose_definition(
-    one: tuple[ptx.Variable, str], two: tuple[ptx.Variable, str]
+    first_entry: tuple[ptx.Variable, str], second_entry: tuple[ptx.Variable, str]
 ) -> tuple[ptx.Variable, str]:
-    first, second = one[0], two[0]
+    """
+    Return the definition among two entries of one name; for two declarations, the more aligned one.
+
+    Raises:
+        NotCombinedError: The entries contradict each other.
+    """
+    first, second = first_entry[0], second_entry[0]
     if first.space != second.space or first.attributes != second.attributes:
         raise NotCombinedError(f"{first.name} is declared differently")
     if first.defined != second.defined:
-        return one if first.defined else two
+        return first_entry if first.defined else second_entry
     if not first.defined:
         if (first.type, first.array_dims) != (second.type, second.array_dims):
             raise NotCombinedError(f"{first.name} is declared differently")
-        return max(one, two, key=lambda entry: entry[0].alignment)
+        return max(first_entry, second_entry, key=lambda entry: entry[0].alignment)
     if (first.type, first.array_dims, first.alignment) != (second.type, second.array_dims, second.alignment):
         raise NotCombinedError(f"{first.name} is defined with different types")
     if not first.linkage == second.linkage == "weak":
         raise NotCombinedError(f"{first.name} is defined twice")
-    return one
+    return first_entry
 
 
 def strip_debug_lines(function: ptx.Function) -> tuple[ptx.Statement, ...]:
-    """Return the body without line numbers, and without hints for the next load, which may change."""
+    """
+    Return the body of *function* without line numbers, and without pragmas for the next load.
+
+    After inlining, another load may follow such a pragma.
+    """
     return tuple(
         statement
         for statement in function.body

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def reachable(roots: Iterable[T], neighbours_of: Callable[[T], Iterable[T] | None]) -> set[T]:
-    """Return *roots* and all nodes that they reach, except those whose *neighbours_of* is None."""
+    """Return *roots* and all nodes that they reach, except nodes for which *neighbours_of* returns None."""
     visited: set[T] = set()
     reached: set[T] = set()
     pending = list(roots)
@@ -34,6 +34,7 @@ def bottom_up(callees: Mapping[str, Sequence[str]]) -> list[str]:
     stack = [*callees][::-1]
     while stack:
         name = stack[-1]
+        # A name is at the top of the stack again when all callees, which were above it, are in the order.
         if name in visited:
             order[stack.pop()] = None
         else:

@@ -1,11 +1,11 @@
 """
 Inline calls in a PTX module: replace the call by the body of the function.
 
-ptxas never inlines a function. The body becomes a block, which is a scope, so that its registers and
-variables keep their names; labels get new ones. A parameter of the function and the variable that the call
-passes for it become one variable with the accesses of both: registers, or local memory if the function takes
-its address. A call stays, with a reason, if a use of either is unknown, or if a name would mean something
-else in the caller.
+ptxas never inlines a function. The body becomes a block, which is a scope of names, so that its registers and
+variables keep their names; labels get new names. A parameter of the function and the variable that the call
+passes for it become one variable with the accesses to both: registers, or local memory if the function takes
+its address. A call stays, with a reason, if a use of the parameter or the variable is unknown, or if a name
+of the function would mean something else in the caller.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from .register_pieces import Access, Edits
 
 MAX_SMALL_INSTRUCTIONS = 200
-"""The largest function that is inlined at every call, in instructions."""
+"""The size up to which a function is inlined at every call, in instructions."""
 
 MAX_CALLER_INSTRUCTIONS = 50_000
-"""The size beyond which no caller grows, in instructions."""
+"""The size up to which a caller may grow, in instructions."""
 
 MAX_UNREACHED_CHARS = 20_000
 """
-Unreachable functions up to this size are kept, so that ptxas reports their mistakes.
+The size in all up to which unreachable functions are kept, so that ptxas reports errors in them.
 
-PTX written by hand is shorter. A library, of which a kernel needs one function, would take as long to
-assemble as to link.
+Functions written by hand are shorter. If all functions of a library were kept, of which kernels call few, to
+assemble them would take as long as to link the library.
 """
 
-# Predefined names of operands.
+# Names that PTX predefines: the sink of an unused result, and the number of lanes of a warp.
 _PREDEFINED = ("_", "WARP_SZ")
 
 
@@ -58,8 +58,8 @@ class Inlined:
     Args:
         text: The PTX.
         count: The number of inlined calls.
-        not_inlined: Each call that remains, as "caller: callee: reason", and the number of those through
-            pointers.
+        not_inlined: Each call by name that remains, as "caller: callee: reason"; and for each caller, the
+            number of calls through pointers.
     """
 
     text: str
@@ -77,8 +77,9 @@ def inline(combined: Combined, *, inline_all: bool = False, whole_program: bool 
         combined: The module. Calls of functions that it does not define stay, and so do calls between
             functions of one input, whose compiler decided not to inline them.
         inline_all: Whether to inline calls within one input too, and functions of any size.
-        whole_program: Whether nothing else is linked with it. Otherwise visible functions stay, and weak ones
-            are called. A module without kernels is used by other modules, so its visible functions stay.
+        whole_program: Whether nothing else is linked with the module. Otherwise visible functions stay, and
+            calls of weak functions stay, since another input may define the function. In a module without
+            kernels, which only other modules can use, visible functions stay in any case.
 
     Raises:
         NotCombinedError: A function uses a name that its module has not declared before.
@@ -88,6 +89,8 @@ def inline(combined: Combined, *, inline_all: bool = False, whole_program: bool 
 
 
 class _Inliner:
+    """Inlines the calls of one module; the arguments are those of `inline`."""
+
     def __init__(self, combined: Combined, *, inline_all: bool, whole_program: bool) -> None:
         self._combined = combined
         self._functions = {function.name: function for function in combined.functions if function.defined}
@@ -103,7 +106,7 @@ class _Inliner:
         self._count = 0
         functions = [body.function for body in self._bodies.values()]
         texts = [function.text[function.start : function.end] for function in functions]
-        # No name in the functions contains the prefix.
+        # New names begin with a prefix that no function contains.
         self._prefix = "inl"
         while any(self._prefix in text for text in texts):
             self._prefix += "_"
@@ -130,34 +133,36 @@ class _Inliner:
         return Inlined(text, self._count, tuple(self._not_inlined))
 
     def _optimised_text(self, body: Body) -> str:
-        """Return the text of a function whose calls are inlined, after the passes that inlining enables."""
+        """Return the text of a function after inlining and the optimisations that inlining makes possible."""
         function = body.function
-        params = {parameter.name for parameter in function.params if function.kind == "entry"}
-        return with_body(
-            function, infer_address_spaces(promote_local_memory(body.statements, self._prefix), params)
-        )
+        kernel_params = {parameter.name for parameter in function.params if function.kind == "entry"}
+        statements = promote_local_memory(body.statements, self._prefix)
+        return with_body(function, infer_address_spaces(statements, kernel_params))
 
     def _read_reachable_bodies(self) -> dict[str, Body]:
         """Return the bodies of the reachable functions, in the order of the module."""
         bodies: dict[str, Body] = {}
 
-        def reached_from(name: str) -> set[str] | None:
+        def read_body(name: str) -> set[str] | None:
             if name not in self._functions:
                 return None
             function = self._functions[name]
             bodies[name] = body = Body(function, strip_debug_lines(function))
-            declared = self._combined.declared[self._combined.origins[name]]
-            start, end = function.start, function.end
-            undeclared = {name for name in body.reached_names if declared.get(name, end) > start}
-            if unknown := undeclared.difference(_PREDEFINED):
-                raise NotCombinedError(f"{name} names {min(unknown)} before it is declared")
+            declarations = self._combined.first_declarations[self._combined.origins[name]]
+            undeclared = {
+                used_name
+                for used_name in body.reached_names.difference(_PREDEFINED)
+                if used_name not in declarations or declarations[used_name] > function.start
+            }
+            if undeclared:
+                raise NotCombinedError(f"{name} names {min(undeclared)} before it is declared")
             return body.reached_names
 
-        reachable(self._roots(), reached_from)
+        reachable(self._roots(), read_body)
         return {name: bodies[name] for name in self._functions if name in bodies}
 
     def _inline_calls(self, name: str) -> bool:
-        """Inline the calls of the function *name*; return whether there are any."""
+        """Inline calls in the function *name*, and record why others stay; return whether any is inlined."""
         body = self._bodies[name]
         edits: Edits = {}
         size = body.size
@@ -176,12 +181,13 @@ class _Inliner:
                 self._count += 1
                 size += self._bodies[site.callee].size
                 self._reached_from[name] |= self._reached_from[site.callee]
-        if body.indirect:
-            calls = "1 call" if body.indirect == 1 else f"{body.indirect} calls"
+        if body.indirect_calls:
+            calls = "1 call" if body.indirect_calls == 1 else f"{body.indirect_calls} calls"
             self._not_inlined.append(
                 f"{name}: {calls} through a pointer: the function is known only at run time"
             )
         body.statements = ptx.apply_edits(body.statements, edits)
+        # Functions that call this one inline its new statements.
         if edits and self._callers[name]:
             self._bodies[name] = Body(body.function, body.statements)
         return bool(edits)
@@ -190,8 +196,8 @@ class _Inliner:
         """Yield why a call in the function *name*, which has *size* instructions by now, is not inlined."""
         callee = self._bodies.get(site.callee)
         if callee is None:
-            alias = self._aliases.get(site.callee)
-            yield f"it is another name of {alias}" if alias else "it is not defined here"
+            target = self._aliases.get(site.callee)
+            yield f"it is another name of {target}" if target else "it is not defined here"
             return
         if callee.function.linkage == "weak" and not self._whole_program:
             yield "it is weak, and another input may define it"
@@ -210,22 +216,22 @@ class _Inliner:
     def _inlining_edits(self, caller: Body, site: CallSite) -> Edits:
         """Return the edits of *caller* that inline the call at *site*."""
         callee = self._bodies[site.callee]
-        name = f"{self._prefix}{self._count}_"
+        prefix = f"{self._prefix}{self._count}_"
         caller_edits: Edits = {}
         callee_edits: Edits = {}
         for index, (formal, actual) in enumerate(zip(callee.formals, site.actuals, strict=True)):
-            assert actual  # noqa: S101 - `_caller_conflicts` has checked it
+            assert actual  # noqa: S101 - `_caller_conflicts` refuses a call with None
             accesses = *actual.accesses.values(), *formal.accesses.values()
-            pieces = None if formal.addresses else RegisterPieces(f"%{name}{index}_", actual.size, accesses)
+            pieces = None if formal.addresses else RegisterPieces(f"%{prefix}{index}_", actual.size, accesses)
             if pieces is None or pieces.cuts_words:
-                variable_name = f"{name}{index}_"
+                variable_name = f"{prefix}{index}_"
                 alignment = max(formal.alignment, actual.alignment)
                 declaration = f".local .align {alignment} .b8 {variable_name}[{actual.size}];"
                 caller_edits[actual.declaration] = [ptx.declaration(declaration)]
-                for number in formal.addresses:
-                    address_move = callee.statements[number]
-                    assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is one
-                    callee_edits[number] = [
+                for address_index in formal.addresses:
+                    address_move = callee.statements[address_index]
+                    assert isinstance(address_move, ptx.Instruction)  # noqa: S101 - it is a `mov`
+                    callee_edits[address_index] = [
                         ptx.Instruction.of(
                             address_move.mnemonic,
                             address_move.operands[0],
@@ -242,12 +248,13 @@ class _Inliner:
             caller_edits |= actual.moves(move)
             callee_edits |= formal.moves(move)
         call = caller.statements[site.index]
-        assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is one
-        caller_edits[site.index] = _under_guard(call, f"${name}", _as_block(callee, f"${name}", callee_edits))
+        assert isinstance(call, ptx.Instruction)  # noqa: S101 - it is a `call`
+        block = _as_block(callee, f"${prefix}", callee_edits)
+        caller_edits[site.index] = _under_guard(call, f"${prefix}", block)
         return caller_edits
 
     def _roots(self) -> Iterator[str]:
-        """Yield the names that other inputs, drivers, variables and aliases refer to."""
+        """Yield the names of functions that other inputs, drivers, variables and aliases refer to."""
         for name, function in self._functions.items():
             # A driver finds kernels and unified functions by their names.
             if (
@@ -266,7 +273,7 @@ def _as_private(functions: Iterable[ptx.Function]) -> str:
     """
     Return the text of unreachable *functions*, private to the module.
 
-    ptxas drops them, and reports their mistakes as a linker would.
+    ptxas drops the functions, and reports errors in them as a linker would.
     """
     headings: list[str] = []
     bodies: list[str] = []
@@ -279,23 +286,23 @@ def _as_private(functions: Iterable[ptx.Function]) -> str:
 
 
 def _not_inlinable_reasons(site: CallSite, callee: Body) -> Iterator[str]:
-    """Yield the reasons in the called function why it is not inlined."""
+    """Yield why the called function cannot be inlined, whatever its caller is."""
     if callee.function.kind == "entry":
         yield "it is a kernel"
     if any(inner.callee == site.callee for inner in callee.call_sites):
         yield "it is recursive"
-    if callee.not_inlinable:
-        yield callee.not_inlinable
+    if callee.not_inlinable_reason:
+        yield callee.not_inlinable_reason
     for formal in callee.formals:
         if formal.escapes:
             yield f"the address of parameter {formal.name} is taken"
 
 
 def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[str]:
-    """Yield the reasons in the caller why a call is not inlined."""
+    """Yield why the function cannot be inlined into this caller."""
     if any(inner.callee == caller.function.name for inner in callee.call_sites):
         yield "it is recursive"
-    if len(site.actuals) != len(callee.formals) or site.results != len(callee.function.results):
+    if len(site.actuals) != len(callee.formals) or site.result_count != len(callee.function.results):
         yield "the call passes another number of values"
         return
     for formal, actual in zip(callee.formals, site.actuals, strict=True):
@@ -312,6 +319,7 @@ def _caller_conflicts(caller: Body, site: CallSite, callee: Body) -> Iterator[st
 
 
 def _local_access(name: str, access: Access) -> list[ptx.Statement]:
+    """Return *access* as a load or store of the local variable *name*."""
     vector = f".v{len(access.values)}" if len(access.values) > 1 else ""
     value = f"{{{', '.join(access.values)}}}" if vector else access.values[0]
     operands = f"[{name}+{access.offset}]", value
@@ -324,23 +332,31 @@ def _local_access(name: str, access: Access) -> list[ptx.Statement]:
 def _as_block(callee: Body, prefix: str, edits: Edits) -> list[ptx.Statement]:
     """Return the body of *callee* with *edits* as a block, whose labels begin with *prefix*."""
     end = f"{prefix}end"
-    labels = {name: f"{prefix}{number}" for number, name in enumerate(callee.labels)}
-    jumps = False
+    labels = {name: f"{prefix}{index}" for index, name in enumerate(callee.labels)}
+    has_jumps = False
     for index in callee.returns:
-        guard = callee.statements[index].guard  # type: ignore[union-attr] # it is an instruction
+        guard = callee.statements[index].guard  # type: ignore[union-attr] # it is a `ret`
         falls_through = index == len(callee.statements) - 1 and not guard
         edits[index] = [] if falls_through else [ptx.Instruction.of("bra", end, guard=guard)]
-        jumps |= not falls_through
-    for index in callee.labelled:
+        has_jumps |= not falls_through
+    for index in callee.label_indices:
         edits[index] = [ptx.with_labels(callee.statements[index], labels)]
     statements = ptx.apply_edits(callee.statements, edits)
-    return [ptx.OPEN, *statements, *([ptx.Label(end)] if jumps else ()), ptx.CLOSE]
+    return [ptx.OPEN, *statements, *([ptx.Label(end)] if has_jumps else ()), ptx.CLOSE]
 
 
 def _under_guard(call: ptx.Instruction, prefix: str, block: list[ptx.Statement]) -> list[ptx.Statement]:
+    """Return *block*, in place of *call*, with a branch around it if the call has a predicate."""
     if not call.guard:
         return block
+    # The guard is such as "@%p1 " or "@!%p1 ".
     register = call.guard[1:].lstrip("!")
-    opposite = f"@{register}" if call.guard[1] == "!" else f"@!{register}"
+    negated_guard = f"@{register}" if call.guard[1] == "!" else f"@!{register}"
     skip = f"{prefix}skip"
-    return [ptx.OPEN, ptx.Instruction.of("bra", skip, guard=opposite), *block, ptx.Label(skip), ptx.CLOSE]
+    return [
+        ptx.OPEN,
+        ptx.Instruction.of("bra", skip, guard=negated_guard),
+        *block,
+        ptx.Label(skip),
+        ptx.CLOSE,
+    ]

@@ -1,17 +1,18 @@
 """
 Promote local variables to registers if they are only accessed at constant offsets.
 
-A compiler puts a structure that a call passes into local memory (a depot), since the callee may take its
+A compiler puts a structure that a call passes into local memory, since the called function may take its
 address. Once the call is inlined, nothing takes the address, but ptxas does not promote local memory.
 
-A register holds an address of a variable if all its writers are moves, sums with constants and conversions
-between local and generic addresses, and give the same offset. If all uses of these registers and of the
-variable are such instructions, loads and stores, nothing else can reach the variable's bytes, and
-`RegisterPieces` replace it. Bytes that were never written are undefined in both.
+A register holds an address of a variable if all instructions that write the register are moves, sums with
+constants, and conversions between local and generic addresses, with the same resulting offset. If all uses of
+these registers and of the variable are such instructions, loads and stores, no other instruction can access
+the variable, and `RegisterPieces` replace it. Bytes that were never written are undefined in memory as in
+registers.
 
-Variables that stay in memory are aligned like a stack. NVRTC 13.0 copies structures by words of 32 bits out
-of depots that it aligns to two bytes: the only variable of a kernel begins at the aligned start of the stack,
-but beside the variables of inlined calls it would not.
+Variables that stay in memory are aligned as a thread's stack is. NVRTC 13.0 reads structures by words of 32
+bits, and declares the variable with an alignment of two bytes. As the only local variable of a kernel, it is
+at the start of the stack, which is aligned; beside the variables of inlined calls, it might not be aligned.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 STACK_ALIGNMENT = 16
 """The alignment of a thread's stack, in bytes."""
 MAX_PIECES = 256
-"""Registers that may replace one variable: ptxas would put more of them into local memory again."""
+"""The number of registers that may replace one variable: ptxas would put more into local memory again."""
 
-_CONVERTED = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "local")}
+# The kinds of address that a conversion takes and gives.
+_CONVERSIONS = {"cvta.local": ("local", "generic"), "cvta.to.local": ("generic", "local")}
 
 
 class _Address(NamedTuple):
-    """The address of a byte of a variable, "local" or "generic"."""
+    """The address of the byte of *slot* at *offset*, as an address in the *space* "local" or "generic"."""
 
     slot: MemorySlot
     offset: int
@@ -44,9 +46,9 @@ class _Address(NamedTuple):
 
 
 class _Use(NamedTuple):
-    """An instruction, its index in the body, and the registers that its names mean."""
+    """An instruction, its index in the body, and the registers and variables that its names mean."""
 
-    position: int
+    statement_index: int
     instruction: ptx.Instruction
     names: dict[str, ptx.Register]
 
@@ -80,22 +82,23 @@ def promote_local_memory(body: Sequence[ptx.Statement], prefix: str) -> Sequence
             if not other_variables and declared.count is None:
                 slots[ptx.Register(scope.block, declared.name, "")] = MemorySlot(declared, index)
     _record_uses(uses, slots)
-    for number, slot in enumerate(slots.values()):
+    for slot_index, slot in enumerate(slots.values()):
         if not slot.escapes:
             try:
-                edits |= _register_edits(slot, f"%{prefix}l{number}_")
+                edits |= _register_edits(slot, f"%{prefix}l{slot_index}_")
             except ValueError:
                 continue
     return ptx.apply_edits(body, edits)
 
 
 def _align(declaration: ptx.Declaration) -> ptx.Declaration:
+    """Return *declaration* with its alignment, if it has a smaller one, raised to `STACK_ALIGNMENT`."""
     first = declaration.variables[0]
     if not 0 < first.alignment < STACK_ALIGNMENT:
         return declaration
     vector = f".v{first.vector_length} " if first.vector_length > 1 else ""
-    declared = declaration.text[first.start - declaration.start :]
-    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{first.type} {declared}")
+    names = declaration.text[first.start - declaration.start :]
+    return ptx.declaration(f".local .align {STACK_ALIGNMENT} {vector}.{first.type} {names}")
 
 
 def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot]) -> None:
@@ -111,7 +114,11 @@ def _record_uses(uses: Sequence[_Use], slots: Mapping[ptx.Register, MemorySlot])
 def _addresses(
     uses: Iterable[_Use], slots: Mapping[ptx.Register, MemorySlot]
 ) -> dict[ptx.Register, _Address]:
-    """Return the address that is moved to each register, whatever else is written to it."""
+    """
+    Return the address that is moved to each register, and the addresses of *slots* themselves.
+
+    A register that is also written in another way is included: `_record_use` then rejects the other write.
+    """
     addresses = {register: _Address(slot, 0, "local") for register, slot in slots.items()}
     moves: dict[ptx.Register, list[_Use]] = {}
     for use in uses:
@@ -132,13 +139,14 @@ def _moved_address(
     use: _Use, addresses: Mapping[ptx.Register, _Address]
 ) -> tuple[ptx.Register | None, _Address | None]:
     """Return the register that *use* moves an address to, and the address; None for another instruction."""
-    mnemonic, _, kind = use.instruction.mnemonic.rpartition(".")
+    mnemonic, _, type_name = use.instruction.mnemonic.rpartition(".")
     operands = use.instruction.operands
-    if kind not in ("b64", "u64", "s64") or len(operands) < 2:
+    if type_name not in ("b64", "u64", "s64") or len(operands) < 2:
         return None, None
-    first, second, *other_operands = operands
-    base, offset = ptx.address(f"[{second}]") or ("", 0)
-    target, source = use.names.get(first), use.names.get(base)
+    destination, source_operand, *other_operands = operands
+    # `mov.b64 %rd1, variable+8;` has an offset in its source.
+    base, offset = ptx.address(f"[{source_operand}]") or ("", 0)
+    target, source = use.names.get(destination), use.names.get(base)
     address = addresses.get(source) if source else None
     if not target or not address or ptx.width(target.type) != 64:
         return None, None
@@ -149,22 +157,30 @@ def _moved_address(
     elif mnemonic == "mov" and not other_operands:
         return target, address._replace(offset=address.offset + offset)
     elif (
-        mnemonic in _CONVERTED
+        mnemonic in _CONVERSIONS
         and not other_operands
         and not offset
-        and address.space == _CONVERTED[mnemonic][0]
+        and address.space == _CONVERSIONS[mnemonic][0]
     ):
-        return target, address._replace(space=_CONVERTED[mnemonic][1])
+        return target, address._replace(space=_CONVERSIONS[mnemonic][1])
     return None, None
 
 
 def _record_use(
     use: _Use, address_registers: set[ptx.Register], addresses: Mapping[ptx.Register, _Address]
 ) -> bool:
-    """Record *use* in its variable; return whether registers can replace the access."""
+    """
+    Record *use* in its variable; return whether registers can replace the instruction.
+
+    Args:
+        use: An instruction.
+        address_registers: The registers and variables among its names that *addresses* contains.
+        addresses: The addresses that registers hold.
+    """
     target, moved = _moved_address(use, addresses)
+    # A move of an address names its source and its target.
     if target and moved and addresses.get(target) == moved and len(address_registers) <= 2:
-        moved.slot.addresses.append(use.position)
+        moved.slot.addresses.append(use.statement_index)
         return True
     if len(address_registers) != 1 or use.instruction.opcode not in ("ld", "st"):
         return False
@@ -177,7 +193,7 @@ def _record_use(
     access = Access.of(use.instruction, use.names.get, address.offset)
     if not access or space != (["local"] if address.space == "local" else []):
         return False
-    address.slot.accesses[use.position] = access
+    address.slot.accesses[use.statement_index] = access
     return True
 
 
@@ -186,10 +202,11 @@ def _register_edits(slot: MemorySlot, prefix: str) -> Edits:
     Return the edits that replace *slot* by registers.
 
     Raises:
-        ValueError: Accesses cut each other's words, or would need too many registers.
+        ValueError: An access covers several pieces of less than a word, or too many registers are needed.
     """
     pieces = RegisterPieces(prefix, slot.size, slot.accesses.values())
     if len(pieces) > MAX_PIECES or pieces.cuts_words:
         raise ValueError(f"{len(pieces)} registers")
-    computed: Edits = {index: [] for index in slot.addresses}
-    return {slot.declaration: pieces.declarations(), **computed, **slot.moves(pieces.moves)}
+    # The instructions that compute addresses are deleted.
+    deletions: Edits = {index: [] for index in slot.addresses}
+    return {slot.declaration: pieces.declarations(), **deletions, **slot.moves(pieces.moves)}

@@ -2,11 +2,13 @@
 Scalar replacement: split a variable into registers at the boundaries of its accesses.
 
 Example: 8 bytes, stored as `.b64` and loaded as two `.b32`, become two 32-bit registers. All accesses to the
-variable are known, within it, and aligned. So a byte is in one register, whatever reads or writes it, and
-whole registers of 32 and 64 bits are joined and split. A variable whose words are split stays in memory
-(`cuts_words`): ptxas takes any bits for an undefined register, even where a mask clears them, so an undefined
-piece would change its neighbours. For the same reason registers of less than 32 bits begin as zero, which
-defines the bits that they are extended with; ptxas drops the zero if a store follows.
+variable are known, within it, and aligned. So each byte is in one register for all accesses, and only whole
+registers of 32 and 64 bits are joined and split.
+
+A variable stays in memory if an access covers several registers of less than 32 bits (`cuts_words`). ptxas
+takes any bits for an undefined register, even where a mask clears them, so an undefined register would change
+its neighbours. For the same reason registers of less than 32 bits are set to zero first, which defines the
+bits that they are extended with; ptxas drops the zero if a store follows.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     Find = Callable[[str], ptx.Register | None]
+    # The statements that replace a statement, by the index of the replaced one.
     Edits = dict[int, list[ptx.Statement]]
 
 VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
@@ -29,6 +32,7 @@ VECTOR_LENGTHS = {"v2": 2, "v4": 4, "v8": 8}
 # A move of 128 bits in one register requires PTX 8.3; two moves of 64 bits do not.
 _MAX_PIECE_BYTES = 8
 _WORD_BYTES = 4
+_MIN_REGISTER_BITS = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,12 +41,12 @@ class Access:
     A load or store at a constant offset.
 
     Args:
-        guard: The predicate with the blank after it, such as "@%p1 "; "" if there is none.
-        stores: Whether it stores.
-        offset: Bytes from the start of the variable.
+        guard: The predicate with a blank after it, such as "@%p1 "; "" if there is none.
+        stores: Whether it is a store.
+        offset: The offset from the start of the variable in bytes.
         type: The type of an element without its dot, such as "f32".
         values: The operands that are loaded or stored, one for each element.
-        bits: The widths of these operands in bits; None for an immediate.
+        bits: The width of each operand in bits; None for an immediate.
     """
 
     guard: str
@@ -54,9 +58,9 @@ class Access:
 
     @property
     def ranges(self) -> list[tuple[int, int]]:
-        """Offset and size of each element, in bytes."""
+        """The offset and the size of each element, in bytes."""
         size = ptx.width(self.type) // 8
-        return [(self.offset + size * number, size) for number in range(len(self.values))]
+        return [(self.offset + size * index, size) for index in range(len(self.values))]
 
     @classmethod
     def of(cls, instruction: ptx.Instruction, find: Find, offset: int = 0) -> Access | None:
@@ -65,40 +69,51 @@ class Access:
 
         Args:
             instruction: The instruction.
-            find: Returns the register that a name means.
+            find: Returns the register that a name means; None if it means none.
             offset: The offset of the address register from the variable, in bytes.
         """
         form = _access_form(instruction.mnemonic)
         operands = instruction.operands if form else ()
         if form is None or len(operands) != 2:
             return None
-        stores, kind, vector_length = form
-        address, values = instruction.address, ptx.elements(operands[stores])
+        stores, element_type, vector_length = form
+        # The value is the second operand of a store, and the first operand of a load.
+        values = ptx.elements(operands[1 if stores else 0])
+        address = instruction.address
         if address is None or len(values) != vector_length:
             return None
         bits: list[int | None] = []
         for value in values:
             register = find(value)
-            bits.append(ptx.width(register.type) if register else None)
-            # Elements of vectors, symbols and predicates are not replaced.
-            if not bits[-1] if register else not (value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()):
+            register_bits = ptx.width(register.type) if register else None
+            is_immediate = value == "_" or value.lstrip("- \t\r\n\f")[:1].isdigit()
+            # Other values are variables, which have no width, or elements of vectors, such as %r1.x.
+            if register_bits == 0 or (register is None and not is_immediate):
                 return None
-        return cls(instruction.guard, stores, offset + address[1], kind, values, tuple(bits))
+            bits.append(register_bits)
+        return cls(instruction.guard, stores, offset + address[1], element_type, values, tuple(bits))
 
 
 @functools.lru_cache(maxsize=1024)
 def _access_form(mnemonic: str) -> tuple[bool, str, int] | None:
-    """Return whether *mnemonic* stores, the type of an element and their number; None if neither."""
+    """
+    Return whether *mnemonic* is a store, the type of an element, and the number of elements.
+
+    The result is None if it is no plain load or store.
+    """
     opcode, *modifiers = mnemonic.split(".")
     lengths = [VECTOR_LENGTHS[modifier] for modifier in modifiers if modifier in VECTOR_LENGTHS]
-    kind = modifiers[-1] if modifiers else ""
+    element_type = modifiers[-1] if modifiers else ""
+    # Beside the vector length, only a state space and a type are understood.
     if opcode not in ("ld", "st") or len(modifiers) - len(lengths) > 2:
         return None
-    return (opcode == "st", kind, sum(lengths) or 1) if ptx.width(kind) in (8, 16, 32, 64, 128) else None
+    if ptx.width(element_type) not in (8, 16, 32, 64, 128):
+        return None
+    return opcode == "st", element_type, sum(lengths) or 1
 
 
 def _enclosing_ranges(offset: int, size: int) -> Iterator[tuple[int, int]]:
-    """Yield the aligned ranges of larger accesses that contain a range."""
+    """Yield the ranges, as offset and size, of all larger aligned accesses that contain this range."""
     while size <= _MAX_PIECE_BYTES:
         size *= 2
         yield offset - offset % size, size
@@ -111,11 +126,11 @@ class MemorySlot:
 
     Args:
         variable: The variable.
-        declaration: The index of the statement that declares it, -1 for parameters and results.
-        accesses: The loads and stores, by the index of the statement.
-        addresses: The indices of the instructions that only compute its address.
-        calls: The number of calls that pass it.
-        escapes: Whether it is used in another way, so that its bytes may be accessed elsewhere.
+        declaration: The index of the statement that declares the variable; -1 for parameters and results.
+        accesses: The loads and stores of the variable, by the index of the statement.
+        addresses: The indices of the instructions that only compute the variable's address.
+        calls: The number of calls that pass the variable.
+        escapes: Whether the variable is used in another way, so that other instructions may access its bytes.
     """
 
     variable: ptx.Variable
@@ -141,7 +156,7 @@ class MemorySlot:
         return self.variable.alignment or max(1, ptx.width(self.variable.type) // 8)
 
     def moves(self, move: Callable[[Access], list[ptx.Statement]]) -> Edits:
-        """Return the edits that replace its accesses by the statements that *move* returns."""
+        """Return the edits that replace each access by the statements that *move* returns for it."""
         return {index: move(access) for index, access in self.accesses.items()}
 
 
@@ -149,13 +164,13 @@ class RegisterPieces:
     """
     The registers that hold the bytes of a variable.
 
-    Accesses are aligned and their sizes are powers of two, so any two are nested or disjoint: a range that
-    contains smaller ones is halved until it contains none.
+    Accesses are aligned and their sizes are powers of two, so any two are nested or disjoint. The range of an
+    access is halved until it contains no smaller access; each part is a piece, which one register holds.
 
     Args:
         prefix: The prefix of the registers' names.
         size: The size of the variable in bytes.
-        accesses: All accesses to it.
+        accesses: All accesses to the variable.
 
     Raises:
         ValueError: An access is not aligned, or is outside of the variable.
@@ -163,31 +178,34 @@ class RegisterPieces:
 
     def __init__(self, prefix: str, size: int, accesses: Iterable[Access]) -> None:
         self._prefix = prefix
-        self._ranges = {part for access in accesses for part in access.ranges}
-        self._cut = {outer for part in self._ranges for outer in _enclosing_ranges(*part)}
+        self._ranges = {access_range for access in accesses for access_range in access.ranges}
+        self._cut_ranges = {outer for inner in self._ranges for outer in _enclosing_ranges(*inner)}
+        # The register of each piece, by the offset and the size of the piece in bytes.
         self._pieces: dict[tuple[int, int], str] = {}
-        for offset, length in sorted(self._ranges):
-            if offset % length or not 0 <= offset <= size - length:
-                raise ValueError(f"an access to {length} bytes at offset {offset} of {size}")
-            self._split(offset, length)
+        for offset, access_size in sorted(self._ranges):
+            if offset % access_size or not 0 <= offset <= size - access_size:
+                raise ValueError(f"an access to {access_size} bytes at offset {offset} of {size}")
+            self._split(offset, access_size)
 
     def __len__(self) -> int:
         return len(self._pieces)
 
     @property
     def cuts_words(self) -> bool:
-        """Whether an access covers several pieces of less than a word."""
-        narrow = (piece for piece in self._pieces if piece[1] < _WORD_BYTES)
-        return any(not self._ranges.isdisjoint(_enclosing_ranges(*piece)) for piece in narrow)
+        """Whether an access covers several pieces of less than a word of 32 bits."""
+        narrow_pieces = ((offset, size) for offset, size in self._pieces if size < _WORD_BYTES)
+        return any(
+            not self._ranges.isdisjoint(_enclosing_ranges(offset, size)) for offset, size in narrow_pieces
+        )
 
     def declarations(self) -> list[ptx.Statement]:
         """Return the declarations of the registers, and zeros for those of less than a word."""
-        names: dict[int, list[str]] = {}
+        registers: dict[int, list[str]] = {}
         for (_, size), name in self._pieces.items():
-            names.setdefault(max(16, size * 8), []).append(name)
+            registers.setdefault(max(_MIN_REGISTER_BITS, size * 8), []).append(name)
         return [
-            *(ptx.Declaration.registers(f"b{bits}", listed) for bits, listed in names.items()),
-            *(ptx.Instruction.of("mov.b16", name, "0") for name in names.get(16, ())),
+            *(ptx.Declaration.registers(f"b{bits}", names) for bits, names in registers.items()),
+            *(ptx.Instruction.of("mov.b16", name, "0") for name in registers.get(_MIN_REGISTER_BITS, ())),
         ]
 
     def moves(self, access: Access) -> list[ptx.Statement]:
@@ -195,8 +213,8 @@ class RegisterPieces:
         Return the statements that replace *access*.
 
         Raises:
-            ValueError: A register is narrower than its element, or a byte is set to a value that is no
-                integer.
+            ValueError: A register is narrower than its element, or an immediate that is no integer is stored
+                to a byte.
         """
         moves = _Moves(self._pieces, f"{self._prefix}t", access.guard)
         for value, bits, (offset, size) in zip(access.values, access.bits, access.ranges, strict=True):
@@ -211,7 +229,8 @@ class RegisterPieces:
         return moves.statements()
 
     def _split(self, offset: int, size: int) -> None:
-        if size > _MAX_PIECE_BYTES or (offset, size) in self._cut:
+        """Add the pieces of the range with this offset and size."""
+        if size > _MAX_PIECE_BYTES or (offset, size) in self._cut_ranges:
             self._split(offset, size // 2)
             self._split(offset + size // 2, size // 2)
         else:
@@ -219,11 +238,18 @@ class RegisterPieces:
 
 
 class _Moves:
-    """Moves between registers of the program and the pieces of a variable."""
+    """
+    Moves between registers of the program and the pieces of a variable.
 
-    def __init__(self, pieces: Mapping[tuple[int, int], str], temporary: str, guard: str) -> None:
+    Args:
+        pieces: The register of each piece, by the offset and the size of the piece in bytes.
+        prefix: The prefix of the names of temporary registers.
+        guard: The predicate of the access, as in `Access`.
+    """
+
+    def __init__(self, pieces: Mapping[tuple[int, int], str], prefix: str, guard: str) -> None:
         self._pieces = pieces
-        self._prefix = temporary
+        self._prefix = prefix
         self._guard = guard
         self._moves: list[ptx.Statement] = []
         self._temporaries: list[ptx.Statement] = []
@@ -234,17 +260,26 @@ class _Moves:
             return self._moves
         return [ptx.OPEN, *self._temporaries, *self._moves, ptx.CLOSE]
 
-    def load(self, target: str, bits: int, kind: str, offset: int, size: int) -> None:
-        """Move *size* bytes at *offset* to *target*, extended to its width as `ld` does."""
+    def load(self, target: str, bits: int, element_type: str, offset: int, size: int) -> None:
+        """Move *size* bytes at *offset* to *target*, extended to its *bits* as `ld` does."""
         source = self._join(offset, size)
-        sign = "s" if kind[0] == "s" else "u"
+        sign = "s" if element_type[0] == "s" else "u"
         if size == 1 or bits > size * 8:
             self._add(f"cvt.{sign}{bits}.{sign}{size * 8}", target, source)
         else:
             self._add(f"mov.b{bits}", target, source)
 
-    def store(self, source: str, bits: int | None, kind: str, offset: int, size: int) -> None:
-        """Move *source*, an immediate or the lower bytes of a register, to *size* bytes at *offset*."""
+    def store(self, source: str, bits: int | None, element_type: str, offset: int, size: int) -> None:
+        """
+        Move *source* to *size* bytes at *offset*.
+
+        Args:
+            source: An immediate, or a register, whose lower bytes are moved.
+            bits: The width of the register in bits; None for an immediate.
+            element_type: The type that is stored, such as "f32".
+            offset: The offset in the variable, in bytes.
+            size: The size of *element_type*, in bytes.
+        """
         piece = self._pieces.get((offset, size))
         if size > _MAX_PIECE_BYTES and bits is not None:
             self._spread(source, offset, size)
@@ -258,8 +293,9 @@ class _Moves:
         elif size == 1:
             self._add("cvt.u16.u8", whole, source)
         elif bits is None:
-            # A move of bits rejects a decimal float.
-            self._add(f"mov.{'f' if kind in ('f32', 'f64') else 'b'}{size * 8}", whole, source)
+            # A move of bits, such as `mov.b32`, rejects a decimal float.
+            letter = "f" if element_type in ("f32", "f64") else "b"
+            self._add(f"mov.{letter}{size * 8}", whole, source)
         elif bits > size * 8:
             self._add(f"cvt.u{size * 8}.u{bits}", whole, source)
         else:
@@ -268,7 +304,7 @@ class _Moves:
             self._spread(whole, offset, size)
 
     def _join(self, offset: int, size: int) -> str:
-        """Return a register that holds *size* bytes at *offset*."""
+        """Return a register with *size* bytes at *offset*: a piece, or a temporary one joined of pieces."""
         piece = self._pieces.get((offset, size))
         if piece:
             return piece
@@ -282,15 +318,16 @@ class _Moves:
         """Move the halves of *whole* to the pieces of the *size* bytes at *offset*."""
         half = size // 2
         ranges = (offset, half), (offset + half, half)
-        low, high = (self._pieces.get(part_range) or self._temporary(half * 8) for part_range in ranges)
+        low, high = (self._pieces.get(half_range) or self._temporary(half * 8) for half_range in ranges)
         self._add(f"mov.b{size * 8}", f"{{{low}, {high}}}", whole)
-        for part, part_range in zip((low, high), ranges, strict=True):
-            if part_range not in self._pieces:
-                self._spread(part, *part_range)
+        for register, half_range in zip((low, high), ranges, strict=True):
+            if half_range not in self._pieces:
+                self._spread(register, *half_range)
 
     def _temporary(self, bits: int) -> str:
+        """Declare a register of at least *bits*, and return its name."""
         name = f"{self._prefix}{len(self._temporaries)}"
-        self._temporaries.append(ptx.Declaration.registers(f"b{max(16, bits)}", [name]))
+        self._temporaries.append(ptx.Declaration.registers(f"b{max(_MIN_REGISTER_BITS, bits)}", [name]))
         return name
 
     def _add(self, mnemonic: str, *operands: str) -> None:
