@@ -295,8 +295,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/compile.py",
-            "count > 1 and _SHARED.search(text)",
-            "count > 99 and _SHARED.search(text)",
+            "count > 1 and _SHARED_VARIABLE.search(module)",
+            "count > 99 and _SHARED_VARIABLE.search(module)",
             "export/test_jobs.py numba_cuda/test_equal_functions.py",
         ),
         (
@@ -319,7 +319,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/jobs.py",
-            "_environment_digest(loaded, functions) != environment or not requested",
+            "_environment_digest(loaded, functions) != environment_digest or not requested",
             "not requested",
             "export/test_jobs.py",
         ),
@@ -337,8 +337,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_export/write.py",
-            "in real_sources and not outputs.has(path, content)",
-            "in real_sources and outputs.has(path, content)",
+            "in real_sources and not outputs.has_content(path, content)",
+            "in real_sources and outputs.has_content(path, content)",
             "test_export_files.py",
         ),
         (

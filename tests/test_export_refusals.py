@@ -222,7 +222,7 @@ def test_an_array_of_booleans_in_a_record_is_explained(front_end):
     def first(records):
         return records[0].n if FLAGS else 0
 
-    with pytest.raises(pl.AbiError, match="no arrays of booleans; declare them as u1"):
+    with pytest.raises(pl.AbiError, match="no arrays of booleans; declare the array as u1"):
         pl.export([first], arch="sm_90", emit="ptx")
 
 

@@ -1,4 +1,4 @@
-"""The artifacts of an export: code for each architecture, and containers of the code for all of them."""
+"""Make the artifacts of an export: code for each architecture, and containers of code for all of them."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Request:
     The arguments of an export.
 
     Args:
-        stem: The beginning of the file names, "" for the name of the exported module or function.
-        archs: The GPUs.
-        kinds: The kinds of artifact; None for the default kinds, except for those that cannot be made.
+        stem: The beginning of the file names; "" stands for the name of the exported module or function.
+        archs: The GPU architectures.
+        kinds: The kinds of artifact; None for those of the default kinds that can be made.
         options: The options of the compilers.
-        target_release: The CUDA release that the artifacts are for, None for the tools of this environment.
+        target_release: The CUDA release that the artifacts are for; None for that of the installed tools.
         include_dirs: The folders of headers that define structs of the functions.
         front_end: The front end of functions whose decorator names none.
-        threads: The number of GPUs that code is compiled for concurrently.
+        threads: The number of architectures that code is compiled for concurrently.
         writes_files: Whether files are written, rather than used in this process.
     """
 
@@ -70,7 +70,7 @@ class Request:
 
     @property
     def requested_kinds(self) -> tuple[str, ...]:
-        """The requested kinds. The default ones lack "kernels", which only exports with kernels have."""
+        """The requested kinds, or the default kinds; `pack` adds "kernels" to these if there are kernels."""
         return ARTIFACTS if self.kinds is None else self.kinds
 
 
@@ -81,10 +81,11 @@ class Artifacts(NamedTuple):
     Args:
         files: The artifacts.
         minimums: The oldest toolkit and driver that accept each artifact.
-        compilers: Name and release of the compilers of the LTO-IR, the cubins, the machine code that a driver
-            loads, and the host code of an object, by "ltoir", "cubin", "kernels" and "object".
+        compilers: Name and release of the compilers, by the code that they make: "ltoir", "cubin", "kernels"
+            (the machine code that a driver loads) and "object" (the host code of an object file).
         cooperative: The kernels that synchronise their grid, so that all their blocks have to run at once.
-        left_out: The kinds of code that could not be made, for themselves or in a container, and "kernels".
+        left_out: The default kinds that could not be made, the kinds of code that containers lack, and the
+            functions without a host version.
     """
 
     files: dict[ArtifactKey, bytes]
@@ -96,7 +97,9 @@ class Artifacts(NamedTuple):
 
 def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code], list[LeftOut]]:
     """
-    Return the code for each architecture, of the kinds that artifacts are made of, and the kinds left out.
+    Return the code for each architecture, and the kinds of code that could not be made.
+
+    The code is of the requested kinds, and of those that the requested containers hold.
 
     Raises:
         AbiError: A struct cannot be passed by value in a requested kind.
@@ -107,23 +110,30 @@ def compile_code(groups: Sequence[Group], request: Request) -> tuple[list[Code],
     check_struct_passing(groups[0].functions, kinds)
     required = {kind for kind in kinds if kind in ARTIFACTS}
     required.update(*(_CONTAINERS[kind].code_kinds for kind in kinds if kind in _CONTAINERS))
+    # Containers may lack a kind of code; a kind that was requested by its name must be made.
     dispensable = required if request.kinds is None else required.difference(kinds)
     left_out = target_release.impossible_kinds(required, request.archs) if target_release else []
-    for missing in left_out:
-        if target_release and missing.kind not in dispensable:
-            raise ExportError(f"No {missing.kind} for {target_release.description}: {missing}.")
-    required -= {missing.kind for missing in left_out}
+    for impossible in left_out:
+        if target_release and impossible.kind not in dispensable:
+            raise ExportError(f"No {impossible.kind} for {target_release.description}: {impossible}.")
+    required -= {impossible.kind for impossible in left_out}
     build_group = functools.partial(
         build, kinds=required, options=request.options, dispensable=dispensable, target_release=target_release
     )
     with ThreadPoolExecutor(request.threads) as threads:
         # The main thread compiles if one thread suffices, since other threads may have a smaller stack.
-        codes = list((threads.map if request.threads > 1 else map)(build_group, groups))
-    return codes, [*dict.fromkeys((*left_out, *(missing for code in codes for missing in code.left_out)))]
+        if request.threads > 1:
+            codes = list(threads.map(build_group, groups))
+        else:
+            codes = list(map(build_group, groups))
+    for code in codes:
+        left_out += code.left_out
+    # Each once: several architectures may lack the same kind.
+    return codes, list(dict.fromkeys(left_out))
 
 
 def check_struct_passing(functions: Iterable[LoweredFunction], kinds: Sequence[str]) -> None:
-    """Refuse structs that PTX cannot pass, if one of *kinds* is or holds PTX, or machine code made of it."""
+    """Refuse structs that PTX cannot pass by value; allow all structs if *kinds* is LTO-IR alone."""
     if any(kind != LTOIR for kind in kinds):
         map_collecting_errors(lambda function: check_ptx(function.signature), functions)
 
@@ -144,9 +154,9 @@ def pack(
         codes: The code for each architecture.
         left_out: The kinds of code that could not be made.
         request: The arguments of the export.
-        header: The text of its C header.
+        header: The text of the export's C header.
         declarations: The exported functions.
-        host_file: The C++ of their host versions, if these are requested.
+        host_file: The C++ of the functions' host versions; empty if they are not requested.
 
     Raises:
         ExportError: A tool refused the code, or is not installed.
@@ -171,7 +181,11 @@ def pack(
 
 
 class _Packing:
-    """The arguments of `pack`, with the parts that several containers share, each made once."""
+    """
+    The arguments of `pack`, and what several containers share, made once.
+
+    A member is a kind of code, its architecture, its file name and its content.
+    """
 
     def __init__(
         self,
@@ -197,31 +211,31 @@ class _Packing:
         self.compiler_of = {
             (kind, code.arch.sm): tool for code in codes for kind, tool in code.compilers.items()
         }
-        # Without nvPTXCompiler, which is a part of this package: the manifest has its release elsewhere.
+        # The manifest has the release of nvPTXCompiler, a part of this package, in another entry.
         self.compilers = {
             kind: ", ".join(
                 dict.fromkeys(
                     tool
-                    for (member, _), tool in self.compiler_of.items()
-                    if member == kind and not tool.startswith("nvPTXCompiler")
+                    for (compiled_kind, _), tool in self.compiler_of.items()
+                    if compiled_kind == kind and not tool.startswith("nvPTXCompiler")
                 )
             )
             for kind in (LTOIR, CUBIN)
         }
-        text = codes[0].artifacts.get(PTX, b"").decode()
-        self.cooperative = executables.cooperative_kernels(text, [kernel.name for kernel in self.kernels])
-        # Not cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
-        self._linkable = b""
+        ptx = codes[0].artifacts.get(PTX, b"").decode()
+        self.cooperative = executables.cooperative_kernels(ptx, [kernel.name for kernel in self.kernels])
+        # Not cached properties: before Python 3.12, their lock could stay locked in a forked child.
+        self._linkable_fatbin = b""
         self._executable: Executable | None = None
 
     @property
-    def linkable(self) -> bytes:
+    def linkable_fatbin(self) -> bytes:
         """The fat binary of relocatable code."""
-        if not self._linkable:
+        if not self._linkable_fatbin:
             target_release, lineinfo = self.request.target_release, self.request.options.lineinfo
             zstd = target_release is None or target_release.reads_zstd
-            self._linkable = nvfatbin.pack(self.members, zstd=zstd, lineinfo=lineinfo)
-        return self._linkable
+            self._linkable_fatbin = nvfatbin.pack(self.members, zstd=zstd, lineinfo=lineinfo)
+        return self._linkable_fatbin
 
     @property
     def executable(self) -> Executable:
@@ -237,7 +251,7 @@ class _Packing:
         return self._executable
 
     def pack_fatbin(self) -> bytes:
-        return self.linkable
+        return self.linkable_fatbin
 
     def pack_kernels(self) -> bytes:
         self.compilers["kernels"] = ", ".join(self.executable.tools)
@@ -251,14 +265,13 @@ class _Packing:
         return self.host_file
 
     def pack_object(self) -> bytes:
-        linkable = self.linkable
         # If no symbol is undefined, programs may launch the kernels without a device link.
         is_complete = self.kernels and not self.undefined
         code, self.compilers["object"] = executables.build_object(
             self.request.stem,
             self.header,
             self.kernels,
-            linkable=linkable,
+            linkable=self.linkable_fatbin,
             loadable=self.executable.code if is_complete else None,
             include_dirs=self.request.include_dirs,
         )
@@ -270,9 +283,9 @@ class _Container(NamedTuple):
     A kind of artifact that holds code for all architectures.
 
     Args:
-        ending: The end of its file name.
-        code_kinds: The kinds of code in it.
-        make: Returns its content.
+        ending: The end of the file name, after the stem and a dot.
+        code_kinds: The kinds of code in the container.
+        make: Returns the content of the container.
     """
 
     ending: str

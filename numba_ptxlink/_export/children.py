@@ -2,8 +2,8 @@
 Run functions in children of a process that has imported a compiler and nothing else.
 
 An exported Python file is imported in such a child, so that its modules do not stay in the caller's process,
-and an edited module is read again. The server process is started once for each environment, since forking a
-child takes a hundredth of the time of starting Python.
+and an edited module is read again. A server process forks the children, since a fork takes a hundredth of the
+time of starting Python; there is one server for each set of environment variables that compilers read.
 
 A child has the working directory, environment, `sys.path` and options (`-O`) of its caller. The child
 writes its standard output and error to the caller's standard error, and sends log records and progress to
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ROOT = Path(__file__).resolve().parents[2]
-_LOGGER = "numba_ptxlink"
-_STANDARD_ERROR = 2
+_PACKAGE_PARENT = Path(__file__).resolve().parents[2]
+_LOGGER_NAME = "numba_ptxlink"
+_STANDARD_OUTPUT, _STANDARD_ERROR = 1, 2
 # Compilers and the interpreter read variables with these prefixes while they are imported.
 _PREFIXES_READ_EARLY = ("NUMBA", "PYTHON", "CUDA", "LD_")
 _START_CODE = """\
@@ -60,20 +60,20 @@ class _Server:
     The process that forks children. The server and its children end with this process.
 
     Args:
-        prepare: A pickled function and its arguments, which the server calls first.
+        pickled_prepare: A function and its arguments, pickled; the server calls it first.
     """
 
-    def __init__(self, prepare: bytes) -> None:
+    def __init__(self, pickled_prepare: bytes) -> None:
         self._socket, server_end = socket.socketpair()
         with server_end:
-            start = _START_CODE.format(
-                path=[*filter(None, sys.path), str(_ROOT)], descriptor=server_end.fileno()
+            start_code = _START_CODE.format(
+                path=[*filter(None, sys.path), str(_PACKAGE_PARENT)], descriptor=server_end.fileno()
             )
             # In a new session, since Ctrl-C is to interrupt this process only, which then ends its children.
-            flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
+            interpreter_flags = util._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - as multiprocessing does
             self._process = subprocess.Popen(  # noqa: S603 - Python itself
                 # Programs that embed Python set the executable, by multiprocessing.set_executable.
-                [spawn.get_executable(), *flags, "-c", start],
+                [spawn.get_executable(), *interpreter_flags, "-c", start_code],
                 pass_fds=[server_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -81,30 +81,31 @@ class _Server:
             )
         connection = Connection(os.dup(self._socket.fileno()))
         with connection:
-            connection.send_bytes(prepare)
+            connection.send_bytes(pickled_prepare)
 
     def fork(self) -> Connection:
         """
         Return the connection to a new child.
 
         Raises:
-            OSError: The process has ended.
+            OSError: The server has ended.
         """
         caller_end, child_end = multiprocessing.Pipe()
         # If standard error is closed, its descriptor may belong to another file.
         descriptor = os.open(os.devnull, os.O_WRONLY) if sys.__stderr__ is None else os.dup(_STANDARD_ERROR)
-        with child_end, os.fdopen(descriptor, "wb") as error:
-            socket.send_fds(self._socket, [b"f"], [child_end.fileno(), error.fileno()])
+        with child_end, os.fdopen(descriptor, "wb") as error_stream:
+            # Any message of one byte: descriptors cannot be sent without one.
+            socket.send_fds(self._socket, [b"f"], [child_end.fileno(), error_stream.fileno()])
         return caller_end
 
     def end(self) -> None:
-        """End the process and its children."""
+        """End the server and its children."""
         self._socket.close()
         self._process.wait()
 
 
-# The key contains the process id: a forked child inherits this table, but has to start other servers. When
-# the child ends, it closes only its copies of the sockets, so that the servers of its parent continue.
+# The key contains the process id: a forked child inherits this table, but has to start servers of its own.
+# When the child ends, it closes only its copies of the sockets, so that the servers of its parent continue.
 _servers: dict[Any, _Server] = {}
 _lock = Lock()
 
@@ -120,7 +121,7 @@ def run(
     Args:
         function: A function of a module, as pickle requires.
         args: The arguments, which are sent as a pickle.
-        prepare: A function and its arguments, which the server calls before it forks children.
+        prepare: A function followed by its arguments; the server calls it before it forks children.
 
     Raises:
         ConfigError: The working directory was removed.
@@ -130,7 +131,7 @@ def run(
     _open_standard_streams()
     folder = _config.working_directory()
     connection = _fork_child(prepare)
-    level = logging.getLogger(_LOGGER).getEffectiveLevel()
+    level = logging.getLogger(_LOGGER_NAME).getEffectiveLevel()
     try:
         with connection:
             connection.send((dict(os.environ), folder, sys.path, level, function, args))
@@ -202,12 +203,14 @@ def _serve(descriptor: int) -> None:
         function(*args)
     gc.freeze()
     gc.enable()
+    # The kernel then removes children that have ended.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # Python warns of forks beside threads, but libraries that start threads, such as NumPy, support forks.
     warnings.filterwarnings("ignore", category=DeprecationWarning, message=".*fork")
     while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        message, descriptors, _, _ = socket.recv_fds(control, bufsize=1, maxfds=2)
         if not message:
+            # The caller has closed its side: end this process and the children.
             os.killpg(0, signal.SIGKILL)
         if os.fork() == 0:
             control.close()
@@ -216,11 +219,11 @@ def _serve(descriptor: int) -> None:
             os.close(received)
 
 
-def _run_child(descriptor: int, error: int) -> None:
+def _run_child(descriptor: int, error_descriptor: int) -> None:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.dup2(error, 1)
-        os.dup2(error, 2)
+        os.dup2(error_descriptor, _STANDARD_OUTPUT)
+        os.dup2(error_descriptor, _STANDARD_ERROR)
         connection: Any = Connection(descriptor)
         environment, folder, path, level, function, args = connection.recv()
         os.environ.clear()
@@ -229,9 +232,10 @@ def _run_child(descriptor: int, error: int) -> None:
         sys.path[:] = path
         _config.config.cache_clear()
         cache.default.cache_clear()
-        logger = logging.getLogger(_LOGGER)
+        logger = logging.getLogger(_LOGGER_NAME)
         events: Any = _Events(connection)
-        logger.handlers, logger.propagate = [_ForwardingHandler(events)], False
+        logger.handlers = [_ForwardingHandler(events)]
+        logger.propagate = False
         logger.setLevel(level)
         progress.report_to(lambda *step: events.send("began", step))
         events.send(*_call(function, args))
@@ -258,7 +262,8 @@ class _Events:
     """Sends events to the caller. Thread-safe."""
 
     def __init__(self, connection: Any) -> None:
-        self._connection, self._lock = connection, Lock()
+        self._connection = connection
+        self._lock = Lock()
 
     def send(self, event: str, value: Any) -> None:
         with self._lock.held:

@@ -37,8 +37,8 @@ class Marked:
     Args:
         function: The Python function.
         signature: The Numba signature.
-        named: The values that the names in the signature had when the function was marked; empty if the
-            signature is not text.
+        signature_scope: The values that the names in the signature had when the function was marked; empty
+            if the signature is not text.
         name: The C name.
         other_signatures: The marks of the same function with other signatures.
         requested_front_end: The front end that the decorator names, None if it names none.
@@ -46,19 +46,19 @@ class Marked:
 
     function: Any
     signature: Any
-    named: dict[str, Any]
+    signature_scope: dict[str, Any]
     name: str
     other_signatures: tuple[Any, ...]
     requested_front_end: str | None
 
     @property
     def source(self) -> str:
-        """The definition's file name and line, as "file.py:line"."""
+        """The file name and line of the definition, as "file.py:line"."""
         return Path(self.location).name
 
     @property
     def location(self) -> str:
-        """The definition's full path and line, as at the beginning of messages: "/home/me/file.py:line"."""
+        """The full path and line of the definition, as messages begin with it: "/home/me/file.py:line"."""
         return location_of(self.function)
 
 
@@ -100,7 +100,7 @@ def unwrap_marked(function: Any) -> Any:
 
 
 def wrapped_function(value: Any) -> Any:
-    """Return the Python function that a decorator of Numba or this package has wrapped, else None."""
+    """Return the Python function that *value* wraps, if a decorator of Numba or this package made *value*."""
     if inspect.isfunction(value):
         # A plain function may have a `py_func` that is not its own: `functools.wraps` copies attributes.
         return None
@@ -109,7 +109,7 @@ def wrapped_function(value: Any) -> Any:
 
 
 def used_names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
-    """Yield function, name and value for each name that *functions* and all functions they call use."""
+    """Yield (function, name, value) for each name that *functions*, or functions that they call, use."""
     reached: set[Any] = set()
     pending = list(functions)
     while pending:
@@ -126,13 +126,14 @@ def used_names(functions: Iterable[Any]) -> Iterator[tuple[Any, str, Any]]:
 
 def _names_with_values(function: Any) -> Iterator[tuple[str, Any]]:
     """
-    Yield each name that *function* uses, with its value, None if it has none.
+    Yield each name that *function* uses, with its value; the value of an unknown name is None.
 
     After a module, attributes that the function may read follow, with names such as "math.sin".
     """
-    code, visible = function.__code__, scope(function)
+    code = function.__code__
+    values = scope(function)
     for name in (*code.co_names, *code.co_freevars):
-        value = visible.get(name)
+        value = values.get(name)
         yield name, value
         if inspect.ismodule(value):
             # Not getattr, which may run the module's `__getattr__`, or emit a deprecation warning.

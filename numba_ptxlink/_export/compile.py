@@ -49,11 +49,12 @@ log = logging.getLogger(__name__)
 
 # Functions are compiled in groups, since each call of NVVM and the assembler costs as much as six functions.
 _MEAN_GROUP_SIZE, _MAX_GROUP_SIZE = 8, 16
-_SHARED = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
+# A variable in shared memory, such as `@"cache" = internal addrspace(3) global [8 x float] undef`.
+_SHARED_VARIABLE = re.compile(r"^@.* addrspace\(3\) global ", re.MULTILINE)
 
 
 GroupKey = tuple["Arch", tuple[str, ...]]
-"""A group: the architecture, and the C names of its functions."""
+"""The key of a group: its architecture, and the C names of its functions."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,9 @@ class Group:
     Functions of one front end, compiled to PTX for one arch.
 
     Args:
-        front_end: The front end that compiled them.
-        arch: The GPU.
-        functions: The functions as LLVM IR, in order.
+        front_end: The front end that lowered the functions to LLVM IR.
+        arch: The GPU architecture.
+        functions: The functions as LLVM IR.
         ptx: One PTX module of all functions.
     """
 
@@ -90,13 +91,13 @@ class Code:
     The code of an export for one arch.
 
     Args:
-        arch: The GPU.
-        artifacts: Code by kind: "ptx", "ltoir", "cubin".
-        externs: The undefined symbols of the code by name: PTX prototype, and C signature if it is known.
-        compilers: Name and release of the compilers of the LTO-IR and the cubin, by kind.
+        arch: The GPU architecture.
+        artifacts: The code by kind: "ptx", "ltoir", "cubin".
+        externs: The undefined functions by name: the PTX prototype, and the C signature, None if unknown.
+        compilers: Name and release of the compilers, by the kind that they made: "ltoir", "cubin".
         merged: Whether nvJitLink merged link files into the code.
-        undefined: The names of undefined functions and variables.
-        left_out: The kinds that could not be made.
+        undefined: The names of the undefined functions and variables.
+        left_out: The kinds of code that could not be made.
     """
 
     arch: Arch
@@ -140,7 +141,7 @@ def compile_group(functions: Sequence[ResolvedFunction], arch: Arch, options: Op
     Lower *functions*, which are of one front end, and compile them to PTX.
 
     Raises:
-        PtxlinkError: A compiler refused functions. Names all of them.
+        PtxlinkError: A compiler refused functions. The message names all of them.
     """
 
     def lower_one(function: ResolvedFunction) -> LoweredFunction:
@@ -163,20 +164,20 @@ def compile_in_groups(
 
     Args:
         functions: The functions.
-        archs: The GPUs.
+        archs: The GPU architectures.
         options: The options of the export.
         compiled_elsewhere: Groups that workers have compiled, by architecture and C names.
 
     Raises:
-        PtxlinkError: A compiler refused functions. Names all of them.
+        PtxlinkError: A compiler refused functions. The message names all of them.
     """
     parts = split(functions, options)
 
     def compile_part(arch: Arch, part: Sequence[ResolvedFunction]) -> Group:
         return compiled_elsewhere.get((arch, symbols(part))) or compile_group(part, arch, options)
 
-    missing = (part for arch in archs for part in parts if (arch, symbols(part)) not in compiled_elsewhere)
-    progress.step(expected=sum(map(len, missing)))
+    uncompiled = (part for arch in archs for part in parts if (arch, symbols(part)) not in compiled_elsewhere)
+    progress.step(expected=sum(map(len, uncompiled)))
     return [
         _join(map_collecting_errors(functools.partial(compile_part, arch), parts), options) for arch in archs
     ]
@@ -191,20 +192,23 @@ def build(
     target_release: TargetRelease | None = None,
 ) -> Code:
     """
-    Return the artifacts of *kinds*, with the link files merged in where they can be linked.
+    Return the code of *kinds* for one architecture, with the link files of the functions merged in.
 
     Args:
         group: The functions.
-        kinds: The kinds of artifact: "ptx", "ltoir", "cubin".
+        kinds: The kinds of code: "ptx", "ltoir", "cubin".
         options: The options of the export.
         dispensable: The members of *kinds* that are left out if the toolkit cannot make them.
-        target_release: The toolkit and driver that the code is for; None for those of this environment.
+        target_release: The CUDA release that the code is for; None for that of the installed tools.
 
     Raises:
-        ExportError: A compiler refused the code, or a prototype differs from the one C++ declares.
+        ExportError: A compiler refused the code, or a function's PTX prototype differs from that in C++.
         AssembleError: The PTX could not be assembled.
     """
-    arch, functions, signatures, ptx = group.arch, group.functions, group.signatures, group.ptx
+    arch, functions, signatures = group.arch, group.functions, group.signatures
+    ptx = group.ptx
+    # A suffix for symbols of link files, so that exports of other functions have other symbols.
+    tag = f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}"
     progress.step(f"make {', '.join(sorted(kinds))} for {arch.sm}")
     module = parse(ptx.decode())
     undefined = externs.undefined_functions(module)
@@ -213,14 +217,11 @@ def build(
     left_out: tuple[LeftOut, ...] = ()
     with link_files.as_export_errors(functions):
         externs.check_declarations(functions, group.links)
-        linked, private = link_files.compile_files(
-            group.links,
-            undefined,
-            arch,
-            f"{zlib.crc32(' '.join(signature.name for signature in signatures).encode()):08x}",
-            externs.callers(functions),
+        linked, private_names = link_files.compile_files(
+            group.links, undefined, arch, tag, externs.callers(functions)
         )
-        modules = link_files.rename_functions(_modules(functions), private)
+        modules = link_files.rename_functions(_llvm_modules(functions), private_names)
+        # LTO-IR of the functions alone, to which that of the link files is added.
         unlinked = _compile_ir(group, modules, options, lto=True) if linked else b""
         if linked:
             ptx = link_files.merge_ptx(unlinked, linked, arch, signatures, options)
@@ -250,14 +251,14 @@ def build(
     if CUBIN in kinds:
         target = Target(arch, target_release.release if target_release else None)
         artifacts[CUBIN], compilers[CUBIN] = compile_one_ptx(ptx, target, options._replace(relocatable=True))
-    called = externs.with_signatures(undefined, functions)
+    externs_by_name = externs.with_signatures(undefined, functions)
     return Code(
         arch,
         {kind: code for kind, code in artifacts.items() if code},
-        called,
+        externs_by_name,
         compilers,
         bool(linked),
-        (*called, *module.undefined_variables),
+        (*externs_by_name, *module.undefined_variables),
         left_out,
     )
 
@@ -265,16 +266,17 @@ def build(
 def _merge_ltoir(
     group: Group, ltoir: bytes, linked: Sequence[tuple[str, bytes]], target_release: TargetRelease | None
 ) -> bytes:
-    """Merge link files into the LTO-IR of *group*; refuse if *target_release* does not read the result."""
+    """Merge link files into the LTO-IR of *group*; raise if *target_release* does not read the result."""
     merged = link_files.merge_ltoir(ltoir, linked, group.arch, group.functions)
     if target_release:
         target_release.check_merged(group.arch)
     return merged
 
 
-def _modules(functions: Iterable[LoweredFunction]) -> list[str]:
+def _llvm_modules(functions: Iterable[LoweredFunction]) -> list[str]:
     """Return the LLVM IR of functions and their callees, each module once, callers first."""
     modules = [module for function in functions for module in function.modules]
+    # The last occurrence of a module follows all its callers.
     return list(dict.fromkeys(reversed(modules)))[::-1]
 
 
@@ -283,7 +285,8 @@ def compile_functions(
 ) -> Group:
     """Compile *functions* to one PTX module."""
     group = Group(front_end, arch, functions, b"")
-    ptx = _compile_ir(group, _modules(functions), options, lto=False)
+    ptx = _compile_ir(group, _llvm_modules(functions), options, lto=False)
+    # libNVVM returns text that ends with a null byte.
     return replace(group, ptx=ptx.rstrip(b"\0").strip() + b"\n")
 
 
@@ -292,8 +295,8 @@ def _join(groups: Sequence[Group], options: Options) -> Group:
     if len(groups) == 1:
         return groups[0]
     functions = tuple(function for group in groups for function in group.functions)
-    modules = Counter(text for group in groups for text in _modules(group.functions))
-    if any(count > 1 and _SHARED.search(text) for text, count in modules.items()):
+    groups_of_module = Counter(module for group in groups for module in _llvm_modules(group.functions))
+    if any(count > 1 and _SHARED_VARIABLE.search(module) for module, count in groups_of_module.items()):
         # All callers of a function share its `__shared__` memory, which separate groups would duplicate.
         log.debug("a function with shared memory is called in several groups")
     else:
@@ -327,35 +330,36 @@ def _compile_ir(
         if older_nvvm:
             raise ExportError(
                 f"{older_nvvm}, {older_nvvm.path}, could not compile {names} for {arch.sm}: {error}; leave "
-                "ltoir out, export for a later release of CUDA, or export them one by one to see which it "
-                "refuses."
+                "ltoir out, export for a later release of CUDA, or export the functions one by one to see "
+                "which of them it refuses."
             ) from error
         try:
-            nvrtc.version()  # a front end may load it to find libdevice
+            nvrtc.version()  # fails if NVRTC is missing, which a front end may load to find libdevice
             isa = nvvm.emitted_isa(arch)
-        except LinkError as missing:
-            raise ExportError(f"{names} cannot be compiled for {arch.sm}: {missing}") from error
+        except LinkError as missing_library:
+            message = f"{names} cannot be compiled for {arch.sm}: {missing_library}"
+            raise ExportError(message) from error
         if isa is None:
             raise ExportError(
-                f"NVVM does not support {arch.sm}; choose another GPU, or all that it supports by `--arch "
-                "all`."
+                f"NVVM does not support {arch.sm}; choose another GPU, or all GPUs that NVVM supports by "
+                "`--arch all`."
             ) from error
         raise ExportError(
             f"NVVM could not compile {names} for {arch.sm}: {error}; upgrade NVVM, or export "
-            "them one by one to see which one it refuses."
+            "the functions one by one to see which of them it refuses."
         ) from error
 
 
 def _check_prototypes(ptx: Module, signatures: Sequence[abi.Signature], arch: Arch) -> None:
-    visible = {
+    prototypes = {
         function.name: function.prototype
         for function in ptx.functions
         if function.defined and function.linkage == "visible"
     }
     for signature in signatures:
         expected = signature.prototype_for(llvm_ir.NvvmDialect.of(arch))
-        if visible.get(signature.name) != expected:
+        if prototypes.get(signature.name) != expected:
             raise ExportError(
-                f"{signature.name} has the prototype {visible.get(signature.name)} in PTX, and {expected} in "
-                "C++; please report this with the function's signature."
+                f"{signature.name} has the prototype {prototypes.get(signature.name)} in PTX, and {expected} "
+                "in C++; please report this with the function's signature."
             )

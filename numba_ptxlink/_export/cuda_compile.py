@@ -35,15 +35,15 @@ _STOCK_OPTIONS = ("debug", "capi")
 
 
 def compile_c_abi(
-    name: str, arguments: Mapping[str, Any], arch: Callable[[Mapping[str, Any]], Arch], *, always: bool
+    name: str, arguments: Mapping[str, Any], arch_for: Callable[[Mapping[str, Any]], Arch], *, always: bool
 ) -> tuple[Any, Any] | None:
     """
     Return a function's code with the C ABI and its result type; None to use the front end's own compiler.
 
     Args:
-        name: The front end.
-        arguments: The arguments of its `cuda.compile`, by their names.
-        arch: Returns the GPU to compile for, given the options of the function's dispatcher.
+        name: The name of the front end.
+        arguments: The arguments of its `cuda.compile`, by the names of the parameters.
+        arch_for: Returns the GPU to compile for, given the options of the function's dispatcher.
         always: Whether to use the C ABI of this package for any `abi_info`, if each value has a C type.
 
     Raises:
@@ -51,23 +51,23 @@ def compile_c_abi(
             counterpart.
         ExportError: A compiler refused the function.
     """
-    requested, output = arguments["abi_info"], arguments["output"]
-    abi_options = [
-        key for key in (*MARKED, "aggregates") if isinstance(requested, Mapping) and key in requested
+    abi_info, output = arguments["abi_info"], arguments["output"]
+    package_keys = [
+        key for key in (*MARKED, "aggregates") if isinstance(abi_info, Mapping) and key in abi_info
     ]
-    if abi_options and (arguments["abi"] != "c" or arguments["sig"] is None):
+    if package_keys and (arguments["abi"] != "c" or arguments["sig"] is None):
         raise AbiError(
-            f'{abi_options[0]} in abi_info is for functions with abi="c" and a signature; pass these, or '
-            "drop it."
+            f'{package_keys[0]} in abi_info is for functions with abi="c" and a signature; pass these, or '
+            f"drop {package_keys[0]}."
         )
-    if arguments["abi"] != "c" or requested is None or output not in (PTX, LTOIR):
+    if arguments["abi"] != "c" or abi_info is None or output not in (PTX, LTOIR):
         return None
-    abi_info = abi.AbiOptions.of(requested)
-    # Front ends do not know these keys of abi_info.
+    abi_options = abi.AbiOptions.of(abi_info)
+    # Front ends have no kernels with the C ABI, and do not know these keys of abi_info.
     needs_package = (
         not arguments["device"]
-        or any(key in requested for key in MARKED)
-        or requested.get("aggregates") == "value"
+        or any(key in abi_info for key in MARKED)
+        or abi_info.get("aggregates") == "value"
     )
     if (
         arguments["sig"] is None
@@ -75,9 +75,12 @@ def compile_c_abi(
         or not (needs_package or always)
     ):
         return None
-    front_end, options = registry.get(name), getattr(arguments["pyfunc"], "targetoptions", {})
-    stock_options = [name for name in _STOCK_OPTIONS if options.get(name) or arguments.get(name)]
-    if requested.get("aggregates") == "flat":
+    front_end = registry.get(name)
+    dispatcher_options = getattr(arguments["pyfunc"], "targetoptions", {})
+    stock_options = [
+        option for option in _STOCK_OPTIONS if dispatcher_options.get(option) or arguments.get(option)
+    ]
+    if abi_info.get("aggregates") == "flat":
         stock_options.append('aggregates="flat"')
     if stock_options and needs_package:
         raise AbiError(
@@ -88,7 +91,8 @@ def compile_c_abi(
         return None
     try:
         with find.naming_missing_packages():
-            return _compile(front_end, arguments, options, arch(options), abi_info)
+            arch = arch_for(dispatcher_options)
+            return _compile(front_end, arguments, dispatcher_options, arch, abi_options)
     except (AbiError, ExportError) as error:
         if needs_package:
             raise
@@ -101,31 +105,32 @@ def _compile(
     arguments: Mapping[str, Any],
     dispatcher_options: Mapping[str, Any],
     arch: Arch,
-    abi_info: abi.AbiOptions,
+    abi_options: abi.AbiOptions,
 ) -> tuple[Any, Any]:
+    """Return the code, as text or bytes, and the result type; the arguments are those of `compile_c_abi`."""
     output, kernel = arguments["output"], not arguments["device"]
     function = wrapped_function(arguments["pyfunc"]) or arguments["pyfunc"]
-    optimised = (
+    is_optimised = (
         dispatcher_options.get("opt_level", 3) != 0 if arguments["opt"] is None else bool(arguments["opt"])
     )
     compile_options = Options(
-        opt_level=DEFAULT_LEVEL if optimised else 0,
+        opt_level=DEFAULT_LEVEL if is_optimised else 0,
         lineinfo=bool(arguments["lineinfo"] or dispatcher_options.get("lineinfo")),
         fast_math=bool(arguments["fastmath"] or dispatcher_options.get("fastmath")),
     )
     args, result = front_end.normalize(arguments["sig"])
-    name = abi_info.abi_name or _default_name(function)
-    max_threads = (
+    name = abi_options.abi_name or _default_name(function)
+    requested_bounds = (
         dispatcher_options.get("launch_bounds")
         if arguments["launch_bounds"] is None
         else arguments["launch_bounds"]
     )
-    max_threads = launch_bounds(max_threads, f"kernel {name}") if kernel else None
-    inferred = None
+    bounds = launch_bounds(requested_bounds, f"kernel {name}") if kernel else None
+    result_type = None
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as in `Declare`
-        nonlocal inferred
-        inferred = result
+        nonlocal result_type
+        result_type = result
         signature = abi.c_signature(
             name,
             result,
@@ -143,20 +148,21 @@ def _compile(
         result,
         arch=arch,
         options=compile_options,
-        abi=abi_info,
+        abi=abi_options,
         declare=declare,
-        inline=optimised or arguments["forceinline"] or dispatcher_options.get("inline") == "always",
-        launch_bounds=max_threads,
+        inline=is_optimised or arguments["forceinline"] or dispatcher_options.get("inline") == "always",
+        launch_bounds=bounds,
     )
-    # Link files of the user are not compiled in, so that their variables exist once in a program.
+    # Only shims (functions of Numba that are written in C++) are compiled in. A link file of the user is not:
+    # if several functions of a program link it, its variables would exist several times.
     lowered = replace(lowered, links=tuple(filter(link_files.is_shims, lowered.links)))
     code = build(
         compile_functions(front_end, arch, (lowered,), compile_options), {output}, compile_options
     ).artifacts[output]
-    return (code.decode() if output == PTX else code), inferred
+    return (code.decode() if output == PTX else code), result_type
 
 
 def _default_name(function: Any) -> str:
-    # Escape names such as <lambda> as the front ends do.
+    # Escape characters as the front ends do: "<lambda>" becomes "_3clambda_3e".
     name: str = re.sub(r"\W", lambda match: f"_{ord(match[0]):02x}", function.__name__, flags=re.ASCII)
     return name

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numba_ptxlink._formats.ptx import Module, Prototype
     from numba_ptxlink._front_end.lowered import LinkFile, LoweredFunction
 
-# Within one line, since a string constant may end in "@".
+# Such as @"saxpy". The quotes are on one line, since a string constant in LLVM IR may end in "@".
 _QUOTED_SYMBOL = re.compile(r'@"([^"\n]+)"')
 # Symbols that ptxas and the device runtime define.
 _PREDEFINED = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nvvm_reflect"})
@@ -42,7 +42,9 @@ def find_calls(
     declared: Iterable[tuple[str, tuple[Any, ...], Any]], modules: Sequence[str], caller: str
 ) -> tuple[tuple[str, Signature | None], ...]:
     """
-    Return the functions that the LLVM IR *modules* may call, with C signatures; None for types that C lacks.
+    Return the declared functions that the LLVM IR *modules* may call, each as its symbol and C signature.
+
+    The signature is None if C lacks one of its types.
 
     Args:
         declared: Functions of `cuda.declare_device`: symbol, types of the parameters, type of the result. A
@@ -54,18 +56,24 @@ def find_calls(
     declared_calls = dict.fromkeys(
         (name, _cxx_signature(name, args, result)) for name, args, result in declared if name in mentioned
     )
-    known = {
+    by_signature = {
         signature: from_signature(signature, "") for _, signature in declared_calls if signature is not None
     }
-    conflicts = contradictions(llvm_ir.declared_types("\n".join(modules)) if known else {}, known.values())
-    return tuple(call for call in declared_calls if call[1] is None or known[call[1]] not in conflicts)
+    # Several declarations of a symbol may be listed: drop those with other types than in the LLVM IR.
+    types_in_modules = llvm_ir.declared_types("\n".join(modules)) if by_signature else {}
+    conflicts = contradictions(types_in_modules, by_signature.values())
+    return tuple(
+        (name, signature)
+        for name, signature in declared_calls
+        if signature is None or by_signature[signature] not in conflicts
+    )
 
 
 def _cxx_signature(name: str, args: Sequence[Any], result: Any) -> Signature | None:
     """Return the C signature of a `cuda.declare_device` function; None if C lacks one of its types."""
     try:
         return abi.c_signature(
-            name, result, [abi.Parameter(f"arg{number}", ty) for number, ty in enumerate(args)]
+            name, result, [abi.Parameter(f"arg{index}", ty) for index, ty in enumerate(args)]
         )
     except AbiError:
         return None
@@ -79,55 +87,58 @@ def callers(functions: Sequence[LoweredFunction]) -> dict[str, str]:
 def with_signatures(
     undefined: Mapping[str, Prototype], functions: Sequence[LoweredFunction]
 ) -> dict[str, tuple[Prototype, Signature | None]]:
-    """Return each undefined function with its prototype, and the C signature of its declaration if known."""
-    known = {
-        name: matching
+    """Return each undefined function with its prototype and its C signature, None if that is unknown."""
+    signatures = {
+        name: matching_signature
         for function in reversed(functions)
         for name, signature in function.calls
-        if signature and name in undefined and (matching := _with_prototype(signature, undefined[name]))
+        if signature
+        and name in undefined
+        and (matching_signature := _with_prototype(signature, undefined[name]))
     }
-    return {name: (prototype, known.get(name)) for name, prototype in undefined.items()}
+    return {name: (prototype, signatures.get(name)) for name, prototype in undefined.items()}
 
 
 def check_declarations(functions: Sequence[LoweredFunction], files: Iterable[LinkFile]) -> None:
     """
     Refuse two declarations of one external function with different types: PTX would keep only the first.
 
-    Refuse a declaration that differs from the definition, even if PTX cannot tell: float and int are both
-    `.b32`.
+    Refuse also a declaration whose types differ from those of the definition. PTX may not show the
+    difference: float and int are both `.b32`.
 
     Args:
         functions: The functions of the export.
         files: The link files, which may be artifacts with a manifest beside them.
 
     Raises:
-        ExportError: Two declarations differ. Names both and the cure.
-        LinkError: A declaration differs from the definition. Names both and the cure.
+        ExportError: Two declarations differ. The message names both, and the cure.
+        LinkError: A declaration differs from the definition. The message names both, and the cure.
     """
-    prototypes: dict[str, tuple[str, tuple[str, ...]]] = {}
-    known = [
+    # For each symbol, the title of its first caller, and the types in that caller's declaration.
+    first_declarations: dict[str, tuple[str, tuple[str, ...]]] = {}
+    definitions = [
         from_signature(function.signature, "this export")
         for function in functions
         if not function.signature.kernel
     ]
     for file in files:
         manifest = manifests.find(Input(file.kind, file.name, file.content, path=file.path))
-        known += declarations_of(manifest) if manifest else []
+        definitions += declarations_of(manifest) if manifest else []
 
-    def check(function: LoweredFunction) -> None:
+    def check_calls(function: LoweredFunction) -> None:
         names = {name for name, _ in function.calls}
         declared = llvm_ir.declared_types("\n".join(function.modules)) if names else {}
         for name in declared.keys() & names:
-            first_caller, types = prototypes.setdefault(name, (function.title, declared[name]))
+            first_caller, types = first_declarations.setdefault(name, (function.title, declared[name]))
             if types != declared[name]:
                 raise ExportError(
                     f"{name} has two prototypes: ({', '.join(types)}) in {first_caller}, and "
                     f"({', '.join(declared[name])}) in {function.title} (result first); declare it with the "
                     "same types in both."
                 )
-        declarations.check_declared_types(function.title, declared, known)
+        declarations.check_declared_types(function.title, declared, definitions)
 
-    map_collecting_errors(check, functions)
+    map_collecting_errors(check_calls, functions)
 
 
 def _with_prototype(signature: Signature, prototype: Prototype) -> Signature | None:

@@ -26,7 +26,7 @@ class HostVersions:
         declarations: All functions and kernels; those with a host version have a `host_macro`, by which the
             header declares them for the host, too.
         file: The content of `stem.host.cpp`.
-        reasons: For each function without a host version, "reason; cure".
+        reasons: For each function without a host version, text of the form "why; cure".
     """
 
     declarations: list[CFunction]
@@ -36,11 +36,11 @@ class HostVersions:
     @property
     def left_out(self) -> list[LeftOut]:
         """The functions without a host version, for the warning."""
-        return [
-            # Reasons have the form "why; cure".
-            LeftOut(f"{HOST} version of {name}", *reason.partition("; ")[::2])
-            for name, reason in self.reasons.items()
-        ]
+        left_out = []
+        for name, reason in self.reasons.items():
+            why, _, cure = reason.partition("; ")
+            left_out.append(LeftOut(f"{HOST} version of {name}", why, cure))
+        return left_out
 
 
 def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> HostVersions:

@@ -1,9 +1,9 @@
 """
 Compile the functions of a file in a child process, or groups of functions on an executor.
 
-The same function compiles a group in a worker and here: it imports the file and returns the compiled group. A
-worker with other files or compiler versions refuses its groups, which are compiled here instead. So the
-output does not depend on the workers.
+A worker of the executor, perhaps on another machine, imports the same file. If its files or compiler
+versions differ from those of this process, it refuses its groups, and a child of this process compiles them,
+so that the output does not depend on the workers.
 """
 
 from __future__ import annotations
@@ -65,27 +65,29 @@ def export(source: Any, request: Request, executor: Executor | None = None) -> E
         compiled_elsewhere: dict[GroupKey, Group] = {}
         if executor is not None:
             # The executors of `concurrent.futures` have this attribute.
-            workers = getattr(executor, "_max_workers", None)
-            compiled_elsewhere = _compile_on_executor(executor, workers, source, request)
-            request = replace(request, threads=workers or 1)
+            worker_count = getattr(executor, "_max_workers", None)
+            compiled_elsewhere = _compile_on_executor(executor, worker_count, source, request)
+            request = replace(request, threads=worker_count or 1)
         exported: Export = in_child(_export, source, request.front_end, request, compiled_elsewhere)
         return exported
 
 
 def _compile_on_executor(
-    executor: Executor, workers: int | None, source: Source, request: Request
+    executor: Executor, worker_count: int | None, source: Source, request: Request
 ) -> dict[GroupKey, Group]:
     """
-    Compile groups on *executor*; return those that succeeded and would be the same here.
+    Compile groups on *executor*; return those that succeeded.
 
-    Each of *workers* imports the file once. If their number is unknown, the file is imported for each group.
+    A worker gets one share of the groups, for which it imports the file. If *worker_count* is None, a share
+    is one group.
     """
-    environment, groups = in_child(_divide, source, request.front_end, request.options)
+    environment_digest, groups = in_child(_divide_functions, source, request.front_end, request.options)
     keys = [(arch, names) for arch in request.archs for names in groups]
     if len(keys) == 1:
+        # A single group is compiled in the child that joins the groups.
         return {}
-    shares = _shares(keys, workers or len(keys))
-    arguments = source, request.front_end, environment, request.options
+    shares = _divide_evenly(keys, worker_count or len(keys))
+    arguments = source, request.front_end, environment_digest, request.options
     futures = {executor.submit(in_child, _compile, *arguments, share): share for share in shares}
     compiled_elsewhere: dict[GroupKey, Group] = {}
     progress.step("wait for workers")
@@ -104,11 +106,12 @@ def _compile_on_executor(
     return compiled_elsewhere
 
 
-def _shares(keys: Sequence[GroupKey], count: int) -> list[list[GroupKey]]:
+def _divide_evenly(keys: Sequence[GroupKey], count: int) -> list[list[GroupKey]]:
     """Divide *keys* into at most *count* shares with about the same number of functions."""
     shares: list[list[GroupKey]] = [[] for _ in range(min(count, len(keys)))]
     for key in sorted(keys, key=lambda key: len(key[1]), reverse=True):
-        min(shares, key=lambda share: sum(len(names) for _, names in share)).append(key)
+        smallest = min(shares, key=lambda share: sum(len(names) for _, names in share))
+        smallest.append(key)
     return shares
 
 
@@ -118,6 +121,7 @@ def _export(
     request: Request,
     compiled_elsewhere: Mapping[GroupKey, Group],
 ) -> Export:
+    """Import *source* if it is a `Source`, compile its functions, and return the export."""
     progress.step(f"import {source.name}" if isinstance(source, Source) else "")
     loaded, functions = functions_of(source, front_end)
     request = replace(
@@ -144,35 +148,41 @@ def in_child(
     Args:
         function: A function of a module, as pickle requires.
         source: The file or module to import.
-        front_end: The requested front end, None to choose it by the types and functions that *source* uses.
-        args: The other arguments.
+        front_end: The requested front end; None to choose it by the types and functions that *source* uses.
+        args: The arguments of *function* after *source* and *front_end*.
     """
     prepare = (_prepare, front_end or _likely_front_end(source))
     return children.run(function, source, front_end, *args, prepare=prepare)
 
 
-def _divide(source: Source, front_end: str | None, options: Options) -> tuple[str, list[tuple[str, ...]]]:
-    """Return the environment's digest and the groups of the functions; run in a child."""
+def _divide_functions(
+    source: Source, front_end: str | None, options: Options
+) -> tuple[str, list[tuple[str, ...]]]:
+    """Return the digest of the environment, and the C names of each group's functions; run in a child."""
     loaded, functions = functions_of(source, front_end)
     return _environment_digest(loaded, functions), list(map(symbols, split(functions, options)))
 
 
 def _compile(
-    source: Source, front_end: str | None, environment: str, options: Options, share: Sequence[GroupKey]
+    source: Source,
+    front_end: str | None,
+    environment_digest: str,
+    options: Options,
+    share: Sequence[GroupKey],
 ) -> dict[GroupKey, Group]:
     """
-    Compile groups of functions; run in a child.
+    Compile the groups of a share; run in a child of a worker.
 
-    Groups that fail are omitted: the child that joins the groups compiles them again, and reports the error
-    if they fail there.
+    A group that fails is omitted: the child that joins the groups compiles it again, and reports the error if
+    it fails there, too.
 
     Raises:
-        ExportError: This environment would compile different code.
+        ExportError: The digest of this environment is not *environment_digest*, so that code could differ.
     """
     loaded, functions = functions_of(source, front_end)
     by_name = {function.symbol: function for function in functions}
     requested = {name for _, names in share for name in names}
-    if _environment_digest(loaded, functions) != environment or not requested <= by_name.keys():
+    if _environment_digest(loaded, functions) != environment_digest or not requested <= by_name.keys():
         raise ExportError(
             "the worker has other files or compiler versions than this process; install the same on all "
             "workers"
@@ -188,13 +198,13 @@ def _compile(
 
 
 def functions_of(source: Any, front_end: str | None) -> tuple[Loaded, tuple[ResolvedFunction, ...]]:
-    """Return the marked functions of *source*, with their types."""
+    """Return the marked functions of *source*, as loaded and with their types."""
     loaded = load(source, front_end)
     return loaded, resolve(loaded.marked, choice.common_front_end(loaded.marked, front_end))
 
 
 def _environment_digest(loaded: Loaded, functions: Sequence[ResolvedFunction]) -> str:
-    """Return a digest of the compilers' releases and of the files."""
+    """Return a digest of the releases of Python and the compilers, and of the files of the export."""
     releases = [metadata.version(name) for name in functions[0].front_end.distributions]
     files = sorted(hashlib.sha256(path.read_bytes()).hexdigest() for path in loaded.files)
     parts = [platform.python_version(), cache.package_version(), *releases, *files]
@@ -204,13 +214,18 @@ def _environment_digest(loaded: Loaded, functions: Sequence[ResolvedFunction]) -
 
 
 def _check_link_files(groups: dict[GroupKey, Group]) -> dict[GroupKey, Group]:
+    """Return *groups*, which a worker has compiled, if their link files have the same content here."""
     if all(link_files.is_unchanged(link) for group in groups.values() for link in group.links):
         return groups
     raise ExportError("the worker has another version of a link file; copy the same file to all workers")
 
 
 def _likely_front_end(source: Source) -> str:
-    """Return the front end that *source* probably uses: one that its text names, or the first installed."""
+    """
+    Return the front end that *source* probably uses: one that its text names, or the first installed one.
+
+    Returns "" if none is installed.
+    """
     path = source.name.replace(".", "/") + ".py" if source.is_module else source.name
     text = Path(path).read_text(errors="replace") if Path(path).is_file() else ""
     installed = choice.installed_front_ends()
@@ -221,13 +236,13 @@ def _likely_front_end(source: Source) -> str:
 def _prepare(name: str) -> None:
     """Import the front end *name*, and compile an example, which fills its type and intrinsic tables."""
     front_end = registry.require(registry.get(name))
-    arch, options, number = Arch.of("sm_75"), Options(), front_end.types.float32
+    arch, options, float32 = Arch.of("sm_75"), Options(), front_end.types.float32
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:  # noqa: ARG001 - as in `Declare`
         return CFunction(abi.c_signature("example", result, map(abi.Parameter, "x", args)))
 
     front_end.lower(
-        _example, (number,), number, arch=arch, options=options, abi=AbiOptions(), declare=declare
+        _example, (float32,), float32, arch=arch, options=options, abi=AbiOptions(), declare=declare
     )
 
 

@@ -1,9 +1,9 @@
 """
-Compile the CUDA C++ that functions link, with symbols renamed for each export, and merge it into them.
+Compile the CUDA C++ that exported functions link, and merge it into the code of the functions.
 
 Numba implements half and bfloat16 arithmetic in CUDA C++, and `cuda.declare_device` can add more files. Each
-export has its own copy, whose external symbols end with the export's tag, so that two exports with the same
-file can be linked together as LTO-IR. NVRTC renames the symbols by macros.
+export has its own copy of a file, in which macros append the export's tag to external symbols, so that two
+exports with the same file can be linked together as LTO-IR.
 """
 
 from __future__ import annotations
@@ -44,9 +44,11 @@ log = logging.getLogger(__name__)
 
 # The temporary kernel of `merge_ptx`.
 _KEEPER = "numba_ptxlink_keep"
-# The mangled name of a C++ function outside of namespaces and classes: the length of the name, then the name.
+# The mangled name of a C++ function outside of namespaces and classes, such as _Z5saxpyf: the length of the
+# name, then the name, then the types.
 _MANGLED = re.compile(r"_Z(?P<length>[0-9]+)(?P<rest>\w+)", re.ASCII)
-# CUDA C++ without its shims, the file's name, and the folders of its headers.
+# A file's CUDA C++ without its shims (functions that call those of C++ headers for Numba), its name, and the
+# folders of its headers.
 _SourceKey = tuple[str, str, tuple[Path, ...]]
 
 
@@ -57,38 +59,38 @@ def as_export_errors(functions: Iterable[LoweredFunction] = ()) -> Iterator[None
         yield
     except LinkError as error:
         # Errors of NVRTC have file names without folders.
-        named = {PurePath(name).name for name in error.inputs}
+        names_at_fault = {PurePath(name).name for name in error.inputs}
         users = (
             function.location
             for function in functions
             for file in function.links
-            if PurePath(file.name).name in named
+            if PurePath(file.name).name in names_at_fault
         )
         raise convert_error(error, ExportError, with_location(next(users, ""), error)) from error
 
 
-def read(item: Any) -> LinkFile:
+def read(entry: Any) -> LinkFile:
     """
-    Read a link file: a path, which is relative to the working directory, or a `LinkableCode` of a front end.
+    Read an entry of `link=`: a path, relative to the working directory, or a `LinkableCode` of a front end.
 
     Raises:
         ExportError: The file does not exist, cannot be read, or is of no kind that can be linked.
     """
-    path = Path(item) if isinstance(item, (str, os.PathLike)) else None
-    if path is None and not hasattr(item, "data"):
+    path = Path(entry) if isinstance(entry, (str, os.PathLike)) else None
+    if path is None and not hasattr(entry, "data"):
         raise ExportError(
-            f"link= holds a {type(item).__name__}; give a path, or code such as cuda.CUSource(text)."
+            f"link= holds a {type(entry).__name__}; give a path, or code such as cuda.CUSource(text)."
         )
     with as_export_errors():
-        if getattr(item, "kind", None) == CU:
-            source = Input(CU, str(item.name), as_bytes(item.data))
+        if getattr(entry, "kind", None) == CU:
+            source = Input(CU, str(entry.name), as_bytes(entry.data))
         else:
-            source = read_input(path or item)
+            source = read_input(path or entry)
     return LinkFile(source.name, source.kind, source.code, path and path.absolute())
 
 
 def is_unchanged(file: LinkFile) -> bool:
-    """Return whether the path of *file*, which a worker has read, still has that content on this machine."""
+    """Return whether *file*, which a worker has read, has the same content at its path on this machine."""
     return file.path is None or (file.path.is_file() and file.path.read_bytes() == file.content)
 
 
@@ -104,13 +106,13 @@ def compile_files(
 
     Args:
         files: The files that the functions link.
-        missing: The undefined functions by name; shims of Numba are compiled only for these.
+        missing: The undefined functions by name; only shims that define one of them are compiled.
         arch: The GPU to generate code for.
-        tag: The suffix of private names, one per export.
-        callers: The caller of each undefined function, for messages.
+        tag: The suffix of the private names (new symbols), which differs between exports.
+        callers: The title of the caller of each undefined function, for messages.
 
     Returns:
-        Name and LTO-IR of each file, and the private names of functions in them.
+        Name and LTO-IR of each file, and the private names of called functions by their symbols.
 
     Raises:
         LinkError: NVRTC could not compile a file, or a call has another prototype than the function.
@@ -125,32 +127,34 @@ def compile_files(
             "does not contain Numba's memory manager; export without NUMBA_CUDA_ENABLE_NRT, and pass arrays "
             "as arguments."
         )
-    code, texts = _needed_code(files, missing)
-    linked: list[Symbol] = []
+    code, called_shims = _needed_code(files, missing)
+    file_symbols: list[Symbol] = []
     defined: set[str] = set()
     sources = []
-    for (head, name, folders), used_shims in texts.items():
-        text = "\n".join([head, *(used_shims[name] for name in sorted(used_shims))])
+    for (head, name, folders), shims_by_symbol in called_shims.items():
+        text = "\n".join([head, *(shims_by_symbol[symbol] for symbol in sorted(shims_by_symbol))])
         sources.append((text, name, folders))
-        defined |= used_shims.keys()
-        if not used_shims:
+        defined |= shims_by_symbol.keys()
+        if not shims_by_symbol:
+            # Compile a file of the user to PTX, too, to see its symbols.
             ptx = compile_source(text, name, arch, folders, output=PTX)
-            linked += symbols(Input(PTX, name, ptx, compiled=True))
-    defined |= {symbol.name for symbol in linked if symbol.strong}
+            file_symbols += symbols(Input(PTX, name, ptx, compiled=True))
+    defined |= {symbol.name for symbol in file_symbols if symbol.strong}
     calls = [
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()
     ]
-    check_declarations_agree([*linked, *calls])
+    check_declarations_agree([*file_symbols, *calls])
     # Called functions are renamed by the symbol that the caller uses, others by their name in C++.
     called = missing.keys() & defined
-    private = {name: f"{name}_{tag}" for name in sorted({*map(_identifier, defined - called), *called})}
-    compiled, private = _compile_renamed(sources, private, arch)
-    return sorted(code | compiled), {name: private[name] for name in called & private.keys()}
+    old_names = sorted({*map(_identifier, defined - called), *called})
+    private_names = {name: f"{name}_{tag}" for name in old_names}
+    compiled, private_names = _compile_renamed(sources, private_names, arch)
+    return sorted(code | compiled), {name: private_names[name] for name in called & private_names.keys()}
 
 
 def _compile_renamed(
-    sources: Sequence[tuple[str, str, Sequence[Path]]], private: dict[str, str], arch: Arch
+    sources: Sequence[tuple[str, str, Sequence[Path]]], private_names: dict[str, str], arch: Arch
 ) -> tuple[set[tuple[str, bytes]], dict[str, str]]:
     """
     Compile CUDA C++ to LTO-IR with symbols renamed, as far as macros can rename them.
@@ -160,47 +164,51 @@ def _compile_renamed(
 
     Args:
         sources: The text, the name and the include directories of each file.
-        private: The new names.
+        private_names: The new name of each symbol.
         arch: The GPU to generate code for.
 
     Returns:
-        Name and LTO-IR of each file, and those of *private* that are in use.
+        Name and LTO-IR of each file, and *private_names* without the symbols that keep their names.
     """
     while True:
-        macros = [f"-D{name}={new}" for name, new in private.items()]
+        macros = [f"-D{name}={new}" for name, new in private_names.items()]
         try:
             code = {
                 (name, compile_source(text, name, arch, folders, macros)) for text, name, folders in sources
             }
         except LinkError as error:
-            if not private:
+            if not private_names:
                 raise
             # NVRTC's log usually contains the new name at fault. If not, no symbol is renamed.
-            kept = {name for name, new in private.items() if new in error.log} or set(private)
+            kept = {name for name, new in private_names.items() if new in error.log} or set(private_names)
             log.info("%s: not renamed, since CUDA's headers use the name too", ", ".join(sorted(kept)))
-            private = {name: new for name, new in private.items() if name not in kept}
+            private_names = {name: new for name, new in private_names.items() if name not in kept}
         else:
-            return code, private
+            return code, private_names
 
 
 def _needed_code(
     files: Iterable[LinkFile], missing: Mapping[str, Prototype]
 ) -> tuple[set[tuple[str, bytes]], dict[_SourceKey, dict[str, str]]]:
-    """Return the LTO-IR among *files*, and the CUDA C++ with the shims of the functions *missing*."""
+    """
+    Return name and LTO-IR of files in LTO-IR, and the shims that define *missing* functions, for each source.
+
+    A source without shims, which the user wrote, has an empty dictionary.
+    """
     code: set[tuple[str, bytes]] = set()
     # A function's link file also has the shims of all functions that the process compiled before it.
-    texts: dict[_SourceKey, dict[str, str]] = {}
+    called_shims: dict[_SourceKey, dict[str, str]] = {}
     for file in files:
         if file.kind == LTOIR:
             code.add((file.name, file.content))
         elif file.kind == CU:
-            head, known = shims.split(file.content.decode(errors="surrogateescape"))
-            called = {name: known[name] for name in missing.keys() & known.keys()}
-            if called or not known:
+            head, all_shims = shims.split(file.content.decode(errors="surrogateescape"))
+            called = {name: all_shims[name] for name in missing.keys() & all_shims.keys()}
+            if called or not all_shims:
                 key = (head, PurePath(file.name).name, _folders(file))
-                texts.setdefault(key, {}).update(called)
-        # No warning for the device runtime, which numba-cuda-mlir links to kernels: nvcc and `link` add it
-        # too.
+                called_shims.setdefault(key, {}).update(called)
+        # numba-cuda-mlir links the device runtime to kernels. An export can leave it out without a warning,
+        # since nvcc and `link` add it.
         elif not backends.is_runtime(Input(file.kind, file.name, file.content)):
             log.warning(
                 "link= lists %s, of kind %s, and an export includes only CUDA C++ and LTO-IR; pass that file "
@@ -208,7 +216,7 @@ def _needed_code(
                 file.name,
                 file.kind,
             )
-    return code, texts
+    return code, called_shims
 
 
 def _identifier(symbol: str) -> str:
@@ -217,16 +225,17 @@ def _identifier(symbol: str) -> str:
     return match["rest"][: int(match["length"])] if match else symbol
 
 
-def rename_functions(modules: Iterable[str], private: Mapping[str, str]) -> list[str]:
-    """Return the LLVM IR *modules* with link files' functions renamed to their *private* names."""
-    if not private:
+def rename_functions(modules: Iterable[str], private_names: Mapping[str, str]) -> list[str]:
+    """Return the LLVM IR *modules*, in which functions of link files have their private names."""
+    if not private_names:
         return [*modules]
-    symbol = re.compile(rf'(@"?)({"|".join(map(re.escape, private))})(?=["\s(,)])')
-    return [symbol.sub(lambda match: match[1] + private[match[2]], module) for module in modules]
+    # Such as `@f(` or `@"f"`.
+    use = re.compile(rf'(@"?)({"|".join(map(re.escape, private_names))})(?=["\s(,)])')
+    return [use.sub(lambda match: match[1] + private_names[match[2]], module) for module in modules]
 
 
 def source_paths(files: Sequence[LinkFile]) -> set[Path]:
-    """Return the paths of *files* on disk, and of the headers that all of them include, without CUDA's."""
+    """Return the paths of those *files* that are on disk, and of their headers except for those of CUDA."""
     headers = (
         includes.find_includes(file.content, Path("/"), _folders(file)).files
         for file in files
@@ -236,12 +245,12 @@ def source_paths(files: Sequence[LinkFile]) -> set[Path]:
 
 
 def _folders(file: LinkFile) -> tuple[Path, ...]:
-    """Return the folder of the headers beside *file*."""
+    """Return the folder of *file*, which may have its headers; nothing for code without a path."""
     return (file.path.parent,) if file.path else ()
 
 
 def is_shims(file: LinkFile) -> bool:
-    """Return whether *file* is from numba-cuda's bindings generator, whose functions have no state."""
+    """Return whether *file* has shims from the generator of numba-cuda's bindings, which have no state."""
     return file.kind == CU and bool(shims.split(file.content.decode(errors="surrogateescape"))[1])
 
 
@@ -258,7 +267,7 @@ def compile_source(
     Compile CUDA C++ with NVRTC; the code does not depend on the folders of headers or the working directory.
 
     Raises:
-        LinkError: NVRTC refused the source. Has its log.
+        LinkError: NVRTC refused the source. The error has the log of NVRTC.
     """
     return nvrtc.compile_source(
         source,
@@ -266,6 +275,7 @@ def compile_source(
         arch,
         SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=("-std=c++17", *flags)),
         output=output,
+        # No working directory.
         folder=nvrtc.NOWHERE,
     ).code
 
@@ -286,9 +296,9 @@ def merge_ltoir(
             for file in function.links
         )
         raise LinkError(
-            f"{uses}: nvJitLink {dotted(nvjitlink.version())} cannot merge their code into LTO-IR; CUDA "
-            "13.4 is the first that can; export these functions from a separate file, so that the others "
-            "have LTO-IR, or leave ltoir out: PTX, cubins and fat binaries contain all of them.",
+            f"{uses}: nvJitLink {dotted(nvjitlink.version())} cannot merge that code into LTO-IR, and "
+            "nvJitLink 13.4 or later can; export these functions from a separate file, so that the others "
+            "have LTO-IR, or leave ltoir out: PTX, cubins and fat binaries contain all functions.",
             inputs=tuple(name for name, _ in linked),
         )
     return _link(ltoir, linked, ["-lto", "-r"], arch, LTOIR)
@@ -305,30 +315,29 @@ def merge_ptx(
     Return PTX of the functions *signatures* after link-time optimisation with their callees.
 
     All other symbols are internal. Link-time optimisation drops functions that no kernel uses, so a temporary
-    kernel takes their addresses, and is removed from the PTX.
+    kernel takes the addresses of the functions, and is removed from the PTX.
     """
     names = sorted(signature.name for signature in signatures if not signature.kernel)
     kernels = sorted(signature.name for signature in signatures if signature.kernel)
-    uses = "".join(f'extern "C" __device__ int {name}();\n' for name in names)
-    body = "".join(f"{_KEEPER}_p[{number}] = (void*)&{name};\n" for number, name in enumerate(names))
-    kernel = f'extern "C" __global__ void {_KEEPER}(void** {_KEEPER}_p) {{\n{body}}}\n'
+    declarations = "".join(f'extern "C" __device__ int {name}();\n' for name in names)
+    body = "".join(f"{_KEEPER}_p[{index}] = (void*)&{name};\n" for index, name in enumerate(names))
+    keeper_source = f'extern "C" __global__ void {_KEEPER}(void** {_KEEPER}_p) {{\n{body}}}\n'
     try:
-        keeper_ltoir = compile_source(uses + kernel, f"{_KEEPER}.cu", arch, [])
+        keeper_ltoir = compile_source(declarations + keeper_source, f"{_KEEPER}.cu", arch, [])
     except LinkError as error:
         conflicting = ", ".join(name for name in names if re.search(rf"\b{name}\b", error.log))
         message = f"{conflicting}: CUDA C++ itself declares this name; rename the function.\n{error.log}"
         raise convert_error(error, LinkError, message) from error
-    # Without this flag, kernels of the link files would stay.
-    used = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
-    flags = ["-lto", "-ptx", *used, *options.to_flags(LTO)]
-    text = (
-        _link(ltoir, [*linked, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode().rstrip("\0").strip()
-        + "\n"
-    )
-    module = parse(text)
+    # Drop the kernels of link files.
+    kernel_flags = [f"-kernels-used={name}" for name in (_KEEPER, *kernels)]
+    flags = ["-lto", "-ptx", *kernel_flags, *options.to_flags(LTO)]
+    text = _link(ltoir, [*linked, (_KEEPER, keeper_ltoir)], flags, arch, PTX).decode()
+    # nvJitLink returns text that ends with a null byte.
+    module = parse(text.rstrip("\0").strip() + "\n")
     (keeper,) = (function for function in module.functions if function.name == _KEEPER)
     module = parse(module.replace({Span(keeper.start, keeper.end): ""}))
     linkages = {function.name: "visible" for function in module.functions if function.name in names}
+    # "" makes a variable internal.
     linkages |= {variable.name: "" for variable in module.variables if variable.linkage == "visible"}
     return module.with_linkages(linkages).encode()
 
@@ -336,6 +345,7 @@ def merge_ptx(
 def _link(
     ltoir: bytes, linked: Sequence[tuple[str, bytes]], flags: list[str], arch: Arch, output: str
 ) -> bytes:
+    """Link the LTO-IR of the functions with that of the link files; return code of the kind *output*."""
     arguments = [f"-arch={arch.sm}", *flags]
     inputs = [(LTOIR, "<functions>", ltoir), *((LTOIR, name, code) for name, code in linked)]
     return cache.cached(

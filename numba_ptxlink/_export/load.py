@@ -32,7 +32,8 @@ from .marks import Udf
 if TYPE_CHECKING:
     from types import CodeType
 
-_IMPORTING = "PTXLINK_IMPORTING"
+# The environment variable that lists the files that are being imported, separated as in PATH.
+_IMPORTING_VARIABLE = "PTXLINK_IMPORTING"
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class Loaded:
     Args:
         stem: The default beginning of the names of an export's files.
         marked: The functions.
-        files: The files that they depend on: modules, and files read while these were imported.
+        files: The files that the functions depend on: modules, and files read while these were imported.
     """
 
     stem: str
@@ -78,10 +79,10 @@ def load(source: Any, front_end: str | None) -> Loaded:
     Return the functions of *source*: a file or module to import, or a module or functions of this process.
 
     Raises:
-        ExportError: *source* is of another type, marks nothing, or failed while it was imported. Names the
-            line.
+        ExportError: *source* is of another type, marks nothing, or failed while it was imported. The message
+            names the line.
     """
-    return _import_source(source, front_end) if isinstance(source, Source) else _of_process(source)
+    return _import_source(source, front_end) if isinstance(source, Source) else _load_from_process(source)
 
 
 def _import_source(source: Source, front_end: str | None) -> Loaded:
@@ -92,19 +93,26 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
     working directory first.
     """
     choice.import_compiler(front_end)
-    path, folder = Path(source.name), Path.cwd()
-    name, stem = source.name, source.name.rpartition(".")[2]
-    path_front, path_back = folder, list[str]()
+    path = Path(source.name)
+    working_folder = Path.cwd()
+    name = source.name
+    stem = name.rpartition(".")[2]
+    # Folders that are added at the front and at the back of `sys.path`.
+    path_front = working_folder
+    path_back: list[str] = []
     if not source.is_module:
-        real = path.resolve()
-        _check_recursion(path, real)
+        real_path = path.resolve()
+        _check_recursion(path, real_path)
         # A package is named after its folder.
-        stem = real.parent.name if path.stem == "__init__" else path.stem
-        package = _packages_above(real)
-        # A file outside of packages has no name yet.
-        name = ".".join(package if real.stem == "__init__" else (*package, real.stem)) if package else ""
-        path_front = real.parents[len(package)]
-        path_back = [str(real.parent)] if package else []
+        stem = real_path.parent.name if path.stem == "__init__" else path.stem
+        packages = _packages_above(real_path)
+        path_front = real_path.parents[len(packages)]
+        if packages:
+            name = ".".join(packages if real_path.stem == "__init__" else (*packages, real_path.stem))
+            path_back = [str(real_path.parent)]
+        else:
+            # `_import_file` chooses the name of a file outside of packages.
+            name = ""
     elif not all(part.isidentifier() for part in name.split(".")):
         raise ExportError(f"{name!r} is not the name of a module; write it like package.module.")
     # Installed packages must not come before the standard library.
@@ -115,6 +123,7 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
     opened: set[str] = set()
 
     def record_open(event: str, args: tuple[Any, ...]) -> None:
+        # The arguments of "open" are path, mode and flags.
         if event == "open" and isinstance(args[0], str) and not args[2] & (os.O_WRONLY | os.O_CREAT):
             opened.add(os.path.abspath(args[0]))  # noqa: PTH100 - a path of the user's
 
@@ -125,17 +134,22 @@ def _import_source(source: Source, front_end: str | None) -> Loaded:
         raise _import_error(source.name, error) from error
     finally:
         # The import may have changed the working directory, which the user's relative paths refer to.
-        os.chdir(folder)
+        os.chdir(working_folder)
     # New modules are dependencies, except for further modules of packages that were imported before.
-    new_modules = [name for name in sys.modules if not {name, name.partition(".")[0]} & modules_before]
+    new_modules = [
+        module_name
+        for module_name in sys.modules
+        if module_name not in modules_before and module_name.partition(".")[0] not in modules_before
+    ]
     data_files = (file for file in tuple(opened) if _is_of_user(file) and not file.endswith(".pyc"))
-    return Loaded(stem, _defined_in(module), _existing_files((*_module_files(new_modules), *data_files)))
+    return Loaded(stem, _marked_in(module), _existing_files((*_module_files(new_modules), *data_files)))
 
 
-def _of_process(source: Any) -> Loaded:
+def _load_from_process(source: Any) -> Loaded:
+    """Return the functions of *source*: a module of this process, or one or several marked functions."""
     files = _existing_files(filter(_is_of_user, _module_files(list(sys.modules))))
     if isinstance(source, ModuleType):
-        return Loaded(source.__name__.rpartition(".")[2], _defined_in(source), files)
+        return Loaded(source.__name__.rpartition(".")[2], _marked_in(source), files)
     udfs = tuple(source) if isinstance(source, Iterable) else (source,)
     for function in udfs:
         if not isinstance(function, Udf):
@@ -145,7 +159,7 @@ def _of_process(source: Any) -> Loaded:
     return Loaded(udfs[0].name, udfs, files)
 
 
-def _defined_in(module: ModuleType) -> tuple[Udf, ...]:
+def _marked_in(module: ModuleType) -> tuple[Udf, ...]:
     """
     Return the marked functions of *module*, in the order in which they were marked.
 
@@ -187,15 +201,15 @@ def check_file(path: Path) -> None:
         raise ExportError(f"{path} cannot be imported as Python; give the path of a .py file.")
 
 
-def _check_recursion(path: Path, real: Path) -> None:
+def _check_recursion(path: Path, real_path: Path) -> None:
     """Refuse a file that exports or links itself while it is imported."""
-    importing = os.environ.get(_IMPORTING, "")
-    if str(real) in importing.split(os.pathsep):
+    importing = os.environ.get(_IMPORTING_VARIABLE, "")
+    if str(real_path) in importing.split(os.pathsep):
         raise ExportError(
             f"{path} exports or links itself while it is imported; move that call below "
             '`if __name__ == "__main__":`, or pass it the functions.'
         )
-    os.environ[_IMPORTING] = f"{real}{os.pathsep}{importing}"
+    os.environ[_IMPORTING_VARIABLE] = f"{real_path}{os.pathsep}{importing}"
 
 
 def _module_files(names: Iterable[str]) -> Iterator[str]:
@@ -207,9 +221,10 @@ def _module_files(names: Iterable[str]) -> Iterator[str]:
 
 
 def _existing_files(files: Iterable[str]) -> frozenset[Path]:
-    standard = Path(sysconfig.get_path("stdlib"))
-    # Modules such as _sysconfigdata_... are missing in sys.stdlib_module_names.
-    return frozenset(path for path in map(Path, files) if path.parent != standard and path.is_file())
+    """Return the *files* that exist, without those of the standard library."""
+    standard_library = Path(sysconfig.get_path("stdlib"))
+    # `_module_files` lists modules such as _sysconfigdata_..., which are missing in sys.stdlib_module_names.
+    return frozenset(path for path in map(Path, files) if path.parent != standard_library and path.is_file())
 
 
 @functools.cache
@@ -223,13 +238,13 @@ def _package_folders() -> frozenset[str]:
 @functools.cache
 def _is_within_package_folders(folder: Path) -> bool:
     """Return whether *folder* is one of `_package_folders`, or within one of them."""
-    real = folder.resolve()
-    return not _package_folders().isdisjoint(map(str, (real, *real.parents)))
+    real_folder = folder.resolve()
+    return not _package_folders().isdisjoint(map(str, (real_folder, *real_folder.parents)))
 
 
 def _compile_from_source() -> None:
     """
-    Import the user's modules from their source.
+    From now on, import the user's modules from their source instead of byte code.
 
     Python compares byte code with its source by time in whole seconds and by size, which misses quick edits.
     """
@@ -246,14 +261,14 @@ def _compile_from_source() -> None:
 
 
 def _packages_above(path: Path) -> tuple[str, ...]:
-    """Return the names of the packages around the file *path*, the outermost first."""
+    """Return the names of the packages around the file *path*, the outermost first; () if it has none."""
     names: list[str] = []
     folder = path.parent
     while (folder / "__init__.py").is_file() and folder.name.isidentifier():
         names.insert(0, folder.name)
         folder = folder.parent
-    importable = path.stem.isidentifier() and bool(names) and not _is_taken(names[0])
-    return tuple(names) if importable else ()
+    is_importable = path.stem.isidentifier() and bool(names) and not _is_taken(names[0])
+    return tuple(names) if is_importable else ()
 
 
 def _is_taken(name: str) -> bool:
@@ -280,6 +295,7 @@ def _import_error(source: str, error: BaseException) -> ExportError:
         location = f"{error.filename}:{error.lineno}"
     else:
         frames = traceback.extract_tb(error.__traceback__)
+        # Python's own frames have names such as "<frozen importlib._bootstrap>".
         user_frames = [frame for frame in frames if frame.filename[:1] != "<" and _is_of_user(frame.filename)]
         location = f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
     if isinstance(error, PtxlinkError):
@@ -287,6 +303,7 @@ def _import_error(source: str, error: BaseException) -> ExportError:
         return ExportError(with_location(location, error))
     cure = "correct the file, or install the packages that it imports"
     # A module of the standard library or of a compiler hides a file of the same name beside the source.
+    # Such as "cannot import name 'f' from 'random'" or "module 'random' has no attribute 'f'".
     imported = re.search(r"(?:from|module) '(\w+)'", message)
     if imported and location and Path(location.rpartition(":")[0]).with_name(f"{imported[1]}.py").exists():
         cure = f"rename {imported[1]}.py beside the file, since another module has its name"
@@ -297,6 +314,7 @@ def _import_error(source: str, error: BaseException) -> ExportError:
 # Cached: a process has thousands of modules, and each export checks all of them.
 @functools.cache
 def _is_of_user(file: str) -> bool:
+    """Return whether *file* belongs neither to Python, nor to an installed package, nor to this package."""
     path = Path(file)
     folder = (path.resolve() if path.is_symlink() else path).parent
     # A checkout of this package is not in a package folder, and is not the user's code.

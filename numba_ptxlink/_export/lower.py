@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFunction:
     """
-    Return the LLVM IR of *resolved*.
+    Return the LLVM IR of *resolved* for one architecture.
 
     Raises:
         AbiError: The name or a type has no counterpart in C.
@@ -33,6 +33,7 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
         result = void
     # Check the types before the compiler runs; a result type that it infers is checked by `declare`.
     resolved.c_signature(resolved.args, void if result is None else result)
+    # A front end calls `declare` once it has accepted the function; later errors are not explained.
     was_accepted = False
 
     def declare(args: tuple[Any, ...], result: Any, /, *, raises: bool) -> CFunction:
@@ -68,8 +69,11 @@ def lower(resolved: ResolvedFunction, arch: Arch, options: Options) -> LoweredFu
 
 
 def _describe_errors(resolved: ResolvedFunction) -> str:
+    """Return the comment of the header about errors in a function that can raise."""
     options = resolved.udf.options
-    effect = "returns" if resolved.udf.is_kernel else "returns zero"
-    effect = "stops the kernel" if options.on_error == "trap" else effect
+    if options.on_error == "trap":
+        effect = "stops the kernel"
+    else:
+        effect = "returns" if resolved.udf.is_kernel else "returns zero"
     checks = "are checked" if options.checked else "are not checked"
     return f"Where it raises, it {effect}. Division by zero and indices {checks}."

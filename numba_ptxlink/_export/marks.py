@@ -49,9 +49,9 @@ class Udf(Marked):
     Numba device functions may call it too.
 
     Args:
-        function: The Python function, or a marked function, to add a signature to it.
+        function: The Python function; or a function that is marked already, which gets another signature.
         signature: The Numba signature.
-        options: The C name and the other options of `abi_info`.
+        options: The options that `abi_info` has, too, such as the C name.
         front_end: The name of the front end; None to choose it by the types and functions that are used.
         launch_bounds: The launch bounds of a kernel.
         cxx: The decorator's options for C++.
@@ -68,7 +68,7 @@ class Udf(Marked):
         launch_bounds: int | tuple[int, ...] | None = None,
         **cxx: Any,
     ) -> None:
-        # The dispatcher of each front end that has compiled this function.
+        # The dispatcher (Numba's compiled function) of each front end that has used this function, by name.
         self._dispatchers: dict[str, Any] = {}
         # Attributes by which a front end recognises its dispatcher.
         self._call_attributes: dict[str, Any] = {}
@@ -77,13 +77,14 @@ class Udf(Marked):
             self.other_signatures = (*function.other_signatures, function)
         decorated = choice.wrapped_function(function)
         if decorated is not None:
-            ignored, function = _ignored_options(function), decorated
-            if ignored:
+            ignored_options = _ignored_options(function)
+            function = decorated
+            if ignored_options:
                 log.warning(
                     "%s has %s of Numba's decorator, which an export ignores; pass launch_bounds to @kernel, "
                     "and the others to the export or the link",
                     function.__name__,
-                    ignored,
+                    ignored_options,
                 )
         if not inspect.isfunction(function):
             decorator = type(self).__name__.lower()
@@ -103,7 +104,7 @@ class Udf(Marked):
                 "give it positional parameters, and let it return or write its results."
             )
         self.signature = signature
-        self.named = choice.values_of_names(signature, function)
+        self.signature_scope = choice.values_of_names(signature, function)
         self.options = options
         self.launch_bounds = checked_bounds(launch_bounds, f"kernel {function.__qualname__}")
         title = f"Function {function.__qualname__} ({self.source})"
@@ -112,7 +113,7 @@ class Udf(Marked):
         self.overloads = bool(self.cxx.namespace) and not self.is_kernel and options.abi_name is None
         self.name = function.__name__ if options.abi_name is None else options.abi_name
         choice.record_mark(self)
-        # Without the function's attributes, which could replace those of the mark.
+        # The function's attributes are not copied, since they could replace those of this object.
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -125,7 +126,7 @@ class Udf(Marked):
 
         cloudpickle stores the content instead: a worker of Dask has no `__main__` with the function.
         """
-        caller: str = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - `pickle` is in C
+        caller: str = sys._getframe(1).f_globals.get("__name__", "")  # noqa: SLF001 - `pickle` passes no argument that names the caller
         if "cloudpickle" in caller.split("."):
             return super().__reduce_ex__(protocol)
         return self.function.__qualname__
@@ -134,14 +135,15 @@ class Udf(Marked):
         """
         Return the attributes without those that compilers have added, for cloudpickle.
 
-        Numba compares it among processes, to find a kernel on disk whose closure has the function.
+        Numba finds a kernel on disk by its closure. If the closure has this object, its pickled state must be
+        equal in all processes.
         """
         state = {name: value for name, value in vars(self).items() if name not in self._call_attributes}
         return {**state, "_dispatchers": {}, "_call_attributes": {}}
 
     @property
     def _dispatcher(self) -> Any:
-        if self.other_signatures and type(self.other_signatures[0]) is type(self) is Udf:
+        if self.other_signatures and type(self) is Udf and type(self.other_signatures[0]) is Udf:
             # Numba recognises recursion by the dispatcher, so all signatures of a function share one.
             return self.other_signatures[0]._dispatcher  # noqa: SLF001 - of this class
         compiling = _compiling_front_end()
@@ -170,7 +172,7 @@ class Udf(Marked):
 
     @property
     def _numba_type_(self) -> Any:
-        # Numba reads the type of a global from this attribute, so that other functions can call this one.
+        # Numba reads the type of a global from this attribute. With it, other functions can call this one.
         dispatcher = self._dispatcher
         self._call_attributes |= (_compiling_front_end() or self.front_end).call_attributes(dispatcher)
         self.__dict__.update(self._call_attributes)
@@ -298,11 +300,14 @@ def _mark(
     name: str | None = None,
     **options: Any,
 ) -> Callable[[Any], T]:
+    """Return the decorator that makes a function an object of *cls*, which is `Udf` or `Kernel`."""
     decorator = cls.__name__.lower()
     unknown = [option for option in options if option not in MarkOptions.__annotations__]
     if unknown:
-        known = ", ".join([*MarkOptions.__annotations__, *["launch_bounds"] * cls.is_kernel])
-        raise AbiError(f"{decorator}() has no option {', '.join(unknown)}; it has {known}.")
+        known = [*MarkOptions.__annotations__]
+        if cls.is_kernel:
+            known.append("launch_bounds")
+        raise AbiError(f"{decorator}() has no option {', '.join(unknown)}; it has {', '.join(known)}.")
     if signature is None or (callable(signature) and not hasattr(signature, "return_type")):
         example = "void(float32[::1])" if cls.is_kernel else "float32(float32)"
         raise ExportError(f'{decorator}() needs a signature: write @{decorator}("{example}").')
@@ -314,12 +319,12 @@ def _mark(
 
 
 def _ignored_options(dispatcher: Any) -> str:
-    """Return the options of Numba's decorator that change code but that exports ignore, as text."""
+    """Return the options of Numba's decorator that change code and that exports ignore: "fastmath=True"."""
     target_options = getattr(dispatcher, "targetoptions", {})
     names = ("fastmath", "launch_bounds", "max_registers", "link")
     return ", ".join(f"{name}={target_options[name]!r}" for name in names if target_options.get(name))
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
-    """Return the names of the parameters."""
+    """Return the names of the parameters of *function*."""
     return list(inspect.signature(function, follow_wrapped=False).parameters)

@@ -25,23 +25,26 @@ _DELETE_LINE = "\r\x1b[K"
 
 
 class _Line:
-    """The line of a terminal."""
+    """The line of a terminal that shows the current step."""
 
     def __init__(self) -> None:
-        self._count = self._total = 0
-        self._text, self._is_visible = "", False
+        # Numbers of parts, such as functions.
+        self._completed = 0
+        self._expected = 0
+        self._text = ""
+        self._is_visible = False
         self._lock = Lock()
         self._timer = threading.Timer(_DELAY_SECONDS, self._appear)
         self._timer.daemon = True
         self._timer.start()
 
     def show(self, text: str, expected: int, completed: int) -> None:
-        """Replace the text if it is not empty, and add to the counts."""
+        """Add to the counts of parts; if *text* is not empty, show it instead of the previous text."""
         with self._lock.held:
-            self._total += expected
-            self._count += completed
+            self._expected += expected
+            self._completed += completed
             if text:
-                self._text = f"[{self._count}/{self._total}] {text}" if self._total else text
+                self._text = f"[{self._completed}/{self._expected}] {text}" if self._expected else text
                 if self._is_visible:
                     self._write(self._text)
 
@@ -62,11 +65,12 @@ class _Line:
     def _write(text: str) -> None:
         # The terminal may have been closed, which is no reason to fail.
         with contextlib.suppress(OSError, ValueError, AttributeError):
-            # End with "\r", so that a warning begins at the beginning of the line.
+            # End with "\r", so that a warning overwrites the line from its beginning.
             sys.stderr.write(f"{_DELETE_LINE}{text[: shutil.get_terminal_size().columns - 1]}\r")
             sys.stderr.flush()
 
 
+# The function that `step` calls with its arguments; None outside of `display`.
 _show: Callable[[str, int, int], None] | None = None
 
 
@@ -75,10 +79,10 @@ def display(*, is_quiet: bool = False) -> Iterator[None]:
     """
     Show the steps of a `with` block, if standard error is a terminal.
 
-    Within another such block this does nothing.
+    Within the `with` block of another call, a call changes nothing.
 
     Args:
-        is_quiet: Whether nothing is shown in this block and inner ones.
+        is_quiet: Whether the steps of the block are not shown, even on a terminal.
     """
     global _show  # noqa: PLW0603 - one terminal has one line
     if _show is not None:
@@ -106,8 +110,8 @@ def step(text: str = "", expected: int = 0, completed: int = 0) -> None:
     Name the step that begins, if steps are shown.
 
     Args:
-        text: The step, "" to change the counts alone.
-        expected: The number of parts to add to those that will be completed.
+        text: The step; "" to change the counts alone.
+        expected: The number of parts, such as functions, to add to the total.
         completed: The number of parts to add to those that are completed.
     """
     if _show is not None:

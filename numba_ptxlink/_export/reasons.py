@@ -16,6 +16,7 @@ from . import choice
 if TYPE_CHECKING:
     from types import FrameType
 
+# The name of a NumPy function, as in "No implementation of function <ufunc 'cbrt'>".
 _UFUNC = re.compile(r"<ufunc '(\w+)'>")
 _EXPLANATIONS = {
     r"(?:No implementation of function Function\(|lowering call to )<(?:built-in )?function "
@@ -44,7 +45,7 @@ _EXPLANATIONS = {
         "the compiler has no {0}() of a bfloat16; write {0}(np.float32(x))"
     ),
 }
-"""Messages of the compilers as patterns, and the cause and cure, which take the groups of the pattern."""
+"""Patterns of messages of compilers, each with cause and cure; `{}` and `{0}` stand for groups."""
 
 # NumPy's names of functions that have other names in Python.
 _PYTHON_NAMES = {"absolute": "abs", "maximum": "max", "minimum": "min", "power": "pow"}
@@ -56,34 +57,42 @@ def explain(function: Any, error: Exception) -> str:
     if missing_library:
         return str(missing_library)
     frames = _frames(error)
-    cause = _ufunc(error) or _known_cause(error) or _field(error, frames) or _keyword_only(function, error)
+    cause = (
+        _ufunc_cause(error)
+        or _known_cause(error)
+        or _record_field_cause(error, frames)
+        or _keyword_only_cause(function, error)
+    )
     if not cause:
         if str(error).strip():
             return f"{type(error).__name__}: {error}"
-        last = frames[-1]
+        innermost = frames[-1]
+        file_name = Path(innermost.f_code.co_filename).name
         cause = (
-            f"{type(error).__name__} in the compiler ({Path(last.f_code.co_filename).name}:{last.f_lineno}), "
-            "without a message; remove expressions until it compiles, and rewrite the last one"
+            f"{type(error).__name__} in the compiler ({file_name}:{innermost.f_lineno}), without a message; "
+            "remove expressions until the function compiles, and rewrite the last one"
         )
     return f"{location(error)}{cause}"
 
 
 def _frames(error: BaseException) -> list[FrameType]:
-    """Return the frames of the tracebacks of *error* and its causes."""
+    """Return the frames of the tracebacks of *error* and then of its causes, each with the innermost last."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return frames if error.__cause__ is None else frames + _frames(error.__cause__)
 
 
-def _ufunc(error: Exception) -> str:
+def _ufunc_cause(error: Exception) -> str:
+    """Return the explanation for a NumPy function that the compiler lacks; "" for other errors."""
     match = _UFUNC.search(str(error))
     if match is None:
         return ""
     name = match[1]
-    instead = _PYTHON_NAMES.get(name) or (f"math.{name}" if hasattr(math, name) else "functions of math")
-    return f"the compiler has no NumPy {name!r} of these numbers; use {instead}"
+    replacement = _PYTHON_NAMES.get(name) or (f"math.{name}" if hasattr(math, name) else "functions of math")
+    return f"the compiler has no NumPy {name!r} of these numbers; use {replacement}"
 
 
 def _known_cause(error: Exception) -> str:
+    """Return the explanation of a message that matches a pattern of `_EXPLANATIONS`, else ""."""
     for pattern, explanation in _EXPLANATIONS.items():
         match = re.search(pattern, str(error))
         if match is not None:
@@ -91,7 +100,8 @@ def _known_cause(error: Exception) -> str:
     return ""
 
 
-def _field(error: Exception, frames: list[FrameType]) -> str:
+def _record_field_cause(error: Exception, frames: list[FrameType]) -> str:
+    """Return the explanation for a field that a record lacks; "" for other errors."""
     fields = None
     # A compiler's statement classes raise a KeyError for a missing attribute.
     with contextlib.suppress(KeyError):
@@ -101,10 +111,14 @@ def _field(error: Exception, frames: list[FrameType]) -> str:
     return f"a record has no field {error.args[0]!r}; it has {', '.join(map(repr, fields))}"
 
 
-def _keyword_only(function: Any, error: Exception) -> str:
-    callees = (choice.wrapped_function(value) for _, _, value in choice.used_names([function]))
-    for helper in filter(None, callees) if isinstance(error, IndexError) else ():
-        if helper.__code__.co_kwonlyargcount:
+def _keyword_only_cause(function: Any, error: Exception) -> str:
+    """Return the explanation for a call with keyword-only parameters; "" for other errors."""
+    # The compilers raise an IndexError for such a call.
+    if not isinstance(error, IndexError):
+        return ""
+    for _, _, value in choice.used_names([function]):
+        helper = choice.wrapped_function(value)
+        if helper is not None and helper.__code__.co_kwonlyargcount:
             return (
                 f"{helper.__qualname__} has keyword-only parameters, which the compiler cannot pass; take "
                 f"out the `*` in its definition ({Path(choice.location_of(helper)).name})"
@@ -114,6 +128,7 @@ def _keyword_only(function: Any, error: Exception) -> str:
 
 def location(error: BaseException) -> str:
     """Return "file.py:line: " of the statement that the compiler failed at; "" if no frame has it."""
+    # The compilers' methods have the statement in one of these local variables.
     for frame in reversed(_frames(error)):
         for name in ("inst", "self", "expr"):
             loc: Any = getattr(frame.f_locals.get(name), "loc", None)

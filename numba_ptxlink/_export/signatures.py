@@ -1,4 +1,4 @@
-"""Resolve the signatures of marked functions: the types of the names in them, and unique symbols."""
+"""Resolve the signatures of marked functions: find the Numba types, and choose unique symbols."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ResolvedFunction:
         front_end: The front end that compiles it.
         params: The parameters, with the Numba types of the signature.
         result: The Numba type of the result, None if Numba infers it.
-        names: The names of record types in its module, and structs that C++ defines for types.
+        names: The C names of record types, from the function's module; structs that C++ defines for types.
         symbol: The C name.
         overload: The C++ name and parameter types of a function in a namespace; "" for other functions.
     """
@@ -88,7 +88,7 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
             owner = taken.setdefault(name, resolved).udf
             if owner is function:
                 continue
-            other = (
+            owner_title = (
                 f"{owner.function.__module__}.{owner.function.__qualname__} {owner.signature} "
                 f"({owner.source})"
             )
@@ -98,7 +98,7 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
                 cure = "C++ tells overloads apart by their parameters: rename one of them in Python"
             raise AbiError(
                 f"{name!r}, the {language} name of function {function.function.__qualname__}, is taken by "
-                f"another function of this export, {other}; {cure}."
+                f"another function of this export, {owner_title}; {cure}."
             )
         return resolved
 
@@ -112,9 +112,9 @@ def resolve(marked: Sequence[Udf], front_end: FrontEnd) -> tuple[ResolvedFunctio
 
 def map_collecting_errors(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
     """
-    Call *function* for each of *items*; if some fail, raise their errors as one.
+    Call *function* for each of *items*; if some calls fail, raise their errors as one.
 
-    Errors begin with the location of the function, as those of compilers do.
+    If an item is an exported function, its error begins with its location, as errors of compilers do.
     """
     results, errors = [], []
     for item in items:
@@ -217,7 +217,7 @@ def _typed_signature(function: Udf, front_end: FrontEnd) -> Any:
         return tuple(type_of(entry, front_end) or entry for entry in signature)
     if not isinstance(signature, str):
         return signature
-    return _evaluate(signature, {**choice.scope(function.function), **function.named}, front_end)
+    return _evaluate(signature, {**choice.scope(function.function), **function.signature_scope}, front_end)
 
 
 def describe(function: ResolvedFunction) -> str:
@@ -231,6 +231,7 @@ def describe(function: ResolvedFunction) -> str:
 
 
 def _spell(ty: Any, names: abi.Names) -> str:
+    """Return the name of a Numba type; of a type with a long name, such as a record, that of its class."""
     name = names.get(ty)
     if isinstance(name, str):
         return name
@@ -238,7 +239,7 @@ def _spell(ty: Any, names: abi.Names) -> str:
 
 
 def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any, str]:
-    """Return the names of record types in the enclosing scopes of *function*, and in its module."""
+    """Return the names that record types have in the enclosing scopes of *function* and in its module."""
     import numpy as np
 
     names: dict[Any, str] = {}
@@ -256,11 +257,12 @@ def record_names(function: Callable[..., Any], front_end: FrontEnd) -> dict[Any,
 
 
 def _evaluate(text: str, scope: Mapping[str, Any], front_end: FrontEnd) -> Any:
+    """Evaluate a type or a signature that is text."""
     return eval(text, {}, _Names(scope, front_end))  # noqa: S307 - as Numba does
 
 
 class _Names(dict[str, Any]):
-    """The types by their names, looked up lazily: in a scope, then among Numba's types and CUDA's vectors."""
+    """Types by their names; a name is looked up in *scope*, then among Numba's types and CUDA's vectors."""
 
     def __init__(self, scope: Mapping[str, Any], front_end: FrontEnd) -> None:
         super().__init__()
@@ -279,7 +281,7 @@ class _Names(dict[str, Any]):
 
 
 class _Module:
-    """A module whose attributes are types."""
+    """A module within a signature: its attributes are Numba types, as in "cuda.float32x4"."""
 
     def __init__(self, module: ModuleType, name: str, front_end: FrontEnd) -> None:
         self._module = module
@@ -292,7 +294,7 @@ class _Module:
 
 def _type_named(value: Any, name: str, front_end: FrontEnd, default: Any = None) -> Any:
     """
-    Return the type that *value* stands for, which is in scope as *name*; else *default*.
+    Return the Numba type for *value*, which has the name *name* in the signature; else *default*.
 
     Raises:
         AbiError: *value* is not a type, and there is no default.
@@ -302,7 +304,7 @@ def _type_named(value: Any, name: str, front_end: FrontEnd, default: Any = None)
     ty = type_of(value, front_end)
     if ty is not None:
         return ty
-    # Type constructors, such as Optional.
+    # A class of types, such as Optional, which the signature calls.
     if isinstance(value, type) and issubclass(value, front_end.types.Type):
         return value
     if default is not None:
@@ -323,8 +325,8 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     import numpy as np
 
     if isinstance(value, type) and issubclass(value, np.generic):
-        # np.void and others without a size are not one type: ignore them, as they may be in scope by
-        # `from numpy import *`.
+        # Classes without a size, such as np.void, are no single type. `from numpy import *` adds them to the
+        # scope, so they are ignored.
         value = np.dtype(value) if np.dtype(value).itemsize else None
     if isinstance(value, np.dtype):
         return _from_dtype(value, front_end)
@@ -334,37 +336,39 @@ def type_of(value: Any, front_end: FrontEnd) -> Any:
     if issubclass(value, enum.IntEnum):
         return types.IntEnumMember(value, types.int64)
     if issubclass(value, tuple) and hasattr(value, "_fields"):
-        return _named_tuple(value, front_end)
+        return _named_tuple_type(value, front_end)
     return front_end.vector_type_of(value)
 
 
 def _from_dtype(dtype: Any, front_end: FrontEnd) -> Any:
+    """Return the Numba type of a NumPy dtype."""
     try:
         return front_end.from_dtype(dtype)
     except AttributeError as error:
         # Numba computes the size of an array in a record from the bits of its elements, which booleans lack.
         if "bitwidth" in str(error):
-            raise AbiError("records of Numba have no arrays of booleans; declare them as u1") from error
+            raise AbiError("records of Numba have no arrays of booleans; declare the array as u1") from error
         raise
 
 
-def _named_tuple(cls: Any, front_end: FrontEnd) -> Any:
+def _named_tuple_type(cls: Any, front_end: FrontEnd) -> Any:
+    """Return the Numba type of a class of named tuples, whose annotations are the types of the fields."""
     types = front_end.types
     numeric_types = {float: types.float64, int: types.int64, bool: types.boolean, complex: types.complex128}
     annotations = inspect.get_annotations(cls)
     # Python's numeric types are in scope, unless the module has redefined their names.
     module = getattr(sys.modules.get(cls.__module__), "__dict__", {})
-    scope = {**{number.__name__: ty for number, ty in numeric_types.items()}, **module}
+    scope = {**{number_class.__name__: ty for number_class, ty in numeric_types.items()}, **module}
     fields = []
     for field in cls._fields:
-        value = annotations.get(field)
-        if isinstance(value, ForwardRef):
-            value = value.__forward_arg__
+        annotation = annotations.get(field)
+        if isinstance(annotation, ForwardRef):
+            annotation = annotation.__forward_arg__
         # Under `from __future__ import annotations`, a quoted annotation is a string within a string.
-        while isinstance(value, str):
-            value = _evaluate(value, scope, front_end)
-        ty = numeric_types.get(value) if isinstance(value, type) else None
-        ty = ty or type_of(value, front_end)
+        while isinstance(annotation, str):
+            annotation = _evaluate(annotation, scope, front_end)
+        ty = numeric_types.get(annotation) if isinstance(annotation, type) else None
+        ty = ty or type_of(annotation, front_end)
         if ty is None:
             raise AbiError(
                 f"The field {field!r} of the named tuple {cls.__name__} has no type; annotate it with a "

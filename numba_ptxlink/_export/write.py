@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 # Most file systems allow 255 bytes for a name, and endings such as ".sm_100a.ltoir" have up to 19.
 _MAX_STEM_BYTES = 200
-# Files of the export "a" are called a.launch.h and a.kernels.fatbin.
+# Such as "my_udfs-1.2". "a.launch" is refused: its header would replace a.launch.h of the export "a".
 _STEM = re.compile(r"(?!.*\.(?:launch|kernels)$)\w(?:[\w .+=@-]*[\w+=@-])?")
 
 
@@ -56,9 +56,9 @@ class Export:
         artifacts: The path of each artifact by (kind, arch), with arch "" for files for all architectures.
         signatures: The C signature of each function.
         contents: The content of each file, by name.
-        host_compiler: Name and release of the compiler of an object's host code, "" without an object.
-        left_out: The kinds that could not be made, with reasons: of artifacts, of code in fat binaries and
-            objects, and "kernels".
+        host_compiler: Name and release of the compiler of an object's host code; "" if there is no object.
+        left_out: With reasons, the default kinds that could not be made, the kinds of code that fat binaries
+            and objects lack, and the functions without a host version.
         sources: The files that the export was compiled from.
     """
 
@@ -77,7 +77,7 @@ class Export:
 
         Args:
             kind: The kind, such as "ltoir", "ptx" or "kernels".
-            arch: The GPU that it is for; None if there is only one artifact of *kind*.
+            arch: The GPU that the artifact is for; None if there is only one artifact of *kind*.
 
         Raises:
             ExportError: No artifact matches, or several do.
@@ -116,27 +116,37 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
     if HOST in request.requested_kinds:
         host = host_versions(stem, declarations, codes[0].artifacts[PTX].decode())
         declarations, left_out = host.declarations, [*left_out, *host.left_out]
-    by_name = {name: extern for code in codes for name, extern in code.externs.items()}
-    externs = [by_name[name] for name in sorted(by_name)]
-    declared = [signature for _, signature in externs if signature]
-    text = header.render(stem, declarations, declared)
+    externs_by_name = {name: extern for code in codes for name, extern in code.externs.items()}
+    externs = [externs_by_name[name] for name in sorted(externs_by_name)]
+    extern_signatures = [signature for _, signature in externs if signature]
+    header_text = header.render(stem, declarations, extern_signatures)
     progress.step("compare the header with C++")
-    proof.prove(text, declarations, declared, request.archs, include_dirs, may_call_nvcc=request.writes_files)
+    proof.prove(
+        header_text,
+        declarations,
+        extern_signatures,
+        request.archs,
+        include_dirs,
+        may_call_nvcc=request.writes_files,
+    )
     progress.step("pack the artifacts")
     host_file = host.file if host else b""
-    artifacts = pack(codes, left_out, request, text, declarations, host_file=host_file)
-    manifest = _manifest(groups[0], codes, request, artifacts, text=text.encode(), externs=externs, host=host)
+    artifacts = pack(codes, left_out, request, header_text, declarations, host_file=host_file)
+    manifest = _manifest(
+        groups[0], codes, request, artifacts, header_text=header_text, externs=externs, host=host
+    )
     names = {key: file_name(stem, key) for key in artifacts.files}
     structs = signatures.structs_of(groups[0].signatures).values()
-    included = "".join(f"#include {name}\n" for name in existing.includes(structs))
+    # A file that includes the headers of the structs that C++ defines: these headers are sources, too.
+    include_lines = "".join(f"#include {name}\n" for name in existing.includes(structs))
     return Export(
         header=Path(f"{stem}.h"),
         manifest=Path(f"{stem}.json"),
         artifacts={key: Path(name) for key, name in names.items()},
         signatures=groups[0].signatures,
         contents={
-            f"{stem}.h": text.encode(),
-            **_package_headers(text),
+            f"{stem}.h": header_text.encode(),
+            **_package_headers(header_text),
             **{names[key]: content for key, content in artifacts.files.items()},
             f"{stem}.json": json.dumps(manifest, indent=2).encode() + b"\n",
         },
@@ -147,7 +157,7 @@ def build_in_memory(groups: Sequence[Group], request: Request, files: Iterable[P
                 {
                     *files,
                     *(path for function in groups for path in link_files.source_paths(function.links)),
-                    *map(Path, includes.find_includes(included.encode(), Path("/"), include_dirs).files),
+                    *map(Path, includes.find_includes(include_lines.encode(), Path("/"), include_dirs).files),
                 }
             )
         ),
@@ -167,20 +177,23 @@ def _manifest(
     request: Request,
     artifacts: Artifacts,
     *,
-    text: bytes,
+    header_text: str,
     externs: Iterable[tuple[Prototype, abi.Signature | None]],
     host: HostVersions | None,
 ) -> dict[str, Any]:
-    """Return the content of the manifest; *text* is the header."""
-    packed = any(not arch for _, arch in artifacts.files)
-    merged = any(code.merged for code in codes)
-    used = ["nvvm", "nvrtc", *["nvjitlink"] * merged, *["nvfatbin"] * packed]
+    """Return the content of the manifest."""
+    libraries = ["nvvm", "nvrtc"]
+    if any(code.merged for code in codes):
+        libraries.append("nvjitlink")
+    # Artifacts for all architectures, whose key has "" for the architecture, contain a fat binary.
+    if any(not arch for _, arch in artifacts.files):
+        libraries.append("nvfatbin")
     tools = map(find.package_name, ("nvidia-nvvm", "nvidia-nvfatbin"))
     packages = ("numba-ptxlink", *group.front_end.distributions, *tools)
     return {
         "format": manifests.FORMAT,
         "name": request.stem,
-        "header": _file_entry(f"{request.stem}.h", text),
+        "header": _file_entry(f"{request.stem}.h", header_text.encode()),
         "archs": [arch.sm for arch in request.archs],
         "functions": [_function_entry(function, artifacts, host) for function in group.functions],
         "types": signatures.describe(ctype for function in group.signatures for ctype in function.types),
@@ -207,7 +220,7 @@ def _manifest(
             "nvptxcompiler": dotted(assembler.compiler_version()),
             **find.installed_versions(packages),
             **{artifact: tool for artifact, tool in artifacts.compilers.items() if tool},
-            **toolchain.releases(used),
+            **toolchain.releases(libraries),
         },
     }
 
@@ -222,6 +235,7 @@ def _option_entries(options: Options) -> dict[str, bool]:
 def _function_entry(
     function: LoweredFunction, artifacts: Artifacts, host: HostVersions | None
 ) -> dict[str, Any]:
+    """Return the manifest's entry of a function or kernel; *host* is None without host versions."""
     signature, declaration = function.signature, function.declaration
     host_entries: dict[str, Any] = {}
     if host and not signature.kernel:
@@ -249,10 +263,18 @@ def _file_entry(name: str, content: bytes) -> dict[str, Any]:
 
 def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None) -> Export:
     """
-    Write *export* and delete obsolete files of its previous version; return it with the paths.
+    Write the files of *export*, and delete obsolete files of its previous version.
 
-    An export that is killed while it writes, or two concurrent ones of one name, leave files that do not
-    match the manifest, and that `link` refuses. If *out_dir* is None, nothing is written.
+    If an export is killed while it writes, or two exports of one name run at once, their files do not match
+    the manifest, and `link` refuses them.
+
+    Args:
+        export: The export, in memory.
+        out_dir: The folder of the files; None to write nothing.
+        depfile: The path of the file that lists the sources, as Make and Ninja read it; None for none.
+
+    Returns:
+        The export with the paths of its files; *export* itself if nothing is written.
 
     Raises:
         ExportError: The files cannot be written, or one of them would replace a source of the export.
@@ -272,13 +294,13 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
         for name in files:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
         contents_by_path = {out / name: content for name, content in files.items()}
-        undeleted = outputs.write(contents_by_path, _obsolete_files(out, files, manifest))
+        undeleted_files = outputs.write(contents_by_path, _obsolete_files(out, files, manifest))
     except OSError as error:
         raise ExportError(
             f"{error.filename} could not be written: {error.strerror}; choose another folder, or fix this "
             "one."
         ) from error
-    for path in undeleted:
+    for path in undeleted_files:
         log.warning(
             "%s is left over from the previous export and cannot be deleted; delete it, or rename it.", path
         )
@@ -292,7 +314,7 @@ def write(export: Export, out_dir: str | Path | None, depfile: str | Path | None
 
 
 def _obsolete_files(out: Path, files: Mapping[str, bytes], manifest: Path) -> list[Path]:
-    """Return unchanged files of the previous export of *manifest* that are not in *files*."""
+    """Return files of the previous export, which *manifest* lists, that are unchanged and not in *files*."""
     previous = manifests.read(manifest)
     written = {out / name: digest for name, digest in previous.digests.items()} if previous else {}
     return [
@@ -307,7 +329,7 @@ def _check_sources_kept(out: Path, files: Mapping[str, bytes], sources: Iterable
     real_sources = {os.path.realpath(path) for path in sources}
     for name, content in files.items():
         path = out / name
-        if os.path.realpath(path) in real_sources and not outputs.has(path, content):
+        if os.path.realpath(path) in real_sources and not outputs.has_content(path, content):
             raise ExportError(
                 f"{path} would replace a source of the export; choose another name or folder for the export, "
                 "or for its depfile. No file was changed."
@@ -315,7 +337,7 @@ def _check_sources_kept(out: Path, files: Mapping[str, bytes], sources: Iterable
 
 
 def check_stem(stem: str) -> str:
-    """Return *stem* if file names and comments in C can contain it."""
+    """Return *stem* if file names and comments in C can contain it; otherwise raise ExportError."""
     if not isinstance(stem, str) or not _STEM.fullmatch(stem) or len(stem.encode()) > _MAX_STEM_BYTES:
         raise ExportError(
             f"{stem!a} cannot begin file names; pass letters, digits and any of _ . + - = @, with spaces "
