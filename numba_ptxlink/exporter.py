@@ -148,7 +148,7 @@ def export(
         target_release,
         # Absolute, since compilers run in temporary folders.
         tuple(
-            outputs.checked_path("include_dirs", folder).absolute()
+            outputs.require_path("include_dirs", folder).absolute()
             for folder in includes.folders(include_dirs)
         ),
         front_end,
@@ -156,8 +156,8 @@ def export(
     )
     if not request.archs:
         raise ExportError('export() needs at least one arch, such as "sm_90".')
-    out_dir = None if out_dir is None else outputs.checked_path("out_dir", out_dir)
-    depfile = None if depfile is None else outputs.checked_path("depfile", depfile)
+    out_dir = None if out_dir is None else outputs.require_path("out_dir", out_dir)
+    depfile = None if depfile is None else outputs.require_path("depfile", depfile)
     if out_dir is not None and os.path.lexists(out_dir) and not out_dir.is_dir():
         raise ExportError(f"{out_dir} is not a folder; give the path of a folder.")
     if depfile is not None and out_dir is None:

@@ -1,9 +1,8 @@
 """
 Make executables of an export: fat binaries for a driver, and object files for a C++ build.
 
-A fat binary contains machine code, and PTX for newer devices. An object contains the fat binary for device
-links of all architectures, the host functions that launch kernels, and their registration with the CUDA
-runtime.
+The fat binary for a driver contains machine code, and PTX for newer devices. An object contains a fat binary
+for device links, the host functions that launch kernels, and their registration with the CUDA runtime.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The prefix of the functions of the device runtime that synchronise a grid.
-_GRID = "cudaCG"
+# The prefix of the functions of the device runtime that synchronise a grid, such as cudaCGSynchronize.
+_GRID_SYNC_PREFIX = "cudaCG"
 
 
 class Executable(NamedTuple):
@@ -54,7 +53,7 @@ class Executable(NamedTuple):
     Args:
         code: The fat binary.
         minimum: The oldest driver that loads it.
-        tools: Names and releases of the compilers of its machine code.
+        tools: Names and releases of the compilers of the machine code in the fat binary.
     """
 
     code: bytes
@@ -63,13 +62,16 @@ class Executable(NamedTuple):
 
 
 def missing_definition_reason(undefined: Collection[str], target_release: TargetRelease | None) -> str:
-    """Return why code with *undefined* symbols cannot be completed for *target_release*, "" if it can be."""
-    names = sorted(name for name in undefined if not name.startswith(_GRID))
+    """Return why code with *undefined* symbols cannot be completed for *target_release*; "" if it can be."""
+    names = sorted(name for name in undefined if not name.startswith(_GRID_SYNC_PREFIX))
     if names:
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not defined"
-    linker = CURRENT_ENVIRONMENT.linker() if undefined and target_release else None
-    # Drivers load code that a linker of their major version made.
-    if undefined and target_release and (linker is None or linker[1][0] != target_release.release[0]):
+    if not undefined or target_release is None:
+        return ""
+    linker = CURRENT_ENVIRONMENT.linker()
+    linker_release = linker[1] if linker else None
+    # A driver loads only code that a linker of the driver's major version made.
+    if linker_release is None or linker_release[0] != target_release.release[0]:
         return f"the device runtime, which synchronises a grid, is not for {target_release.description}"
     return ""
 
@@ -91,8 +93,8 @@ def pack(
         stem: The beginning of the members' names.
         parts: The code.
         kernels: The kernels of the export.
-        options: The options for its machine code.
-        target_release: The CUDA release that it is for; None for the tools of this environment.
+        options: The options of the compilers of the machine code.
+        target_release: The CUDA release that the fat binary is for; None for that of the installed tools.
 
     Raises:
         ExportError: There is no kernel, or a called function is not defined.
@@ -100,13 +102,12 @@ def pack(
     """
     if not kernels:
         raise ExportError("The export has no kernel to launch; mark one with @kernel(signature).")
-    if cause := missing_definition_reason(
-        {name for _, _, undefined in parts for name in undefined}, target_release
-    ):
+    undefined_anywhere = {name for _, _, undefined in parts for name in undefined}
+    if cause := missing_definition_reason(undefined_anywhere, target_release):
         raise ExportError(
             f"{cause}, and code that a driver loads has to be complete; name the file that defines it by "
-            "link= of cuda.declare_device, link() a cubin, or leave kernels and launcher out, and let that "
-            "toolkit link the exported PTX."
+            "link= of cuda.declare_device, link() a cubin, or leave kernels and launcher out, and let the "
+            "toolkit of your C++ build link the exported PTX."
         )
     members: list[Member] = []
     minimums: list[tuple[str, MinimumRelease]] = []
@@ -119,18 +120,19 @@ def pack(
                 (kind, arch, f"{stem}.{arch.sm}.{kind}", code) for kind, code in ((CUBIN, cubin), (PTX, ptx))
             ]
         else:
-            new_members, tool = _compile_whole(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
+            new_members, tool = _compile_complete(f"{stem}.{arch.sm}", arch, ptx, options, target_release)
         members += new_members
         minimums += ((kind, minimum_of_code(kind, arch, code, tool)) for kind, _, _, code in new_members)
-        tools |= {tool: None} if tool else {}
+        if tool:
+            tools[tool] = None
     code = nvfatbin.pack(members, relocatable=False, zstd=target_release is None or target_release.reads_zstd)
     return Executable(code, minimum_of_fatbin(minimums, code, linkable=False), tuple(tools))
 
 
-def _compile_whole(
+def _compile_complete(
     name: str, arch: Arch, ptx: bytes, options: Options, target_release: TargetRelease | None
 ) -> tuple[list[Member], str]:
-    """Return the PTX (for newer GPUs), the cubin compiled from it, and the name of the cubin's compiler."""
+    """Return the members (a cubin, and PTX for newer GPUs), and the cubin's compiler; "" without a cubin."""
     target = Target(arch, target_release.release if target_release else None)
     members = [(PTX, arch, f"{name}.{PTX}", ptx)]
     if target_release and (cause := unavailable_reason(target_release.release, options)):
@@ -156,20 +158,20 @@ def _link_runtime(stem: str, arch: Arch, ptx: bytes, options: Options) -> tuple[
     return linked.cubin, tool.title(tool.release())
 
 
-def cooperative_kernels(text: str, kernels: Collection[str]) -> frozenset[str]:
+def cooperative_kernels(ptx: str, kernels: Collection[str]) -> frozenset[str]:
     """
     Return the members of *kernels* that synchronise their grid, so that all blocks have to run at once.
 
     Args:
-        text: The PTX of the kernels.
+        ptx: The PTX of the kernels.
         kernels: The names of the kernels.
 
     Raises:
         LinkError: The body of a function is malformed.
     """
-    if _GRID not in text:
+    if _GRID_SYNC_PREFIX not in ptx:
         return frozenset()
-    module = ptx_format.parse(text)
+    module = ptx_format.parse(ptx)
     calls = {
         function.name: {
             ptx_format.parse_call(statement).callee
@@ -179,10 +181,12 @@ def cooperative_kernels(text: str, kernels: Collection[str]) -> frozenset[str]:
         for function in module.functions
         if function.defined
     }
-    synchronising = {
-        name for name, callees in calls.items() if any(callee.startswith(_GRID) for callee in callees)
+    synchronising_functions = {
+        name
+        for name, callees in calls.items()
+        if any(callee.startswith(_GRID_SYNC_PREFIX) for callee in callees)
     }
-    return frozenset(name for name in kernels if reachable([name], calls.get) & synchronising)
+    return frozenset(name for name in kernels if reachable([name], calls.get) & synchronising_functions)
 
 
 def build_object(
@@ -199,16 +203,17 @@ def build_object(
 
     Args:
         stem: The stem of the export's files.
-        header: The text of its header.
-        kernels: The kernels that it declares.
+        header: The text of the export's header.
+        kernels: The kernels that the header declares.
         linkable: The code for a device link, as a fat binary.
         loadable: The fat binary that a driver loads, so that kernels can be launched without a device link;
             None if there are no kernels, or if they call functions that C++ defines.
         include_dirs: The folders of headers that the header includes.
 
     Raises:
-        ExportError: There is no compiler, or it failed. Has its log.
+        ExportError: There is no host compiler, or it failed. The message has its log.
     """
+    # The files that the host code includes.
     files = {"linkable.fatbin": linkable}
     if kernels:
         files["declared.h"] = header.encode()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 
-def checked_path(option: str, value: Any) -> Path:
+def require_path(option: str, value: Any) -> Path:
     """
     Return the value of an option as a path.
 
@@ -60,31 +60,34 @@ def write(files: Mapping[Path, bytes], obsolete: Collection[Path] = ()) -> list[
     Raises:
         OSError: A file could not be written. The error's `filename` is the path in *files*.
     """
-    *earlier, last = files
-    target = last
-    staged: dict[Path, Path] = {}
+    *earlier_paths, last_path = files
+    # The path that is being written, which an error names.
+    target = last_path
+    temporary_paths: dict[Path, Path] = {}
+    undeleted: list[Path] = []
     try:
-        for target in [*(path for path in earlier if not has(path, files[path])), last]:
+        for target in [*(path for path in earlier_paths if not has_content(path, files[path])), last_path]:
             if target.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             # Not derived from the target's name, which may already have the maximum length.
-            staged[target] = target.with_name(f".ptxlink.{secrets.token_hex(8)}.tmp")
-            _create(staged[target], files[target])
-        for target, path in staged.items():
-            if target == last:
+            temporary_paths[target] = target.with_name(f".ptxlink.{secrets.token_hex(8)}.tmp")
+            _create(temporary_paths[target], files[target])
+        for target, temporary_path in temporary_paths.items():
+            if target == last_path:
                 undeleted = [path for path in obsolete if not _delete(path)]
-            path.replace(target)
+            temporary_path.replace(target)
     except OSError as error:
-        error.filename, error.filename2 = str(target), None
+        error.filename = str(target)
+        error.filename2 = None
         raise
     finally:
-        for path in staged.values():
-            _delete(path)
+        for temporary_path in temporary_paths.values():
+            _delete(temporary_path)
     return undeleted
 
 
-def has(path: Path, content: bytes) -> bool:
-    """Return whether the file at *path* has this content."""
+def has_content(path: Path, content: bytes) -> bool:
+    """Return whether there is a file at *path* with this content."""
     try:
         return path.stat().st_size == len(content) and path.read_bytes() == content
     except OSError:
@@ -92,6 +95,7 @@ def has(path: Path, content: bytes) -> bool:
 
 
 def _create(path: Path, content: bytes) -> None:
+    """Create a file that does not exist yet."""
     # Not mkstemp: the file gets the permissions that the umask allows, as if it were opened for writing.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o666), "wb") as file:
@@ -104,8 +108,8 @@ def depfile(target: Path, sources: Iterable[Path]) -> bytes:
 
     Args:
         target: The path of the file that depends on *sources*, as the build tool spells it.
-        sources: The files that it depends on. Each has an empty rule, too, so that make accepts deleted
-            files.
+        sources: The files that *target* depends on. Each has an empty rule, too, so that make accepts it if
+            it was deleted.
     """
     names = [_escape(str(source)) for source in sources]
     rule = " \\\n  ".join([f"{_escape(str(target))}:", *names])
@@ -116,5 +120,5 @@ def depfile(target: Path, sources: Iterable[Path]) -> bytes:
 
 
 def _escape(path: str) -> str:
-    # Backslashes are escaped only in front of a blank or a hash.
+    # "my file" becomes "my\ file". Backslashes are doubled only in front of a blank or a hash.
     return re.sub(r"(\\*)([ #])", r"\1\1\\\2", path).replace(":", r"\:").replace("$", "$$")

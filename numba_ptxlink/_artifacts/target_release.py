@@ -48,7 +48,8 @@ if TYPE_CHECKING:
 
 _OLDEST_RELEASE = (11, 0)
 _RELEASE = re.compile(r"(\d+)\.(\d+)", re.ASCII)
-_REQUIRED = re.compile(
+# nvPTXCompiler writes "line 9; error   : Feature '.cluster_dim' requires PTX ISA .version 7.8 or later".
+_VERSION_REQUIREMENT = re.compile(
     r"line (\d+); error\s*: (?:Feature )?'?(.*?)'? requires PTX ISA \.version (\d+)\.(\d+)"
 )
 # The first release whose libNVVM reads version 2.0 of NVVM IR, which 11.8 refuses.
@@ -58,7 +59,7 @@ _NVVM_IR_2_SINCE = (12, 0)
 _ZSTD_LOADED_SINCE = (12, 4)
 _ZSTD_LINKED_SINCE = (12, 9)
 # The first bytes of compressed content ("Zstandard frames" in RFC 8878).
-_ZSTD = b"\x28\xb5\x2f\xfd"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
 class LeftOut(NamedTuple):
@@ -66,9 +67,9 @@ class LeftOut(NamedTuple):
     An artifact that was not written, or code that a fat binary or object does not contain.
 
     Args:
-        kind: The kind of artifact or code, or the name of a part of it for messages.
+        kind: The kind of artifact or code; or a title for messages, such as "host version of f".
         why: The reason.
-        cure: The cure, "" if *why* contains it.
+        cure: The cure; "" if *why* contains it.
     """
 
     kind: str
@@ -93,7 +94,7 @@ class MinimumRelease(NamedTuple):
     driver: Release | None
 
     def entry(self) -> dict[str, str | None]:
-        """Return the manifest's entry."""
+        """Return the manifest's entry, in which a release is text such as "12.4"."""
         return {name: release and dotted(release) for name, release in self._asdict().items()}
 
 
@@ -103,7 +104,7 @@ def minimum_of_code(kind: str, arch: Arch, code: bytes, tool: str) -> MinimumRel
 
     Args:
         kind: "ptx", "ltoir" or "cubin".
-        arch: The GPU it is for.
+        arch: The GPU architecture of the code.
         code: The code.
         tool: Name and release of the compiler of LTO-IR or a cubin; for LTO-IR, the release may be unknown.
     """
@@ -138,17 +139,17 @@ def minimum_of_fatbin(
     members: Sequence[tuple[str, MinimumRelease]], code: bytes, *, linkable: bool = True
 ) -> MinimumRelease:
     """
-    Return the oldest releases that link or load a fat binary for its architectures.
+    Return the oldest releases that link a fat binary, or load it on all its architectures.
 
     Args:
         members: The kind of each member, and the oldest releases that accept it.
         code: The fat binary, or a file that contains it.
-        linkable: Whether its code is relocatable.
+        linkable: Whether the code in the fat binary is relocatable.
     """
-    is_compressed = _ZSTD in code
+    is_compressed = _ZSTD_MAGIC in code
     # Drivers use PTX only if there is no machine code for the device.
-    loaded = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
-    drivers = [minimum.driver for kind, minimum in members if kind == loaded]
+    loaded_kind = CUBIN if any(kind == CUBIN for kind, _ in members) else PTX
+    drivers = [minimum.driver for kind, minimum in members if kind == loaded_kind]
     toolkits = [minimum.toolkit for _, minimum in members]
     driver = _latest([*drivers, _ZSTD_LOADED_SINCE if is_compressed else None])
     toolkit = _latest([*toolkits, _ZSTD_LINKED_SINCE if is_compressed else None])
@@ -157,7 +158,7 @@ def minimum_of_fatbin(
 
 def minimums_of_artifacts(
     files: Mapping[tuple[str, str], bytes],
-    packed: Iterable[tuple[str, Arch, str, bytes]],
+    codes: Iterable[tuple[str, Arch, str, bytes]],
     compilers: Mapping[tuple[str, str], str],
     minimum_of_kernels: MinimumRelease | None,
 ) -> dict[tuple[str, str], MinimumRelease]:
@@ -166,13 +167,13 @@ def minimums_of_artifacts(
 
     Args:
         files: The artifacts.
-        packed: The code for each architecture, as (kind, arch, name, code).
+        codes: The code for each architecture, as (kind, arch, name, code).
         compilers: Name and release of the compilers of LTO-IR and cubins, by kind and architecture.
-        minimum_of_kernels: The oldest releases for loadable kernels, None without such code.
+        minimum_of_kernels: The oldest releases for kernels that a driver loads; None if there are none.
     """
     minimums = {
         (kind, arch.sm): minimum_of_code(kind, arch, code, compilers.get((kind, arch.sm), ""))
-        for kind, arch, _, code in packed
+        for kind, arch, _, code in codes
     }
     members = [(kind, minimum) for (kind, _), minimum in minimums.items()]
     for key, code in files.items():
@@ -186,6 +187,7 @@ def minimums_of_artifacts(
 
 
 def _latest(releases: Sequence[Release | None]) -> Release | None:
+    """Return the latest of *releases*, of which some may be unknown (None); None if all are."""
     return max((release for release in releases if release), default=None)
 
 
@@ -196,7 +198,7 @@ class TargetRelease:
 
     Args:
         release: The release of the toolkit and driver.
-        isa: The newest PTX version that it reads.
+        isa: The newest PTX version that this release reads.
         description: The release or version that the caller passed, for messages.
     """
 
@@ -218,10 +220,12 @@ class TargetRelease:
             return None
         if cuda is not None and ptx_isa is not None:
             raise ConfigError("cuda and ptx_isa both set the target release; leave one of them out.")
-        numbers = _parse_release(ptx_isa if cuda is None else cuda)
-        release = first_release_reading(PtxVersion(*numbers)) if numbers and cuda is None else numbers
+        version = _parse_release(ptx_isa if cuda is None else cuda)
+        release = first_release_reading(PtxVersion(*version)) if version and cuda is None else version
         isa = newest_isa(release) if release else None
-        if release is None or isa is None or release < _OLDEST_RELEASE or (cuda is None and isa != numbers):
+        # There may be no PTX version *ptx_isa*: the first release that reads it then has a later version.
+        is_unknown_isa = cuda is None and isa != version
+        if release is None or isa is None or release < _OLDEST_RELEASE or is_unknown_isa:
             raise ConfigError(
                 f"{cuda or ptx_isa!r} is not a known CUDA release or PTX ISA version; write "
                 'cuda="12.4", from 11.0 on, or ptx_isa="8.4", from 7.0 on.'
@@ -240,7 +244,8 @@ class TargetRelease:
         PTX for an architecture that the compiler does not know keeps its version.
 
         Raises:
-            ExportError: The text needs a newer version than the target release reads. Names the instruction.
+            ExportError: The text needs a newer version than the target release reads. The message names the
+                instruction.
         """
         module = parse(ptx.decode(errors="surrogateescape"))
         declared = module.header.version or OLDEST_ISA
@@ -253,11 +258,14 @@ class TargetRelease:
         try:
             return self._lower_to_minimum(module, arch)
         except ExportError:
+            # An optional feature may be what needs the newer version.
             return self._lower_to_minimum(parse(_without_optional_features(module)), arch)
 
     def _lower_to_minimum(self, module: Module, arch: Arch) -> bytes:
         """Return *module* with the lowest version; raise an error if that is newer than the release reads."""
         declared = module.header.version or OLDEST_ISA
+        # Begin with the version that introduced the architecture. If the compiler refuses it, try the version
+        # that its message requires.
         needed, cause = isa_introducing(arch.sm) or declared, f".target {arch.sm}"
         while needed <= self.isa:
             version = min(needed, declared)
@@ -278,15 +286,15 @@ class TargetRelease:
             archs: The architectures.
         """
         left_out = []
-        newer = any(map(self._is_newer, map(_ltoir_release, archs)))
-        if LTOIR in kinds and newer and nvvm.newest(self.release) is None:
+        is_newer = any(self._is_newer(_ltoir_release(arch)) for arch in archs)
+        if LTOIR in kinds and is_newer and nvvm.newest(self.release) is None:
             left_out.append(self._missing_nvvm())
         if CUBIN in kinds and (reason := unavailable_reason(self.release, Options(relocatable=True))):
             left_out.append(LeftOut(CUBIN, reason))
         return left_out
 
     def nvvm_for(self, arch: Arch) -> nvvm.Nvvm | None:
-        """Return the libNVVM that has to compile LTO-IR, None for that of this environment."""
+        """Return the older libNVVM that has to compile LTO-IR; None if this environment's can do it."""
         return nvvm.newest(self.release) if self._is_newer(_ltoir_release(arch)) else None
 
     def check_merged(self, arch: Arch) -> None:
@@ -294,7 +302,7 @@ class TargetRelease:
         Refuse to merge LTO-IR with its link files (`link=`) if the linker is newer than the target release.
 
         Raises:
-            ExportError: The target release does not read the LTO-IR. Names the cure.
+            ExportError: The target release does not read the LTO-IR. The message names the cure.
         """
         # To compile the link files to LTO-IR by the NVRTC of the target release would not help: a fat binary
         # would have two pieces of LTO-IR for one architecture. nvlink reads only one of them, and nvJitLink
@@ -314,14 +322,14 @@ class TargetRelease:
         return release is not None and release > self.release
 
     def _missing_nvvm(self) -> LeftOut:
-        """Return the entry for missing LTO-IR, if no installed libNVVM is old enough."""
+        """Return the reason why there is no LTO-IR: no installed libNVVM is old enough."""
         if self.release < _NVVM_IR_2_SINCE:
             return LeftOut(
                 LTOIR,
                 f"before CUDA {dotted(_NVVM_IR_2_SINCE)}, libNVVM does not read the LLVM IR of functions",
                 "leave ltoir out, or link by a later release",
             )
-        # The libNVVM of CUDA 12.5 has the PTX version of 12.6, and would be refused as that of 12.6.
+        # Recommend 12.4 for 12.5: libNVVM of 12.5 emits the PTX version of 12.6, and would be taken for 12.6.
         wheel = find.install_nvvm_command((12, 4) if self.release == (12, 5) else self.release)
         return LeftOut(
             LTOIR,
@@ -351,7 +359,7 @@ def _requirement(text: str, arch: Arch, default: PtxVersion | None) -> tuple[Ptx
     except AssembleError as error:
         requirements = [
             (PtxVersion(int(match[3]), int(match[4])), f"{match[2]} in line {match[1]}")
-            for match in _REQUIRED.finditer(error.log)
+            for match in _VERSION_REQUIREMENT.finditer(error.log)
         ]
         if default and not requirements:
             return default, "an instruction or directive"
@@ -393,8 +401,9 @@ def _without_optional_features(module: Module) -> str:
     return module.replace(edits)
 
 
-def _parse_release(text: object) -> tuple[int, int] | None:
-    if isinstance(text, tuple) and len(text) == 2 and all(type(number) is int for number in text):
-        return (text[0], text[1])
-    match = _RELEASE.fullmatch(text) if isinstance(text, str) else None
+def _parse_release(value: object) -> tuple[int, int] | None:
+    """Return "12.4" or (12, 4) as two numbers; None for anything else."""
+    if isinstance(value, tuple) and len(value) == 2 and all(type(number) is int for number in value):
+        return (value[0], value[1])
+    match = _RELEASE.fullmatch(value) if isinstance(value, str) else None
     return (int(match[1]), int(match[2])) if match else None
