@@ -1,9 +1,9 @@
 """
 Compare the results of functions that Python runs with those of the compiled functions on the CPU.
 
-Each function is called in both ways, with corner values of its parameters' types and with random values.
-Python computes with int, float and complex. If the results differ, Python is called again with NumPy scalars
-in place of narrow floats and of array elements.
+Both are called with corner values of the parameters' types and with random values. Python computes with int,
+float and complex. If the results differ, Python is called again with NumPy scalars in place of narrow floats
+and of array elements.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "compare"]
 
+# The CPU runs PTX for any architecture.
 _ARCH = "sm_90"
+# The maximum of loop iterations in a compiled call.
 _MAX_STEPS = 10_000_000
 
 
@@ -54,7 +56,7 @@ class Comparison(NamedTuple):
     Args:
         calls: The number of compared calls of each function, by its declaration.
         differences: The calls with different results.
-        left_out: Why functions were not compared, by their names.
+        left_out: The reason for each function that was not compared, by its name.
         seed: The seed of the random values.
     """
 
@@ -110,6 +112,7 @@ def compare_file(path: Path, seed: int | None = None, front_end: str | None = No
 
 
 def _compare_source(source: Source, front_end: str | None, seed: int | None) -> Comparison:
+    """Import *source*, and compare its functions; run in a child."""
     return compare_functions(load(source, front_end).marked, seed, None, front_end)
 
 
@@ -119,7 +122,15 @@ def compare_functions(
     calls: Sequence[tuple[Any, ...]] | None = None,
     front_end: Any = None,
 ) -> Comparison:
-    """Compare *marked* functions, with the arguments of *calls*, or with corner values and random values."""
+    """
+    Compare marked functions.
+
+    Args:
+        marked: The functions; kernels are left out.
+        seed: The seed of the random values; None for a new one.
+        calls: The arguments of each call; None for corner values and random values.
+        front_end: The name of the front end; None to choose it by the functions.
+    """
     if seed is not None and not (type(seed) is int and seed >= 0):
         raise ExportError(
             f"seed is {short_repr(seed)}; pass a whole number from 0 on, or None for a new one in each call."
@@ -139,26 +150,28 @@ def compare_functions(
     comparison = Comparison({}, [], left_out, seed)
     for udf, name in zip(udfs, loaded, strict=True):
         types, result = signatures.arguments(udf, compiler)
-        if any(_is_date(compiler, ty) for ty in types):
+        compiled = loaded[name]
+        if any(_holds_dates(compiler, ty) for ty in types):
             left_out[name] = "dates are integers in C, which have no NaT"
             continue
-        if loaded[name].types[loaded[name].result].kind == "pointer":
+        if compiled.types[compiled.result].kind == "pointer":
             left_out[name] = "it returns an address"
             continue
-        tally = Tally(udf.function, loaded[name], converts=result is not None)
+        tally = Tally(udf.function, compiled, converts=result is not None)
         try:
             tally.call_all(calls or tally.draw_arguments(seed))
         except PtxlinkError as error:
             tally.skip(error)
-        declaration = loaded[name].declaration
+        declaration = compiled.declaration
         comparison.differences.extend(Difference(declaration, *row) for row in tally.differences)
         if tally.count:
             comparison.calls[declaration] = tally.count
         else:
-            left_out[name] = tally.skipped
+            left_out[name] = tally.skip_reason
     return comparison
 
 
-def _is_date(compiler: FrontEnd, ty: Any) -> bool:
+def _holds_dates(compiler: FrontEnd, ty: Any) -> bool:
+    """Return whether *ty* is a type of dates or time differences, or of arrays of them."""
     dates = (compiler.types.NPDatetime, compiler.types.NPTimedelta)
     return isinstance(ty, dates) or isinstance(getattr(ty, "dtype", None), dates)

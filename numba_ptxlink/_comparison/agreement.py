@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from numba_ptxlink._cabi.descriptions import TypeDescription
     from numba_ptxlink._launch.arrays import Types
 
-# Compilers fuse multiplications with additions and approximate functions; differences grow by cancellation.
+# Compilers fuse multiplications with additions and approximate functions, so that floats differ in their last
+# bits, and cancellation enlarges the difference. Up to these limits, floats agree.
 _MAX_ULPS = 2048
-_MAX_RELATIVE = 2**-5
+_MAX_RELATIVE_DIFFERENCE = 2**-5
 # The bits of a bfloat16 are fewer than those of a half, and its exponents are those of a float.
 _BFLOAT16_EPSILON, _BFLOAT16_TINY = 2**-7, 2**-126
 
@@ -36,19 +37,21 @@ class Rules(NamedTuple):
     tiny: float = 0.0
     converts: bool = True
 
-    def widened(self, epsilon: float, tiny: float) -> Rules:
-        """Return the rules for a function that also computes with another type."""
+    def with_float(self, epsilon: float, tiny: float) -> Rules:
+        """Return the rules for a function that also computes with a float of *epsilon* and *tiny*."""
         return self._replace(epsilon=max(self.epsilon, epsilon), tiny=max(self.tiny, tiny))
 
     @property
-    def relative(self) -> float:
-        """How far floats may differ, relative to their size."""
-        return min(_MAX_ULPS * self.epsilon, _MAX_RELATIVE)
+    def relative_tolerance(self) -> float:
+        """The difference that floats may have, relative to their absolute value."""
+        return min(_MAX_ULPS * self.epsilon, _MAX_RELATIVE_DIFFERENCE)
 
 
 def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
     """Return the rules for a function with parameters and a result of the C types *names*."""
-    rules, pending, seen = Rules(converts=converts), [*names], set()
+    rules = Rules(converts=converts)
+    pending = [*names]
+    seen = set()
     while pending:
         name = pending.pop()
         if name in seen:
@@ -56,17 +59,19 @@ def rules_of(types: Types, names: Iterable[str], *, converts: bool) -> Rules:
         seen.add(name)
         entry = types[name]
         if entry.kind == "bfloat16":
-            rules = rules.widened(_BFLOAT16_EPSILON, _BFLOAT16_TINY)
+            rules = rules.with_float(_BFLOAT16_EPSILON, _BFLOAT16_TINY)
         elif entry.kind in {"float", "float16"}:
             rules = _with_dtype(rules, np.dtype(f"f{entry.size}"))
-        inner = (entry.element, entry.target)
-        pending += [*filter(None, inner), *(field.type for field in arrays.fields(types, name))]
+        # The types that this type consists of or points to.
+        pending += filter(None, (entry.element, entry.target))
+        pending += (field.type for field in arrays.fields(types, name))
     return rules
 
 
 def _with_dtype(rules: Rules, dtype: Any) -> Rules:
+    """Return the rules for a function that also computes with the float or complex type *dtype*."""
     limits = np.finfo(dtype)
-    return rules.widened(float(limits.eps), float(limits.tiny))
+    return rules.with_float(float(limits.eps), float(limits.tiny))
 
 
 def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) -> bool:
@@ -96,10 +101,12 @@ def agrees(types: Types, name: str, expected: Any, actual: Any, rules: Rules) ->
 
 
 def _is_same_integer(entry: TypeDescription, expected: Any, actual: int, rules: Rules) -> bool:
+    """Return whether integers are equal after Python's has wrapped around."""
     number = bool(expected) if entry.kind == "bool" else int(expected)
     if rules.converts:
-        return not (number - actual) % (1 << 8 * entry.size)
-    return number == expected and not (number - actual) % (1 << 64)
+        return (number - actual) % (1 << 8 * entry.size) == 0
+    # The compiler inferred the type: a float with a fraction is not equal to any integer.
+    return number == expected and (number - actual) % (1 << 64) == 0
 
 
 def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
@@ -118,16 +125,16 @@ def _are_close(expected: Any, actual: Any, rules: Rules) -> bool:
         if np.can_cast(expected_array.dtype, actual_array.dtype, "same_kind"):
             expected_array = expected_array.astype(actual_array.dtype)
         # Each part of a complex number may differ by a small share of the absolute value of the number.
-        size = np.abs(actual_array)
-        distance = rules.tiny + rules.relative * np.where(size < np.inf, size, 0)
-        close = [
+        magnitude = np.abs(actual_array)
+        tolerance = rules.tiny + rules.relative_tolerance * np.where(magnitude < np.inf, magnitude, 0)
+        are_parts_close = [
             np.isclose(
                 getattr(expected_array, part),
                 getattr(actual_array, part),
                 rtol=0,
-                atol=distance,
+                atol=tolerance,
                 equal_nan=True,
             )
             for part in ("real", "imag")
         ]
-    return bool(np.all(close))
+    return bool(np.all(are_parts_close))

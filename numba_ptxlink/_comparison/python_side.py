@@ -17,10 +17,11 @@ from .values import Integer, SkippedCallError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+# Calls and returns count as lines.
 _MAX_LINES = 100_000
 # Exceptions in functions that only a compiler can run, and at limits of Python that compiled code does not
 # have.
-_CANNOT_RUN = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
+_SKIPPED_EXCEPTIONS = (AttributeError, NameError, NotImplementedError, TypeError, MemoryError, RecursionError)
 
 
 def without_compiler(function: FunctionType) -> Callable[..., Any]:
@@ -42,18 +43,20 @@ class _Copies:
     Copies of functions that call Python functions in place of a compiler's dispatchers.
 
     Args:
-        function: The function from which all others are reached.
+        function: The function that calls the others, directly or not.
     """
 
     def __init__(self, function: FunctionType) -> None:
-        dotted = {name for _, name, value in choice.used_names([function]) if choice.wrapped_function(value)}
-        self._modules = {name.partition(".")[0] for name in dotted if "." in name}
+        callees = {name for _, name, value in choice.used_names([function]) if choice.wrapped_function(value)}
+        # Names of modules that are copied, such as "helpers" if a function calls `helpers.f`.
+        self._module_names = {name.partition(".")[0] for name in callees if "." in name}
+        # The copied globals of each module, by the id of the original dictionary.
         self._scopes: dict[int, dict[str, Any]] = {}
 
     def of(self, function: FunctionType) -> FunctionType:
         """Return the copy of *function*."""
-        cells = None if function.__closure__ is None else tuple(map(self._cell, function.__closure__))
-        scope = self._scope(function.__globals__)
+        cells = None if function.__closure__ is None else tuple(map(self._copy_cell, function.__closure__))
+        scope = self._copy_scope(function.__globals__)
         copy = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells)
         copy.__kwdefaults__ = function.__kwdefaults__
         return copy
@@ -62,41 +65,47 @@ class _Copies:
         """Return whether *frame* executes a copy."""
         return frame is not None and any(frame.f_globals is scope for scope in self._scopes.values())
 
-    def _cell(self, cell: CellType) -> CellType:
+    def _copy_cell(self, cell: CellType) -> CellType:
+        """Return the copy of a variable of an enclosing function."""
         try:
-            return CellType(self._value(cell.cell_contents))
+            return CellType(self._replace(cell.cell_contents))
         except ValueError:  # The cell is empty.
             return cell
 
-    def _scope(self, names: dict[str, Any]) -> dict[str, Any]:
+    def _copy_scope(self, names: dict[str, Any]) -> dict[str, Any]:
+        """Return the copy of the globals of a module."""
         if id(names) not in self._scopes:
+            # Stored before it is complete, since functions in it refer to it.
             self._scopes[id(names)] = scope = {"int": Integer, **names}
-            scope.update((name, self._value(value, name)) for name, value in names.items())
+            scope.update((name, self._replace(value, name)) for name, value in names.items())
         return self._scopes[id(names)]
 
-    def _value(self, value: Any, name: str = "") -> Any:
-        if name in self._modules and isinstance(value, ModuleType):
+    def _replace(self, value: Any, name: str = "") -> Any:
+        """Return the copy of a function, or of the module of a global *name*; other values unchanged."""
+        if name in self._module_names and isinstance(value, ModuleType):
             module = ModuleType(value.__name__)
-            vars(module).update(self._scope(vars(value)))
+            vars(module).update(self._copy_scope(vars(value)))
             return module
         function = choice.wrapped_function(value)
         return value if function is None else self.of(function)
 
 
 def _call(function: Callable[..., Any], copies: _Copies, *arguments: Any) -> Any:
+    """Call *function*, one of *copies*; convert exceptions of functions that Python cannot run."""
     try:
         return _call_limited(function, copies, arguments)
-    except _CANNOT_RUN as error:
+    except _SKIPPED_EXCEPTIONS as error:
         raise SkippedCallError(f"Python raises {type(error).__name__}: {error}") from error
 
 
 def _call_limited(function: Callable[..., Any], copies: _Copies, arguments: tuple[Any, ...]) -> Any:
-    lines = 0
+    """Call *function*, and raise SkippedCallError after too many lines."""
+    line_count = 0
 
     def trace(frame: FrameType, event: str, value: Any) -> Any:
-        nonlocal lines
-        lines += 1
-        if lines > _MAX_LINES:
+        nonlocal line_count
+        line_count += 1
+        if line_count > _MAX_LINES:
             raise SkippedCallError(f"it takes Python more than {_MAX_LINES:,} lines")
         # A placeholder for device code, such as `libdevice.expf`, returns None.
         if event == "return" and value is None and copies.has_frame(frame.f_back) and _is_compiler(frame):
@@ -105,14 +114,15 @@ def _call_limited(function: Callable[..., Any], copies: _Copies, arguments: tupl
             )
         return trace
 
-    previous = sys.gettrace()
+    previous_trace = sys.gettrace()
     sys.settrace(trace)
     try:
         with np.errstate(all="ignore"):
             return function(*arguments)
     finally:
-        sys.settrace(previous)
+        sys.settrace(previous_trace)
 
 
 def _is_compiler(frame: FrameType) -> bool:
+    """Return whether *frame* executes a function of a front end's compiler."""
     return registry.of_module(frame.f_globals.get("__name__", "")) is not None

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 _CALL_COUNT = 500
 # Elements along each dimension of an array.
 _ARRAY_LENGTH = 6
+# The probability of a corner value.
 _CORNER_SHARE = 1 / 3
-# The corner values by NumPy's kind of a type; those of integers are the limits of the type.
+# The corner values of floats, booleans and bytes, by NumPy's letters; `_draw` has those of integers.
 _CORNERS: dict[str, tuple[Any, ...]] = {
     "f": (0.0, -0.0, 1.0, -1.5, 2.5, 1e-3, -1e4, math.inf, -math.inf, math.nan),
     "b": (False, True),
@@ -35,12 +36,13 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
     Args:
         types: The C types of a manifest.
         names: The C types of the parameters.
-        seed: Seeds the generator of random values.
+        seed: The seed of the generator of random values, as numbers from 0 on.
 
     Raises:
         ExportError: A type has no values that can be drawn.
     """
     rng = np.random.default_rng(seed)
+    # For each parameter, its values in all calls.
     columns: list[list[Any]] = []
     for name in names:
         entry = types[name]
@@ -50,16 +52,16 @@ def draw_arguments(types: Types, names: Sequence[str], seed: Sequence[int]) -> l
                 raise ExportError("a void* has no type of which to draw values")
             array_type = np.dtype((element, (_ARRAY_LENGTH,) * (entry.ndim if entry.kind == "view" else 1)))
             order: Any = "F" if entry.layout == "f" else "C"
-            # NumPy gives an array without dimensions as a number.
+            # NumPy returns an array without dimensions as a number: convert it back to an array.
             columns.append([np.array(array, order=order) for array in _draw(rng, array_type, _CALL_COUNT)])
         else:
-            drawn = _draw(rng, results.dtype(types, name), _CALL_COUNT)
-            columns.append([results.unpack(types, name, value.tobytes()) for value in drawn])
+            values = _draw(rng, results.dtype(types, name), _CALL_COUNT)
+            columns.append([results.unpack(types, name, value.tobytes()) for value in values])
     return list(zip(*columns, strict=True)) or [()]
 
 
 def _draw(rng: Any, dtype: Any, count: int) -> Any:
-    """Return *count* elements of a type of NumPy."""
+    """Return an array of *count* elements of *dtype*."""
     kind, size = dtype.kind, dtype.itemsize
     draw = functools.partial(_draw, rng)
     if dtype.names:
@@ -87,5 +89,6 @@ def _draw(rng: Any, dtype: Any, count: int) -> Any:
     else:
         raise ExportError("NumPy has no such type, so that no values can be drawn")
     if kind == "f":
+        # Instead of corner values: random floats of absolute values from about 0.001 to 1,000.
         values = (rng.normal(size=count) * 10.0 ** rng.integers(-3, 4, count)).astype(dtype)
     return np.where(rng.random(count) < _CORNER_SHARE, rng.choice(np.array(corners, dtype), count), values)

@@ -31,7 +31,7 @@ class Tally:
     """
     The calls of one function: `count` of them were compared, and `differences` lists those that differ.
 
-    `skipped` is the reason why the first call that was not compared was skipped; "" if all were compared.
+    `skip_reason` is the reason why the first of the skipped calls was not compared; "" if all were compared.
 
     Args:
         function: The Python function.
@@ -41,7 +41,8 @@ class Tally:
     """
 
     def __init__(self, function: FunctionType, compiled: CpuFunction, *, converts: bool) -> None:
-        self.count, self.skipped = 0, ""
+        self.count = 0
+        self.skip_reason = ""
         self._compiled = compiled
         self._differences: dict[tuple[str, str, str], None] = {}
         self._python = python_side.without_compiler(function)
@@ -80,7 +81,7 @@ class Tally:
 
     def skip(self, error: PtxlinkError) -> None:
         """Record why a call is not compared."""
-        self.skipped = self.skipped or str(error).rstrip(".")
+        self.skip_reason = self.skip_reason or str(error).rstrip(".")
 
     def _to_c(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return *arguments* as values of their C types; arrays as they are."""
@@ -91,6 +92,7 @@ class Tally:
         return tuple(self._compiled.parameters.read(arguments, HostArguments(0), convert))
 
     def _compare(self, arguments: tuple[Any, ...]) -> None:
+        """Call both functions with *arguments*, and record a difference."""
         expected = self._call_python(arguments, python_numbers=True)
         actual = self._call(self._compiled, arguments)
         self.count += 1
@@ -105,6 +107,8 @@ class Tally:
             return False
 
     def _call_python(self, arguments: tuple[Any, ...], *, python_numbers: bool) -> Any:
+        """Call the Python function with int, float and complex numbers, or else with those of NumPy."""
+
         def call(*copies: Any) -> Any:
             pairs = zip(self._parameter_types, copies, strict=True)
             types = self._compiled.types
@@ -126,14 +130,16 @@ class Tally:
             return error
         except PtxlinkError:
             raise
-        except Exception as error:  # noqa: BLE001 - the function may raise any
+        except Exception as error:  # noqa: BLE001 - the function may raise any exception
             return error
         return [(self._compiled.result, result), *self._arrays_in(self._parameter_types, copies)]
 
     def _agree(self, expected: Any, actual: Any) -> bool:
+        """Return whether the outcome in Python equals that of the compiled function; both are of `_call`."""
         if isinstance(expected, Exception) and isinstance(actual, DeviceFaultError):
             is_raised = any(name in actual.instruction for name in _RAISING_INSTRUCTIONS)
-            # For IndexError in Python, compiled code accesses memory outside of an array.
+            # Without checks of indices, compiled code accesses memory outside of the array: Python raises
+            # IndexError there.
             return is_raised or isinstance(expected, LookupError)
         if isinstance(expected, Exception) or isinstance(actual, Exception):
             return False
@@ -156,6 +162,6 @@ def _as_text(outcome: Any) -> str:
     """Return the text of the arguments or the outcome of a call, without line breaks and long integers."""
     if isinstance(outcome, Exception):
         return type(outcome).__name__
-    values_shown = outcome if isinstance(outcome, tuple) else [value for _, value in outcome]
-    text = ", ".join(" ".join(str(value).split()) for value in values_shown)
+    outcome_values = outcome if isinstance(outcome, tuple) else [value for _, value in outcome]
+    text = ", ".join(" ".join(str(value).split()) for value in outcome_values)
     return _LONG_INTEGER.sub(r"\1...\2", text)

@@ -1,8 +1,9 @@
 """
 Convert the arguments of compiled code to the values that a Python function gets.
 
-Numbers are int, float and complex, or NumPy's of the same width. Records have their members as attributes and
-by name, in arrays too, where `numpy.record` would hide a member with the name of one of its methods.
+Numbers are int, float and complex, or NumPy's of the same width. Members of a record are read by `r.x` and
+`r["x"]`, as in compiled code. Records in arrays are not of `numpy.record`, whose methods hide members of the
+same name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from numba_ptxlink._launch.arrays import DeviceArguments, Types
 
-# Python refuses to print integers of more than 14,284 bits.
+# Reports print integers, and Python refuses to print those of more than 14,284 bits.
 _MAX_INTEGER_BITS = 1 << 12
 # The attributes of arrays in compiled code, which hide members of records.
 _ARRAY_ATTRIBUTES = {"T", "ctypes", "dtype", "flags", "flat", "imag", "itemsize", "nbytes"} | {
@@ -37,11 +38,11 @@ _ARRAY_ATTRIBUTES = {"T", "ctypes", "dtype", "flags", "flat", "imag", "itemsize"
 
 
 class SkippedCallError(ExportError):
-    """Python cannot make a call, or not in a short time. The message has the reason."""
+    """Python cannot make a call, or takes too long for it. The message has the reason."""
 
 
 class _AnyInt(type):
-    """The class of a class that every integer of Python is an instance of."""
+    """The metaclass of `Integer`: `isinstance(value, Integer)` is true for every int."""
 
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, int)
@@ -49,9 +50,10 @@ class _AnyInt(type):
 
 class Integer(int, metaclass=_AnyInt):
     """
-    An integer whose results have at most 4,096 bits: a power of 64-bit integers would fill the memory.
+    An int whose operators refuse results of more than 4,096 bits.
 
-    `int` in compared functions means this class.
+    Otherwise `x ** y` of 64-bit integers could fill the memory. In compared functions, the name `int` means
+    this class.
     """
 
 
@@ -61,11 +63,14 @@ def _integer_operator(name: str) -> Callable[..., Any]:
 
     def method(number: int, *operands: Any) -> Any:
         if operands and isinstance(operands[0], int):
-            first, second = (operands[0], number) if name.startswith("__r") else (number, operands[0])
+            # `__radd__` and the like get the right operand first.
+            left_operand, right_operand = (
+                (operands[0], number) if name.startswith("__r") else (number, operands[0])
+            )
             if name in {"__lshift__", "__rlshift__"}:
-                _check_bits(first.bit_length() + second)
+                _check_bits(left_operand.bit_length() + right_operand)
             elif name in {"__pow__", "__rpow__"} and len(operands) == 1:
-                _check_bits((first.bit_length() - 1) * second)
+                _check_bits((left_operand.bit_length() - 1) * right_operand)
         result = operation(number, *operands)
         if isinstance(result, tuple):
             return tuple(map(Integer, result))
@@ -77,8 +82,8 @@ def _integer_operator(name: str) -> Callable[..., Any]:
     return method
 
 
-def _check_bits(count: int) -> None:
-    if count > _MAX_INTEGER_BITS:
+def _check_bits(bit_count: int) -> None:
+    if bit_count > _MAX_INTEGER_BITS:
         raise SkippedCallError(f"an integer exceeds {_MAX_INTEGER_BITS:,} bits in Python")
 
 
@@ -112,10 +117,10 @@ class ElementArray(np.ndarray[Any, Any]):
         return super().__getattribute__(name)
 
     def __getitem__(self, index: Any) -> Any:
-        return _element(super().__getitem__(index), type(self))
+        return _read_element(super().__getitem__(index), type(self))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        super().__setitem__(index, _as_stored(value, self.dtype))
+        super().__setitem__(index, _to_storable(value, self.dtype))
 
 
 class PythonArray(ElementArray):
@@ -123,18 +128,25 @@ class PythonArray(ElementArray):
 
 
 class _Members(MutableMapping[str, Any]):
-    """The members of a record in an array of *array_class*, by name; assignments change the array."""
+    """
+    The members of a record in an array, by name; assignments change the array.
+
+    Args:
+        element: The record, as NumPy returns it.
+        array_class: The class of the array, and of arrays in the record.
+    """
 
     def __init__(self, element: Any, array_class: type[ElementArray]) -> None:
-        self._element, self._array_class = element, array_class
+        self._element = element
+        self._array_class = array_class
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._element.dtype.names:
             raise KeyError(name)
-        return _element(self._element[name], self._array_class)
+        return _read_element(self._element[name], self._array_class)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        self._element[name] = _as_stored(value, self._element.dtype[name])
+        self._element[name] = _to_storable(value, self._element.dtype[name])
 
     def __delitem__(self, name: str) -> None:
         raise TypeError(f"{name} cannot be deleted")
@@ -146,20 +158,20 @@ class _Members(MutableMapping[str, Any]):
         return len(self._element.dtype.names)
 
 
-def _element(value: Any, array_class: type[ElementArray]) -> Any:
+def _read_element(value: Any, array_class: type[ElementArray]) -> Any:
     """Return an element of an array, or a member of one, as compiled code reads it."""
     if isinstance(value, np.ndarray):
         return value.view(array_class)
     if isinstance(value, np.void) and value.dtype.names:
         return Record("record", _Members(value, array_class))
-    return _python_number(value) if array_class is PythonArray else value
+    return _to_python_number(value) if array_class is PythonArray else value
 
 
-def _as_stored(value: Any, dtype: Any) -> Any:
+def _to_storable(value: Any, dtype: Any) -> Any:
     """Return *value* as NumPy assigns it to an element: records as tuples, integers wrapped around."""
     if isinstance(value, (Record, tuple)) and dtype.names:
         pairs = zip(dtype.names, value, strict=True)
-        return tuple(_as_stored(member, dtype[name]) for name, member in pairs)
+        return tuple(_to_storable(member, dtype[name]) for name, member in pairs)
     if isinstance(value, int) and dtype.kind in "iu":
         modulus = 1 << 8 * dtype.itemsize
         value = int(value) % modulus
@@ -167,7 +179,7 @@ def _as_stored(value: Any, dtype: Any) -> Any:
     return value
 
 
-def _python_number(value: Any) -> Any:
+def _to_python_number(value: Any) -> Any:
     """Return a number of Python for one of NumPy; anything else as it is."""
     number = value.item() if isinstance(value, np.generic) and not isinstance(value, np.void) else value
     return Integer(number) if type(number) is int else number
@@ -179,6 +191,12 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
 
     Arrays are returned unchanged, and numbers of Python stay numbers of Python.
 
+    Args:
+        types: The C types of a manifest.
+        name: The C type of the parameter.
+        value: The argument.
+        memory: Holds the memory of converted arguments.
+
     Raises:
         WrongArgumentError: *value* does not fit the type.
     """
@@ -187,7 +205,7 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
         return value
     if not (_holds_arrays(types, name) and isinstance(value, (tuple, list, Record))):
         converted = results.unpack(types, name, packer(types, name)(value, memory))
-        # A number of Python stays one: NumPy's would divide by zero.
+        # Division by zero raises an exception for a number of Python, and not for one of NumPy.
         is_python_number = type(value) in {int, float, complex} and isinstance(converted, np.generic)
         return converted.item() if is_python_number else converted
     pairs = zip(arrays.fields(types, name), value, strict=True)
@@ -196,6 +214,7 @@ def to_c(types: Types, name: str, value: Any, memory: DeviceArguments) -> Any:
 
 
 def _holds_arrays(types: Types, name: str) -> bool:
+    """Return whether the C type *name* is an array or a pointer, or has such a member."""
     return types[name].kind in {"view", "pointer"} or any(
         _holds_arrays(types, field.type) for field in arrays.fields(types, name)
     )
@@ -214,7 +233,7 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
     entry = types[name]
     array_class = PythonArray if python_numbers else ElementArray
     if isinstance(value, np.ndarray):
-        # In place of a number, an array holds the arguments of several calls.
+        # An array for a parameter that is a number holds the arguments of several calls.
         return value.view(array_class) if entry.kind in {"view", "pointer"} else value
     if value is None or entry.kind == "pointer":
         return value
@@ -222,9 +241,9 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
     if arrays.is_optional(types, name):
         return to_python(types, fields[0].type, value, python_numbers=python_numbers)
     if entry.kind == "array" and not isinstance(value, bytes):
-        return _nested_array(value, results.dtype(types, name)).view(array_class)
+        return _to_array(value, results.dtype(types, name)).view(array_class)
     if entry.kind not in {"struct", "vector"}:
-        return _python_number(value) if python_numbers else value
+        return _to_python_number(value) if python_numbers else value
     values = members_of(value).values() if isinstance(value, Record) else value
     members = {
         field.name: to_python(types, field.type, member, python_numbers=python_numbers)
@@ -234,10 +253,10 @@ def to_python(types: Types, name: str, value: Any, *, python_numbers: bool) -> A
     return Record(name, members) if has_names else tuple(members.values())
 
 
-def _nested_array(values: Any, dtype: Any) -> Any:
-    """Return the array in a record of *values*, which are tuples of tuples."""
-    # A bfloat16 was unpacked to a float32.
+def _to_array(values: Any, dtype: Any) -> Any:
+    """Return *values*, an array as tuples of tuples, as an array of NumPy."""
+    # Bfloat16 elements were unpacked to float32.
     array = np.zeros(dtype.shape, "f4" if dtype.base.str == "|V2" else dtype.base)
     for index in np.ndindex(dtype.shape):
-        array[index] = _as_stored(functools.reduce(operator.getitem, index, values), array.dtype)
+        array[index] = _to_storable(functools.reduce(operator.getitem, index, values), array.dtype)
     return array
