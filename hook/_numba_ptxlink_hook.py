@@ -32,7 +32,7 @@ class Finder:
 
     Attributes:
         names_in_search: The modules that the other finders are searching for at the moment.
-        hooked_modules: For each front end that was asked for, the modules that the plugin patches.
+        hooked_modules: For each front end whose import has begun, the modules that the plugin patches.
     """
 
     def __init__(self):
@@ -41,7 +41,9 @@ class Finder:
 
     def may_patch(self, name):
         """
-        Return whether this hook must act after the import of the module *name*; True if that is unknown yet.
+        Return whether the import of *name* has to call this hook: for modules that the plugin patches.
+
+        The result is also True while these modules are unknown, and for `numba` before the redirector.
 
         Must not import: Python holds the import lock of the module *name* here. Another thread that imports
         the plugin may wait for the lock, so an import of the plugin could wait forever.

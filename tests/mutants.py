@@ -242,7 +242,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda_mlir/codegen/errors.py",
-            "set() if trap else set(raising)",
+            "set() if trap else set(raising_names)",
             "set[str]()",
             "numba_cuda numba_cuda_mlir",
         ),
@@ -408,7 +408,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ),
         (
             "_numba_cuda/linker.py",
-            "lineinfo |= any(map(llvm_ir.has_line_numbers, self._llvm))",
+            "lineinfo |= any(map(llvm_ir.has_line_numbers, self._ltoir_modules))",
             "pass",
             "numba_cuda/test_debug.py",
         ),

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.lowered import Declare
     from numba_ptxlink._tools.options import Options
 
-# The symbol of a function with the ABI of numba-cuda-mlir.
-_INNER = "numba_ptxlink_inner"
+# The symbol of the compiled function with numba-cuda-mlir's calling convention, which the wrapper calls.
+_INNER_SYMBOL = "numba_ptxlink_inner"
 _NO_OPTIONAL = (
     "numba-cuda-mlir has no Optional of a tuple, a complex number or an array; pass a flag beside it"
 )
 _NO_TRANSPOSE = (
     'numba-cuda-mlir has no transposed arrays; write a[j, i] for a.T[i, j], or choose front_end="numba-cuda"'
 )
-# Features that numba-cuda-mlir lacks, with the cure, by text that its exceptions contain.
+# Features that numba-cuda-mlir lacks, with the cure, by a text that its exceptions contain.
 _MISSING_FEATURES = {
     "get_literal()": _NO_OPTIONAL,
     "'llvm.extractvalue' op result #0 must be LLVM dialect-compatible": _NO_OPTIONAL,
@@ -86,20 +86,21 @@ def lower(
     if abi.checked:
         raise ExportError("checked=True is not available with numba-cuda-mlir; use front_end='numba-cuda'")
     nvvm_dialect, export = NvvmDialect.of(arch), ExportedFunction(arch.sm, arch.cc)
-    numba_signature, text = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
-    module = functions.read(text)
+    numba_signature, llvm_ir = _compile_to_llvm_ir(function, args, result, options, nvvm_dialect, export)
+    module = functions.read(llvm_ir)
     has_errors = errors.end_at_errors(
-        module, _INNER, trap=abi.on_error == "trap", byte=nvvm_dialect.pointer("i8")
+        module, _INNER_SYMBOL, trap=abi.on_error == "trap", byte_pointer=nvvm_dialect.pointer("i8")
     )
     code = function.__code__
     definition = (code.co_filename, code.co_firstlineno)
+    # Errors without a `raise` or an `assert`, such as in a library function, are reported at the definition.
     raises = _raise_sites(function, export.raises or [definition]) if has_errors else ()
     declaration = declare(tuple(numba_signature.args), numba_signature.return_type, raises=bool(raises))
     wrapper_name = declaration.signature.name
     check_types(declaration.signature, numba_signature.args, numba_signature.return_type)
-    text = wrap(
+    wrapped = wrap(
         module.text(),
-        _INNER,
+        _INNER_SYMBOL,
         declaration.signature,
         numba_signature,
         convention=MemrefConvention,
@@ -108,7 +109,7 @@ def lower(
         inline=inline,
         launch_bounds=launch_bounds,
     )
-    modules = tuple(nvvm_dialect.convert([dialect.with_stable_names(text, wrapper_name)]))
+    modules = tuple(nvvm_dialect.convert([dialect.with_stable_names(wrapped, wrapper_name)]))
     return LoweredFunction(
         declaration,
         abi,
@@ -148,7 +149,7 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
     jit = cuda.jit(
         device=True,
         chip=export.chip,
-        abi_info={"abi_name": _INNER},
+        abi_info={"abi_name": _INNER_SYMBOL},
         debug=False,
         fastmath=bool(options.fast_math),
         lineinfo=options.lineinfo,
@@ -156,12 +157,12 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
         # The signature is that of @udf; annotations may be documentation.
         annotations_as_signatures=False,
     )
-    target = jit(function).targetoptions
+    target_options = jit(function).targetoptions
     patches = (*DRIVERLESS, *C_ABI, *OPTIMIZE)
     with global_compiler_lock, applied(patches), exporting(export):
         mlir_target.ensure_initialized()
         try:
-            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target)
+            compiled = mlir_compiler.compile_mlir(function, result, args, targetoptions=target_options)
         except Exception as error:
             parameters = [f"parameter {name!r}" for name in function.__code__.co_varnames]
             # `co_varnames` has the local variables after the parameters, so that zip() is not strict.
@@ -170,7 +171,9 @@ def _compile_to_llvm_ir(  # noqa: PLR0917 - with one caller
                 raise ExportError(reason) from error
             raise
         with context.get_context():
-            return compiled.signature, _llvm_ir(compiled.metadata["mlir_module"], target, nvvm_dialect)
+            return compiled.signature, _llvm_ir(
+                compiled.metadata["mlir_module"], target_options, nvvm_dialect
+            )
 
 
 def _missing_feature(function: Callable[..., Any], error: Exception) -> str | None:
@@ -186,18 +189,19 @@ def _missing_feature(function: Callable[..., Any], error: Exception) -> str | No
     return next((reason for symptom, reason in _MISSING_FEATURES.items() if symptom in str(error)), None)
 
 
-def _llvm_ir(module: Any, target: dict[str, Any], nvvm_dialect: NvvmDialect) -> str:
+def _llvm_ir(module: Any, target_options: dict[str, Any], nvvm_dialect: NvvmDialect) -> str:
+    """Return the LLVM IR of an MLIR *module*, with pointers as *nvvm_dialect* spells them."""
     from numba_cuda_mlir import mlir_optimization
     from numba_cuda_mlir._mlir.passmanager import PassManager
 
     PassManager.parse(mlir_optimization.get_base_pipeline()).run(module.operation)
     mlir_optimization.run_pre_codegen_patterns(module)
     if nvvm_dialect.is_opaque:
-        has_lines = target["lineinfo"]
-        text = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=has_lines)
+        has_lines = target_options["lineinfo"]
+        llvm_ir = mlir_optimization._prepare_llvm_ir(module, preserve_debug_info=has_lines)
     else:
-        text = mlir_optimization._call_llvm70_capi(module, target, gen_llvmir=True)
-    return dialect.repair(text.decode())
+        llvm_ir = mlir_optimization._call_llvm70_capi(module, target_options, gen_llvmir=True)
+    return dialect.repair(llvm_ir.decode())
 
 
 def _raise_sites(function: Callable[..., Any], sites: Iterable[tuple[str, int]]) -> tuple[str, ...]:

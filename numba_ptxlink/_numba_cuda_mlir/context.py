@@ -15,6 +15,7 @@ from numba_ptxlink._front_end.patch import Context
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# The attributes of a dispatcher that hold compiled code, or select its architecture.
 _DISPATCHER_STATE = ("overloads", "targetoptions", "_device_dispatcher")
 
 
@@ -42,8 +43,8 @@ class ExportedFunction:
         """
         Hide the compiled code of *dispatcher* until the end of this export.
 
-        A dispatcher has one result for all architectures, also for kernels that numba-cuda-mlir launches,
-        which handle errors differently.
+        A dispatcher keeps one result for all architectures, and kernels that numba-cuda-mlir launches use the
+        same result. Their code continues after an error, but that of an export returns or traps.
         """
         if id(dispatcher) in self._hidden:
             return
@@ -64,7 +65,7 @@ class ExportedFunction:
 
 class Compilation(NamedTuple):
     """
-    The values that outer patched functions pass to inner ones.
+    The values that outer patched functions pass to inner ones, through code of numba-cuda-mlir.
 
     Args:
         cc: The requested compute capability, which is used if there is no device.
@@ -72,16 +73,16 @@ class Compilation(NamedTuple):
         declared_calls: The functions of `cuda.declare_device` that it calls, each with its signature and
             whether it has the C ABI.
         needs_cubin: Whether the result is linked to a cubin.
-        lowering: Whether a function is being lowered; its callees are compiled meanwhile.
+        is_lowering: Whether a function is being lowered; its callees are compiled meanwhile.
         export: The exported function that is being compiled, None for any other compilation.
-        unoptimised: Whether NVVM does not optimise, which alters the code that it compiles later.
+        unoptimised: Whether NVVM compiles without optimisation, which alters the code that it compiles later.
     """
 
     cc: tuple[int, int] | None = None
     origin: str = ""
     declared_calls: tuple[tuple[str, tuple[Any, bool]], ...] = ()
     needs_cubin: bool = True
-    lowering: bool = False
+    is_lowering: bool = False
     export: ExportedFunction | None = None
     unoptimised: bool = False
 
@@ -92,7 +93,7 @@ current_context, override = _compilations.current, _compilations.override
 
 @contextlib.contextmanager
 def exporting(export: ExportedFunction) -> Iterator[None]:
-    """Compile *export* for the length of a `with` block."""
+    """Make *export* the export of a `with` block; restore the dispatchers at its end."""
     try:
         with override(export=export, cc=export.cc):
             yield
@@ -101,7 +102,7 @@ def exporting(export: ExportedFunction) -> Iterator[None]:
 
 
 def requested_cc(options: dict[str, Any]) -> tuple[int, int] | None:
-    """Return the compute capability in a dispatcher's options, or the current one; None if there is none."""
+    """Return the compute capability in a dispatcher's options, else the context's; None if both have none."""
     from numba_ptxlink._arch import Arch
 
     requested = options.get("chip") or options.get("cc")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _MLIR_CONTEXT = "numba_cuda_mlir.lowering_utilities.context"
 _NO_UPPER_BOUND = (1000, 0)
+# MLIR contexts of the parent process; see `free_compiler_lock`.
 _contexts_of_parent: list[Any] = []
 
 
@@ -44,9 +45,10 @@ class NumbaCudaMlir(FrontEnd):
             return (
                 f"{self.name} is not installed; install it with `pip install 'numba-ptxlink[{self.extra}]'`"
             )
-        digests = Path(__file__).with_name("sources.json").read_text()
+        # For each tested release, the digests of the functions of `contract`.
+        digests_text = Path(__file__).with_name("sources.json").read_text()
         # Search the text first, since parsing it would delay each start of a program.
-        if f'"{version}": ' in digests:
+        if f'"{version}": ' in digests_text:
             return None
         if version not in Releases(self.supported.first, _NO_UPPER_BOUND):
             return f"{self.name} {version} is not supported; install {self.name}{self.supported}"
@@ -54,14 +56,14 @@ class NumbaCudaMlir(FrontEnd):
 
         from numba_ptxlink._front_end import sources
 
-        known, site = json.loads(digests), sources.site_folder(self)
+        digests_by_release, site = json.loads(digests_text), sources.site_folder(self)
         for target in self.contract():
             # A missing function, whose digest is "", has changed, even if a known release lacks it, too.
             if sources.digest(target, site) not in {
-                release.get(target) or None for release in known.values()
+                digests.get(target) or None for digests in digests_by_release.values()
             }:
                 message = f"{self.name} {version} is not supported: {target} has changed"
-                return f"{message}; install {self.name}=={max(known)}"
+                return f"{message}; install {self.name}=={max(digests_by_release)}"
         self.remark = f"{version} was not tested, but all functions that are patched or called are unchanged"
         return None
 
@@ -69,7 +71,7 @@ class NumbaCudaMlir(FrontEnd):
         """Return the functions that are patched or called, as "module:path"."""
         from .patches import CALLED, TABLE
 
-        return (*(row.target for row in TABLE), *CALLED)
+        return (*(patch.target for patch in TABLE), *CALLED)
 
     def free_compiler_lock(self) -> None:
         super().free_compiler_lock()

@@ -122,7 +122,7 @@ class CoreLinker:
             if exported and config().checks != "none":
                 from numba_ptxlink._link import declarations
 
-                declarations.check_declared_types(current_context().origin, _declared(), exported)
+                declarations.check_declared_types(current_context().origin, _declared_types(), exported)
             linked = kernels.link_for_device(inputs, arch, options)
         self._log = linked.log
         return linked
@@ -147,14 +147,14 @@ class CoreLinker:
         return inputs, Arch.of(self._option_values["arch"]), options
 
 
-def _declared() -> dict[str, tuple[str, ...]]:
+def _declared_types() -> dict[str, tuple[str, ...]]:
     """Return the C types of each function that the kernel declares, by its name: result, then parameters."""
     from numba_ptxlink import abi
     from numba_ptxlink._link.declarations import CLASS, from_signature
 
     declared = {}
     for name, (sig, has_c_abi) in current_context().declared_calls:
-        parameters = [(f"arg{at}", ty) for at, ty in enumerate(sig.args)]
+        parameters = [(f"arg{index}", ty) for index, ty in enumerate(sig.args)]
         try:
             declared_type = from_signature(abi.c_signature(name, sig.return_type, parameters), "")
         except AbiError:
@@ -164,11 +164,11 @@ def _declared() -> dict[str, tuple[str, ...]]:
         # Structs are passed by their members, which have no C type names: two parameters without a type stand
         # for them, so that their number differs from that of a C function, which takes the struct. A half is
         # a class of 2 bytes with one member.
-        parts = (
+        passed_names = (
             [name] if kind <= CLASS + 2 else ["", ""]
             for name, kind in zip(names, declared_type.kinds[1:], strict=True)
         )
-        passed = itertools.chain.from_iterable(parts)
+        passed = itertools.chain.from_iterable(passed_names)
         # Numba's calling convention returns a status, and stores the result through a pointer.
         declared[name] = (result, *passed) if has_c_abi else ("int32_t", "void *", *passed)
     return declared
@@ -178,7 +178,7 @@ def compile_source(
     src: Any, name: Any, cc: Any, ltoir: Any = False, *, lineinfo: Any = False, debug: Any = False
 ) -> Any:
     """
-    Compile CUDA C++ with NVRTC, to LTO-IR with link-time optimisation, else to PTX. Needs no driver.
+    Compile CUDA C++ with NVRTC, to LTO-IR if *ltoir* is set, else to PTX. Needs no driver.
 
     Returns:
         The code, as a `cuda.core.ObjectCode`, and NVRTC's log.

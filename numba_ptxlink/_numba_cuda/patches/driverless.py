@@ -22,7 +22,7 @@ def current_cc() -> tuple[Any, ...]:
         cc = tuple(api.get_current_device().compute_capability)
     except (CudaSupportError, CudaDriverError):
         return tuple(compiler._default_cc(None))
-    # From 9.0 on, `cuda.compile` compiles for the features of one architecture, such as sm_90a.
+    # From 9.0 on, devices have features of their architecture alone, such as those of sm_90a.
     return (cc[0], cc[1], "a" if cc >= (9, 0) else "")
 
 

@@ -1,1 +1,1 @@
-"""The LLVM IR of numba-cuda-mlir: parsed and repaired as text; and the calling convention."""
+"""Parse and repair the LLVM IR of numba-cuda-mlir as text, and convert values to its calling convention."""

@@ -1,8 +1,10 @@
 """
 The calling convention of numba-cuda-mlir, and checks for types that it misreads.
 
-Tuples are spread over parameters and results, records are passed and returned by address, and arrays are
-memrefs: two addresses, an offset, and shape and strides in elements.
+Each member of a tuple is a parameter or a result of its own, records are passed and returned by address, and
+arrays are memrefs. A memref has the address of the allocated memory, an aligned address in that memory, the
+offset of the first element from the aligned address, the shape, and the strides; offset and strides are in
+elements.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from numba_ptxlink._front_end.codegen.builder import Callee, Leaf
 
 
+# Members of a memref.
+_ALIGNED_ADDRESS_INDEX, _OFFSET_INDEX, _SHAPE_INDEX = 1, 2, 3
+
+
 class MemrefConvention(Convention):
     """See `Convention`, where each member is described."""
 
@@ -34,7 +40,7 @@ class MemrefConvention(Convention):
     spreads_structs = False
 
     def call(self, callee: Callee, arguments: list[Leaf], ty: Any) -> tuple[str, Iterator[Leaf]]:
-        builder, failed = self.builder, ""
+        builder, has_failed = self.builder, ""
         has_error_param = len(callee.params) > len(arguments)
         if has_error_param:
             # A parameter added by `errors`: the address of a byte, which the function sets after an error.
@@ -42,29 +48,35 @@ class MemrefConvention(Convention):
         value = builder.call(callee, arguments)
         if has_error_param:
             pointer, slot = arguments[-1]
-            failed = builder.emit_value(f"icmp ne i8 {builder.emit_value(f'load i8, {pointer} {slot}')}, 0")
-        return failed, self.results(ty, callee.result, value)
+            error_byte = builder.emit_value(f"load i8, {pointer} {slot}")
+            has_failed = builder.emit_value(f"icmp ne i8 {error_byte}, 0")
+        return has_failed, self.results(ty, callee.result, value)
 
     def results(self, ty: Any, numba_llvm_type: Type, value: str) -> Iterator[Leaf]:
         if _result_count(ty) == 1:
             yield numba_llvm_type, value
             return
-        for at, part in enumerate(members(numba_llvm_type)):
-            yield part, self.builder.extract(numba_llvm_type, value, at)
+        for index, member_type in enumerate(members(numba_llvm_type)):
+            yield member_type, self.builder.extract(numba_llvm_type, value, index)
 
     def stride_unit(self, ctype: c.View, ty: Any) -> int:
         # Arrays of records have strides in bytes.
         return 1 if isinstance(ty.dtype, types.Record) else ctype.element.size
 
     def leading_array_arguments(self, data: Leaf, itemsize: int, shape: list[str]) -> list[Leaf]:
+        # The allocated address, the aligned address, and the offset.
         return [data, data, (I64, "0")]
 
     def locate_array_parts(self, numba_llvm_type: Type, value: str, unit: int) -> tuple[Leaf, int]:
-        builder, byte = self.builder, self.builder.pointer(I8)
-        # The type of the pointer depends on the dialect: to bytes, to elements, or opaque.
-        data = builder.convert(members(numba_llvm_type)[1], builder.extract(numba_llvm_type, value, 1), byte)
-        offset = builder.emit_value(f"mul i64 {builder.extract(numba_llvm_type, value, 2)}, {unit}")
-        return (byte, builder.emit_value(f"getelementptr i8, {byte} {data}, i64 {offset}")), 3
+        builder, byte_pointer = self.builder, self.builder.pointer(I8)
+        # The type of the address depends on the dialect: a pointer to bytes, to elements, or opaque.
+        address_type = members(numba_llvm_type)[_ALIGNED_ADDRESS_INDEX]
+        aligned_address = builder.extract(numba_llvm_type, value, _ALIGNED_ADDRESS_INDEX)
+        base = builder.convert(address_type, aligned_address, byte_pointer)
+        offset = builder.extract(numba_llvm_type, value, _OFFSET_INDEX)
+        byte_offset = builder.emit_value(f"mul i64 {offset}, {unit}")
+        address = builder.emit_value(f"getelementptr i8, {byte_pointer} {base}, i64 {byte_offset}")
+        return (byte_pointer, address), _SHAPE_INDEX
 
 
 def _result_count(ty: Any) -> int:
@@ -80,15 +92,22 @@ def check_types(signature: Signature, args: Sequence[Any], result: Any) -> None:
         AbiError: numba-cuda-mlir would misread values of a type. Names the function, the parameter and the
             type.
     """
-    labeled = [(f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)]
-    reason = misread_reason((*labeled, ("the return value", result)))
+    labelled_types = [
+        (f"parameter {name!r}", ty) for (name, _), ty in zip(signature.params, args, strict=True)
+    ]
+    reason = misread_reason((*labelled_types, ("the return value", result)))
     if reason:
         raise AbiError(f"Function {signature.name}: {reason}.")
 
 
-def misread_reason(labeled: Iterable[tuple[str, Any]]) -> str:
-    """Return why numba-cuda-mlir would misread a type of *labeled*, with the cure; "" if it reads all."""
-    for label, ty in labeled:
+def misread_reason(labelled_types: Iterable[tuple[str, Any]]) -> str:
+    """
+    Return why numba-cuda-mlir would misread values of a type, with the cure; "" if it misreads none.
+
+    Args:
+        labelled_types: Pairs of a text for messages, such as "parameter 'x'", and a Numba type.
+    """
+    for label, ty in labelled_types:
         reason = _misread_reason(ty)
         if reason is not None:
             return f'{label}, of Numba type {ty}, {reason}, or choose front_end="numba-cuda"'

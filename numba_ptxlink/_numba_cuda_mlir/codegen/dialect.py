@@ -13,19 +13,24 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# String constants, such as the text of `print`, must not change: this alternative matches first.
+# A string constant, such as the text of `print`. Patterns match it first, so that its content stays.
 _CONSTANT = r'(?<= )c"[^"]*"'
 _NO_UNSIGNED_WRAP = re.compile(rf"{_CONSTANT}|( nuw )")
-_NO_KIND = re.compile(r"^(!.*\bemissionKind:) ,", re.MULTILINE)
+# A compile unit whose emission kind has no name: `!0 = distinct !DICompileUnit(..., emissionKind: , ...)`.
+_UNNAMED_EMISSION_KIND = re.compile(r"^(!.*\bemissionKind:) ,", re.MULTILINE)
+# The data layout, up to the place of the alignment of i128.
 _LAYOUT = re.compile(r'^(target datalayout = ".*-i64:64:64)(-f32)', re.MULTILINE)
-_SHARED = re.compile(r"^(@\S+ = \w+ addrspace\(3\) global .*) zeroinitializer\b", re.MULTILINE)
+# Shared memory with an initial value: `@shared_0 = internal addrspace(3) global [8 x i8] zeroinitializer`.
+_INITIALISED_SHARED = re.compile(r"^(@\S+ = \w+ addrspace\(3\) global .*) zeroinitializer\b", re.MULTILINE)
+# Dynamic shared memory, an array without a size: `@shared_1 = internal addrspace(3) global [0 x i8] undef`.
 _DYNAMIC_SHARED = re.compile(
     r"^(@\S+ = )(?:internal|private) (addrspace\(3\) global \[0 x [^\]]+\]) (?:undef|poison|zeroinitializer)",
     re.MULTILINE,
 )
+# Definitions of internal functions, of internal variables, and the declarations of dynamic shared memory.
 _FUNCTION = re.compile(r'^define internal [^@\n]*@("[^"]+"|[\w.$-]+)\(', re.MULTILINE)
 _VARIABLE = re.compile(r'^@("[^"]+"|[\w.$-]+) = (?:internal|private) ', re.MULTILINE)
-_EXTERNAL = re.compile(r"^@(\S+) = external addrspace\(3\) global \[0 x ", re.MULTILINE)
+_EXTERNAL_SHARED = re.compile(r"^@(\S+) = external addrspace\(3\) global \[0 x ", re.MULTILINE)
 _SYMBOL = re.compile(r"@([\w.$-]+)")
 
 
@@ -33,20 +38,20 @@ def repair(text: str) -> str:
     """Return LLVM IR *text*, in either dialect, repaired for NVVM."""
     # numba-cuda-mlir marks all index arithmetic `nuw`, but negative strides wrap: remove it.
     text = _NO_UNSIGNED_WRAP.sub(lambda match: " " if match[1] else match[0], text)
-    # LLVM 7 does not write the name of the emission kind for line numbers only, which NVVM has.
-    text = _NO_KIND.sub(r"\1 DebugDirectivesOnly,", text)
+    # The kind "line numbers only" has a name in NVVM, but LLVM 7 writes none, and NVVM rejects that.
+    text = _UNNAMED_EMISSION_KIND.sub(r"\1 DebugDirectivesOnly,", text)
     # nvcc writes Debug Info Version 1, and LTO refuses to link modules with different versions.
     text = text.replace('!{i32 2, !"Debug Info Version"', '!{i32 1, !"Debug Info Version"')
     # NVVM's verifier requires the alignment of i128.
     text = _LAYOUT.sub(r"\1-i128:128:128\2", text, count=1)
     # Shared memory has no initial value, and an array without a size gets its memory from the launch.
-    return _SHARED.sub(r"\1 undef", _DYNAMIC_SHARED.sub(r"\1external \2", text))
+    return _INITIALISED_SHARED.sub(r"\1 undef", _DYNAMIC_SHARED.sub(r"\1external \2", text))
 
 
 def with_stable_names(text: str, symbol: str) -> str:
     """Return the LLVM IR of the exported function *symbol* with internal symbols named after it."""
     # All dynamic shared memory begins at the same address, so that its variables have the same name.
-    names = dict.fromkeys(_EXTERNAL.findall(text), "numba_ptxlink_dynamic_shared")
+    names = dict.fromkeys(_EXTERNAL_SHARED.findall(text), "numba_ptxlink_dynamic_shared")
     # LTO-IR of several functions must not share private variables either.
     text = _VARIABLE.sub(r"@\1 = internal ", text)
     for name in _VARIABLE.findall(text):
@@ -64,7 +69,7 @@ def _quote_symbols(text: str) -> str:
 
 
 def _rename_symbols(text: str, names: dict[str, str]) -> str:
-    # Also in the strings of debug information, which contain the names of functions.
+    # Rename in strings of debug information, too, which contain the names of functions.
     pattern = rf"{_CONSTANT}|{_names_pattern(names)}"
     return re.sub(pattern, lambda match: names.get(match[0], match[0]), text) if names else text
 

@@ -18,60 +18,65 @@ if TYPE_CHECKING:
 ERROR = "%numba_ptxlink_error"
 """The parameter through which a function reports an error to its callers: the address of a byte."""
 
-_LEAVE = "numba_ptxlink_leave"
+_LEAVE_LABEL = "numba_ptxlink_leave"
 _ERROR_VARIABLE = "__numba_cuda_mlir_error_code"
-_WRITE = re.compile(rf"\bcmpxchg\b.*@{_ERROR_VARIABLE}\b")
-_DEFINITION = re.compile(rf"^@{_ERROR_VARIABLE} = ")
+# For example `%5 = cmpxchg ptr @__numba_cuda_mlir_error_code, i32 0, i32 1 monotonic monotonic`.
+_ERROR_WRITE = re.compile(rf"\bcmpxchg\b.*@{_ERROR_VARIABLE}\b")
+_VARIABLE_DEFINITION = re.compile(rf"^@{_ERROR_VARIABLE} = ")
 _TARGET = re.compile(r"label (%[\w.$-]+)")
 _PHI = re.compile(r"^\s*%\S+ = phi ")
-# The brackets of a phi have spaces; those of types and constants have none.
+# An edge of a phi: in `phi i32 [ %v1, %v0 ], [ 0, %v4 ]`, the value and the label of the predecessor. The
+# brackets of a phi have spaces; those of types and constants have none.
 _INCOMING = re.compile(r"\[ .+?, (%[\w.$-]+) \]")
 _CALL = re.compile(r'\bcall [^@]*@("[^"]+"|[\w.$-]+)\(')
 _TRAP = '  call void asm sideeffect "trap;", ""()'
 
 
-def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte: str) -> bool:
+def end_at_errors(module: ParsedModule, root: str, *, trap: bool, byte_pointer: str) -> bool:
     """
-    Make functions of *module* return or trap at errors; remove those that *root* does not reach.
+    Make functions of *module* return or trap at errors; remove functions that *root* does not reach.
 
     Args:
         module: The module, which is changed.
         root: The exported function.
         trap: Whether an error stops the kernel instead of returning.
-        byte: The type of the address of a byte in the module's dialect.
+        byte_pointer: The type of the address of a byte in the module's dialect.
 
     Returns:
         Whether an error can occur.
     """
     module.keep_reachable(root)
-    module.other_lines = [line for line in module.other_lines if not _DEFINITION.match(line)]
-    action = _TRAP if trap else f"  store i8 1, {byte} {ERROR}"
-    raising = {name for name, function in module.functions.items() if _end_blocks(function, action)}
-    failing = set() if trap else set(raising)
+    module.other_lines = [line for line in module.other_lines if not _VARIABLE_DEFINITION.match(line)]
+    report = _TRAP if trap else f"  store i8 1, {byte_pointer} {ERROR}"
+    raising_names = {name for name, function in module.functions.items() if _end_blocks(function, report)}
+    # The functions that return after an error, in their own code or in a callee.
+    failing_names = set() if trap else set(raising_names)
     while (
-        callers := {name for name, function in module.functions.items() if failing & function.symbols.keys()}
-        - failing
+        callers := {
+            name for name, function in module.functions.items() if failing_names & function.symbols.keys()
+        }
+        - failing_names
     ):
-        failing |= callers
-    for name in failing:
+        failing_names |= callers
+    for name in failing_names:
         function = module.functions[name]
-        function.extra_params = (f"{byte} {ERROR}",)
-        _return_after_failed_calls(function, failing, byte)
-    return bool(raising)
+        function.extra_params = (f"{byte_pointer} {ERROR}",)
+        _return_after_failed_calls(function, failing_names, byte_pointer)
+    return bool(raising_names)
 
 
-def _end_blocks(function: Definition, action: str) -> bool:
-    """End each block in which an error occurs by the instruction *action*; return whether there are any."""
-    ended = False
+def _end_blocks(function: Definition, report: str) -> bool:
+    """End each block with an error by the instruction *report* and a return; return whether there are any."""
+    has_errors = False
     for block in _reachable_blocks(function):
-        index = next((index for index, line in enumerate(block.lines) if _WRITE.search(line)), None)
+        index = next((index for index, line in enumerate(block.lines) if _ERROR_WRITE.search(line)), None)
         if index is not None:
-            block.lines[index:] = [action, _zero_return(function)]
-            ended = True
-    if ended:
+            block.lines[index:] = [report, _zero_return(function)]
+            has_errors = True
+    if has_errors:
         function.blocks = _reachable_blocks(function)
         _drop_phi_edges(function)
-    return ended
+    return has_errors
 
 
 def _reachable_blocks(function: Definition) -> list[Block]:
@@ -86,10 +91,11 @@ def _reachable_blocks(function: Definition) -> list[Block]:
 
 
 def _successors(block: Block) -> set[str]:
+    """Return the labels, without "%", of the blocks to which *block* branches."""
+    branches = (index for index, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line))
     # A switch has several lines, one for each case.
-    last = next((index for index, line in enumerate(block.lines) if re.match(r"\s*(br|switch) ", line)), None)
-    lines = [] if last is None else block.lines[last:]
-    return {label[1:] for line in lines for label in _TARGET.findall(line)}
+    start = next(branches, len(block.lines))
+    return {label[1:] for line in block.lines[start:] for label in _TARGET.findall(line)}
 
 
 def _drop_phi_edges(function: Definition) -> None:
@@ -106,41 +112,47 @@ def _drop_phi_edges(function: Definition) -> None:
                 block.lines[index] = line[: line.index("[ ")] + ", ".join(incoming)
 
 
-def _return_after_failed_calls(function: Definition, failing: set[str], byte: str) -> None:
-    """Pass `ERROR` to calls of *failing* functions, and return from *function* if one has failed."""
+def _return_after_failed_calls(function: Definition, failing_names: set[str], byte_pointer: str) -> None:
+    """
+    Pass `ERROR` to calls of functions that may fail, and return from *function* if one has failed.
+
+    Each such call ends its block, by a branch to a return or to a new block with the rest.
+    """
     blocks: list[Block] = []
-    last: dict[str, str] = {}
+    # For each former block, the label of the new block that contains its end.
+    last_labels: dict[str, str] = {}
     for block in function.blocks:
         blocks.append(Block(block.label))
         for line in block.lines:
             match = _CALL.search(line)
-            if match is None or match[1] not in failing:
+            if match is None or match[1] not in failing_names:
                 blocks[-1].lines.append(line)
                 continue
             number = len(blocks)
             end_of_call = line.rindex(")", 0, line.index(", !dbg") if ", !dbg" in line else None)
             comma = "" if line[end_of_call - 1] == "(" else ", "
             blocks[-1].lines += [
-                f"{line[:end_of_call]}{comma}{byte} {ERROR}{line[end_of_call:]}",
-                f"  {ERROR}.{number} = load i8, {byte} {ERROR}",
+                f"{line[:end_of_call]}{comma}{byte_pointer} {ERROR}{line[end_of_call:]}",
+                f"  {ERROR}.{number} = load i8, {byte_pointer} {ERROR}",
                 f"  {ERROR}.{number}.met = icmp ne i8 {ERROR}.{number}, 0",
-                f"  br i1 {ERROR}.{number}.met, label %{_LEAVE}, label {ERROR}.{number}.not",
+                f"  br i1 {ERROR}.{number}.met, label %{_LEAVE_LABEL}, label {ERROR}.{number}.not",
             ]
             blocks.append(Block(f"{ERROR[1:]}.{number}.not"))
-        last[block.label] = blocks[-1].label
+        last_labels[block.label] = blocks[-1].label
     if len(blocks) > len(function.blocks):
-        blocks.append(Block(_LEAVE, [_zero_return(function)]))
+        blocks.append(Block(_LEAVE_LABEL, [_zero_return(function)]))
     for block in blocks:
         for index, line in enumerate(block.lines):
             if _PHI.match(line):
-                block.lines[index] = _INCOMING.sub(lambda match: _update_incoming(match, last), line)
+                block.lines[index] = _INCOMING.sub(lambda match: _update_incoming(match, last_labels), line)
     function.blocks = blocks
 
 
-def _update_incoming(match: re.Match[str], last: dict[str, str]) -> str:
-    return match[0].replace(f"{match[1]} ]", f"%{last[match[1][1:]]} ]")
+def _update_incoming(match: re.Match[str], last_labels: dict[str, str]) -> str:
+    """Return an edge of a phi with the label of the block that now ends in the branch."""
+    return match[0].replace(f"{match[1]} ]", f"%{last_labels[match[1][1:]]} ]")
 
 
 def _zero_return(function: Definition) -> str:
-    returned = function.result_type
-    return "  ret void" if str(returned) == "void" else f"  ret {returned} zeroinitializer"
+    result_type = function.result_type
+    return "  ret void" if str(result_type) == "void" else f"  ret {result_type} zeroinitializer"

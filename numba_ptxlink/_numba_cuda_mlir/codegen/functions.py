@@ -15,7 +15,8 @@ _HEAD = re.compile(r'^define (?P<before>.*?)@(?P<name>[\w.$]+|"[^"]+")\(')
 _LABEL = re.compile(r"^(?:; <label>:)?(?P<label>[\w.$-]+):")
 _LOCAL = re.compile(r"%(\d+)\b")
 _SYMBOL = re.compile(r'@("[^"]+"|[\w.$-]+)')
-# Lists of symbols that are kept, and of annotations, which numba-cuda-mlir writes only for its own functions.
+# Lists of symbols that optimisation must keep, and of annotations. numba-cuda-mlir writes them for its own
+# functions, which become internal here.
 _DROPPED_LISTS = ("@llvm.used = ", "@llvm.compiler.used = ", "!nvvm.annotations = ")
 _LINKAGES = frozenset({"dso_local", "internal", "private", "linkonce_odr", "weak", "weak_odr", "linkonce"})
 
@@ -87,7 +88,7 @@ class ParsedModule:
         return "\n".join([*self.other_lines, *(function.text() for function in self.functions.values())])
 
     def keep_reachable(self, root: str) -> None:
-        """Remove functions that *root* does not reach, with their metadata; order callers first."""
+        """Remove functions that *root* does not reach, with their metadata; order the rest by first use."""
         kept, pending = {root: self.functions[root]}, [root]
         while pending:
             for name in kept[pending.pop(0)].symbols:
@@ -113,14 +114,14 @@ def read(text: str) -> ParsedModule:
             module.other_lines.append(line)
             continue
         body: list[str] = []
-        while (inner := next(lines)) != "}":
-            body.append(inner)
+        while (body_line := next(lines)) != "}":
+            body.append(body_line)
         module.functions[match["name"]] = _parse_function(match, line, body)
     return module
 
 
 def _parse_function(match: re.Match[str], line: str, body: list[str]) -> Definition:
-    params, after = llvm_types.split(line[match.end() :])
+    params, text_behind = llvm_types.split(line[match.end() :])
     # Parameters have no names in one dialect, and numbers in the other.
     params = [re.sub(r"\s*%\w+$", "", param) for param in params]
     # The first block has no label; its number follows those of the parameters.
@@ -133,11 +134,12 @@ def _parse_function(match: re.Match[str], line: str, body: list[str]) -> Definit
         elif instruction.strip():
             blocks[-1].lines.append(_name_values(instruction))
     result = " ".join(word for word in match["before"].split() if word not in _LINKAGES)
-    return Definition(match["name"], result, params, after.rstrip().rstrip("{").strip(), blocks)
+    attributes = text_behind.rstrip().rstrip("{").strip()
+    return Definition(match["name"], result, params, attributes, blocks)
 
 
 def _name_values(instruction: str) -> str:
-    """Return *instruction* with names for numbered values; strings are unchanged."""
+    """Return *instruction* with names, such as %v5 for %5, in place of numbers; strings are unchanged."""
     pieces = instruction.split('"')
     pieces[::2] = [_LOCAL.sub(r"%v\1", piece) for piece in pieces[::2]]
     return '"'.join(pieces)

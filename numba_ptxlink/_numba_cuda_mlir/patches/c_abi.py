@@ -25,7 +25,7 @@ C_ABI = PatchTable("C ABI")
 """The patches that an export applies, too."""
 PATCHES = PatchTable("C ABI")
 
-CALLED = "numba_ptxlink_called"
+CALLED_KEY = "numba_ptxlink_called"
 """The metadata key for the declared functions that a function calls; see `Compilation.declared_calls`."""
 
 # nvcc passes narrow integers in registers of this size.
@@ -92,10 +92,10 @@ def _lower_to_mlir(_: ExportedFunction, original: Any, self: Any) -> None:
     except Exception as error:
         from numba_ptxlink._export import reasons
 
-        kind = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
+        prefix = "" if isinstance(error, NotImplementedError) else f"{type(error).__name__}: "
         raise ExportError(
             f"{reasons.location(error)}numba-cuda-mlir cannot compile this; rewrite it, or choose "
-            f'front_end="numba-cuda": {kind}{error}'
+            f'front_end="numba-cuda": {prefix}{error}'
         ) from error
 
 
@@ -109,25 +109,6 @@ def _check_records(lower: Any) -> None:
     Raises:
         ExportError: The function has such an access. Names its line.
     """
-    from numba_cuda_mlir.numba_cuda import types
-    from numba_cuda_mlir.numba_cuda.core import ir
-
-    def is_misread(array: Any, index: Any) -> bool:
-        ty = lower.get_numba_type(array)
-        # Nested arrays are addressed correctly; pointers to records are refused by their type.
-        if type(ty) is not types.Array or not isinstance(ty.dtype, types.Record):
-            return False
-        if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
-            return True
-        kind = lower.get_numba_type(index) if isinstance(index, ir.Var) else index
-        if isinstance(kind, str):
-            # Access to a field by its name.
-            return isinstance(getattr(ty.dtype.fields.get(kind), "type", None), types.NestedArray)
-        if isinstance(kind, (slice, types.SliceType)):
-            return kind.step is not None if isinstance(kind, slice) else kind.has_step
-        from_end = isinstance(kind, int) and kind < 0
-        return from_end or ty.ndim > 1 or not isinstance(kind, (int, types.Integer))
-
     for block in lower.func_ir.blocks.values():
         for inst in block.body:
             location = f"{Path(inst.loc.filename).name}:{inst.loc.line}"
@@ -136,13 +117,37 @@ def _check_records(lower: Any) -> None:
                     f"{location}: numba-cuda-mlir copies the address of a record instead of its content into "
                     "another record; assign the fields one by one"
                 )
-            access = _indexed_access(inst, ir)
-            if access is not None and is_misread(*access):
+            access = _indexed_access(inst)
+            if access is not None and _is_misread(lower, *access):
                 raise ExportError(
                     f"{location}: numba-cuda-mlir indexes arrays of records only in one contiguous dimension "
                     "and from 0 on; write a.x[i, j] for a[i, j].x, and a.x[1::2] for a[1::2].x, or use "
                     'front_end="numba-cuda"'
                 )
+
+
+def _is_misread(lower: Any, array: Any, index: Any) -> bool:
+    """Return whether numba-cuda-mlir misreads the element of the variable *array* at *index*."""
+    from numba_cuda_mlir.numba_cuda import types
+    from numba_cuda_mlir.numba_cuda.core import ir
+
+    ty = lower.get_numba_type(array)
+    # Nested arrays are addressed correctly; pointers to records are refused by their type.
+    if type(ty) is not types.Array or not isinstance(ty.dtype, types.Record):
+        return False
+    if not (ty.layout == "C" or (ty.layout == "F" and ty.ndim == 1)):
+        return True
+    type_or_constant = lower.get_numba_type(index) if isinstance(index, ir.Var) else index
+    if isinstance(type_or_constant, str):
+        # The name of a field.
+        field = ty.dtype.fields.get(type_or_constant)
+        return isinstance(getattr(field, "type", None), types.NestedArray)
+    if isinstance(type_or_constant, slice):
+        return type_or_constant.step is not None
+    if isinstance(type_or_constant, types.SliceType):
+        return bool(type_or_constant.has_step)
+    counts_from_end = isinstance(type_or_constant, int) and type_or_constant < 0
+    return counts_from_end or ty.ndim > 1 or not isinstance(type_or_constant, (int, types.Integer))
 
 
 def _copies_record(inst: Any, lower: Any) -> bool:
@@ -156,8 +161,10 @@ def _copies_record(inst: Any, lower: Any) -> bool:
     return isinstance(value, Record) and type(target) is not Array
 
 
-def _indexed_access(inst: Any, ir: Any) -> tuple[Any, Any] | None:
-    """Return the variable that *inst* indexes, and the index; None for other instructions."""
+def _indexed_access(inst: Any) -> tuple[Any, Any] | None:
+    """Return the variable that *inst* indexes, and the index, None for an iteration; else None."""
+    from numba_cuda_mlir.numba_cuda.core import ir
+
     if isinstance(inst, (ir.SetItem, ir.StaticSetItem)):
         return inst.target, inst.index
     expr = getattr(inst, "value", None)
@@ -185,37 +192,40 @@ def _lower_field_view(
     # records. But strides of parameters are in bytes, which slices need. So pass an array with strides that
     # count records.
     ty = self.get_numba_type(value.name)
-    width = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
-    if not width or ty.dtype.size % width:
+    field_size = getattr(ty.dtype.typeof(attr), "bitwidth", 0) // 8
+    if not field_size or ty.dtype.size % field_size:
         raise ExportError(
             f"numba-cuda-mlir has no view of the field {attr!r}, of type {ty.dtype.typeof(attr)}, of "
             f"records of {ty.dtype.size} bytes; write a[i].{attr} for a.{attr}[i]"
         )
     array = self.load_var(value)
     _, offset, *extents = memref.extract_strided_metadata(array)
-    sizes = extents[: ty.ndim]
+    # The extents of an array are its shape, then its strides.
+    shape = extents[: ty.ndim]
     strides = [arith.constant(result=mlir_types.index(), value=1)]
-    for size in sizes[:0:-1]:
-        strides.insert(0, arith.muli(strides[0], size))
-    dynamic, size = ir.ShapedType.get_dynamic_stride_or_offset(), ir.ShapedType.get_dynamic_size()
-    whole = numba_ir.Var(value.scope, f"{target.name}.whole", value.loc)
-    self.fndesc.typemap[whole.name] = ty
-    self.varmap[whole.name] = memref.reinterpret_cast(
+    # In C order, a stride is the product of all later dimensions.
+    for dimension in reversed(shape[1:]):
+        strides.insert(0, arith.muli(strides[0], dimension))
+    dynamic_stride = ir.ShapedType.get_dynamic_stride_or_offset()
+    dynamic_size = ir.ShapedType.get_dynamic_size()
+    record_array = numba_ir.Var(value.scope, f"{target.name}.whole", value.loc)
+    self.fndesc.typemap[record_array.name] = ty
+    self.varmap[record_array.name] = memref.reinterpret_cast(
         ir.MemRefType.get(
-            [size] * ty.ndim,
+            [dynamic_size] * ty.ndim,
             array.type.element_type,
-            ir.StridedLayoutAttr.get(dynamic, [dynamic] * ty.ndim),
+            ir.StridedLayoutAttr.get(dynamic_stride, [dynamic_stride] * ty.ndim),
             array.type.memory_space,
         ),
         array,
         offsets=[offset],
-        sizes=sizes,
+        sizes=shape,
         strides=strides,
-        static_offsets=[dynamic],
-        static_sizes=[size] * ty.ndim,
-        static_strides=[dynamic] * ty.ndim,
+        static_offsets=[dynamic_stride],
+        static_sizes=[dynamic_size] * ty.ndim,
+        static_strides=[dynamic_stride] * ty.ndim,
     )
-    original(self, target, whole, attr)
+    original(self, target, record_array, attr)
 
 
 @C_ABI.around(_LOWERING, "MLIRLower.lower_static_raise")
@@ -229,16 +239,16 @@ def _lower_static_raise(export: ExportedFunction, _original: Any, self: Any, ins
     self.set_error_code(1)
     # numba-cuda-mlir would continue at the last return, whose value may be undefined here. LLVM's
     # `unreachable` has no counterpart in NVVM's older dialect, so branch to an endless loop.
-    never = self.mlir_funcOp.body.blocks.append()
-    cf.br([], never)
-    with ir.InsertionPoint(never):
-        cf.br([], never)
+    endless_loop = self.mlir_funcOp.body.blocks.append()
+    cf.br([], endless_loop)
+    with ir.InsertionPoint(endless_loop):
+        cf.br([], endless_loop)
 
 
 @C_ABI.around(_LOWERING, "MLIRLower.link_external_item")
 @_in_exports
 def _link_external_item(export: ExportedFunction, _original: Any, _self: Any, link_item: Any) -> None:
-    """Collect the link files of an export's functions for the export."""
+    """Collect the link files of an exported function and of its callees for the export."""
     export.links[link_item] = None
 
 
@@ -263,7 +273,7 @@ def _call_external_function(original: Any, self: Any, target: Any, fn_value: Any
                 "declare the parameters as int32"
             )
     else:
-        self.metadata.setdefault(CALLED, {})[fn_value.name] = fn_value.sig, has_c_abi
+        self.metadata.setdefault(CALLED_KEY, {})[fn_value.name] = fn_value.sig, has_c_abi
     original(self, target, fn_value, *args)
 
 

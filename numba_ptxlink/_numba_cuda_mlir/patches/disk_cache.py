@@ -1,8 +1,7 @@
 """
 `@cuda.jit(cache=True)` for kernels with link files, and with every option in the key.
 
-numba-cuda-mlir's index of the compiled kernels of a function is used, with keys that are extended by missing
-inputs.
+Kernels stay in numba-cuda-mlir's index of a function, whose keys are extended by the inputs that they lack.
 """
 
 from __future__ import annotations
@@ -56,10 +55,11 @@ def _save_overload(original: Any, self: Any, sig: Any, cres: Any) -> None:
 
 
 def _is_described(cache: Any, metadata: Any) -> bool:
+    """Return whether the entry of a kernel with *metadata* would describe the kernel completely."""
     from numba_ptxlink._front_end import disk_keys
 
     linked, linker = metadata["linked_external_link_items"], metadata["linker"]
-    # LTO-IR that an overload links is in the linker only.
+    # LTO-IR that an overload links is in the linker, but not in the list, so that no key describes it.
     is_complete = len(linked) == len(linker._object_codes) + len(linker._pending_cu)
     # The entry on disk does not record a cooperative launch.
     return is_complete and not metadata.get("use_cooperative") and disk_keys.describes_kernel(cache, linked)

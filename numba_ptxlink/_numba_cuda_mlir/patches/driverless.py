@@ -9,7 +9,7 @@ from numba_ptxlink._front_end.patch import PatchTable
 from numba_ptxlink._numba_cuda_mlir.context import current_context, override, requested_cc
 
 DRIVERLESS = PatchTable("driverless")
-"""The patches, which an export applies, too."""
+"""The patches that compile without a driver; an export applies them, too."""
 
 _TOOLS = "numba_cuda_mlir.tools"
 _PACKAGE = "numba_cuda_mlir"
@@ -34,7 +34,7 @@ def _get_gpu_compute_capability(original: Any, as_type: type = str) -> Any:
                 "There is no CUDA device to compile for, and no architecture was passed; pass one, "
                 'such as cc=(9, 0) to cuda.compile, or chip="sm_90" to cuda.jit.'
             ) from error
-    # Not cached for later calls, unlike the device's, since it is that of this compilation.
+    # The original caches the device's architecture for later calls. That of a compilation must not be cached.
     return cc if as_type is tuple else f"sm_{cc[0]}{cc[1]}"
 
 
@@ -55,7 +55,7 @@ def _compile_mlir(original: Any, pyfunc: Any, return_type: Any, args: Any, targe
         # Errors on the CPU name the line.
         targetoptions["lineinfo"] = True
     # Callees are compiled meanwhile, without options of their own.
-    with find.naming_missing_packages(), override(cc=requested_cc(targetoptions), lowering=True):
+    with find.naming_missing_packages(), override(cc=requested_cc(targetoptions), is_lowering=True):
         return original(pyfunc, return_type, args, targetoptions)
 
 

@@ -20,13 +20,16 @@ OPTIMIZE = PatchTable("first kernel")
 PATCHES = PatchTable("first kernel")
 
 # The options that determine the passes and NVVM's options; the effect of all others is visible in the MLIR.
-_OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
+_CODE_OPTIONS = ("chip", "debug", "fastmath", "lineinfo", "opt", "opt_level")
 # The definitions of a module. Declarations of functions are marked private.
-_DEFINED = re.compile(
+_DEFINITION = re.compile(
     r"^\s*(?:(?:func|gpu|llvm)\.func (?!private)|llvm\.mlir\.global |memref\.global )[^@\n]*@([\w.$]+)",
     re.ASCII | re.MULTILINE,
 )
-_VARYING = re.compile(r"\d{12}|^(?:constant_array|static_shared_memory|__numba_cuda_mlir_str)_\d+$", re.ASCII)
+# Addresses, and names with a counter of the process, such as "static_shared_memory_3".
+_PROCESS_DEPENDENT_NAME = re.compile(
+    r"\d{12}|^(?:constant_array|static_shared_memory|__numba_cuda_mlir_str)_\d+$", re.ASCII
+)
 _NAME = re.compile(r"[\w.$]+", re.ASCII)
 # The text of a named struct does not contain the types that its pointers refer to.
 _NAMED_STRUCT = 'struct<"'
@@ -48,12 +51,12 @@ def _optimize(original: Any, cres: Any) -> None:
     from numba_ptxlink._tools import find
 
     options = cres.metadata["targetoptions"]
-    if current_context().lowering and options.get("device"):
+    if current_context().is_lowering and options.get("device"):
         # The caller uses the MLIR of its callees.
         return
-    declared_calls = tuple(cres.metadata.get(c_abi.CALLED, {}).items())
-    request = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
-    with find.naming_missing_packages(), override(**request):
+    declared_calls = tuple(cres.metadata.get(c_abi.CALLED_KEY, {}).items())
+    changes = {"cc": requested_cc(options), "origin": _origin(cres), "declared_calls": declared_calls}
+    with find.naming_missing_packages(), override(**changes):
         # Functions that need the memory manager have callbacks, which have no text.
         if not config().cache or _prints_results(options) or cres.metadata.get("needs_nrt"):
             original(cres)
@@ -86,6 +89,7 @@ def _optimize_cached(original: Any, cres: Any) -> None:
 
 
 def _entry(cres: Any) -> cache.Entry:
+    """Return an entry of the cache with the optimised MLIR of a function, and then its LTO-IR or PTX."""
     metadata = cres.metadata
     code = metadata["ltoir"] if _is_lto(cres) else metadata["ptx"].encode()
     optimized = metadata["mlir_module_optimized"].encode()
@@ -93,12 +97,12 @@ def _entry(cres: Any) -> cache.Entry:
 
 
 def _restore(cres: Any, entry: cache.Entry) -> None:
-    """Set the metadata that the original sets, except for the cubin."""
+    """Set the metadata that the original sets from *entry*, except for the cubin."""
     from numba_cuda_mlir import mlir_optimization
 
     metadata = cres.metadata
-    at = entry.meta["mlir"]
-    optimized, code = entry.code[:at].decode(), entry.code[at:]
+    mlir_size = entry.meta["mlir"]
+    optimized, code = entry.code[:mlir_size].decode(), entry.code[mlir_size:]
     metadata["mlir_module_optimized"] = optimized
     metadata["cubin"] = None
     if _is_lto(cres):
@@ -158,7 +162,7 @@ def _key(cres: Any, module: str) -> cache.Key:
             # NVRTC's release, as that of the toolkit, determines the version of PTX.
             "nvrtc": find.library_build_id("nvrtc"),
             "libdevice": LibDevice().get(),
-            "flags": [f"{name}={options.get(name)!r}" for name in _OPTIONS],
+            "flags": [f"{name}={options.get(name)!r}" for name in _CODE_OPTIONS],
             "output": "ltoir" if _is_lto(cres) else "ptx",
             "module": _number_names(module, _symbol(cres)),
         },
@@ -187,15 +191,19 @@ def _number_names(module: str, stable_symbol: str) -> str:
     Such names contain addresses or counters. Only names of definitions are replaced, and not *stable_symbol*,
     so that the code is the same.
     """
-    names = {name for name in _DEFINED.findall(module) if name != stable_symbol and _VARYING.search(name)}
+    names = {
+        name
+        for name in _DEFINITION.findall(module)
+        if name != stable_symbol and _PROCESS_DEPENDENT_NAME.search(name)
+    }
     numbers: dict[str, str] = {}
 
-    def numbered(match: re.Match[str]) -> str:
+    def number_name(match: re.Match[str]) -> str:
         return numbers.setdefault(match[0], f"#{len(numbers)}") if match[0] in names else match[0]
 
-    # Strings contain no names.
+    # Strings, which contain no names, are the pieces in between.
     pieces = module.split('"')
-    pieces[::2] = [_NAME.sub(numbered, piece) for piece in pieces[::2]]
+    pieces[::2] = [_NAME.sub(number_name, piece) for piece in pieces[::2]]
     return '"'.join(pieces)
 
 
@@ -205,12 +213,12 @@ def _compile(
 ) -> Any:
     """Link no cubin in a compilation to PTX or LTO-IR."""
     with override(
-        needs_cubin=current_context().needs_cubin and not _is_for_text(pyfunc, targetoptions or {})
+        needs_cubin=current_context().needs_cubin and not _needs_no_cubin(pyfunc, targetoptions or {})
     ):
         return original(pyfunc, sig, targetoptions, optimized)
 
 
-def _is_for_text(pyfunc: Any, options: dict[str, Any]) -> bool:
+def _needs_no_cubin(pyfunc: Any, options: dict[str, Any]) -> bool:
     """Return whether PTX or LTO-IR is requested, and no cubin can be requested later."""
     if (options.get("_compile_output") or options.get("output")) not in ("ptx", "ltoir"):
         return False
