@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ._cabi import aggregates
 from ._cabi import names as cnames
 from ._cabi.numbers import NUMBERS
-from ._cabi.options import AbiOptions, Existing
+from ._cabi.options import AbiOptions, ExistingStruct
 from ._cabi.signatures import Signature, check_ptx, structs_of
 from ._cabi.types import (
     CType,
@@ -46,7 +46,7 @@ _NUMBERS = {
 }
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 
-Names = Mapping[Any, str | Existing]
+Names = Mapping[Any, str | ExistingStruct]
 """For Numba types of records, which have no name: the name in C, or the struct that C++ defines."""
 
 
@@ -104,7 +104,7 @@ def c_signature(
     returned = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
     parameters = [Parameter(*param) for param in params]
     types = [translate(param, f"parameter {param.name!r}") for param in parameters]
-    labels = aggregates.labels([param.name for param in parameters], [returned, *types])
+    labels = aggregates.legal_names([param.name for param in parameters], [returned, *types])
     signature = Signature(
         name=name,
         result=returned,
@@ -227,7 +227,7 @@ def _member(ty: Any, title: str, names: Names) -> CType:
 
 
 def _optional(ty: Any, names: Names) -> CType:
-    return aggregates.optional(_member(ty.type, "Its value", names), str(ty))
+    return aggregates.optional_struct(_member(ty.type, "Its value", names), str(ty))
 
 
 def _tuple(ty: Any, names: Names) -> CType:
@@ -241,11 +241,11 @@ def _tuple(ty: Any, names: Names) -> CType:
     requested = names.get(ty)
     is_named = isinstance(ty, (types.NamedTuple, types.NamedUniTuple))
     python_kind = "namedtuple" if is_named else "tuple"
-    if isinstance(requested, Existing):
-        layout = aggregates.of_tuple(fields, inner, requested.name, python_kind, str(ty))
+    if isinstance(requested, ExistingStruct):
+        layout = aggregates.tuple_struct(fields, inner, requested.name, python_kind, str(ty))
         return aggregates.as_existing(layout, requested)
-    name = cnames.legal_type(ty.instance_class.__name__) if is_named else None
-    return aggregates.of_tuple(fields, inner, name, python_kind, str(ty))
+    name = cnames.legal_struct_name(ty.instance_class.__name__) if is_named else None
+    return aggregates.tuple_struct(fields, inner, name, python_kind, str(ty))
 
 
 def _record(ty: Any, names: Names) -> CType:
@@ -256,16 +256,16 @@ def _record(ty: Any, names: Names) -> CType:
         if field != description.title
     ]
     requested = names.get(ty)
-    name = cnames.legal_type(requested) if isinstance(requested, str) else ""
+    name = cnames.legal_struct_name(requested) if isinstance(requested, str) else ""
     python_type = (
         f"Record({', '.join(f'{field}: {description.type}' for field, description in ty.fields.items())})"
     )
-    layout = aggregates.record(name, fields, ty.size, python_type)
-    if isinstance(requested, Existing):
+    layout = aggregates.record_struct(name, fields, ty.size, python_type)
+    if isinstance(requested, ExistingStruct):
         return aggregates.as_existing(layout, requested)
     if layout.packed and ty.aligned:
         layout = dataclasses.replace(layout, align=ty.dtype.alignment)
-    return aggregates.complete(layout)
+    return aggregates.complete_record(layout)
 
 
 def _field(ty: Any, title: str, names: Names) -> CType:

@@ -197,11 +197,16 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/address_spaces.py", "readers.get(register, ())", "()", PROGRAMS),
     ],
     "C ABI": [
-        ("_cabi/aggregates.py", "is_numba_layout=all(map(_is_plain, types)))", "is_numba_layout=True)", ABI),
         (
             "_cabi/aggregates.py",
-            "natural.members != members or natural.size != size",
-            "natural.members != members",
+            "is_numba_layout=all(map(_has_same_offset, types)))",
+            "is_numba_layout=True)",
+            ABI,
+        ),
+        (
+            "_cabi/aggregates.py",
+            "c_layout.members != members or c_layout.size != size",
+            "c_layout.members != members",
             ABI,
         ),
         (
@@ -211,7 +216,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
             ABI,
         ),
         ("_cabi/signatures.py", "_MAX_DIRECT_SIZE = 128", "_MAX_DIRECT_SIZE = 256", "cabi"),
-        ("_cabi/signatures.py", "aligned = 4 if", "aligned = 1 if", "cabi"),
+        ("_cabi/signatures.py", "min_align = 4 if", "min_align = 1 if", "cabi"),
         (
             "_cabi/signatures.py",
             "ctype.size * 8 if kernel else max(32, ctype.size * 8)",

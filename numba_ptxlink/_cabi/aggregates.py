@@ -16,34 +16,34 @@ from .types import Array, Compound, CType, Member, Pointer, Scalar, Struct, numb
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from .options import Existing
+    from .options import ExistingStruct
 
 # Longer generated names are cut off and end in a checksum.
 _MAX_NAME_CHARS = 48
 
 
-def labels(fields: Iterable[str], types: Iterable[CType], *reserved: str) -> list[str]:
+def legal_names(fields: Iterable[str], types: Iterable[CType], *reserved: str) -> list[str]:
     """
     Return legal, distinct names for *fields* in a declaration that uses *types*.
 
     A parameter hides a type of its name from the next parameters, and a member must not have the name of its
-    struct or of a type in it: so the words in *types* and *reserved* are not used.
+    struct or of a type in the struct. So no name is one of the words in *types* or one of *reserved*.
     """
     taken = words(types) | {*reserved}
-    distinct: list[str] = []
+    c_names: list[str] = []
     for field in fields:
-        distinct.append(cnames.legal(field, taken))
-        taken.add(distinct[-1])
-    return distinct
+        c_names.append(cnames.legal_name(field, taken))
+        taken.add(c_names[-1])
+    return c_names
 
 
-def optional(value: CType, python_type: str) -> Struct:
-    """Return the struct of a *value* that may be missing."""
-    members = [("value", value), ("has_value", number("bool"))]
-    return struct(f"optional_{value.code}", members, python_kind="optional", python_type=python_type)
+def optional_struct(value_type: CType, python_type: str) -> Struct:
+    """Return the struct of a value that may be missing."""
+    members = [("value", value_type), ("has_value", number("bool"))]
+    return struct(f"optional_{value_type.code}", members, python_kind="optional", python_type=python_type)
 
 
-def of_tuple(
+def tuple_struct(
     fields: Sequence[str], types: Sequence[CType], name: str | None, python_kind: str, python_type: str
 ) -> Struct:
     """
@@ -52,40 +52,41 @@ def of_tuple(
     Args:
         fields: The names of the members in Python.
         types: The types of the members.
-        name: The name of the struct, None to derive it from *types*.
+        name: The name of the struct; None to derive it from *types*.
         python_kind: "tuple" or "namedtuple".
-        python_type: The Python type, for the header.
+        python_type: The Python type, for a comment in the header.
     """
     # The counts distinguish nested tuples: tuple2_tuple1_i32_i32 is ((i32,), i32), and
     # tuple1_tuple2_i32_i32 is ((i32, i32),).
     name = name or _shorten(f"tuple{len(types)}_" + "_".join(ctype.code for ctype in types))
-    members_in_c = zip(labels(fields, types, name), types, strict=True)
+    members_in_c = zip(legal_names(fields, types, name), types, strict=True)
     layout = struct(name, members_in_c, python_kind=python_kind, python_type=python_type)
     pairs = zip(layout.members, fields, strict=True)
     members = tuple(dataclasses.replace(member, python=field) for member, field in pairs)
-    return dataclasses.replace(layout, members=members, is_numba_layout=all(map(_is_plain, types)))
+    return dataclasses.replace(layout, members=members, is_numba_layout=all(map(_has_same_offset, types)))
 
 
-def _is_plain(ctype: CType) -> bool:
+def _has_same_offset(ctype: CType) -> bool:
     """Return whether Numba and C place a member of this type at the same offset in a tuple in memory."""
-    # Numba aligns aggregates such as complex64 like their members; C aligns some of them to more.
+    # Numba aligns aggregates such as complex64 like their members, and records to 1 byte; C may align them to
+    # more.
     if isinstance(ctype, Struct):
         return ctype.is_numba_layout and ctype.python_kind != "record"
     return isinstance(ctype, (Scalar, Pointer)) or (isinstance(ctype, Compound) and ctype.element is None)
 
 
-def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> Struct:
+def record_struct(name: str, fields: Iterable[Member], size: int, python_type: str) -> Struct:
     """
     Return the struct of a NumPy record: with C's layout if that matches the record's, else packed.
 
     Args:
-        name: The name, "" for none.
+        name: The name; "" if the record has none yet.
         fields: The members, with their names in Python, in the order of their offsets.
         size: The size in bytes.
-        python_type: The Python type, for the header.
+        python_type: The Python type, for a comment in the header.
 
     Raises:
-        AbiError: C has no such struct.
+        AbiError: C has no such struct, since it would be empty or fields overlap.
     """
     fields = list(fields)
     if not fields or not all(field.type.size for field in fields):
@@ -97,71 +98,73 @@ def record(name: str, fields: Iterable[Member], size: int, python_type: str) -> 
                 "leave one of them out of the dtype, and reinterpret the other by .view() in Python."
             )
     types = [field.type for field in fields]
-    distinct = labels([field.name for field in fields], types, name)
-    pairs = zip(fields, distinct, strict=True)
-    members = tuple(dataclasses.replace(field, name=label, python=field.name) for field, label in pairs)
-    natural = struct("", [(member.name, member.type) for member in members])
-    packed = natural.members != members or natural.size != size
-    align = 1 if packed else natural.align
+    c_names = legal_names([field.name for field in fields], types, name)
+    pairs = zip(fields, c_names, strict=True)
+    members = tuple(dataclasses.replace(field, name=c_name, python=field.name) for field, c_name in pairs)
+    c_layout = struct("", [(member.name, member.type) for member in members])
+    is_packed = c_layout.members != members or c_layout.size != size
+    align = 1 if is_packed else c_layout.align
     return Struct(
         name,
         size,
         align,
         members,
-        packed,
+        is_packed,
         is_numba_layout=True,
         python_kind="record",
         python_type=python_type,
     )
 
 
-def complete(layout: Struct) -> Struct:
-    """Complete the *layout* of a record for a header: with a name, and without C++ classes if packed."""
+def complete_record(layout: Struct) -> Struct:
+    """Return the *layout* of a record with a name and, if it is packed, without C++ classes."""
     if layout.packed:
-        layout = dataclasses.replace(layout, members=_raw_members(layout))
+        layout = dataclasses.replace(layout, members=_members_without_classes(layout))
     if layout.name:
         return layout
     fields = "_".join(f"{member.name}_{member.type.code}" for member in layout.members)
     name = f"{len(layout.members)}_{fields}"
-    # Equal members can have different offsets, sizes and alignments.
+    # Packed records with equal members can differ in offsets, size and alignment.
     name = f"packed{name}{_gaps(layout)}_{layout.size}_{layout.align}" if layout.packed else f"record{name}"
-    return dataclasses.replace(layout, name=cnames.legal_type(_shorten(name)))
+    return dataclasses.replace(layout, name=cnames.legal_struct_name(_shorten(name)))
 
 
 def _gaps(layout: Struct) -> str:
-    """Return a part of a record's name: index and offset of each member behind a gap."""
+    """Return a part of a record's name: "_1at8" for member 1 at offset 8, if a gap is in front of it."""
     ends = (0, *(member.offset + member.type.size for member in layout.members))
     indexed = enumerate(zip(layout.members, ends, strict=False))
     return "".join(f"_{index}at{member.offset}" for index, (member, end) in indexed if member.offset != end)
 
 
-def _raw_members(layout: Struct) -> tuple[Member, ...]:
-    return tuple(dataclasses.replace(member, type=_raw(member.type)) for member in layout.members)
+def _members_without_classes(layout: Struct) -> tuple[Member, ...]:
+    return tuple(dataclasses.replace(member, type=_without_classes(member.type)) for member in layout.members)
 
 
-def _raw(ctype: CType) -> CType:
+def _without_classes(ctype: CType) -> CType:
     """Replace `__half` in *ctype*, a class that C++ compilers refuse to pack, by `__half_raw`."""
     if isinstance(ctype, Compound):
         return number(ctype.row.raw) if ctype.row.raw else ctype
     if isinstance(ctype, Array):
-        return dataclasses.replace(ctype, element=_raw(ctype.element))
+        return dataclasses.replace(ctype, element=_without_classes(ctype.element))
     if isinstance(ctype, Struct) and not ctype.packed:
-        members = _raw_members(ctype)
+        members = _members_without_classes(ctype)
         if members != ctype.members:
             return dataclasses.replace(ctype, name=f"{ctype.name}_raw", members=members)
     return ctype
 
 
-def as_existing(layout: Struct, existing: Existing) -> Struct:
+def as_existing(layout: Struct, existing: ExistingStruct) -> Struct:
     """
-    Return *layout* as *existing*, the user's own struct: with the alignment of its members, or of `alignas`.
+    Return *layout* as that of *existing*, the user's struct, aligned like its members or by its `alignas`.
 
     Raises:
         AbiError: The size of a record is impossible for such a struct in C++.
     """
-    natural = max(member.type.align for member in layout.members)
-    packed = layout.size % natural != 0 or any(member.offset % member.type.align for member in layout.members)
-    align = existing.align or (1 if packed else natural)
+    natural_align = max(member.type.align for member in layout.members)
+    is_packed = layout.size % natural_align != 0 or any(
+        member.offset % member.type.align for member in layout.members
+    )
+    align = existing.align or (1 if is_packed else natural_align)
     size = round_up(layout.size, align)
     if layout.python_kind == "record" and size != layout.size:
         raise AbiError(
@@ -173,7 +176,7 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
         name=existing.name,
         size=size,
         align=align,
-        packed=packed,
+        packed=is_packed,
         is_numba_layout=layout.is_numba_layout and size == layout.size,
         existing=existing,
     )
@@ -182,4 +185,5 @@ def as_existing(layout: Struct, existing: Existing) -> Struct:
 def _shorten(name: str) -> str:
     if len(name) <= _MAX_NAME_CHARS:
         return name
+    # The checksum has "_" and 8 digits.
     return f"{name[: _MAX_NAME_CHARS - 9].rstrip('_')}_{zlib.crc32(name.encode()):08x}"

@@ -31,10 +31,10 @@ class MemberDescription(NamedTuple):
 @dataclass(frozen=True)
 class TypeDescription:
     """
-    A C type. Other C types are referred to by their names.
+    A C type; it refers to other C types by their names.
 
     Args:
-        kind: The kind: "void", "bool", "int", "uint", "char", "float", "float16", "bfloat16", "complex",
+        kind: One of "void", "bool", "int", "uint", "char", "float", "float16", "bfloat16", "complex",
             "vector", "array", "struct", "pointer" or "view".
         size: The size in bytes.
         align: The alignment in bytes.
@@ -62,7 +62,7 @@ class TypeDescription:
 
     @classmethod
     def read(cls, entry: Mapping[str, Any]) -> TypeDescription:
-        """Return the description in *entry* of a manifest."""
+        """Return the description that an *entry* of a manifest has."""
         members = tuple(
             MemberDescription(
                 str(member.get("field", member["name"])), str(member["type"]), int(member["offset"])

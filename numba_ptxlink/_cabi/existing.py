@@ -62,14 +62,15 @@ _RESTORE_WARNINGS = """\
 ASSERTION_END = ', as in Python");'
 """The end of each assertion about a struct, by which a failed one is recognised in a compiler's log."""
 
-_FAILED = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
+# A line of NVRTC's log: error: static assertion failed with "the size of P is not 8, as in Python".
+_FAILED_ASSERTION = re.compile(r'static assertion failed with "([^"\n]*), as in Python"')
 # For each kind of number in Python, the kinds in C++ that contradict it; "f&" for other types. The sign of
 # char and of an enum without a fixed underlying type depends on the compiler, so their kind is '?'.
 _EXCLUDED_KINDS = {"int": "uf&", "uint": "if&"}
 
 
 def includes(structs: Iterable[c.Struct]) -> tuple[str, ...]:
-    """Return the headers that define *structs*, in order, each in its quotes or angle brackets."""
+    """Return the names of the headers that define *structs*, each in its quotes or angle brackets."""
     headers = (struct.existing.includes for struct in structs if struct.existing)
     return tuple(dict.fromkeys(name for names in headers for name in names))
 
@@ -81,8 +82,8 @@ def preamble(structs: Sequence[c.Struct]) -> list[str]:
     lines = "".join(f"#include {name}\n" for name in includes(structs))
     # A header that defines a struct in a namespace cannot be included in C.
     is_c = not any(struct.cxx_only for struct in structs if struct.existing)
-    included = lines if is_c else f"#if defined(__cplusplus)\n{lines}#endif\n"
-    return [included, _KIND_TEMPLATES] if lines else [_KIND_TEMPLATES]
+    include_lines = lines if is_c else f"#if defined(__cplusplus)\n{lines}#endif\n"
+    return [include_lines, _KIND_TEMPLATES] if lines else [_KIND_TEMPLATES]
 
 
 def includes_existing_structs(header: str) -> bool:
@@ -109,36 +110,39 @@ def assertions(struct: c.Struct) -> str:
         size_conditions.append(
             (f"sizeof({expression}) == {ctype.size}", f"the size of {member} is not {ctype.size}")
         )
+        # The kind of an array, compared before its elements, is that of the elements.
         if not path.endswith("]"):
             kind_conditions += _conditions_on_kind(member, f"NUMBA_PTXLINK_NUMBER_KIND({expression})", ctype)
     copy_checks, size_checks, kind_checks = (
         "".join(f'static_assert({condition}, "{message}{ASSERTION_END}\n' for condition, message in checks)
         for checks in (copy_conditions, size_conditions, kind_conditions)
     )
-    # First that the class is trivially copyable, so that the log begins with the cause of other failures.
+    # Assert first that the class is trivially copyable, so that the log begins with the cause of the other
+    # failures.
     cxx_checks = f"#if defined(__cplusplus)\n{copy_checks}{kind_checks}#endif\n"
     return f"{cxx_checks}{_DISABLE_WARNINGS}{size_checks}{_RESTORE_WARNINGS}"
 
 
-def _conditions_on_kind(member: str, kind: str, ctype: c.CType) -> Iterator[tuple[str, str]]:
+def _conditions_on_kind(member: str, kind_expression: str, ctype: c.CType) -> Iterator[tuple[str, str]]:
     """
     Yield C++ conditions on the kind of number of a member, each with the message if it is false.
 
     Args:
         member: The name of the member for messages, such as "P::x".
-        kind: The C++ expression of its kind.
+        kind_expression: The C++ expression of its kind, a letter as in `_KIND_TEMPLATES`.
         ctype: The type of the member in Python's layout.
     """
     while isinstance(ctype, c.Array):
         ctype = ctype.element
     if isinstance(ctype, c.Scalar) and ctype.row.is_float:
-        yield f"{kind} == 'f'", f"{member} is not floating point"
+        yield f"{kind_expression} == 'f'", f"{member} is not floating point"
     elif isinstance(ctype, (c.Scalar, c.Pointer)):
         number = ctype.row.kind if isinstance(ctype, c.Scalar) else "pointer"
-        condition = " && ".join(f"{kind} != '{letter}'" for letter in _EXCLUDED_KINDS.get(number, "f&"))
+        excluded_letters = _EXCLUDED_KINDS.get(number, "f&")
+        condition = " && ".join(f"{kind_expression} != '{letter}'" for letter in excluded_letters)
         yield condition, f"{member} is not of the kind {number}"
 
 
 def failures(log: str) -> list[str]:
     """Return the messages of failed assertions in a compiler's *log*."""
-    return list(dict.fromkeys(_FAILED.findall(log)))
+    return list(dict.fromkeys(_FAILED_ASSERTION.findall(log)))

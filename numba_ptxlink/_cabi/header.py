@@ -21,7 +21,7 @@ from .signatures import Signature, nested_types, structs_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-# Unicode's categories of control characters, marks of format and halves of pairs.
+# Unicode's categories of control characters, format characters and surrogates.
 _INVISIBLE = ("Cc", "Cf", "Cs")
 # NVRTC has no stdint.h; the types are those of CUDA's C++ library.
 _INTEGERS = """\
@@ -58,17 +58,17 @@ _ASSERT = """\
 #endif
 """
 # NVRTC has the vector types built in.
-_VECTORS = "vector_types.h"
+_VECTOR_HEADER = "vector_types.h"
 _VECTOR_TYPES = f"""\
 #if !defined(__CUDACC_RTC__)
-#include <{_VECTORS}>
+#include <{_VECTOR_HEADER}>
 #endif
 """
 # CUDA 13 deprecates its 16-byte aligned vectors of 32 bytes in favour of names that state the alignment.
 _ALIGNED_VECTORS = """\
 #if defined(__CUDACC_VER_MAJOR__) ? __CUDACC_VER_MAJOR__ >= 13 : defined(__NV_SILENCE_DEPRECATION_BEGIN)
-{new}#else
-{old}#endif
+{cuda13}#else
+{cuda12}#endif
 """
 # GCC warns that the members of a packed struct are not aligned, which is intended.
 _DISABLE_WARNINGS = """\
@@ -125,8 +125,8 @@ class CFunction:
         doc: The docstring, without indentation.
         location: The definition's file and line, such as "/home/me/udfs.py:12". The header names only the
             file, so that it does not change when lines or folders move.
-        errors: A sentence about the effect of its errors.
-        namespace: The namespace of C++ in which it is declared, too.
+        errors: A sentence about the effect of errors in the function.
+        namespace: The namespace of C++ in which the function is declared, too.
         name: The name in that namespace.
         host_macro: The macro that makes it a host function as well; "" if it has no host version.
     """
@@ -236,17 +236,17 @@ def _includes(types: Sequence[c.CType]) -> list[str]:
     if any(isinstance(ctype, c.Struct) for ctype in types):
         blocks.append(_ASSERT)
     for cxx in (False, True):
-        group = [ctype for ctype in types if _needs_cxx([ctype]) == cxx]
-        headers = sorted({ctype.include for ctype in group if ctype.include} - {_VECTORS})
+        selected = [ctype for ctype in types if _needs_cxx([ctype]) == cxx]
+        headers = sorted({ctype.include for ctype in selected if ctype.include} - {_VECTOR_HEADER})
         if headers:
             blocks.append(_only_cxx("".join(map(_include, headers)), cxx=cxx))
-    if any(ctype.include == _VECTORS for ctype in types):
+    if any(ctype.include == _VECTOR_HEADER for ctype in types):
         blocks.append(_VECTOR_TYPES)
-    aligned = sorted({ctype.code for ctype in types if _is_aligned(ctype)})
+    aligned = sorted({ctype.code for ctype in types if _states_alignment(ctype)})
     if aligned:
-        new = "".join(f"typedef {name}_16a numba_ptxlink_{name};\n" for name in aligned)
-        old = "".join(f"typedef {name} numba_ptxlink_{name};\n" for name in aligned)
-        blocks.append(_ALIGNED_VECTORS.format(new=new, old=old))
+        cuda13 = "".join(f"typedef {name}_16a numba_ptxlink_{name};\n" for name in aligned)
+        cuda12 = "".join(f"typedef {name} numba_ptxlink_{name};\n" for name in aligned)
+        blocks.append(_ALIGNED_VECTORS.format(cuda13=cuda13, cuda12=cuda12))
     return blocks
 
 
@@ -278,11 +278,11 @@ def _definition(struct: c.Struct) -> str:
         f"#if !defined({macro})",
         f"#define {macro} 0x{struct.fingerprint:08x}u",
         f"/* {as_comment(struct.python_type)} */",
-        *[_DISABLE_WARNINGS] * struct.packed,
+        *([_DISABLE_WARNINGS] if struct.packed else []),
         f"typedef struct {attribute}{struct.name} {{",
         *(f"  {line};" for line in _members(struct)),
         f"}} {struct.name};",
-        *[_RESTORE_WARNINGS] * struct.packed,
+        *([_RESTORE_WARNINGS] if struct.packed else []),
         f'static_assert(sizeof({struct.name}) == {struct.size}, "size of {struct.name}");',
         f'static_assert(alignof({struct.name}) == {struct.align}, "alignment of {struct.name}");',
         *(
@@ -298,23 +298,24 @@ def _definition(struct: c.Struct) -> str:
 
 
 def _members(struct: c.Struct) -> Iterable[str]:
+    """Yield the declarations of the members, and of the padding of a packed struct: `padding1_`."""
     taken = {struct.name, *(member.name for member in struct.members)}
-    count = 0
+    member_count = 0
     for ctype, member in struct.slots:
         if member:
             yield ctype.declare(member.name)
-            count += 1
+            member_count += 1
         elif struct.packed:
-            yield f"unsigned char {cnames.legal(f'padding{count}_', taken)}[{ctype.size}]"
+            yield f"unsigned char {cnames.legal_name(f'padding{member_count}_', taken)}[{ctype.size}]"
 
 
 def _declaration(declaration: CFunction) -> str:
     device = declaration.host_macro or "NUMBA_PTXLINK_DEVICE"
-    space = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else device
+    qualifier = "NUMBA_PTXLINK_KERNEL" if declaration.signature.kernel else device
     comment = describe(declaration)
     if declaration.namespace and not declaration.signature.kernel:
         comment = f"/* {declaration.namespace}::{declaration.name} */\n"
-    return f"{comment}{space} {declaration.signature};\n"
+    return f"{comment}{qualifier} {declaration.signature};\n"
 
 
 def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) -> list[str]:
@@ -331,9 +332,9 @@ def _namespaces(declarations: Sequence[CFunction], structs: Iterable[c.Struct]) 
     return [_only_cxx("\n".join([_INLINE, *blocks]), cxx=True)] if blocks else []
 
 
-def _is_aligned(ctype: c.CType) -> bool:
+def _states_alignment(ctype: c.CType) -> bool:
     """Return whether *ctype* is a vector of CUDA whose name states its alignment from CUDA 13 on."""
-    return ctype.include == _VECTORS and ctype.code != ctype.name
+    return ctype.include == _VECTOR_HEADER and ctype.code != ctype.name
 
 
 def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
@@ -341,36 +342,35 @@ def _in_namespace(declaration: CFunction, structs: Sequence[str]) -> str:
     if signature.kernel:
         return f"using ::{signature.name};\n"
     comment = describe(declaration)
-    function_text = _wrapper(
-        declaration, structs, [(ctype.declare(name), name) for name, ctype in signature.params]
-    )
-    if not any(_is_aligned(ctype) for _, ctype in signature.params):
-        return comment + function_text
+    params = [(ctype.declare(name), name) for name, ctype in signature.params]
+    wrapper = _wrapper(declaration, structs, params)
+    if not any(_states_alignment(ctype) for _, ctype in signature.params):
+        return comment + wrapper
     # In CUDA 13, the former names of these vectors are other types with the same layout: overload for them.
     params = [
         (f"{ctype.code} {name}", f"{ctype.name}{{{name}.x, {name}.y, {name}.z, {name}.w}}")
-        if _is_aligned(ctype)
+        if _states_alignment(ctype)
         else (ctype.declare(name), name)
         for name, ctype in signature.params
     ]
-    return comment + function_text + _FORMER_VECTORS.format(overload=_wrapper(declaration, structs, params))
+    return comment + wrapper + _FORMER_VECTORS.format(overload=_wrapper(declaration, structs, params))
 
 
 def _wrapper(declaration: CFunction, structs: Sequence[str], params: Sequence[tuple[str, str]]) -> str:
     """Return a function that calls the one with C linkage; *params* are pairs of declaration and argument."""
     signature = declaration.signature
-    result = qualified(signature.result.name, structs)
-    declared = ", ".join(qualified(param, structs) for param, _ in params)
+    result = qualify(signature.result.name, structs)
+    parameters = ", ".join(qualify(param, structs) for param, _ in params)
     values = ", ".join(value for _, value in params)
     inline = f"{declaration.host_macro} inline" if declaration.host_macro else "NUMBA_PTXLINK_INLINE"
-    return f"{inline} {result} {declaration.name}({declared})\n{{ return ::{signature.name}({values}); }}\n"
+    return f"{inline} {result} {declaration.name}({parameters})\n{{ return ::{signature.name}({values}); }}\n"
 
 
-def qualified(spelling: str, structs: Collection[str]) -> str:
+def qualify(spelling: str, structs: Collection[str]) -> str:
     """Return *spelling*, of a type or a parameter, with `::` in front of the names of *structs*."""
-    plain_names = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
-    names = "|".join(sorted(map(re.escape, plain_names), key=len, reverse=True))
-    return re.sub(rf"(?<![\w:])(?:{names})(?!\w)", r"::\g<0>", spelling) if names else spelling
+    names = {name.removeprefix("struct ") for name in structs if not name.startswith("::")}
+    pattern = "|".join(sorted(map(re.escape, names), key=len, reverse=True))  # longest first
+    return re.sub(rf"(?<![\w:])(?:{pattern})(?!\w)", r"::\g<0>", spelling) if names else spelling
 
 
 def describe(declaration: CFunction) -> str:

@@ -1,7 +1,7 @@
 """
 Render `stem.host.cpp`: the host versions of exported functions, each with the prototype in the header.
 
-The user's C++ compiler applies the C ABI to them, and generates code for its processor.
+The user's C++ compiler applies the C ABI to these functions, and generates code for the processor in use.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ _DISABLE_WARNINGS = """\
 _RESTORE_WARNINGS = "#pragma GCC diagnostic pop\n"
 
 
-def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mapping[str, str]) -> str:
+def render(stem: str, declarations: Iterable[CFunction], definitions: str, names: Mapping[str, str]) -> str:
     """
     Return the text of the file, for C++11 and later.
 
     Args:
         stem: The name of the export.
-        declarations: The declarations of its functions.
-        text: The definitions of C++ functions that take pointers to the result and to each parameter.
+        declarations: The declarations of the export's functions.
+        definitions: The text of C++ functions that take pointers to the result and to each parameter.
         names: The names of these C++ functions, by the symbols of exported functions with a host version.
     """
-    space = f"numba_ptxlink_host_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    namespace = f"numba_ptxlink_host_{hashlib.sha256(definitions.encode()).hexdigest()[:16]}"
     functions = (
-        _definition(function.signature, f"{space}::{names[function.signature.name]}", function.host_macro)
+        _definition(function.signature, f"{namespace}::{names[function.signature.name]}", function.host_macro)
         for function in declarations
         if function.signature.name in names
     )
@@ -65,9 +65,9 @@ def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mappi
         f'/* {comment} */\n{_HEADING}\n#include "{stem}.h"\n',
         _HOST_CODE_ONLY,
         _INCLUDES,
-        f"{_DISABLE_WARNINGS}namespace {space} {{\nnamespace {{\n",
-        text,
-        f"}}\n}} /* {space} */\n{_RESTORE_WARNINGS}",
+        f"{_DISABLE_WARNINGS}namespace {namespace} {{\nnamespace {{\n",
+        definitions,
+        f"}}\n}} /* {namespace} */\n{_RESTORE_WARNINGS}",
         'extern "C" {\n',
         *functions,
         "}\n#endif\n",
@@ -76,6 +76,7 @@ def render(stem: str, declarations: Iterable[CFunction], text: str, names: Mappi
 
 
 def _definition(signature: Signature, callee: str, macro: str) -> str:
+    """Return the function with C linkage that calls the C++ function *callee*."""
     lines, arguments = [], []
     if not isinstance(signature.result, c.Void):
         lines.append(f"{_device_type(signature.result)} ptxlink_result;")
@@ -94,10 +95,10 @@ def _definition(signature: Signature, callee: str, macro: str) -> str:
 
 
 def _device_type(ctype: c.CType) -> str:
-    """Return the type in which device code returns a value."""
+    """Return the C type of a value as device code returns it: int for a number of 8 or 16 bits."""
     return "int" if _is_extended(ctype) else ctype.name
 
 
 def _is_extended(ctype: c.CType) -> bool:
-    """Return whether device code extends a type to 32 bits, as C++ does that converts it to int."""
+    """Return whether device code extends a value of a type to 32 bits, as a conversion to int does in C++."""
     return isinstance(ctype, c.Scalar) and bool(ctype.extension)

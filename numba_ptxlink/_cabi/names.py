@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Mangled names are reserved, too, but allowed, so that a function can implement a C++ declaration.
 _MANGLED = re.compile(r"_Z\w+", re.ASCII)
-_PRIVATE = re.compile(r"__|_[A-Z]")
+# Reserved for the compiler: __name, _Name.
+_RESERVED = re.compile(r"__|_[A-Z]")
 _PACKAGE_PREFIX = re.compile("numba_ptxlink", re.IGNORECASE)
-# Names of CUDA's runtime and driver, which headers for NVRTC do not declare.
-_RUNTIME = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
+# Names like cudaMalloc, cuInit, CUstream and CUDA_SUCCESS, of CUDA's runtime and driver. NVRTC's headers do
+# not declare them, so that `proof` would report no collision.
+_CUDA_API = re.compile(r"cuda[A-Z]|cu[A-Z]|CU[a-z]|CUDA_|CU_")
 # "_" is not a symbol in PTX, and WARP_SZ is a constant. The other names are those of NVVM for parameters and
 # results, which hide functions of these names; ptxas crashes if a function has the name of its result.
 _INVALID_IN_PTX = re.compile(r"_|WARP_SZ|temp_param_reg|param\d+|(func_)?retval\d+", re.ASCII)
@@ -63,7 +65,7 @@ def check_name(name: str, owner: str, *, in_namespace: bool = False) -> None:
         in_namespace: Whether only a namespace of C++ contains the name.
 
     Raises:
-        AbiError: The name is illegal or reserved. Proposes another one.
+        AbiError: The name is illegal or reserved. The error proposes another one.
     """
     reason = invalid_in_namespace_reason(name) if in_namespace else invalid_name_reason(name)
     if reason:
@@ -77,32 +79,32 @@ def check_stem(stem: str, include_dirs: Iterable[Path], included: Iterable[str])
     Args:
         stem: The name of an export.
         include_dirs: The folders of CUDA's headers.
-        included: The headers included for its structs, each in quotes or angle brackets.
+        included: The names of the headers that define its structs, each in quotes or angle brackets.
 
     Raises:
         AbiError: The header would hide another one.
     """
     folders = (folder for folder in include_dirs if (folder / f"{stem}.h").exists())
-    hidden = "the C library" if stem in _SYSTEM_HEADERS.split() else next(folders, None)
+    hidden_owner = "the C library" if stem in _SYSTEM_HEADERS.split() else next(folders, None)
     if f"{stem}.h" in [name[1:-1].removeprefix("./") for name in included]:
-        hidden = "its structs"
-    if hidden:
+        hidden_owner = "its structs"
+    if hidden_owner:
         raise AbiError(
-            f"The header {stem}.h would hide the one of {hidden} if its folder is searched; give the export "
-            f"another name, such as {f'{stem}_udfs'!r}, by name=, --name or the name of the file."
+            f"The header {stem}.h would hide the one of {hidden_owner} if its folder is searched; give the "
+            f"export another name, such as {f'{stem}_udfs'!r}, by name=, --name or the name of the file."
         )
 
 
 def invalid_name_reason(name: str) -> str | None:
     """
-    Return why no external function can have *name*, None if one can.
+    Return why no external function can have *name*; None if one can.
 
     The text completes a sentence: "is a reserved word of C, C++ or CUDA C++". A mangled C++ name is accepted.
     """
     reason = invalid_in_namespace_reason(name)
     if reason and not _MANGLED.fullmatch(name):
         return reason
-    if _RUNTIME.match(name):
+    if _CUDA_API.match(name):
         return "starts like the names of CUDA's runtime or driver"
     if _INVALID_IN_PTX.fullmatch(name):
         return "is no symbol in PTX, or a name that compilers use there"
@@ -115,32 +117,32 @@ def invalid_in_namespace_reason(name: str) -> str | None:
         return "is not a C identifier"
     if name in _KEYWORDS:
         return "is a reserved word of C, C++ or CUDA C++"
-    if _PRIVATE.match(name):
+    if _RESERVED.match(name):
         return "is reserved for the compiler: it starts with two underscores or one and a capital"
     return "starts like the names that generated headers use" if _PACKAGE_PREFIX.match(name) else None
 
 
-def legal(name: str, taken: Collection[str] = ()) -> str:
+def legal_name(name: str, taken: Collection[str] = ()) -> str:
     """Return *name*, or the closest legal and unused name, for a parameter or member."""
     return name if invalid_in_namespace_reason(name) is None and name not in taken else propose(name, taken)
 
 
-def legal_type(name: str) -> str:
+def legal_struct_name(name: str) -> str:
     """Return *name*, or the closest legal name, for a struct."""
     return name if invalid_name_reason(name) is None else propose(name)
 
 
 def propose(name: str, taken: Collection[str] = ()) -> str:
-    """Return a legal, unused name as close to *name* as possible, for any purpose. Accents are dropped."""
-    letters = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
-    base = re.sub(r"\W+", "_", letters).strip("_") or "unnamed"
+    """Return the legal and unused name closest to *name*, for any declaration. Accents are dropped."""
+    ascii_text = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    base = re.sub(r"\W+", "_", ascii_text).strip("_") or "unnamed"
     if base[0].isdigit():
         base = f"f{base}"
-    if _RUNTIME.match(base) or _PACKAGE_PREFIX.match(base):
+    if _CUDA_API.match(base) or _PACKAGE_PREFIX.match(base):
         base = f"my_{base}"
     candidate = base if invalid_name_reason(base) is None else f"{base}_"
-    number = 2
+    suffix = 2
     while candidate in taken or invalid_name_reason(candidate) is not None:
-        candidate = f"{base}_{number}"
-        number += 1
+        candidate = f"{base}_{suffix}"
+        suffix += 1
     return candidate

@@ -1,9 +1,9 @@
 """
-A table of the numbers of C and CUDA, and their vectors.
+List the number types of C and CUDA, and their vectors, in a table.
 
 Layouts, prototypes, headers, LLVM IR of all front ends, manifests and the bytes of arguments are derived from
-its rows. `abi` maps Numba types to rows. Loading an export imports this module, so it imports nothing of the
-package.
+the rows of the table. `abi` maps Numba types to rows. Loading an export imports this module, so it imports
+nothing of the package.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class NumberType(NamedTuple):
         ir: The type in LLVM IR of the number, or of each element: such as "i8" or "float".
         numpy: The letter of the dtype's kind in NumPy; "V" (void) for bfloat16, which NumPy lacks; "" for
             vectors.
-        dlpack: The `DLDataTypeCode`, None if DLPack has no code.
+        dlpack: The `DLDataTypeCode`; None if DLPack has no code.
         element: The name of the elements' row, for complex numbers and vectors; "" for a number.
         element_count: The number of elements.
         header: The header of CUDA that declares it; "" for a number of the language.
@@ -54,6 +54,7 @@ class NumberType(NamedTuple):
         return "float" in self.kind
 
 
+# The columns are name, kind, size, align, code, ir, numpy and dlpack.
 _ROWS = (
     NumberType("bool", "bool", 1, 1, "b", "i8", "b", 6),
     NumberType("char", "char", 1, 1, "char", "i8", "S"),
@@ -88,8 +89,8 @@ _ROWS = (
         header="cuComplex.h",
     ),
 )  # fmt: skip
-# The beginnings of the names of vectors in vector_types.h.
-_STEMS = {
+# The names of vectors in vector_types.h, without the number of elements: int4 has elements of int32_t.
+_VECTOR_STEMS = {
     "int8_t": "char",
     "uint8_t": "uchar",
     "int16_t": "short",
@@ -106,7 +107,7 @@ _STEMS = {
 def _vector(element: NumberType, count: int) -> NumberType:
     size = count * element.size
     align = min(size, 16) if count in (2, 4) else element.align
-    name = f"{_STEMS[element.name]}{count}"
+    name = f"{_VECTOR_STEMS[element.name]}{count}"
     # CUDA 13 deprecates vectors of 32 bytes, such as double4 for double4_16a, which CUDA 12 lacks: in the
     # generated header, numba_ptxlink_double4 is an alias of the one that the CUDA version has.
     alias = f"numba_ptxlink_{name}" if size == 32 else name
@@ -121,12 +122,13 @@ NUMBERS = {row.name: row for row in _ROWS}
 
 NUMBERS |= {
     row.name: row
-    for stem, count in itertools.product(_STEMS, range(1, 5))
-    for row in [_vector(NUMBERS[stem], count)]
+    for row in (
+        _vector(NUMBERS[element], count) for element, count in itertools.product(_VECTOR_STEMS, range(1, 5))
+    )
 }
 
 
 @functools.cache
 def of_kind(kind: str, size: int) -> NumberType | None:
-    """Return a number of *kind* in manifests and of *size* bytes; None if there is none."""
+    """Return the first row of a *kind*, as manifests name it, and of *size* bytes; None if there is none."""
     return next((row for row in NUMBERS.values() if (row.kind, row.size) == (kind, size)), None)

@@ -21,22 +21,24 @@ log = logging.getLogger(__name__)
 _SYMBOL = re.compile(r"(?:[A-Za-z]|[_$][\w$])[\w$]*", re.ASCII)
 OnError = Literal["zero", "trap"]
 _CHOICES = {"aggregates": ("value", "flat"), "on_error": get_args(OnError), "checked": (True, False)}
+# The name of a struct in C++: "ns::Particle", "struct particle", "alignas(16) Particle".
 _STRUCT = re.compile(
     r"(?:alignas\((\d+)\)\s+)?(struct\s+)?((?:::)?[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)", re.ASCII
 )
 _LIBRARY_NAMESPACES = ("std", "cuda", "cooperative_groups", "cub", "nv", "nvcuda", "thrust", "numba_ptxlink")
-# The maxima of launch bounds, "Launch Bounds" and "Technical Specifications" in the CUDA Programming Guide.
-# The maximum size of a cluster depends on the GPU; PTX has 32 bits for it.
+# The maxima of threads per block, blocks per multiprocessor and blocks per cluster: "Launch Bounds" and
+# "Technical Specifications" in the CUDA Programming Guide. The maximum size of a cluster depends on the GPU;
+# PTX has 32 bits for it.
 _MAX_BOUNDS = (1024, 32, (1 << 31) - 1)
 
 
 @dataclass(frozen=True)
 class AbiOptions:
     """
-    The options that change a function's code: those in `abi_info` of `cuda.compile`, and of marks.
+    The options that change a function's code: those in `abi_info` of `cuda.compile`, and of decorators.
 
     Args:
-        abi_name: The symbol, None for the Python function's `__name__`.
+        abi_name: The symbol; None for the Python function's `__name__`.
         aggregates: "value" passes structs as C does, "flat" passes each member as a parameter.
         on_error: The effect of an error: "zero" returns a zero-initialised value, "trap" stops the kernel.
         checked: Whether a division by zero and an index out of range are errors, in the function and in its
@@ -88,7 +90,7 @@ class AbiOptions:
 MARKED = tuple(
     field.name for field in dataclasses.fields(AbiOptions) if field.name not in ("abi_name", "aggregates")
 )
-"""The options of marks that only this package implements."""
+"""The options of the decorators that only this package implements, by name."""
 
 
 def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
@@ -96,16 +98,18 @@ def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
     Check the launch bounds *requested* for *owner*: a number, or one to three in a tuple or list.
 
     Raises:
-        AbiError: A bound is invalid. Explains each bound and its range.
+        AbiError: A bound is invalid. The error explains each bound and its range.
     """
     if requested is None:
         return None
     bounds = tuple(requested) if isinstance(requested, (tuple, list)) else (requested,)
-    whole = all(isinstance(bound, Integral) and not isinstance(bound, bool) for bound in bounds)
-    is_valid = whole and 0 < len(bounds) <= len(_MAX_BOUNDS)
-    if not is_valid or any(
-        not 0 < bound <= maximum for bound, maximum in zip(bounds, _MAX_BOUNDS, strict=False)
-    ):
+    are_integers = all(isinstance(bound, Integral) and not isinstance(bound, bool) for bound in bounds)
+    is_valid = (
+        are_integers
+        and 1 <= len(bounds) <= len(_MAX_BOUNDS)
+        and all(1 <= bound <= maximum for bound, maximum in zip(bounds, _MAX_BOUNDS, strict=False))
+    )
+    if not is_valid:
         raise AbiError(
             f"launch_bounds={requested!r} of {owner}: give the maximum number of threads in a block (an int, "
             f"1 to {_MAX_BOUNDS[0]}), or a tuple of that, the minimum number of blocks per multiprocessor (1 "
@@ -116,14 +120,14 @@ def launch_bounds(requested: object, owner: str) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True)
-class Existing:
+class ExistingStruct:
     """
     A struct that a header of C++ defines.
 
     Args:
         name: The name, such as "ns::Particle", or "struct particle" if C has only a tag.
-        includes: The headers that define it, each in quotes or angle brackets.
-        align: The alignment in bytes, None for that of the members.
+        includes: The names of the headers that define it, each in quotes or angle brackets.
+        align: The alignment in bytes; None for that of the members.
     """
 
     name: str
@@ -137,14 +141,16 @@ class CxxOptions:
     The interface of a function in C++.
 
     Args:
-        namespace: The namespace that has a function of its Python name, such as "physics"; "" for none.
-        structs: Types of Python, each with the struct that C++ defines for it.
-        const: The parameters through which it only reads.
-        restrict: The parameters that refer to memory that no other address in a call refers to.
+        namespace: The namespace in which C++ finds the function by its Python name, such as "physics"; ""
+            for none.
+        structs: Pairs of a type of Python and the struct that C++ defines for it.
+        const: The names of the parameters through which the function only reads.
+        restrict: The names of the parameters with `__restrict__`: nothing else in a call refers to their
+            memory.
     """
 
     namespace: str = ""
-    structs: tuple[tuple[Any, Existing], ...] = ()
+    structs: tuple[tuple[Any, ExistingStruct], ...] = ()
     const: frozenset[str] = frozenset()
     restrict: frozenset[str] = frozenset()
 
@@ -161,16 +167,16 @@ class CxxOptions:
         restrict: str | Iterable[str] = (),
     ) -> CxxOptions:
         """
-        Read and check the options of a mark.
+        Read and check the options of a decorator.
 
         Args:
             owner: The function, for messages.
             parameters: The names of its parameters.
-            namespace: The option of the mark, like all that follow.
-            structs: C++'s names for types.
-            include: Headers.
-            const: Names of parameters.
-            restrict: Names of parameters.
+            namespace: The namespace, such as "lab::physics"; None for none.
+            structs: For types of Python, the names of structs in C++, such as "alignas(16) ns::Particle".
+            include: The name of the header, or the headers, that define *structs*.
+            const: Names of parameters, as in the class.
+            restrict: Names of parameters, as in the class.
 
         Raises:
             AbiError: A name is not one of C++, of a header or of a parameter, or an option is not text.
@@ -198,19 +204,21 @@ def _as_names(value: Any, option: str, owner: str) -> tuple[str, ...]:
 
 
 def _include(name: str) -> str:
-    bare = name.strip().strip('"')
-    return bare if bare.startswith("<") else f'"{bare}"'
+    """Return the *name* of a header in its angle brackets, or in quotes, which a user may leave out."""
+    unquoted = name.strip().strip('"')
+    return unquoted if unquoted.startswith("<") else f'"{unquoted}"'
 
 
-def _existing(name: object, includes: tuple[str, ...], owner: str) -> Existing:
+def _existing(name: object, includes: tuple[str, ...], owner: str) -> ExistingStruct:
     match = _STRUCT.fullmatch(name.strip()) if isinstance(name, str) else None
     if match is None:
         raise AbiError(
             f'{owner}: {name!r} names no struct; write "ns::Particle", "struct particle" or '
             '"alignas(16) Particle". Give a template of C++ a name by `using`.'
         )
+    # In C++, alignas(0) has no effect.
     align = int(match[1]) if match[1] else None
-    return Existing(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
+    return ExistingStruct(f"{'struct ' if match[2] else ''}{match[3]}", includes, align or None)
 
 
 def _namespace(namespace: object, owner: str) -> str:

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_NAME = "numba_ptxlink_header.cu"
-_CALLER = "numba_ptxlink_calls_"
+_SOURCE_NAME = "numba_ptxlink_header.cu"
+_CALLER_PREFIX = "numba_ptxlink_calls_"
 # A parameter hides a function of its name, so parameters have names that functions cannot have.
-_PARAM = "numba_ptxlink_value_"
+_PARAM_PREFIX = "numba_ptxlink_value_"
 # Like nvcc, accept 128-bit integers, and host functions in the headers of structs.
 _FLAGS = ("-std=c++17", "--device-int128", "-default-device")
 _MISSING_FILE = "open source file"
+# An error in a compiler's log: the file, the line and the message of `a.cu(12): error: message`.
 _ERROR = re.compile(r"^(.+)\((\d+)\): (?:catastrophic )?error: (.*)$", re.MULTILINE)
 
 
@@ -71,7 +72,7 @@ def prove(
     calls = map(_call, range(len(signatures)), signatures, callees)
     source = "\n".join([text, *calls, ""])
     folders = (*include_dirs, nvrtc.INCLUDE_DIR)
-    # NVRTC lacks the host's standard library, which a header of structs may include.
+    # NVRTC lacks the host's standard library: if a header of structs includes it, call nvcc.
     nvrtc_error = None
     for compiler in (_compile_by_nvrtc, _compile_by_nvcc):
         if nvrtc_error and _MISSING_FILE not in nvrtc_error.log:
@@ -87,13 +88,13 @@ def prove(
         else:
             _compare(ptx, signatures, locations, llvm_ir.NvvmDialect.of(arch))
             return
-    first = _ERROR.search(nvrtc_error.log) if nvrtc_error else None
-    log.warning(
-        "The header could not be compiled as C++ to compare its prototypes: %s",
-        f"{first[1]}({first[2]}): {first[3]}; nvcc on PATH compiles it"
-        if first and first[3].startswith("cannot " + _MISSING_FILE)
-        else nvrtc_error,
-    )
+    reason = str(nvrtc_error)
+    first_error = _ERROR.search(nvrtc_error.log) if nvrtc_error else None
+    if first_error:
+        file, line, message = first_error.groups()
+        if message.startswith(f"cannot {_MISSING_FILE}"):
+            reason = f"{file}({line}): {message}; nvcc on PATH compiles it"
+    log.warning("The header could not be compiled as C++ to compare its prototypes: %s", reason)
 
 
 def _compile_by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
@@ -101,7 +102,7 @@ def _compile_by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path
     arch = next((arch for arch in archs if Arch(*arch.cc) in nvrtc.supported_archs()), archs[0])
     compiled = nvrtc.compile_source(
         source,
-        _NAME,
+        _SOURCE_NAME,
         arch,
         SourceOptions((*folders, *nvrtc.toolkit_include_dirs()), flags=_FLAGS),
         # Without the working directory, which may contain other headers of these names.
@@ -112,7 +113,7 @@ def _compile_by_nvrtc(source: str, archs: Sequence[Arch], folders: Sequence[Path
 
 def _compile_by_nvcc(source: str, archs: Sequence[Arch], folders: Sequence[Path]) -> tuple[Arch, str]:
     """Compile *source* with nvcc, which has its own headers; return the architecture and the PTX."""
-    return archs[0], host_compiler.compile_cuda(source, _NAME, archs[0], folders)
+    return archs[0], host_compiler.compile_cuda(source, _SOURCE_NAME, archs[0], folders)
 
 
 def _explanation(
@@ -122,15 +123,16 @@ def _explanation(
     locations: dict[str, str],
     structs: Sequence[c.Struct],
 ) -> str:
-    """Explain the first error in NVRTC's *log*; "" if it is in another header."""
-    first = _ERROR.search(log)
-    # An error in another header may cause those that follow.
-    if first is None or first[1].removeprefix("/") != _NAME:
+    """Return an explanation of the first error in a compiler's *log*; "" if it is in another header."""
+    first_error = _ERROR.search(log)
+    # An error in another header may cause the errors that follow.
+    if first_error is None or first_error[1].removeprefix("/") != _SOURCE_NAME:
         return ""
-    number, reason = int(first[2]), first[3]
-    line = source.split("\n")[number - 1]
+    line_number, reason = int(first_error[2]), first_error[3]
+    line = source.split("\n")[line_number - 1]
     users = (locations.get(signature.name, "") for signature in signatures if {*signature.types} & {*structs})
-    location, header = next(users, ""), line.removeprefix("#include ")
+    location = next(users, "")
+    header = line.removeprefix("#include ")
     if header in existing.includes(structs):
         message = f"{header}, the header of a struct, is not found; name its folder by include_dirs, or -I."
         return with_location(location, message)
@@ -151,9 +153,10 @@ def _explanation(
             "dtype."
         )
         return with_location(location, message)
-    subject = f"line {number} of the header ({line.strip()})"
-    for caller, signature in enumerate(signatures):
-        if line.endswith(f" {signature};") or f" {_CALLER}{caller}(" in line:
+    subject = f"line {line_number} of the header ({line.strip()})"
+    # The line of a declaration, or of the function that calls it.
+    for index, signature in enumerate(signatures):
+        if line.endswith(f" {signature};") or f" {_CALLER_PREFIX}{index}(" in line:
             location = locations.get(signature.name, "")
             subject = f"{signature.name}, declared as `{signature}`"
     cure = "Rename the function, parameter or type in Python, or report this."
@@ -162,31 +165,49 @@ def _explanation(
 
 
 def _cxx_name(declaration: CFunction) -> str:
-    name, signature = declaration.name, declaration.signature
-    namespace = f"::{declaration.namespace}" if declaration.namespace else ""
-    return f"{namespace}::{name if namespace and not signature.kernel else signature.name}"
+    """Return the name by which C++ calls a function, such as "::physics::energy" or "::energy"."""
+    if not declaration.namespace:
+        return f"::{declaration.signature.name}"
+    # In a namespace, a kernel has its symbol as its name.
+    name = declaration.signature.name if declaration.signature.kernel else declaration.name
+    return f"::{declaration.namespace}::{name}"
 
 
-def _call(number: int, signature: Signature, name: str) -> str:
-    """Return one line: a function that forwards its parameters, or a kernel that checks the type of one."""
-    params = ", ".join(ctype.declare(f"{_PARAM}{index}") for index, (_, ctype) in enumerate(signature.params))
+def _call(number: int, signature: Signature, callee: str) -> str:
+    """
+    Return one line of C++ that uses the declaration of *callee*.
+
+    A function forwards its parameters to *callee*; a kernel, which device code cannot call, has its type
+    checked by another kernel with the same parameters.
+
+    Args:
+        number: A number that makes the name of the calling function unique.
+        signature: The signature of *callee*.
+        callee: The name of the function in C++.
+    """
+    params = ", ".join(
+        ctype.declare(f"{_PARAM_PREFIX}{index}") for index, (_, ctype) in enumerate(signature.params)
+    )
     if signature.kernel:
         # Assigning a pointer to the kernel checks its type.
         types = ", ".join(ctype.declare("") for _, ctype in signature.params)
-        check = f"{{ void (*kernel)({types}) = {name}; (void)kernel; }}"
-        return f'extern "C" __global__ void {_CALLER}{number}({params}) {check}'
-    values = ", ".join(f"{_PARAM}{index}" for index in range(len(signature.params)))
-    head = signature.result.declare(f"{_CALLER}{number}({params})")
-    return f'extern "C" __device__ {head} {{ return {name}({values}); }}'
+        check = f"{{ void (*kernel)({types}) = {callee}; (void)kernel; }}"
+        return f'extern "C" __global__ void {_CALLER_PREFIX}{number}({params}) {check}'
+    values = ", ".join(f"{_PARAM_PREFIX}{index}" for index in range(len(signature.params)))
+    declaration = signature.result.declare(f"{_CALLER_PREFIX}{number}({params})")
+    return f'extern "C" __device__ {declaration} {{ return {callee}({values}); }}'
 
 
 def _compare(
     ptx: str, signatures: Sequence[Signature], locations: dict[str, str], dialect: llvm_ir.NvvmDialect
 ) -> None:
+    """Raise an error for each prototype in *ptx* that the exported function does not have."""
     prototypes = {function.prototype.name: function.prototype for function in parse(ptx).functions}
     errors = []
     for number, signature in enumerate(signatures):
-        declared = prototypes.get(f"{_CALLER}{number}" if signature.kernel else signature.name)
+        # nvcc writes no prototype of a kernel that is only referred to: compare the kernel that checks its
+        # type.
+        declared = prototypes.get(f"{_CALLER_PREFIX}{number}" if signature.kernel else signature.name)
         expected = signature.prototype_for(dialect)
         if declared is None or replace(declared, name=signature.name) != expected:
             errors.append(

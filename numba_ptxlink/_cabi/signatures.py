@@ -21,9 +21,9 @@ from .types import Array, Compound, CType, Member, Numeric, Pointer, Scalar, Str
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-# Scalars in PTX have at most 8 bytes; larger types are passed as arrays of bytes.
+# Sizes and alignments in bytes. Scalars in PTX have at most 8; larger types are passed as arrays of bytes.
 _MAX_SCALAR_SIZE = 8
-# In bytes, as observed in nvcc's output: larger types are passed by address in NVVM IR.
+# As observed in nvcc's output: larger types are passed by address in NVVM IR.
 _MAX_DIRECT_SIZE = 128
 _MAX_ALIGNMENT = 16
 
@@ -61,7 +61,7 @@ class Signature:
         result = _param(self.result, NvvmDialect.OPAQUE_POINTERS, kernel=False)
         return Prototype(name=self.name, result=result, params=tuple(filter(None, params)), entry=self.kernel)
 
-    def is_by_address(self, ctype: CType) -> bool:
+    def is_passed_by_address(self, ctype: CType) -> bool:
         """Return whether nvcc passes a parameter by address in NVVM IR; in PTX, it is passed by value."""
         return _is_large(ctype) and not self.kernel
 
@@ -79,13 +79,13 @@ class Signature:
 
 
 def _param(ctype: CType, dialect: NvvmDialect, *, kernel: bool) -> Param | None:
-    """Return a type as a parameter or result in PTX, None for void."""
+    """Return the parameter or the result of a type in PTX; None for void."""
     if isinstance(ctype, Void):
         return None
     if isinstance(ctype, (Scalar, Pointer)) and ctype.size <= _MAX_SCALAR_SIZE:
         return Param(bits=ctype.size * 8 if kernel else max(32, ctype.size * 8))
-    aligned = 4 if _is_large(ctype) and not kernel and not dialect.is_opaque else 1
-    return Param(align=max(ctype.align, aligned), size=ctype.size)
+    min_align = 4 if _is_large(ctype) and not kernel and not dialect.is_opaque else 1
+    return Param(align=max(ctype.align, min_align), size=ctype.size)
 
 
 def _is_large(ctype: CType) -> bool:
@@ -135,7 +135,7 @@ def _layout_key(layout: Struct) -> Any:
 
 
 def _structs(ctype: CType) -> Iterator[Struct]:
-    """Yield *ctype* if it is a struct; if C++ defines it, also the structs inside that C++ defines, first."""
+    """Yield *ctype* if it is a struct; if C++ defines it, first yield the structs in it that C++ defines."""
     if isinstance(ctype, Struct) and not ctype.existing:
         yield ctype
     elif isinstance(ctype, Struct):
@@ -169,7 +169,7 @@ def _walk(ctype: CType, seen: set[CType], *, with_members: bool) -> Iterator[CTy
 
 
 def walk_members(
-    ctype: CType, path: str = "", start: int = 0, elements: int = 1
+    ctype: CType, path: str = "", start: int = 0, max_elements: int = 1
 ) -> Iterator[tuple[str, int, CType]]:
     """
     Yield path, offset and type of all members inside *ctype*, recursively, outer ones first.
@@ -177,19 +177,19 @@ def walk_members(
     Args:
         ctype: A struct or an array; other types have no members.
         path: The beginning of the paths, with names in Python.
-        start: The offset of *ctype*.
-        elements: The maximum number of elements of an array to visit.
+        start: The offset of *ctype* in bytes, to which the offsets of members are added.
+        max_elements: The number of elements at the beginning of an array to visit.
     """
-    steps: list[tuple[str, int, CType]] = []
+    parts: list[tuple[str, int, CType]] = []
     if isinstance(ctype, Struct):
-        steps = [(f".{member.field}", member.offset, member.type) for member in ctype.members]
+        parts = [(f".{member.field}", member.offset, member.type) for member in ctype.members]
     elif isinstance(ctype, Array):
-        numbers = range(min(ctype.count, elements))
-        steps = [(f"[{number}]", number * ctype.element.size, ctype.element) for number in numbers]
-    for name, offset, part in steps:
-        inner = f"{path}{name}".removeprefix(".")
-        yield inner, start + offset, part
-        yield from walk_members(part, inner, start + offset, elements)
+        indices = range(min(ctype.count, max_elements))
+        parts = [(f"[{index}]", index * ctype.element.size, ctype.element) for index in indices]
+    for name, offset, part in parts:
+        part_path = f"{path}{name}".removeprefix(".")
+        yield part_path, start + offset, part
+        yield from walk_members(part, part_path, start + offset, max_elements)
 
 
 def words(types: Iterable[CType]) -> set[str]:
@@ -207,9 +207,9 @@ def unaligned_member(ctype: CType) -> str | None:
     Parameters of kernels are read by accesses that are no larger than their alignment.
     """
     # The offsets of later elements repeat those of earlier ones, modulo the maximum alignment.
-    for path, offset, part in walk_members(ctype, elements=_MAX_ALIGNMENT):
-        is_leaf = not isinstance(part, (Array, Struct))
-        if is_leaf and (offset % part.align or part.align > ctype.align):
+    for path, offset, part in walk_members(ctype, max_elements=_MAX_ALIGNMENT):
+        has_no_parts = not isinstance(part, (Array, Struct))
+        if has_no_parts and (offset % part.align or part.align > ctype.align):
             return path
     return None
 
@@ -242,12 +242,12 @@ def check_ptx(signature: Signature, option: str = "emit=['ltoir']") -> None:
 
 
 def describe(types: Iterable[CType]) -> dict[str, dict[str, Any]]:
-    """Return the manifest's entries for *types* and their members, by C names, members first."""
+    """Return the manifest's entries for *types* and the types of their members, by C names, members first."""
     return {part.name: _type_entry(part) for part in nested_types(types, with_members=True)}
 
 
 def parameters(params: Sequence[tuple[str, CType]], *, kernel: bool) -> list[dict[str, Any]]:
-    """Return the manifest's entries for parameters, with the offset in the arguments of a kernel."""
+    """Return the manifest's entries for parameters; those of a kernel have offsets in its arguments."""
     entries: list[dict[str, Any]] = [{"name": name, "type": ctype.name} for name, ctype in params]
     if kernel:
         # Parameters are laid out like a C struct; "Kernel Function Parameters" in the PTX ISA.

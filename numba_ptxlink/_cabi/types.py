@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from .numbers import NumberType
-    from .options import Existing
+    from .options import ExistingStruct
 
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -50,7 +50,7 @@ class CType:
 
     @property
     def include(self) -> str:
-        """The CUDA header that declares the type, "" for a type of the language."""
+        """The CUDA header that declares the type, "" if no header of CUDA does."""
         return ""
 
     def declare(self, name: str) -> str:
@@ -70,7 +70,7 @@ class Void(CType):
 @dataclass(frozen=True)
 class Numeric(CType):
     """
-    A row of the table of numbers.
+    A type with a row in the table of numbers.
 
     Args:
         row: The row.
@@ -101,9 +101,9 @@ class Scalar(Numeric):
     @property
     def extension(self) -> str:
         """
-        The attribute in LLVM IR for the extension to 32 bits in device functions, "" for none.
+        The attribute in LLVM IR for the extension to 32 bits in device functions; "" for none.
 
-        Callers extend arguments, and callees results, and both rely on that.
+        Callers extend arguments, and callees rely on that; callees extend results, and callers rely on that.
         """
         if self.row.is_float or self.size >= 4:
             return ""
@@ -116,7 +116,7 @@ class Compound(Numeric):
     A struct or class that CUDA declares around one or more numbers: `__half`, `cuFloatComplex`, `float4`.
 
     Args:
-        element: The type of the elements, None for a single number.
+        element: The type of the elements; None for a single number.
     """
 
     element: CType | None = None
@@ -134,7 +134,7 @@ class Pointer(CType):
 
     Args:
         target: The type at the address.
-        readonly: Whether the function only reads through it.
+        readonly: Whether the function only reads through the pointer.
         restrict: Whether no other pointer refers to the memory that is accessed through it.
     """
 
@@ -183,7 +183,7 @@ class Member:
         name: The name in C.
         type: The type.
         offset: The offset in bytes.
-        python: The name in Python, "" for *name*.
+        python: The name in Python; "" if it is *name*.
     """
 
     name: str
@@ -216,7 +216,7 @@ class Struct(CType):
     is_numba_layout: bool = False
     python_kind: str = ""
     python_type: str = ""
-    existing: Existing | None = None
+    existing: ExistingStruct | None = None
 
     @property
     def cxx_only(self) -> bool:
@@ -230,7 +230,7 @@ class Struct(CType):
 
     @property
     def slots(self) -> Iterator[tuple[CType, Member | None]]:
-        """The members of the struct in LLVM IR: the type of each, with None for padding."""
+        """The parts of the struct in LLVM IR: the type of each, and its member; None for padding."""
         end = 0
         for member in self.members:
             align = 1 if self.packed else member.type.natural_align
@@ -242,7 +242,8 @@ class Struct(CType):
 
     def _padding(self, size: int) -> Iterator[tuple[CType, None]]:
         byte = number("uint8_t")
-        # The header declares padding of a packed struct as an array; otherwise nvcc adds single bytes.
+        # The header declares the padding of a packed struct as an array; to other structs, nvcc adds single
+        # bytes.
         if self.packed and size:
             yield array(byte, size), None
         elif not self.packed:
@@ -298,7 +299,7 @@ def number(name: str) -> Scalar | Compound:
 
 
 def vector(element: CType, count: int) -> Scalar | Compound | None:
-    """Return CUDA's vector type of *count* times *element*, None if there is none."""
+    """Return CUDA's vector type of *count* times *element*; None if there is none."""
     key = ("vector", element.name, count)
     rows = (row.name for row in NUMBERS.values() if (row.kind, row.element, row.element_count) == key)
     return next(map(number, rows), None)
@@ -306,7 +307,10 @@ def vector(element: CType, count: int) -> Scalar | Compound | None:
 
 def pointer(target: CType, *, readonly: bool = False, restrict: bool = False) -> Pointer:
     """Return the type of pointers to *target*."""
-    return Pointer(f"{_readonly(target) if readonly else target.name}*", 8, 8, target, readonly, restrict)
+    # All addresses have 64 bits.
+    return Pointer(
+        f"{_const_spelling(target) if readonly else target.name}*", 8, 8, target, readonly, restrict
+    )
 
 
 def array(element: CType, count: int) -> Array:
@@ -316,14 +320,15 @@ def array(element: CType, count: int) -> Array:
 
 def view(element: CType, ndim: int, layout: str, *, readonly: bool = False) -> View:
     """Return the view of *ndim* dimensions of *element*."""
-    elements = _readonly(element) if readonly else element.name
-    name = f"numba_ptxlink::array_view<{elements}, {ndim}, numba_ptxlink::layout_{layout}>"
+    element_name = _const_spelling(element) if readonly else element.name
+    name = f"numba_ptxlink::array_view<{element_name}, {ndim}, numba_ptxlink::layout_{layout}>"
+    # An address, and an extent and a stride for each dimension, of 8 bytes each.
     return View(name, 8 + 16 * ndim, 8, element, ndim, layout, readonly)
 
 
-def _readonly(ctype: CType) -> str:
-    """Return the spelling of *ctype* as a constant."""
-    # `const float*` would be a pointer to constants.
+def _const_spelling(ctype: CType) -> str:
+    """Return how C++ spells *ctype* with const."""
+    # `const float*` would be a variable pointer to constants.
     return f"{ctype.name} const" if isinstance(ctype, Pointer) else f"const {ctype.name}"
 
 
@@ -333,9 +338,9 @@ def struct(
     """Return the struct of *members* with C's layout."""
     laid_out: list[Member] = []
     offset, align = 0, 1
-    for member, ctype in members:
+    for member_name, ctype in members:
         offset = round_up(offset, ctype.align)
-        laid_out.append(Member(member, ctype, offset))
+        laid_out.append(Member(member_name, ctype, offset))
         offset += ctype.size
         align = max(align, ctype.align)
     size = round_up(offset, align)

@@ -19,7 +19,7 @@ from .marks import Udf, parameters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from numba_ptxlink._cabi.options import Existing
+    from numba_ptxlink._cabi.options import ExistingStruct
     from numba_ptxlink._front_end.base import FrontEnd
 
 _MAX_TYPE_CHARS = 80
@@ -157,7 +157,7 @@ def _resolve(function: Udf, front_end: FrontEnd) -> ResolvedFunction:
     return ResolvedFunction(function, front_end, params, result, names, symbol, overload)
 
 
-def existing_structs(function: Udf, front_end: FrontEnd) -> dict[Any, Existing]:
+def existing_structs(function: Udf, front_end: FrontEnd) -> dict[Any, ExistingStruct]:
     """
     Return the structs that C++ defines for types of *front_end*.
 

@@ -253,7 +253,7 @@ def encode(text: str) -> bytes:
 def _scan(text: bytes) -> _Scan:
     joined = join_lines(text)
     operands = (operand for operand in _DIRECTIVE.findall(joined) if not _NO_OPERAND.match(operand))
-    # None for an operand that is a macro.
+    # An operand that is a macro gives None.
     literals = [_LITERAL.match(operand) for operand in operands]
     matches = [match for match in (*literals, *_FILE_IN_MACRO.finditer(joined)) if match]
     return _Scan(

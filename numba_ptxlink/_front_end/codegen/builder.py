@@ -254,7 +254,7 @@ def function_head(builder: FunctionBuilder, signature: Signature) -> FunctionHea
     alignments = [result.align] if result.align != result.natural_align else []
     for position, (_, ctype) in enumerate(signature.params, start=1):
         llvm_type, attribute = builder.c_type(ctype), _extension(ctype, signature)
-        if signature.is_by_address(ctype):
+        if signature.is_passed_by_address(ctype):
             attribute = f"byval({llvm_type}) align {ctype.align} "
             llvm_type = builder.pointer(llvm_type)
         elif ctype.align != ctype.natural_align:

@@ -116,7 +116,7 @@ def _arguments(convention: Convention, signature: Signature, types: Sequence[Any
     builder = convention.builder
     for number, ((_, ctype), ty) in enumerate(zip(signature.params, types, strict=True)):
         llvm_type, value = builder.c_type(ctype), f"%p{number}"
-        if signature.is_by_address(ctype):
+        if signature.is_passed_by_address(ctype):
             pointer = builder.pointer(llvm_type)
             if isinstance(ty, convention.types.Record) and unaligned_member(ctype) is None:
                 # No copy: byval memory belongs to the function, and NVVM needs cubic time for large copies.
