@@ -10,6 +10,7 @@ import gallery
 import pytest
 
 import numba_ptxlink as pl
+from numba_ptxlink._cpu import device
 
 
 @pytest.mark.slow
@@ -31,6 +32,15 @@ def test_the_program_that_links_at_run_time(tmp_path):
         assert symbols["apply"].kind == "entry"
         assert all(symbol.defined for symbol in symbols.values()), symbols
         assert ("transform" in symbols) is (kind == "ptx")
+
+
+@pytest.mark.slow
+def test_the_program_that_links_at_run_time_runs_on_the_cpu(tmp_path):
+    """The program links to PTX, which the CPU device runs, and finds no wrong element."""
+    if not device._libpython():
+        pytest.skip("this Python has no shared library")
+    said = gallery.run("jit", tmp_path, "sm_90", target="cpu")
+    assert re.search(r"\nLTO-IR for sm_90: \d+ bytes of PTX\n0 elements are wrong\n$", said), said
 
 
 @pytest.mark.slow

@@ -2,8 +2,9 @@
 //
 //   jit build/udfs.h build/udfs.sm_90.ltoir sm_90 linked.cubin
 //
-// The header and the code are those of an export; PTX in place of LTO-IR works too. Without a GPU the program writes
-// the linked cubin and says that it was not run.
+// The header and the code are those of an export; PTX in place of LTO-IR works too. LTO-IR can also be linked to PTX,
+// linked.ptx, which later GPUs and the CPU device of numba-ptxlink run. Without a GPU the program writes the linked
+// code and says that it was not run.
 #include <cuda_runtime_api.h>
 #include <nvJitLink.h>
 #include <nvrtc.h>
@@ -65,13 +66,20 @@ std::string compile(const std::string& header, const std::string& arch, bool lto
   return code;
 }
 
-// Returns the cubin of the kernel and the function.
-std::vector<char> link(const std::string& kernel, const std::string& function, const std::string& arch, bool lto) {
+// Returns the cubin of the kernel and the function, or their PTX.
+std::vector<char> link(const std::string& kernel, const std::string& function, const std::string& arch, bool lto,
+                       bool to_ptx) {
   const std::string target = "-arch=" + arch;
-  const char* options[] = {target.c_str(), "-lto"};
+  std::vector<const char*> options = {target.c_str()};
+  if (lto) {
+    options.push_back("-lto");
+  }
+  if (to_ptx) {
+    options.push_back("-ptx");
+  }
   const nvJitLinkInputType type = lto ? NVJITLINK_INPUT_LTOIR : NVJITLINK_INPUT_PTX;
   nvJitLinkHandle handle = nullptr;
-  nvJitLinkResult error = nvJitLinkCreate(&handle, lto ? 2 : 1, options);
+  nvJitLinkResult error = nvJitLinkCreate(&handle, static_cast<unsigned>(options.size()), options.data());
   if (error == NVJITLINK_SUCCESS) {
     error = nvJitLinkAddData(handle, type, kernel.data(), kernel.size(), "apply");
   }
@@ -88,11 +96,11 @@ std::vector<char> link(const std::string& kernel, const std::string& function, c
     nvJitLinkGetErrorLog(handle, log.data());
     fail("nvJitLink", log);
   }
-  nvJitLinkGetLinkedCubinSize(handle, &size);
-  std::vector<char> cubin(size);
-  nvJitLinkGetLinkedCubin(handle, cubin.data());
+  to_ptx ? nvJitLinkGetLinkedPtxSize(handle, &size) : nvJitLinkGetLinkedCubinSize(handle, &size);
+  std::vector<char> code(size);
+  to_ptx ? nvJitLinkGetLinkedPtx(handle, code.data()) : nvJitLinkGetLinkedCubin(handle, code.data());
   nvJitLinkDestroy(&handle);
-  return cubin;
+  return code;
 }
 
 void check(const char* what, cudaError_t error) {
@@ -101,14 +109,14 @@ void check(const char* what, cudaError_t error) {
   }
 }
 
-// Launches the kernel of the cubin, and returns how many elements are not what Python computes.
-int run(const std::vector<char>& cubin) {
+// Launches the kernel of the linked code, and returns how many elements are not what Python computes.
+int run(const std::vector<char>& code) {
   constexpr int count = 100001;
   std::vector<float> values(count, 0.5f);
   cudaLibrary_t library;
   cudaKernel_t kernel;
   void* memory = nullptr;
-  check("loading", cudaLibraryLoadData(&library, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  check("loading", cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
   check("kernel", cudaLibraryGetKernel(&kernel, library, "apply"));
   check("memory", cudaMalloc(&memory, count * sizeof(float)));
   check("copy", cudaMemcpy(memory, values.data(), count * sizeof(float), cudaMemcpyHostToDevice));
@@ -130,21 +138,26 @@ int run(const std::vector<char>& cubin) {
 
 int main(int count, char** words) {
   if (count != 5) {
-    std::fprintf(stderr, "usage: %s HEADER CODE ARCH CUBIN\n", words[0]);
+    std::fprintf(stderr, "usage: %s HEADER CODE ARCH OUTPUT\n", words[0]);
     return 2;
   }
-  const std::string header = read(words[1]), function = read(words[2]), arch = words[3];
+  const std::string header = read(words[1]), function = read(words[2]), arch = words[3], output = words[4];
   const bool lto = std::string(words[2]).find(".ltoir") != std::string::npos;
   const std::string kernel = compile(header, arch, lto);
-  const std::vector<char> cubin = link(kernel, function, arch, lto);
-  std::printf("%s for %s: %zu bytes of machine code\n", lto ? "LTO-IR" : "PTX", arch.c_str(), cubin.size());
-  std::ofstream(words[4], std::ios::binary).write(cubin.data(), static_cast<std::streamsize>(cubin.size()));
+  const bool to_ptx = output.size() > 4 && output.substr(output.size() - 4) == ".ptx";
+  if (to_ptx && !lto) {
+    fail("Linking", "PTX is linked to a cubin only; pass LTO-IR, or an OUTPUT without .ptx");
+  }
+  const std::vector<char> code = link(kernel, function, arch, lto, to_ptx);
+  const char* kind = to_ptx ? "PTX" : "machine code";
+  std::printf("%s for %s: %zu bytes of %s\n", lto ? "LTO-IR" : "PTX", arch.c_str(), code.size(), kind);
+  std::ofstream(output, std::ios::binary).write(code.data(), static_cast<std::streamsize>(code.size()));
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
     std::printf("Not run: there is no GPU\n");
     return 0;
   }
-  const int wrong = run(cubin);
+  const int wrong = run(code);
   std::printf("%d elements are wrong\n", wrong);
   return wrong != 0;
 }

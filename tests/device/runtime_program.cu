@@ -153,10 +153,37 @@ static int threads()
     return 0;
 }
 
+// Code that the program loads itself, also after the device is reset.
+static int libraries()
+{
+    const char* ptx = ".version 7.5\n.target sm_75\n.address_size 64\n.visible .global .u32 number = 7;\n"
+                      ".visible .entry set(.param .u64 p)\n{\n.reg .b32 %r1;\n.reg .b64 %rd1;\n"
+                      "ld.param.u64 %rd1, [p];\nld.global.u32 %r1, [number];\nst.global.u32 [%rd1], %r1;\nret;\n}\n";
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        cudaLibrary_t library;
+        cudaKernel_t kernel;
+        int *value, *number;
+        size_t size;
+        cudaLibraryLoadData(&library, ptx, nullptr, nullptr, 0, nullptr, nullptr, 0);
+        cudaLibraryGetKernel(&kernel, library, "set");
+        cudaLibraryGetGlobal(reinterpret_cast<void**>(&number), &size, library, "number");
+        cudaMallocManaged(&value, sizeof *value);
+        void* values[] = {&value};
+        cudaLaunchKernel(reinterpret_cast<const void*>(kernel), 1, 1, values, 0, nullptr);
+        cudaDeviceSynchronize();
+        std::printf("%d, %d bytes, ", *value, static_cast<int>(size));
+        cudaLibraryUnload(library);
+        cudaDeviceReset();
+    }
+    report("libraries");
+    return 0;
+}
+
 int main(int, char** arguments)
 {
     return !std::strcmp(arguments[1], "values")   ? values()
            : !std::strcmp(arguments[1], "errors") ? errors()
            : !std::strcmp(arguments[1], "peers")  ? peers()
+           : !std::strcmp(arguments[1], "libraries") ? libraries()
                                                   : threads();
 }

@@ -95,6 +95,13 @@ def test_peers(program):
     assert done.stdout.splitlines() == ["cudaErrorIllegalAddress", "cudaSuccess"]
 
 
+def test_libraries(program):
+    """A program loads PTX, launches its kernel and reads its variable."""
+    done = run(program, "libraries")
+    expected = "7, 4 bytes, 7, 4 bytes, libraries: cudaSuccess\n"
+    assert (done.stdout, done.stderr) == (expected, "")
+
+
 def test_threads(program):
     """Eight threads launch at once."""
     done = run(program, "threads")

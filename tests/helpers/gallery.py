@@ -117,7 +117,7 @@ PROGRAMS = {
 }
 
 
-def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
+def run(name: str, scratch: Path, arch: str, target: str = "run", **variables: str) -> str:
     """Run a program, assert that it succeeds, and return its output; skip if a package is missing."""
     program = PROGRAMS[name]
     for package in program.packages:
@@ -132,7 +132,7 @@ def run(name: str, scratch: Path, arch: str, **variables: str) -> str:
                 "-s",
                 "-C",
                 str(file.parent),
-                "run",
+                target,
                 f"OUT={scratch / 'out'}",
                 f"PYTHON={sys.executable}",
             ),

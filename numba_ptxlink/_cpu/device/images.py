@@ -42,7 +42,10 @@ def ptx_at(address: int, arch: Arch) -> str:
         address = ctypes.c_uint64.from_address(address + _WRAPPED_ADDRESS).value
         magic = ctypes.c_uint32.from_address(address).value
     if magic == _ELF_MAGIC:
-        raise NoPtxError(f"The image is machine code of a GPU, which the CPU device cannot run; {_CURE}.")
+        raise NoPtxError(
+            f"The image is machine code of a GPU, which the CPU device cannot run; {_CURE}, or link "
+            "LTO-IR to PTX (nvJitLink -lto -ptx)."
+        )
     if magic == fatbin.MAGIC:
         *_, head, size = fatbin.HEADER.unpack(ctypes.string_at(address, fatbin.HEADER.size))
         members = fatbin.ptx_members(ctypes.string_at(address, head + size))

@@ -70,6 +70,16 @@ static void add_symbol(struct symbol symbol) {
   pthread_mutex_unlock(&table_lock);
 }
 
+/* The registration of kernels that a program has loaded itself, whose handles stand for host addresses. */
+static struct registration loaded_kernels;
+
+void add_kernel(CUkernel kernel) {
+  struct symbol symbol = {.host = kernel, .registration = &loaded_kernels};
+  cuKernelGetName(&symbol.name, kernel);
+  for (int device = 0; device < MAX_DEVICES; ++device) symbol.functions[device] = (CUfunction)kernel;
+  add_symbol(symbol);
+}
+
 static bool find_symbol(const void *host, struct symbol *found) {
   pthread_mutex_lock(&table_lock);
   const struct symbol *place = capacity && host ? place_of(symbols, capacity, host) : NULL;
@@ -193,7 +203,7 @@ char __cudaInitModule(void **handle) {
 void forget_modules(int device) {
   pthread_mutex_lock(&table_lock);
   for (size_t index = 0; index < capacity; ++index) {
-    if (!symbols[index].registration) continue;
+    if (!symbols[index].registration || symbols[index].registration == &loaded_kernels) continue;
     symbols[index].registration->modules[device] = NULL;
     symbols[index].functions[device] = NULL;
   }

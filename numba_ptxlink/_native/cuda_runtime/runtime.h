@@ -55,4 +55,5 @@ cudaError_t find_current_device(int *device); /* the device of the current conte
 
 cudaError_t find_function(const void *host, CUfunction *function);
 cudaError_t find_variable(const void *host, CUdeviceptr *address, size_t *size);
+void add_kernel(CUkernel kernel); /* makes it known to find_function by its handle */
 void forget_modules(int device); /* after a reset */
