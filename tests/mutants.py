@@ -148,7 +148,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_fusion/body.py", "if opcode in _JUMP_OPCODES:", "if opcode not in _JUMP_OPCODES:", FUSION),
         ("_formats/ptx/variables.py", "texts[self.index] == text", "texts[self.index] != text", PTX),
     ],
-    # What these get wrong is seen when programs are executed.
+    # Executed programs reveal these mutants.
     "fused programs": [
         (
             "_fusion/register_pieces.py",

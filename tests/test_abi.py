@@ -23,7 +23,7 @@ def record(*fields):
 
 def members(struct):
     """Return name, type and offset of each member."""
-    return [(each.name, each.type.name, each.offset) for each in struct.members]
+    return [(member.name, member.type.name, member.offset) for member in struct.members]
 
 
 def test_a_struct_is_named_after_the_named_tuple():

@@ -28,7 +28,7 @@ print(state.reason)
 """
 LINKER = "from numba.cuda.cudadrv import driver; print(driver._Linker.__name__)\n"
 ERRORS = ("-W", "error::RuntimeWarning")
-# What the .pth files of both packages do.
+# The imports in the .pth files of both packages.
 HOOKS = "import _numba_cuda_redirector, _numba_ptxlink_hook\n"
 
 
@@ -99,7 +99,7 @@ def test_the_package_activates_when_it_is_imported_late(installed, value, expect
 
 
 def test_the_numba_cuda_of_numba_itself_is_left_alone(installed):
-    """Where numba.cuda was imported without numba-cuda's redirect, the reason says so and names the cure."""
+    """If numba.cuda was imported without numba-cuda's redirect, the reason says so and names the cure."""
     program = "import numba.cuda; print(numba.cuda.implementation)\n" + STATUS
     lines, stderr = run(installed, program)
     reason = (
@@ -156,7 +156,7 @@ def lose_the_native_module(package):
     native.unlink()
 
 
-# What Python does where cffi is not installed.
+# Messages of Python for a broken package, and for one without cffi's native module.
 @pytest.mark.parametrize(
     ("damage", "words", "options"),
     [
@@ -184,7 +184,7 @@ def test_a_damaged_package_keeps_nobody_from_numba_cuda(damaged, damage, words, 
 
 
 def test_a_compiled_module_for_a_newer_glibc_has_its_cure(damaged):
-    """What was built on a newer Linux is refused where it is loaded, and has to be built on the older one."""
+    """A module built on a newer Linux fails to load, with an error that says to build it on the older one."""
     (native,) = (damaged / "numba_ptxlink" / "_native").glob("*.so")
     code = native.read_bytes()
     native.unlink()

@@ -141,7 +141,7 @@ def test_switching_leaves_no_half_replaced_state(tmp_path):
 
 
 def test_no_thread_that_switches_imports_numba_cuda():
-    """What an importing thread waits for is never held by one that imports numba-cuda, for any row."""
+    """A thread that imports numba-cuda holds no lock that an importing thread waits for, for any row."""
     lines = run("""
         import builtins, importlib
         from numba_ptxlink import _plugin

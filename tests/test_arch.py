@@ -22,8 +22,8 @@ from numba_ptxlink import Arch, ConfigError, toolchain
 def test_reads_every_spelling(spelling, expected):
     """Arch.of reads names, numbers, tuples and Arch values, and those that an Arch gives itself."""
     assert expected == Arch.of(spelling)
-    own = (expected.sm, expected.compute, str(expected), (*expected.cc, expected.variant))
-    assert {expected} == set(map(Arch.of, own))
+    spellings = (expected.sm, expected.compute, str(expected), (*expected.cc, expected.variant))
+    assert {expected} == set(map(Arch.of, spellings))
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ NO_NUL = "remove it, pass text instead of a binary, or save UTF-16 text as UTF-8
     ],
 )
 def test_refuses_what_is_no_ptx_text(ptx: object, expected: str) -> None:
-    """What cannot be PTX is refused before the compiler sees it, with what to pass instead."""
+    """Input that cannot be PTX is refused before the compiler sees it, with the input to pass instead."""
     error = refusal(ptx)
     assert (expected, "", ()) == (str(error), error.log, error.flags)
 
@@ -157,12 +157,12 @@ def test_newer_isa_names_the_package_to_upgrade(kernel: str) -> None:
 def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
     """An architecture the compiler lacks is refused with those it has."""
     error = refusal(kernel, arch)
-    known = ", ".join(each.sm for each in supported_archs())
+    known = ", ".join(arch.sm for arch in supported_archs())
     assert str(error).startswith(f"nvPTXCompiler {VERSION} does not support {arch}; choose one of {known}, ")
 
 
 @pytest.mark.parametrize(
-    ("ptx", "flags", "said", "cure"),
+    ("ptx", "flags", "message", "cure"),
     [
         (CALLER, (), "Unresolved extern function 'helper'", "relocatable=True and link later."),
         (
@@ -210,11 +210,13 @@ def test_unknown_arch_lists_the_known(kernel: str, arch: str) -> None:
         ),
     ],
 )
-def test_common_refusals_have_their_own_cure(ptx: str, flags: tuple[str, ...], said: str, cure: str) -> None:
+def test_common_refusals_have_their_own_cure(
+    ptx: str, flags: tuple[str, ...], message: str, cure: str
+) -> None:
     """A refusal of PTX or of a flag, in the compiler's words, ends in what helps where the cause is known."""
     error = refusal(ptx, extra_flags=flags)
-    assert said in error.log
-    assert said in str(error)
+    assert message in error.log
+    assert message in str(error)
     assert str(error).endswith(cure)
 
 

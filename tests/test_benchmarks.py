@@ -1,4 +1,4 @@
-"""What the benchmarks promise: alternation, caches, verdicts and the page, with processes that do nothing."""
+"""Benchmarks alternate, empty caches, judge and write their page, here with processes that do nothing."""
 
 import hashlib
 import importlib
@@ -42,7 +42,8 @@ def results_of(ratio, noise, n=10):
         "date": "2026-01-02 03:04",
         "load": 0.0,
         "samples": {
-            name: {"the whole process": each, "10 functions": each} for name, each in quantities.items()
+            name: {"the whole process": samples, "10 functions": samples}
+            for name, samples in quantities.items()
         },
     }
     head = {"machine": {"CPU": "fast", "cores": 2}, "versions": {"Python": "3.12.0"}, "commit": "abc"}
@@ -72,8 +73,8 @@ def test_caches_are_in_the_state_that_was_asked_for(benchmarks):
     kept = {}
     measure = protocol.Measure("part", "name", tuple(contenders))
     protocol.run([measure], 2, end=math.inf, warm=False, keep=lambda _, samples: kept.update(samples))
-    found = {name: figures["found"]["wall"] for name, figures in kept.items()}
-    assert {"empty": [0.0, 0.0], "full": [1.0, 1.0]} == found
+    times = {name: figures["found"]["wall"] for name, figures in kept.items()}
+    assert {"empty": [0.0, 0.0], "full": [1.0, 1.0]} == times
 
 
 def test_a_process_that_fails_has_no_figures(benchmarks):

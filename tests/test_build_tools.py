@@ -42,8 +42,8 @@ class Build:
     def run(self) -> tuple[bool, bool]:
         """Build, and return whether Python was exported, and whether the program was linked."""
         before = self.program.stat().st_mtime_ns if self.program.exists() else 0
-        said = shell(self.command, self.folder, self.toolkit)
-        return "Host code of the object" in said, self.program.stat().st_mtime_ns != before
+        output = shell(self.command, self.folder, self.toolkit)
+        return "Host code of the object" in output, self.program.stat().st_mtime_ns != before
 
     def check_rebuilds(self) -> None:
         """Check that an edit of a file that was imported is built again, and nothing else is."""
@@ -132,16 +132,16 @@ def test_make_and_meson(folder, toolkit, setup, command, program):
     ],
 )
 def test_wrong_arguments_of_cmake(tmp_path, call, message):
-    """The CMake function says what it wants."""
+    """Wrong arguments of the CMake function are named in its error."""
     (tmp_path / "udfs.py").touch()
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "udfs.py").touch()
-    said = configured(tmp_path, "0.1", f"numba_ptxlink_add_library({call})")
-    assert message in said
+    output = configured(tmp_path, "0.1", f"numba_ptxlink_add_library({call})")
+    assert message in output
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("find_arguments", "message"),
     [
         ("", "FOUND 0.1.0"),
         ("0.0.1...0.2", "FOUND 0.1.0"),
@@ -151,9 +151,11 @@ def test_wrong_arguments_of_cmake(tmp_path, call, message):
         ("OPTIONAL_COMPONENTS device", "FOUND 0.1.0"),
     ],
 )
-def test_cmake_finds_the_package_of_the_environment_on_path(tmp_path, wanted, message):
+def test_cmake_finds_the_package_of_the_environment_on_path(tmp_path, find_arguments, message):
     """find_package needs no path to the package, and knows versions, ranges and that it has no components."""
-    assert message in configured(tmp_path, wanted, 'message(FATAL_ERROR "FOUND ${NumbaPtxlink_VERSION}")')
+    assert message in configured(
+        tmp_path, find_arguments, 'message(FATAL_ERROR "FOUND ${NumbaPtxlink_VERSION}")'
+    )
 
 
 @pytest.mark.parametrize("script", ["", "#!/gone/bin/python\n", "#!/bin/sh\necho broken >&2; exit 3\n"])
@@ -163,20 +165,20 @@ def test_a_command_that_cannot_be_run_fails_when_cmake_configures(tmp_path, scri
     if script:
         command.write_text(script)
         command.chmod(0o755)
-    said = configured(tmp_path, "0.1", "", f"-DNUMBA_PTXLINK_EXECUTABLE={command}")
-    assert f"NUMBA_PTXLINK_EXECUTABLE is {command}, which cannot be run" in said
-    assert "Configure with --fresh" in said
-    assert ("broken" in said) is ("broken" in script)
+    output = configured(tmp_path, "0.1", "", f"-DNUMBA_PTXLINK_EXECUTABLE={command}")
+    assert f"NUMBA_PTXLINK_EXECUTABLE is {command}, which cannot be run" in output
+    assert "Configure with --fresh" in output
+    assert ("broken" in output) is ("broken" in script)
 
 
-def configured(folder: Path, wanted: str, call: str, *options: str) -> str:
-    """Return what CMake says, on one line, where a project that finds the package fails."""
+def configured(folder: Path, find_arguments: str, call: str, *options: str) -> str:
+    """Return CMake's output, on one line, for a project that finds the package and then fails."""
     cmake = shutil.which("cmake")
     if cmake is None:
         pytest.skip("there is no cmake")
     (folder / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.24)\nproject(wrong LANGUAGES NONE)\n"
-        f"find_package(NumbaPtxlink {wanted} CONFIG REQUIRED)\n{call}\n"
+        f"find_package(NumbaPtxlink {find_arguments} CONFIG REQUIRED)\n{call}\n"
     )
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     done = subprocess.run(
@@ -241,7 +243,7 @@ def test_cmake_compiles_host_versions(tmp_path, toolkit, generator, main):
 
 @pytest.mark.slow
 def test_options_of_cmake_may_be_expressions(tmp_path, toolkit):
-    """Of one that is empty nothing is left, one of several options is these, and other semicolons stay."""
+    """An empty expression is no option, one with two options is both, and other semicolons stay."""
     command = tmp_path / "command"
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" > arguments\n[ "$1" = --version ]\n')
     command.chmod(0o755)
@@ -309,9 +311,9 @@ int main() { use<<<1, 1>>>(nullptr); }
 @pytest.mark.parametrize("generator", [pytest.param("Ninja", marks=pytest.mark.long), "Unix Makefiles"])
 def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generator):
     """
-    One command exports them, again after an edit of what they read or include; headers are installed.
+    A single command exports several files, again after an edit of a file that they read.
 
-    Those of an earlier configuration are deleted.
+    Headers are installed; those of an earlier configuration are deleted.
     """
     written = {"CMakeLists.txt": SEVERAL, "one.py": ONE, "two.py": TWO, "main.cu": BOTH}
     (tmp_path / "include").mkdir()
@@ -320,24 +322,24 @@ def test_cmake_takes_several_files_and_what_they_read(tmp_path, toolkit, generat
         (tmp_path / name).write_text(text)
     configure(tmp_path, toolkit, f"-G '{generator}'", f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'installed'}")
     program = tmp_path / "build" / "app"
-    said = []
+    outputs = []
     edits = {"one.py": ONE, "factor.txt": "4", "other.txt": "new", "include/particle.h": f"{PARTICLE}\n"}
     for name, text in edits.items():
-        said.append(shell("cmake --build build", tmp_path, toolkit))
-        assert "Exporting both" in said[-1]
+        outputs.append(shell("cmake --build build", tmp_path, toolkit))
+        assert "Exporting both" in outputs[-1]
         assert "Exporting both" not in shell("cmake --build build", tmp_path, toolkit)
         (tmp_path / name).write_text(text)
-    assert "one.o" not in said[0]
-    assert {"one", "two"} <= {name for each in linked_functions(program).values() for name in each}
+    assert "one.o" not in outputs[0]
+    assert {"one", "two"} <= {name for names in linked_functions(program).values() for name in names}
     shell("cmake --install build", tmp_path, toolkit)
     include = tmp_path / "installed" / "include"
     assert {"one.h", "two.h", "numba_ptxlink"} == {path.name for path in include.iterdir()}
     assert (include / "numba_ptxlink" / "array_view.h").exists()
-    own = tmp_path / "build" / "both"
-    (own / "mine.h").touch()
+    header_folder = tmp_path / "build" / "both"
+    (header_folder / "mine.h").touch()
     (tmp_path / "CMakeLists.txt").write_text(SEVERAL.replace("one.py two.py", "one.py"))
     shell("cmake build", tmp_path, toolkit)
-    assert [path.name for path in own.glob("*.h")] == ["mine.h"]
+    assert [path.name for path in header_folder.glob("*.h")] == ["mine.h"]
 
 
 OLDER_CMAKE = "cmake==3.24.3"

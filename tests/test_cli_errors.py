@@ -129,9 +129,9 @@ inspect kernel.ptx --arch ''
 def test_wrong_usage(folder, command):
     """A missing or an empty value, and one outside of a fixed list, is wrong usage."""
     before = state(folder)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as caught:
         cli.main(shlex.split(command))
-    assert left.value.code == 2
+    assert caught.value.code == 2
     assert before == state(folder)
 
 

@@ -1,4 +1,4 @@
-"""What the commands say: as text, in the least words, as JSON, on a terminal, and to what is mistyped."""
+"""Output of the commands: as text, in the least words, as JSON, on a terminal, and for mistyped arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def said(capsys, *arguments, status=0):
+def outputs_of(capsys, *arguments, status=0):
     """Run the command; return its two outputs."""
     assert status == cli.main([*map(str, arguments)])
     return capsys.readouterr()
@@ -46,12 +46,12 @@ def said(capsys, *arguments, status=0):
 def test_what_was_written_is_told_in_each_form(capsys, command, keys):
     """JSON has names and bytes, text a size in units, and --quiet nothing."""
     arguments = command.split()
-    found = json.loads(said(capsys, *arguments, "--json").out)
-    assert keys == set(found)
-    (path, size), *_ = found.get("files", {found.get("file"): found.get("size")}).items()
+    report = json.loads(outputs_of(capsys, *arguments, "--json").out)
+    assert keys == set(report)
+    (path, size), *_ = report.get("files", {report.get("file"): report.get("size")}).items()
     assert size == Path(path).stat().st_size
-    assert re.search(r" \d+(\.\d)? (bytes|KiB)", said(capsys, *arguments).out)
-    assert ("", "") == said(capsys, *arguments, "-q")
+    assert re.search(r" \d+(\.\d)? (bytes|KiB)", outputs_of(capsys, *arguments).out)
+    assert ("", "") == outputs_of(capsys, *arguments, "-q")
 
 
 @pytest.mark.usefixtures("folder")
@@ -83,9 +83,9 @@ def test_verbosity_shows_the_log():
 )
 def test_what_is_mistyped_is_told_in_one_line(capsys, command, answer):
     """Commands, options and values that there are not are wrong usage, with where to look."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as caught:
         cli.main(command.split())
-    assert 2 == left.value.code
+    assert 2 == caught.value.code
     error = capsys.readouterr().err
     assert answer in error
     assert 2 == error.count("\n")
@@ -103,17 +103,17 @@ def test_the_page_is_what_the_parser_has():
 
 def diagnosed(monkeypatch, *problems):
     """Let `doctor` find *problems*."""
-    found = doctor.Diagnosis((), True, "", "", (), "", problems, {"Python": "3"})
-    monkeypatch.setattr(doctor, "diagnose", lambda: found)
+    diagnosis = doctor.Diagnosis((), True, "", "", (), "", problems, {"Python": "3"})
+    monkeypatch.setattr(doctor, "diagnose", lambda: diagnosis)
 
 
 def test_strict_is_a_status_for_ci(capsys, monkeypatch):
     """With --strict, a problem is status 1; --quiet prints problems alone."""
     diagnosed(monkeypatch)
-    assert "" == said(capsys, "doctor", "--strict", "--quiet").out
+    assert "" == outputs_of(capsys, "doctor", "--strict", "--quiet").out
     diagnosed(monkeypatch, doctor.Problem("tool-missing", "NVRTC is missing", "pip install it"))
     assert (
         "problem: NVRTC is missing\n   cure: pip install it\n"
-        == said(capsys, "doctor", "--strict", "--quiet", status=1).out
+        == outputs_of(capsys, "doctor", "--strict", "--quiet", status=1).out
     )
-    said(capsys, "doctor")
+    outputs_of(capsys, "doctor")

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parent
 
 
 def test_every_mutant_changes_one_text():
-    """What a mutant replaces is there, once, and so are the tests that should catch it."""
+    """The text that a mutant replaces occurs once in its file, and the tests that should catch it exist."""
     rows = [row for rows in runpy.run_path(FOLDER / "mutants.py")["MUTANTS"].values() for row in rows]
     texts = {file: (FOLDER.parent / "numba_ptxlink" / file).read_text() for file, *_ in rows}
     assert [(file, old) for file, old, *_ in rows if texts[file].count(old) != 1] == []
@@ -24,28 +24,28 @@ def test_every_mutant_changes_one_text():
     assert {word for word in words if not (word.startswith("-") or (FOLDER / word).exists())} == set()
 
 
-# What tests may import beside the public modules: packages that know nothing of the rest.
+# Packages that tests may import beside the public modules: they are independent of the rest.
 PURE = tuple(f"numba_ptxlink.{name}" for name in ("_formats.ptx", "_fusion", "_cabi"))
 
 
 def private(path: Path) -> list[str]:
     """Return the private modules that a file imports, but for those of pure packages."""
-    found = []
+    imported = []
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and not node.level:
-            found += [f"{node.module}.{each.name}" for each in node.names]
+            imported += [f"{node.module}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Import):
-            found += [each.name for each in node.names]
+            imported += [alias.name for alias in node.names]
     return [
-        name for name in found if re.match(r"numba_ptxlink(\.\w+)*\._", name) and not name.startswith(PURE)
+        name for name in imported if re.match(r"numba_ptxlink(\.\w+)*\._", name) and not name.startswith(PURE)
     ]
 
 
 def test_most_tests_speak_to_the_public_interface():
     """At most 40 % of the files import what is private, so that its modules may change."""
     files = list(FOLDER.rglob("*.py"))
-    found = {str(path.relative_to(FOLDER)) for path in files if private(path)}
-    assert len(found) <= 0.4 * len(files), sorted(found)
+    importers = {str(path.relative_to(FOLDER)) for path in files if private(path)}
+    assert len(importers) <= 0.4 * len(files), sorted(importers)
 
 
 @pytest.mark.slow

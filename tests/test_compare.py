@@ -90,7 +90,7 @@ def manifest(tmp_path_factory):
     return folder / "udfs.json"
 
 
-def said(capsys, *command):
+def run_command(capsys, *command):
     """Return status, output and messages of a command."""
     status = main([*map(str, command)])
     return status, *capsys.readouterr()
@@ -99,13 +99,13 @@ def said(capsys, *command):
 def test_run_prints_what_a_function_returns(manifest, capsys, tmp_path):
     """Values are literals or .npy files; the result is text or JSON, and a Python file is exported first."""
     np.save(tmp_path / "x.npy", np.array([1.5, -2]))
-    assert (0, "-4.5\n", "") == said(capsys, "run", manifest, "scaled", "1.5", "-3")
-    assert (0, "(1.5, 3.0)\n", "") == said(capsys, "run", manifest.with_suffix(".py"), "pair", "1.5")
-    _, output, _ = said(capsys, "run", manifest, "scaled", tmp_path / "x.npy", "2", "--json")
+    assert (0, "-4.5\n", "") == run_command(capsys, "run", manifest, "scaled", "1.5", "-3")
+    assert (0, "(1.5, 3.0)\n", "") == run_command(capsys, "run", manifest.with_suffix(".py"), "pair", "1.5")
+    _, output, _ = run_command(capsys, "run", manifest, "scaled", tmp_path / "x.npy", "2", "--json")
     assert {"result": [3.0, -4.0]} == json.loads(output)
-    _, output, _ = said(capsys, "run", manifest, "pair", "inf", "--json")
+    _, output, _ = run_command(capsys, "run", manifest, "pair", "inf", "--json")
     assert {"result": ["inf", "inf"]} == json.loads(output)
-    assert (0, "nan\n", "") == said(capsys, "run", manifest, "scaled", "nan", "2")
+    assert (0, "nan\n", "") == run_command(capsys, "run", manifest, "scaled", "nan", "2")
 
 
 def test_run_launches_a_kernel(manifest, capsys, tmp_path):
@@ -123,18 +123,20 @@ def test_run_launches_a_kernel(manifest, capsys, tmp_path):
         "--block",
         "4,1",
     )
-    status, output, printed = said(capsys, *command)
+    status, output, printed = run_command(capsys, *command)
     assert (0, f"{tmp_path / 'out.npy'}  int32 (1,)\n[2]\n", ["0", "2"]) == (status, output, printed.split())
     assert [2] == np.load(tmp_path / "out.npy").tolist()
 
 
 def test_run_writes_what_a_function_writes(manifest, capsys, tmp_path):
     """Arrays that a function has changed are written, too; a file with two paths is one array."""
-    place, link = tmp_path / "x.npy", tmp_path / "link.npy"
-    link.symlink_to(place)
-    np.save(place, np.zeros(2, np.int32))
-    assert (0, f"2\n{place}  int32 (2,)\n[1 2]\n", "") == said(capsys, "run", manifest, "both", link, place)
-    assert [1, 2] == np.load(place).tolist()
+    array_file, link = tmp_path / "x.npy", tmp_path / "link.npy"
+    link.symlink_to(array_file)
+    np.save(array_file, np.zeros(2, np.int32))
+    assert (0, f"2\n{array_file}  int32 (2,)\n[1 2]\n", "") == run_command(
+        capsys, "run", manifest, "both", link, array_file
+    )
+    assert [1, 2] == np.load(array_file).tolist()
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_run_writes_what_a_function_writes(manifest, capsys, tmp_path):
 )
 def test_run_says_what_is_wrong(manifest, capsys, arguments, reason):
     """Wrong arguments are errors with a cure, and no traceback."""
-    status, output, message = said(capsys, "run", manifest, *arguments)
+    status, output, message = run_command(capsys, "run", manifest, *arguments)
     assert (1, "") == (status, output)
     assert message.startswith("numba-ptxlink: error: ")
     assert re.search(reason, message), message
@@ -196,14 +198,16 @@ def test_rows_of_the_page_are_found(front_end):
     """Functions of one line differ where the page says; others do not differ."""
     rows = [*ROWS, *EQUAL]
     udfs = [function(number, row, front_end) for number, row in enumerate(rows)]
-    found = comparison.compare_functions(udfs, 7, front_end=front_end)
-    unlike = {each.function.partition("(")[0].split()[1] for each in found.differences}
+    report = comparison.compare_functions(udfs, 7, front_end=front_end)
+    unlike = {difference.function.partition("(")[0].split()[1] for difference in report.differences}
     # numba-cuda-mlir takes the complement of 64 bits, as Python does.
     differ = [row for row in ROWS if row[1] != "~x" or front_end == "numba-cuda"]
     assert {f"f{rows.index(row)}" for row in differ} == unlike
-    assert {} == found.left_out
+    assert {} == report.left_out
     again = comparison.compare_functions(udfs[:3], 7, front_end=front_end)
-    assert again.differences == [each for each in found.differences if each.function in again.calls]
+    assert again.differences == [
+        difference for difference in report.differences if difference.function in again.calls
+    ]
 
 
 def test_compare_calls_with_arguments_of_a_test():
@@ -227,8 +231,8 @@ def test_compare_calls_with_arguments_of_a_test():
     values = np.array([[2, 300], [0, 0]], np.int32, order="F")
     assert [] == pl.compare(converted, values, 5, 2.0)
     # Python's power is too large for an integer of 64 bits, and NaN in one part does not hide the other.
-    for given in ((2**60, 2.0), (5, math.nan)):
-        assert 1 == len(pl.compare(converted, values, *given))
+    for arguments in ((2**60, 2.0), (5, math.nan)):
+        assert 1 == len(pl.compare(converted, values, *arguments))
 
     @pl.udf("void(uint64, uint64[::1])")
     def tenth(number, values):
@@ -255,7 +259,7 @@ def test_compare_calls_with_arguments_of_a_test():
     def inverse(number):
         return 1 / number
 
-    called = [each.function.partition("(")[0] for each in pl.compare(inverse, 0)]
+    called = [difference.function.partition("(")[0] for difference in pl.compare(inverse, 0)]
     assert ["float narrow", "double wide"] == called
 
     @pl.udf("float64(float64[::1], float64)")
@@ -270,7 +274,7 @@ def test_compare_calls_with_arguments_of_a_test():
     def within(pair):
         pair[1][0] = max(pair[0], 1.0)
 
-    assert [0, 1] == [len(pl.compare(within, (given, np.zeros(1)))) for given in (2.0, math.nan)]
+    assert [0, 1] == [len(pl.compare(within, (number, np.zeros(1)))) for number in (2.0, math.nan)]
 
     with pytest.raises(pl.ExportError, match=r"parameter 'x' is int32_t.*; give other arguments"):
         pl.compare(divided, 1.5, 2)
@@ -408,30 +412,30 @@ def refused(a):
 def test_calls_that_python_cannot_make_are_skipped(tmp_path, capsys):
     """Integers that grow without end, and errors of Python, skip a call; the others are compared."""
     (tmp_path / "udfs.py").write_text(POWERS)
-    status, output, _ = said(capsys, "compare", tmp_path / "udfs.py", "--seed", "2", "--json")
-    found = json.loads(output)
+    status, output, _ = run_command(capsys, "compare", tmp_path / "udfs.py", "--seed", "2", "--json")
+    report = json.loads(output)
     assert status == 1
     counts = {
-        declaration.partition("(")[0].split()[1]: count for declaration, count in found["calls"].items()
+        declaration.partition("(")[0].split()[1]: count for declaration, count in report["calls"].items()
     }
     assert {"by_operator", "by_function", "negated"} == set(counts)
     assert all(20 < count < 500 for count in counts.values()), counts
-    assert found["left_out"] == {
+    assert report["left_out"] == {
         "by_squares": "an integer exceeds 4,096 bits in Python",
         "refused": "Python raises TypeError: nothing",
     }
-    differ = {difference["function"].partition("(")[0].split()[1] for difference in found["differences"]}
+    differ = {difference["function"].partition("(")[0].split()[1] for difference in report["differences"]}
     assert {"by_operator", "by_function", "negated"} == differ
     (tmp_path / "udfs.py").write_text(
         "from numba_ptxlink import udf\n" + POWERS[POWERS.index('@udf("float32(float32)")') :]
     )
-    status, output, _ = said(capsys, "compare", tmp_path / "udfs.py")
+    status, output, _ = run_command(capsys, "compare", tmp_path / "udfs.py")
     assert (1, "not compared: refused: Python raises TypeError: nothing") == (status, output.splitlines()[0])
 
 
-def of_row(expression, given, front_end):
+def of_row(expression, assignments, front_end):
     """Return the function and the arguments of a row of the page."""
-    spelled = [argument.split() for argument in given.split(", ")]
+    spelled = [argument.split() for argument in assignments.split(", ")]
     values = [np.array([value], ty)[0].item() for _, _, ty, value in spelled]
     return function(0, (" ".join(ty for _, _, ty, _ in spelled), expression), front_end), values
 
@@ -440,15 +444,15 @@ def of_row(expression, given, front_end):
 @front_ends.MLIR_06
 @pytest.mark.parametrize("front_end", front_ends.NAMES)
 def test_the_table_of_the_page_is_found(front_end):
-    """What differs from Python in the table on compilers, and no other row of it, is a difference."""
+    """The rows of the table on compilers that differ from Python, and no others, are differences."""
     _, _, rest = PAGE.read_text().partition("<!-- values -->\n")
     lines = rest.partition("<!-- /values -->")[0].splitlines()[2:]
-    for expression, given, expected, *actual in (
+    for expression, assignments, expected, *actual in (
         [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines
     ):
-        udf, values = of_row(expression, given, front_end)
+        udf, values = of_row(expression, assignments, front_end)
         shown = actual[front_ends.NAMES.index(front_end)].rpartition(" (")[0]
-        assert is_different(shown, expected) == bool(pl.compare(udf, *values)), (expression, given)
+        assert is_different(shown, expected) == bool(pl.compare(udf, *values)), (expression, assignments)
 
 
 def is_different(shown, expected):
@@ -465,18 +469,18 @@ def is_different(shown, expected):
 def test_differences_of_the_corpus_are_pythons_own(front_end):
     """Each difference is shown with what Python computes with its own numbers, evaluated apart."""
     udfs, expressions = [], {}
-    for number, (expression, given) in enumerate(corpus.EXPRESSIONS):
-        types = re.split(r", (?![^\[(]*[\])])", given)
+    for number, (expression, kinds) in enumerate(corpus.EXPRESSIONS):
+        types = re.split(r", (?![^\[(]*[\])])", kinds)
         body = eval(f"lambda {', '.join('ab'[: len(types)])}: {expression}", {"math": math, "np": np})  # noqa: S307 - of the table
         # numba-cuda-mlir has no such power.
         if front_end == "numba-cuda" or (expression, types) != ("a ** b", ["int64", "float32"]):
             name = f"f{number}"
             udfs.append(pl.udf(f"({', '.join(types)},)", name=name, front_end=front_end)(body))
             expressions[name] = body, types
-    found = comparison.compare_functions(udfs, 5, front_end=front_end)
-    assert ({}, len(udfs)) == (found.left_out, len(found.calls))
-    assert len(found.differences) > 1000
-    for difference in found.differences:
+    report = comparison.compare_functions(udfs, 5, front_end=front_end)
+    assert ({}, len(udfs)) == (report.left_out, len(report.calls))
+    assert len(report.differences) > 1000
+    for difference in report.differences:
         body, types = expressions[difference.function.partition("(")[0].split()[1]]
         # Arrays are shown rounded.
         if "[" not in types[0]:
@@ -484,7 +488,7 @@ def test_differences_of_the_corpus_are_pythons_own(front_end):
 
 
 def python(body, types, texts):
-    """Return what an expression is in Python, as it is shown; *texts* are its arguments."""
+    """Return the value of an expression in Python, as a report shows it; *texts* are its arguments."""
     values = [
         np.dtype(name).type(complex(text) if "complex" in name else text).item()
         for name, text in zip(types, texts, strict=True)
@@ -500,7 +504,7 @@ def python(body, types, texts):
 def test_the_command_shows_a_table(tmp_path, capsys):
     """Differences are rows with inputs and both results, and the status is 1."""
     (tmp_path / "udfs.py").write_text(UDFS + '@udf("int32(int32)")\ndef tenth(x):\n    return 10 // x\n')
-    status, output, _ = said(capsys, "compare", tmp_path / "udfs.py", "--seed", "3")
+    status, output, _ = run_command(capsys, "compare", tmp_path / "udfs.py", "--seed", "3")
     assert status == 1
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert "0 ZeroDivisionError 0" in lines
@@ -512,7 +516,11 @@ def test_the_command_shows_a_table(tmp_path, capsys):
     (tmp_path / "inner" / "__init__.py").touch()
     (tmp_path / "inner" / "apart.py").write_text(APART)
     (tmp_path / "udfs.py").write_text(UDFS + USES_APART)
-    status, output, _ = said(capsys, "compare", tmp_path / "udfs.py", "--json")
-    found = json.loads(output)
-    assert (0, [], {"count", "nested", "device_only"}) == (status, found["differences"], {*found["left_out"]})
+    status, output, _ = run_command(capsys, "compare", tmp_path / "udfs.py", "--json")
+    report = json.loads(output)
+    assert (0, [], {"count", "nested", "device_only"}) == (
+        status,
+        report["differences"],
+        {*report["left_out"]},
+    )
     assert sys.gettrace() is None or "coverage" in sys.modules

@@ -1,5 +1,5 @@
 """
-What this package relies on in the front ends is what its wrappers were written against.
+The sources that this package patches or calls in the front ends are those that its wrappers were written for.
 
 Run as a script with the name of a front end, it adds the digests of the release in use.
 """
@@ -24,35 +24,35 @@ FRONT_ENDS = [front_end.name for front_end in registry.front_ends()]
 
 
 def digests_file(name: str) -> Path:
-    """Return the file with the digests of the sources of what is used in a front end, by release."""
+    """Return the file with the digests of the used sources of a front end, by release."""
     package = f"_{name.replace('-', '_')}"
     there = Path(pl.__file__).parent / package / "sources.json"
     return there if there.exists() else HERE / package[1:] / "sources.json"
 
 
-def places(name: str) -> list[str]:
-    """Return the places of what is replaced in a front end, and of what is called where it says so."""
+def target_names(name: str) -> list[str]:
+    """Return the names of all that is patched in a front end, and of all calls that its contract lists."""
     front_end = registry.get(name)
-    own = getattr(front_end, "contract", lambda: [row.target for row in front_end.table()])
-    return list(own())
+    list_targets = getattr(front_end, "contract", lambda: [row.target for row in front_end.table()])
+    return list(list_targets())
 
 
-def found(name: str) -> dict[str, str]:
+def current_digests(name: str) -> dict[str, str]:
     """Return the digests of the release in use."""
     site = sources.site_folder(registry.get(name))
-    return {place: sources.digest(place, site) for place in places(name)}
+    return {target: sources.digest(target, site) for target in target_names(name)}
 
 
 def moved(name: str, known: dict[str, dict[str, str]], version: str, now: dict[str, str]) -> list[str]:
-    """Return what differs from *version*'s digests, or from the newest known ones where it has none."""
+    """Return the targets with other digests than in *version*, or else in the newest known release."""
     newest = max(known, key=lambda release: tuple(map(int, release.split("."))))
     then = known.get(version, known[newest])
     wrappers = {row.target: row.wrap for row in registry.get(name).table()}
     return [
-        f"{place} ({'moved' if now.get(place) else 'is gone'}; "
-        f"wrapped by {wrappers[place].__module__ if place in wrappers else 'nothing'})"
-        for place in sorted({*now, *then})
-        if now.get(place) != then.get(place)
+        f"{target} ({'moved' if now.get(target) else 'is gone'}; "
+        f"wrapped by {wrappers[target].__module__ if target in wrappers else 'nothing'})"
+        for target in sorted({*now, *then})
+        if now.get(target) != then.get(target)
     ]
 
 
@@ -64,7 +64,7 @@ def test_nothing_that_is_replaced_has_moved(name):
         pytest.skip(f"{name} is not installed")
     known = json.loads(digests_file(name).read_text())
     version = metadata.version(name)
-    assert moved(name, known, version, found(name)) == []
+    assert moved(name, known, version, current_digests(name)) == []
     assert version in known, f"{name} {version} moved nothing; run {Path(__file__).name} {name} to add it"
 
 
@@ -74,14 +74,15 @@ def test_every_release_that_is_told_is_served(name):
     known = json.loads(digests_file(name).read_text())
     served = registry.get(name).supported
     assert [version for version in known if version not in served] == []
-    rows = sorted(places(name))
+    rows = sorted(target_names(name))
     assert dict.fromkeys(known, rows) == {
-        version: sorted(place for place, kept in each.items() if kept) for version, each in known.items()
+        version: sorted(target for target, kept in digests.items() if kept)
+        for version, digests in known.items()
     }
 
 
 def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkeypatch):
-    """The text of what is replaced or called tells it, and `status()` says so; the first change is named."""
+    """Equal sources of all patched and called functions are enough; the first changed one is named."""
     front_end = registry.get("numba-cuda-mlir")
     if not registry.is_installed(front_end):
         pytest.skip("numba-cuda-mlir is not installed")
@@ -91,9 +92,11 @@ def test_a_release_that_nobody_tried_serves_while_its_functions_are_known(monkey
     activation = Activation(front_end.name)
     activation.active = True
     activation.record_decision("import hook", "it is installed")
-    told = "it is installed; 0.7.0 was not tested, but all functions that are patched or called are unchanged"
-    assert told == activation.reason
-    monkeypatch.setattr(sources, "digest", lambda place, _: place.partition("set_error_code")[1])
+    reason = (
+        "it is installed; 0.7.0 was not tested, but all functions that are patched or called are unchanged"
+    )
+    assert reason == activation.reason
+    monkeypatch.setattr(sources, "digest", lambda target, _: target.partition("set_error_code")[1])
     message = r"0\.7\.0 is not supported: numba_cuda_mlir\.[\w.:]+ has changed; install"
     assert re.match(f"numba-cuda-mlir {message}", front_end.unsupported_reason())
 
@@ -147,5 +150,5 @@ def test_the_page_shows_the_tables():
 if __name__ == "__main__":
     path = digests_file(sys.argv[1])
     known = json.loads(path.read_text()) if path.exists() else {}
-    known[metadata.version(sys.argv[1])] = found(sys.argv[1])
+    known[metadata.version(sys.argv[1])] = current_digests(sys.argv[1])
     path.write_text(json.dumps(known, indent=2, sort_keys=True) + "\n")

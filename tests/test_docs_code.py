@@ -80,7 +80,7 @@ def test_each_public_name_is_described():
 
 
 def test_each_page_is_in_a_table_of_contents():
-    """What is not reached from the home page is not found."""
+    """A page that no table of contents lists cannot be reached from the home page."""
     listed = {DOCS / "index.md"}
     for page in DOCS.rglob("*.md"):
         for tree in re.findall(r"^```\{toctree\}\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL):

@@ -20,11 +20,11 @@ def test_the_error_of_the_page_is_what_an_export_says(tmp_path):
     (tmp_path / "particle.h").write_text(BLOCKS["include/particle.h"])
     with pytest.raises(pl.AbiError) as caught:
         pl.export(tmp_path / "udfs.py", emit=["ptx"])
-    said = re.search(
+    message = re.search(
         r"```text\n(Structs of C\+\+ have.*?)(\nphysics::Particle is the struct of Record\().*?\)(.*?)\n```",
         PAGE.read_text(),
         re.DOTALL,
     )
-    assert said
-    for part in said.groups():
+    assert message
+    for part in message.groups():
         assert part.strip(" .\n") in str(caught.value)

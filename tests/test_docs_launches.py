@@ -92,7 +92,7 @@ def test_the_page_about_launchers_is_right(tmp_path):
 
 @pytest.mark.slow
 def test_the_function_of_the_page_about_packages_computes(tmp_path):
-    """What its first two projects call on the GPU has its values without one."""
+    """The function of the page's first two projects computes on the CPU the values that the page shows."""
     pytest.importorskip("llvmlite")
     (udfs,) = (block for block in doc_blocks.blocks(PAGES / "package.md") if block.file == "udfs.py")
     (tmp_path / "udfs.py").write_text(udfs.text)

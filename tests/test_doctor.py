@@ -1,4 +1,4 @@
-"""What `doctor` finds in an environment, and what the driver can load."""
+"""The report of `doctor` about an environment, and the PTX that the driver can load."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def test_what_the_driver_can_load(monkeypatch, driver, isa, expected):
 @pytest.mark.numba_cuda
 def test_every_tool_is_found_with_its_place():
     """The tools of this environment are listed with version and file."""
-    found = {each.name: each for each in pl.diagnose().components}
+    components = {component.name: component for component in pl.diagnose().components}
     for name in ("nvPTXCompiler", "nvJitLink", "NVRTC", "nvFatbin", "libNVVM"):
-        assert found[name].version
-        assert found[name].where.startswith("/")
-    assert found["numba-cuda"].version
+        assert components[name].version
+        assert components[name].where.startswith("/")
+    assert components["numba-cuda"].version
 
 
 def codes(diagnosis):
@@ -104,11 +104,11 @@ def test_cures_stay_within_the_major_version(monkeypatch):
     with_driver(monkeypatch, (12, 4))
     monkeypatch.setattr(nvjitlink, "version", lambda: missing("nvJitLink"))
     monkeypatch.setattr(nvrtc, "version", lambda: missing("nvrtc"))
-    problems = [each for each in pl.diagnose().problems if each.code == "tool-missing"]
+    problems = [problem for problem in pl.diagnose().problems if problem.code == "tool-missing"]
     assert ["nvJitLink could not be loaded", "NVRTC could not be loaded"] == [
-        each.what.partition(" (")[0] for each in problems
+        problem.what.partition(" (")[0] for problem in problems
     ]
-    assert all("numba-ptxlink[toolkit12]" in each.cure for each in problems)
+    assert all("numba-ptxlink[toolkit12]" in problem.cure for problem in problems)
 
 
 @pytest.mark.numba_cuda
@@ -118,7 +118,7 @@ def test_a_machine_without_a_driver_can_build(monkeypatch):
     diagnosis = pl.diagnose()
     assert () == diagnosis.problems
     assert {"driver": ""} == {
-        each.name: each.version for each in diagnosis.components if each.name == "driver"
+        component.name: component.version for component in diagnosis.components if component.name == "driver"
     }
 
 
@@ -127,7 +127,7 @@ def test_an_inactive_plugin_has_a_cure():
     pl.disable()
     diagnosis = pl.diagnose()
     assert (False, "disable() was called") == (diagnosis.active, diagnosis.reason)
-    assert any("disable() was called" in each.what for each in diagnosis.problems)
+    assert any("disable() was called" in problem.what for problem in diagnosis.problems)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_inactive_plugin_has_a_cure():
     [("0", "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"), ("auto", "")],
 )
 def test_the_variable_has_its_cure(monkeypatch, mode, cure):
-    """What helps follows from what was said, not from the words of the reason."""
+    """The cure follows from the value of NUMBA_PTXLINK, not from the words of the reason."""
     monkeypatch.setattr(doctor.switch, "enabled", None)
     monkeypatch.setattr(doctor, "config", lambda: Config(mode=mode))
     assert cure == doctor._activation_cure("any reason")
@@ -148,7 +148,7 @@ def test_a_linker_that_loses_structs_is_a_problem(monkeypatch):
 
 
 def test_an_older_nvcc_is_a_problem(monkeypatch):
-    """One that cannot read what exports hold has its release for --cuda in the cure."""
+    """An nvcc too old to read exports is a problem, and the cure names its release for --cuda."""
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: (12, 4))
     assert "--cuda 12.4" in codes(pl.diagnose())["nvcc-older"]
     monkeypatch.setattr(host_compiler, "nvcc_release", lambda: pl.toolchain().nvptxcompiler)
@@ -157,7 +157,7 @@ def test_an_older_nvcc_is_a_problem(monkeypatch):
 
 @pytest.mark.parametrize("folder", ["lib", ""])
 def test_an_nvcc_without_libnvvm_is_a_problem(tmp_path, monkeypatch, folder):
-    """One whose -dlto fails for want of libNVVM is named, with the command for its folder."""
+    """An nvcc whose -dlto fails for want of libNVVM is named, with the command for its folder."""
     toolkit, library = tmp_path / "my cuda", tmp_path / "my cuda" / "nvvm" / "lib64" / "libnvvm.so"
     (toolkit / "bin").mkdir(parents=True)
     nvcc = toolkit / "bin" / "nvcc"
@@ -180,7 +180,7 @@ def test_an_nvcc_without_libnvvm_is_a_problem(tmp_path, monkeypatch, folder):
 def test_a_misspelt_variable_is_a_problem(monkeypatch):
     """An environment variable of this package that there is not is named, with those there are."""
     monkeypatch.setenv("NUMBA_PTXLINK_CACHES", "0")
-    (problem,) = [each for each in pl.diagnose().problems if each.code == "unknown-variable"]
+    (problem,) = [problem for problem in pl.diagnose().problems if problem.code == "unknown-variable"]
     assert "NUMBA_PTXLINK_CACHES has no effect" in problem.what
     assert "correct its name to NUMBA_PTXLINK_CACHE or " in problem.cure
 
@@ -197,14 +197,14 @@ def test_the_command_prints_text_and_json(capsys):
 
 @pytest.mark.parametrize("kind", ["link", "script", "path"])
 def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
-    """It is found around nvcc, also behind blanks, or where a script says; a broken one is not shown."""
-    own = Path(find.library("nvvm"))
-    libdevice = next(own.parents[1].glob("**/libdevice.10.bc"))
+    """A link, a script or a path with a blank leads from nvcc to libNVVM; a broken library is not shown."""
+    installed = Path(find.library("nvvm"))
+    libdevice = next(installed.parents[1].glob("**/libdevice.10.bc"))
     libraries = [tmp_path / name / "nvvm" / "lib64" / "libnvvm.so" for name in ("my cuda", "broken")]
     for library in libraries:
         library.parent.mkdir(parents=True)
         shutil.copytree(libdevice.parent, library.parents[1] / "libdevice")
-        library.write_bytes(own.read_bytes() if library == libraries[0] else b"")
+        library.write_bytes(installed.read_bytes() if library == libraries[0] else b"")
     nvcc = tmp_path / "my cuda" / "bin" / "nvcc"
     nvcc.parent.mkdir()
     nvcc.touch(0o755)
@@ -215,8 +215,8 @@ def test_the_nvvm_of_a_toolkit_is_shown(tmp_path, monkeypatch, kind):
         (tmp_path / "nvcc").chmod(0o755)
     monkeypatch.setenv("CUDACXX", str(nvcc if kind == "path" else tmp_path / "nvcc"))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "broken"))
-    shown = {each.where: each.version for each in pl.diagnose().components}
-    assert [shown[str(own)], None] == [shown.get(str(library)) for library in libraries]
+    shown = {component.where: component.version for component in pl.diagnose().components}
+    assert [shown[str(installed)], None] == [shown.get(str(library)) for library in libraries]
 
 
 @pytest.mark.parametrize(

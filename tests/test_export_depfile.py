@@ -59,10 +59,10 @@ def write(folder: Path) -> Path:
 
 def sources(rule: Path, target: Path) -> list[str]:
     """Return what *target* depends on, relative to the folder of the Python file."""
-    head, *others = rule.read_text().split("\n\n")
+    head, *empty_rules = rule.read_text().split("\n\n")
     lines = head.replace(" \\\n", "").split()
     assert lines[0] == f"{target}:"
-    assert [f"{line}:" for line in lines[1:]] == [other.strip() for other in others]
+    assert [f"{line}:" for line in lines[1:]] == [rule.strip() for rule in empty_rules]
     return lines[1:]
 
 
@@ -101,7 +101,7 @@ def total(p):
 
 
 def test_headers_of_headers(tmp_path):
-    """What a header includes is listed where it is found: in the folders of headers, or the link file's."""
+    """A header of a header is listed where it is found: in the folders of headers, or the link file's."""
     for name, text in HEADERS.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -180,21 +180,26 @@ def test_what_is_read_while_the_file_is_imported_counts(tmp_path):
 
 
 def test_a_link_is_the_file_that_it_leads_to(tmp_path, monkeypatch):
-    """What functions of this process are made of are modules that are not installed, whatever their paths."""
-    installed, own = folders = tmp_path / "installed", tmp_path / "own"
+    """Sources of functions of this process are modules that are not installed, whatever their paths."""
+    installed, local = folders = tmp_path / "installed", tmp_path / "own"
     monkeypatch.setattr(load, "_package_folders", lambda: frozenset([str(installed)]))
     for folder, other in zip(folders, folders[::-1], strict=True):
         folder.mkdir()
         (folder / "module.py").write_text("")
         (folder / "link.py").symlink_to(other / "module.py")
         (folder / "linked").symlink_to(other)
-    mine = {own / "module.py", own / "linked/link.py", installed / "link.py", installed / "linked/module.py"}
+    expected = {
+        local / "module.py",
+        local / "linked/link.py",
+        installed / "link.py",
+        installed / "linked/module.py",
+    }
     for path in (*tmp_path.glob("*/*.py"), *tmp_path.glob("*/linked/*.py")):
         module = ModuleType(str(path))
         module.__file__ = str(path)
         monkeypatch.setitem(sys.modules, str(path), module)
     sources = pl.export(pl.udf("float32(float32)", name="f")(lambda x: x), arch="sm_80").sources
-    assert mine == {path for path in sources if tmp_path in path.parents}
+    assert expected == {path for path in sources if tmp_path in path.parents}
 
 
 def test_a_file_of_numba_cuda_mlir_has_nothing_of_the_compiler(tmp_path):

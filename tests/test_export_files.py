@@ -1,4 +1,4 @@
-"""What an export leaves in its folder, and what `link` makes of files that do not belong together."""
+"""Files of an export in its folder, and `link` with files that do not belong together."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def exported_folder(tmp_path_factory):
     """Return a folder with a Python file and, in `out`, its export for two architectures."""
     folder = tmp_path_factory.mktemp("made")
     export(folder / "out", arch=["sm_75", "sm_90"], emit=["ptx", "cubin", "fatbin"])
@@ -44,9 +44,9 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def out(made, tmp_path):
+def out(exported_folder, tmp_path):
     """Return a folder of the test's own with that export, beside the file."""
-    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(exported_folder, tmp_path, dirs_exist_ok=True)
     return tmp_path / "out"
 
 
@@ -101,7 +101,7 @@ def test_a_manifest_that_is_none_deletes_and_refuses_nothing(out, tmp_path, mani
 
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_an_interrupted_export_does_not_link(out, monkeypatch, after):
-    """What stops the writing leaves the former set, or files that its manifest disagrees with."""
+    """An error of writing leaves the former set, or files that its manifest disagrees with."""
     before, original, calls = contents(out), Path.replace, []
 
     def interrupted(path, target):
@@ -113,10 +113,10 @@ def test_an_interrupted_export_does_not_link(out, monkeypatch, after):
     monkeypatch.setattr(Path, "replace", interrupted)
     with pytest.raises(pl.ExportError, match="could not be written: No space left on device; choose another"):
         export(out, body="3 * x", arch=["sm_75", "sm_90"], emit=["ptx", "cubin"])
-    left = contents(out)
-    assert left.keys() == before.keys()
-    assert left["udfs.json"] == before["udfs.json"]
-    changed = {name for name in left if left[name] != before[name]}
+    remaining = contents(out)
+    assert remaining.keys() == before.keys()
+    assert remaining["udfs.json"] == before["udfs.json"]
+    changed = {name for name in remaining if remaining[name] != before[name]}
     assert bool(changed) is (after > 0)
     for name in changed - {"udfs.h"}:
         with pytest.raises(pl.LinkError, match="lists it with another content"):

@@ -17,9 +17,9 @@ from numba_ptxlink._tools import find, nvvm, programs
 
 
 @pl.udf("float16(float16, float16)")
-def fused(left, right):
+def fused(a, b):
     """Multiply and add."""
-    return left * right + left
+    return a * b + a
 
 
 @pl.kernel(types.void(types.Array(types.float32, 1, "C"), types.float32))
@@ -124,7 +124,7 @@ def test_what_cannot_be_made_is_one_line(tmp_path, capsys, options, cause):
 
 
 def test_kernels_that_are_left_out_are_said_with_what_they_lack(tmp_path, caplog):
-    """What other functions of the export lack, which no driver loads, is named, whatever the file logs."""
+    """A missing function of the same export is named as the reason, whatever the file does to logging."""
     (tmp_path / "udfs.py").write_text(
         "import logging\nlogging.disable(logging.WARNING)\n"
         "from numba import cuda\nfrom numba_ptxlink import kernel, udf\n"
@@ -147,14 +147,14 @@ def older(monkeypatch, library):
 @pytest.mark.usefixtures("_newer")
 @pytest.mark.parametrize("front_end", ["numba-cuda", "numba-cuda-mlir"])
 def test_ltoir_is_by_the_nvvm_of_a_toolkit(monkeypatch, front_end):
-    """Its release is what the manifest names, and the code is what the same library makes without that."""
+    """The manifest names its release, and the code equals that of the same library used directly."""
     options = {"name": "f", "arch": "sm_80", "emit": "ltoir", "front_end": front_end, "fastmath": True}
-    own = pl.export([fast], **options)
+    newest = pl.export([fast], **options)
     older(monkeypatch, find.library("nvvm"))
     exported = pl.export([fast], cuda="13.0", **options)
     ages, tools = described(exported)
     assert ("13.0", "NVVM 13.0") == (ages["ltoir", "sm_80"]["toolkit"], tools["ltoir"])
-    cubins = [pl.link(each.read("ltoir", "sm_80"), arch="sm_80").cubin for each in (own, exported)]
+    cubins = [pl.link(export.read("ltoir", "sm_80"), arch="sm_80").cubin for export in (newest, exported)]
     assert cubins[0] == cubins[1]
 
 
@@ -165,6 +165,6 @@ def test_what_the_nvvm_of_a_toolkit_refuses_is_left_out(tmp_path, monkeypatch):
     older(monkeypatch, tmp_path / "libnvvm.so")
     exported = pl.export([scale], arch="sm_80", cuda="13.0")
     cause = f"NVVM 13.0, {tmp_path / 'libnvvm.so'}, could not compile scale for sm_80"
-    assert [True] == [cause in each.why for each in exported.left_out if each.kind == "ltoir"]
+    assert [True] == [cause in omission.why for omission in exported.left_out if omission.kind == "ltoir"]
     with pytest.raises(pl.ExportError, match=re.escape(cause)):
         pl.export([scale], arch="sm_80", cuda="13.0", emit="ltoir")

@@ -1,4 +1,4 @@
-"""What an export imports: the file's own modules, as they are now, and nothing that stays."""
+"""Imports during an export: the file's own modules, in their present state, and nothing that stays."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ FAILS = {
 
 @pytest.mark.parametrize("case", FAILS)
 def test_a_failure_names_the_innermost_line_of_the_users(tmp_path, case):
-    """An exception of a package that they call is told at their call, and one of a helper there."""
-    udfs, helper, said = FAILS[case]
+    """An exception of a package is reported at the user's call, and one of a helper in the helper."""
+    udfs, helper, message = FAILS[case]
     tree(tmp_path, udfs=udfs, helper=helper)
-    with pytest.raises(pl.ExportError, match=re.escape(str(tmp_path)) + f"/{said}") as error:
+    with pytest.raises(pl.ExportError, match=re.escape(str(tmp_path)) + f"/{message}") as error:
         pl.export(tmp_path / "udfs.py")
     # A decorator has the cure itself.
     assert ("udfs.py failed while it was imported" in str(error.value)) is (case != "keyword")
@@ -198,7 +198,7 @@ def test_a_file_is_run_with_the_interpreters_options(tmp_path, flags, raises):
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_process_without_standard_streams_exports(tmp_path, closed):
-    """What is opened in their place gets nothing that others print."""
+    """Streams that are opened in their place receive nothing that others print."""
     tree(
         tmp_path,
         udfs=HEAD + "@udf('int32(int32)')\ndef f(x):\n    print('said')\n    return x\nprint('said')\n",

@@ -98,7 +98,7 @@ HALF = np.float16(1.5)
 RECORD = np.dtype([("n", "i4"), ("x", "f4")], align=True)
 UNALIGNED = np.dtype([("n", "i1"), ("z", "f4")])
 FLAGS = np.dtype([("n", "i4"), ("flags", "?", 4)], align=True)
-# What authors write, and what they read, of both compilers or of one.
+# Functions that authors write, with the error of both compilers or of one.
 UNCLEAR = {
     "lambda r: r.y": ("float32(RECORD)", r"py:\d+: a record has no field 'y'; it has 'n', 'x'", ""),
     "lambda a: a[0].y": ("float32(RECORD[::1])", r"py:\d+: a record has no field 'y'; it has 'n', 'x'", ""),

@@ -52,7 +52,7 @@ def test_every_kind_links_with_an_nvrtc_kernel(exported, kind):
 def test_the_manifest_describes_the_files(exported):
     """The manifest lists functions with their C declarations, files with their hashes, and tool versions."""
     manifest = json.loads(exported.manifest.read_text())
-    assert SYMBOLS == [each["symbol"] for each in manifest["functions"]]
+    assert SYMBOLS == [function["symbol"] for function in manifest["functions"]]
     assert manifest["functions"][0]["declaration"] == "float blend(float x, int8_t n);"
     assert manifest["functions"][0]["prototype"] == ".func (.b32) blend(.b32, .b32)"
     assert manifest["functions"][0]["source"].startswith("udfs_module.py:")
@@ -60,9 +60,9 @@ def test_the_manifest_describes_the_files(exported):
     assert manifest["archs"] == ["sm_80", "sm_90"]
     assert manifest["externs"] == []
     assert {"nvptxcompiler", "numba-ptxlink", "numba-cuda", "nvidia-nvvm"} <= set(manifest["tools"])
-    for each in (manifest["header"], *manifest["artifacts"]):
-        content = (exported.header.parent / each["file"]).read_bytes()
-        assert (len(content), hashlib.sha256(content).hexdigest()) == (each["bytes"], each["sha256"])
+    for file in (manifest["header"], *manifest["artifacts"]):
+        content = (exported.header.parent / file["file"]).read_bytes()
+        assert (len(content), hashlib.sha256(content).hexdigest()) == (file["bytes"], file["sha256"])
     assert len(manifest["artifacts"]) == len(exported.artifacts)
 
 
@@ -99,7 +99,7 @@ def test_a_udf_stays_callable():
 
 
 def test_attributes_of_the_function_are_not_the_marks():
-    """What a function is told by attributes of its own does not change the export."""
+    """Attributes that the user sets on a function do not change the export."""
 
     def square(x):
         return x * x
@@ -114,11 +114,11 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
     path = write(tmp_path, "@udf('int32(int32)')\ndef f(x):\n    return x")
     out = tmp_path / "out"
     pl.export(path, out, emit=["ptx"])
-    before = {each.name: each.read_bytes() for each in out.iterdir()}
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
     write(tmp_path, "@udf('int32(int32)')\ndef f(x):\n    return undefined_name(x)")
     with pytest.raises(pl.ExportError):
         pl.export(path, out, emit=["ptx"])
-    assert before == {each.name: each.read_bytes() for each in out.iterdir()}
+    assert before == {path.name: path.read_bytes() for path in out.iterdir()}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_failing_export_leaves_the_earlier_one(tmp_path):
     ],
 )
 def test_a_module_that_cannot_be_exported(tmp_path, body, error, message):
-    """What is wrong with a module is said with the function, the line and the cure."""
+    """An error in a module names the function, the line and the cure."""
     with pytest.raises(error) as caught:
         pl.export(write(tmp_path, body), tmp_path / "out", arch="sm_90", emit=["ptx"])
     assert message in str(caught.value)
@@ -184,9 +184,9 @@ def test_a_module_that_cannot_be_exported(tmp_path, body, error, message):
     ["sm_80,sm_90", ["sm_80", (9, 0)], (pl.Arch.of("sm_80"), "sm_90"), "sm_90", pl.Arch.of("sm_90"), (9, 0)],
 )
 def test_architectures_and_kinds_are_one_or_several(arch):
-    """One, several, or text with commas: as on the command line."""
+    """Each accepts one value, several, or text with commas as on the command line."""
     function = pl.udf("float32(float32)", name="f")(lambda x: x)
-    made = pl.export(function, arch=arch, emit="ptx, cubin")
+    result = pl.export(function, arch=arch, emit="ptx, cubin")
     single = arch in ("sm_90", pl.Arch.of("sm_90"), (9, 0))
     archs = ["sm_90"] if single else ["sm_80", "sm_90"]
-    assert {(kind, arch) for kind in ("ptx", "cubin") for arch in archs} == {*made.artifacts}
+    assert {(kind, arch) for kind in ("ptx", "cubin") for arch in archs} == {*result.artifacts}

@@ -1,4 +1,4 @@
-"""What each front end compiles, against the table in the documentation."""
+"""Types and programs that each front end compiles, against the table in the documentation."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ def programs(name):
 
 
 def outcome(folder, udfs, name):
-    """Return what becomes of an export."""
+    """Return "works", or the first line of the error of an export."""
     try:
         for arch in ARCHS:
-            made = pl.export(udfs, folder, arch=[arch], emit=["ltoir"], name="table", front_end=name)
+            exported = pl.export(udfs, folder, arch=[arch], emit=["ltoir"], name="table", front_end=name)
     except pl.PtxlinkError as error:
         named = r"^(\S+?:\d+: error: )?(.*? could not compile .*? for sm_\d+[^:]*: (\w+: )?)?"
         reason = re.sub(named, "", str(error))
         line = re.sub(r"\s*\(?<.*", "", reason.strip().splitlines()[0]).rstrip(" :.(")
         return line.replace("|", "/")[:_LONGEST].strip()
-    called = set(re.findall(r'"name": "(of_\w+)"', made.manifest.read_text()))
-    declared = set(re.findall(r"\b(of_\w+)\(", made.header.read_text()))
+    called = set(re.findall(r'"name": "(of_\w+)"', exported.manifest.read_text()))
+    declared = set(re.findall(r"\b(of_\w+)\(", exported.header.read_text()))
     return "works" if called <= declared else "compiles, and C++ has no such prototype"
 
 
@@ -98,7 +98,7 @@ def outcome(folder, udfs, name):
 def test_the_table_tells_what_each_front_end_does(name, request, tmp_path):
     """Each row works or is refused as the documentation says."""
     front_ends.get(name)
-    outcomes = {f"types: {each}": outcome(tmp_path, features(name)[each], name) for each in FEATURES}
+    outcomes = {f"types: {feature}": outcome(tmp_path, features(name)[feature], name) for feature in FEATURES}
     outcomes |= {row: outcome(tmp_path, [udf], name) for row, udf in programs(name)}
     update = request.config.getoption("--update-golden")
     assert outcomes == outcome_tables.held(OUTCOMES, name, outcomes, update=update)

@@ -17,16 +17,16 @@ from numba_ptxlink._cpu import device
 @pytest.mark.parametrize("name", [name for name in gallery.PROGRAMS if name not in ("cub", "jit")])
 def test_a_program_links_without_a_device(name, tmp_path):
     """A program links, compares what the CPU computes or says that it did not run, and exits 0."""
-    said = gallery.run(name, tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-    assert re.search(f"^{gallery.PROGRAMS[name].on_cpu}", said, re.MULTILINE), said
-    assert re.search(gallery.PROGRAMS[name].linked, said), said
+    output = gallery.run(name, tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert re.search(f"^{gallery.PROGRAMS[name].on_cpu}", output, re.MULTILINE), output
+    assert re.search(gallery.PROGRAMS[name].linked, output), output
 
 
 @pytest.mark.slow
 def test_the_program_that_links_at_run_time(tmp_path):
     """The kernel is complete, and link-time optimisation inlines the function that it calls."""
-    said = gallery.run("jit", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-    assert re.search(gallery.PROGRAMS["jit"].linked, said), said
+    output = gallery.run("jit", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert re.search(gallery.PROGRAMS["jit"].linked, output), output
     for kind in ("lto", "ptx"):
         symbols = {symbol.name: symbol for symbol in pl.inspect(tmp_path / "out" / f"{kind}.cubin").symbols}
         assert symbols["apply"].kind == "entry"
@@ -46,8 +46,8 @@ def test_the_program_that_links_at_run_time_runs_on_the_cpu(tmp_path):
 @pytest.mark.slow
 def test_functions_are_inlined_into_the_kernels_of_cub(tmp_path):
     """The program with CUB's algorithms is built, and no Python function is left as one of its own."""
-    said = gallery.run("cub", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-    assert said.endswith("\nNot run: there is no GPU\n")
+    output = gallery.run("cub", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+    assert output.endswith("\nNot run: there is no GPU\n")
     (functions,) = cuda_toolkit.linked_functions(tmp_path / "out" / "main").values()
     assert any("transform_kernel" in function for function in functions)
     assert not {"squash", "farther"} & functions
@@ -62,8 +62,8 @@ def test_a_kernel_of_triton_is_linked_again_after_an_edit(tmp_path, monkeypatch)
     for divisor in ("(1 + abs(x))", "(1 + abs(x))", "(2 + abs(x))"):
         source = (gallery.EXAMPLES / "triton" / "damped.py").read_text()
         script.write_text(source.replace("(1 + abs(x))", divisor))
-        said = gallery.run("triton", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
-        links.append("2 calls inlined" in said)
+        output = gallery.run("triton", tmp_path, "sm_90", CUDA_VISIBLE_DEVICES="")
+        links.append("2 calls inlined" in output)
     assert [True, False, True] == links
 
 

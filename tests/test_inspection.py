@@ -1,4 +1,4 @@
-"""What `inspect` tells about files of every kind."""
+"""Reports of `inspect` about files of every kind."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def content(kind: str) -> bytes:
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "fatbin"])
 def test_every_kind(kind):
     """Registers, shared and constant memory are told for machine code and PTX, prototypes for PTX."""
-    found = pl.inspect(content(kind), sass=False)
-    assert (kind, "sm_80") == (found.kind, found.arch)
-    symbols = {each.name: each for each in found.symbols}
+    inspected = pl.inspect(content(kind), sass=False)
+    assert (kind, "sm_80") == (inspected.kind, inspected.arch)
+    symbols = {symbol.name: symbol for symbol in inspected.symbols}
     assert {"k", "scale"} == set(symbols)
     kernel, scale = symbols["k"], symbols["scale"]
     assert ("entry", "func") == (kernel.kind, scale.kind)
@@ -56,10 +56,10 @@ def test_every_kind(kind):
 
 
 def test_ltoir_tells_what_it_is():
-    """Of LTO-IR the versions and the architecture are told, and nobody's code is compiled for that."""
-    found = pl.inspect(content("ltoir"))
-    assert ("ltoir", "sm_80", ()) == (found.kind, found.arch, found.symbols)
-    assert ["nvvm_ir"] == [*found.details]
+    """The report on LTO-IR has versions and architecture, and nothing is compiled for it."""
+    inspected = pl.inspect(content("ltoir"))
+    assert ("ltoir", "sm_80", ()) == (inspected.kind, inspected.arch, inspected.symbols)
+    assert ["nvvm_ir"] == [*inspected.details]
 
 
 def test_names_do_not_steer_the_terminal(tmp_path, capsys):
@@ -68,13 +68,13 @@ def test_names_do_not_steer_the_terminal(tmp_path, capsys):
     path = tmp_path / "k.cubin"
     path.write_bytes(code.replace(b"scale\0", b"\x1b[2Jz\0"))
     assert 0 == main(["inspect", str(path), "--no-sass"])
-    said = capsys.readouterr()
-    assert "\x1b" not in said.out + said.err
-    assert "\\x1b[2Jz" in said.out
+    output = capsys.readouterr()
+    assert "\x1b" not in output.out + output.err
+    assert "\\x1b[2Jz" in output.out
 
 
 def test_spills_are_told_for_ptx():
-    """What the compiler spills under a register cap of its own is told for PTX."""
+    """Spills of PTX are those of a compilation, also with a register limit in the PTX."""
     ptx = make_large_kernel(operations=100).replace(
         ".visible .entry large(.param .u64 out)", ".visible .entry large(.param .u64 out)\n.maxnreg 24"
     )
@@ -153,19 +153,19 @@ def listed_by_cuobjdump(path):
         pytest.skip("there is no cuobjdump")
     command = [tool, "-lelf", "-lptx", str(path)]
     text = processes.run(*command).stdout
-    found = re.findall(r"(?m)^(ELF|PTX) file +\d+: .*\.(sm_\d+)\.(?:cubin|ptx)$", text)
-    return sorted(({"ELF": "cubin", "PTX": "ptx"}[kind], arch) for kind, arch in found)
+    entries = re.findall(r"(?m)^(ELF|PTX) file +\d+: .*\.(sm_\d+)\.(?:cubin|ptx)$", text)
+    return sorted(({"ELF": "cubin", "PTX": "ptx"}[kind], arch) for kind, arch in entries)
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """Return what makes a host file by nvcc, once each."""
+    """Return a function that makes a host file by nvcc, once for each name."""
     return functools.cache(lambda name, *flags: by_nvcc(tmp_path_factory.mktemp("built"), name, *flags))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "form", [pytest.param(each, marks=pytest.mark.slow if each in ALIKE else ()) for each in HOST_FILES]
+    "form", [pytest.param(form, marks=pytest.mark.slow if form in ALIKE else ()) for form in HOST_FILES]
 )
 def test_a_host_file_lists_every_architecture(built, form):
     """All device code in objects, libraries and executables is listed as cuobjdump lists it, and read."""
@@ -201,7 +201,7 @@ def test_the_manifest_tells_the_declarations(exported, kind):
     report = pl.inspect(path, sass=False)
     header = exported.header.read_text()
     for inspected in (report, *report.parts):
-        symbols = {each.name: each for each in inspected.symbols}
+        symbols = {symbol.name: symbol for symbol in inspected.symbols}
         for name in ("damp", "fill"):
             assert " ".join(symbols[name].c_prototype.rstrip(";").split()) in " ".join(header.split())
     assert "some.udfs.json" == report.details["manifest"]

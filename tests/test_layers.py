@@ -53,7 +53,7 @@ FLOORS = (
 def imported(path: Path) -> set[str]:
     """Return the floors that a module imports from or names, at any depth of its text."""
     within = path.relative_to(PACKAGE).parts[:-1]
-    found: set[str] = set()
+    floors: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -64,8 +64,8 @@ def imported(path: Path) -> set[str]:
             names = [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             names = [node.value]
-        found |= {name.split(".")[1] for name in names if name.startswith("numba_ptxlink.")}
-    return found & set(FLOORS)
+        floors |= {name.split(".")[1] for name in names if name.startswith("numba_ptxlink.")}
+    return floors & set(FLOORS)
 
 
 def floor(path: Path) -> str:
@@ -103,20 +103,20 @@ def test_front_ends_are_named_by_nobody():
 
 
 def test_what_is_private_to_a_front_end_is_named_in_its_package():
-    """Nobody else imports, or names, a module of numba-cuda or of numba-cuda-mlir."""
+    """No other package imports or names a module of numba-cuda or of numba-cuda-mlir."""
     private = re.compile(
         r"numba\.cuda\.(?:core|cudadrv|codegen|compiler|dispatcher|target|memory_management)\b"
         r"|^ *(?:from|import) (?:numba|numba_cuda|numba_cuda_mlir|llvmlite)\b",
         re.MULTILINE,
     )
-    # llvmlite is nobody's private part where PTX is executed.
-    own = PACKAGE / "_cpu" / "machine_code.py"
+    # The execution of PTX uses llvmlite without any front end.
+    llvmlite_user = PACKAGE / "_cpu" / "machine_code.py"
     named = [
         f"{path.relative_to(PACKAGE)}: {match[0]}"
         for path in PACKAGE.rglob("*.py")
         if path.relative_to(PACKAGE).parts[0] not in ("_numba_cuda", "_numba_cuda_mlir")
         for match in private.finditer(path.read_text())
-        if not (path == own and match[0].endswith("llvmlite"))
+        if not (path == llvmlite_user and match[0].endswith("llvmlite"))
     ]
     assert named == []
 

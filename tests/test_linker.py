@@ -26,7 +26,7 @@ def compiled(source: str, output: str) -> bytes:
 
 
 def test_a_lone_ptx_is_assembled():
-    """One PTX is compiled in process, without a linker, and the reason is kept."""
+    """A single PTX is compiled in process, without a linker, and the reason is kept."""
     linked = pl.link(make_kernel(), arch="sm_90")
     assert (linked.backend, linked.reason) == ("nvptxcompiler", "one PTX and nothing to link it with")
     assert linked.cubin == pl.assemble(make_kernel(), "sm_90").code
@@ -167,7 +167,7 @@ def test_a_link_is_for_an_older_driver():
 
 @pytest.mark.parametrize("lto", [True, False])
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"max_registers": 0}, "max_registers is 0; pass 1 to 255, or None"),
         ({"max_registers": "16"}, "max_registers is '16'; pass 1 to 255, or None"),
@@ -186,7 +186,7 @@ def test_a_link_is_for_an_older_driver():
         ({"nvrtc_flags": ["-arch", "sm_100"]}, "nvrtc_flags contains '-arch'; use the parameter arch"),
     ],
 )
-def test_options_are_checked_whatever_links(lto, options, said):
+def test_options_are_checked_whatever_links(lto, options, message):
     """A wrong value is refused with what is right, by each tool alike."""
-    with pytest.raises(pl.ConfigError, match=said):
+    with pytest.raises(pl.ConfigError, match=message):
         pl.link("__global__ void k() {}\n", arch=ARCH, lto=lto, **options)

@@ -55,7 +55,7 @@ def test_a_message_is_shown_once(show, program):
 
 
 def test_a_misspelt_variable_is_a_warning(tmp_path):
-    """It is named once by the process that was started, with the names that it may be meant for."""
+    """The process that was started names it once, with the names that may be meant."""
     (tmp_path / "udfs.py").write_text(
         "from numba_ptxlink import udf\n@udf('int32(int32)')\ndef f(x):\n    return x\n"
     )

@@ -1,4 +1,4 @@
-"""What is said where the toolkit's libraries are not found."""
+"""Errors and reports if the toolkit's libraries are not found."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numba_ptxlink._tools import find
 
 @pytest.fixture
 def uninstalled(monkeypatch):
-    """Have NVIDIA's packages not be installed, numba-cuda alone."""
+    """Pretend that numba-cuda is installed and NVIDIA's packages are not."""
     version = metadata.version
 
-    def found(name):
+    def version_or_missing(name):
         if name.startswith(("nvidia-", "cuda-")):
             raise metadata.PackageNotFoundError(name)
         return version(name)
 
     find.major()
-    monkeypatch.setattr(metadata, "version", found)
+    monkeypatch.setattr(metadata, "version", version_or_missing)
 
 
 def test_a_link_without_pathfinder_says_so(monkeypatch):
@@ -46,14 +46,14 @@ def test_what_needs_nvrtc_names_it(monkeypatch):
         return library(name)
 
     monkeypatch.setattr(find, "library", missing)
-    (problem,) = [each for each in pl.diagnose().problems if each.what.startswith("NVRTC")]
+    (problem,) = [problem for problem in pl.diagnose().problems if problem.what.startswith("NVRTC")]
     assert ("tool-missing", True) == (problem.code, "nor a Python function" in problem.what)
     with pytest.raises(pl.LinkError, match=r"^NVRTC could not be loaded \(Failure .*`pip install '.*'`\.$"):
         pl.link('extern "C" __global__ void k() {}', arch="sm_90")
 
 
 class DynamicLibNotFoundError(RuntimeError):
-    """What cuda-pathfinder raises."""
+    """The exception that cuda-pathfinder raises."""
 
 
 @pytest.mark.usefixtures("uninstalled")
@@ -70,11 +70,11 @@ class DynamicLibNotFoundError(RuntimeError):
 )
 def test_what_a_front_end_does_not_find_has_its_cure(file, expected):
     """The error of a library that is not found, or one that it caused, becomes one that names an extra."""
-    found = DynamicLibNotFoundError(f'Failure finding "{file}"')
+    not_found = DynamicLibNotFoundError(f'Failure finding "{file}"')
     caused = ValueError("failed in nopython mode")
-    caused.__cause__ = found
-    for error in (found, caused):
-        said = find.missing_library_error(error)
-        assert expected is said or str(said).startswith(expected)
-        assert expected is None or "numba-ptxlink[toolkit13]" in str(said)
+    caused.__cause__ = not_found
+    for error in (not_found, caused):
+        replacement = find.missing_library_error(error)
+        assert expected is replacement or str(replacement).startswith(expected)
+        assert expected is None or "numba-ptxlink[toolkit13]" in str(replacement)
     assert find.missing_library_error(RuntimeError("libnvrtc.so.13")) is None

@@ -105,7 +105,7 @@ def test_threads_import_and_activate_at_one_time(meanwhile):
 
 
 def test_enable_and_disable_wait_for_other_threads_kernels():
-    """What a kernel is compiled with does not change while another thread compiles it."""
+    """The linker of a kernel does not change while another thread compiles the kernel."""
     lines = run(
         """
         import threading, time
@@ -211,7 +211,7 @@ def test_an_unsupported_numba_cuda_is_left_alone():
 
 @pytest.mark.numba_cuda
 def test_enable_where_nothing_can_be_served_is_an_error():
-    """It says so before anything is imported, and what was wanted before counts again."""
+    """The error comes before anything is imported, and the former state is restored."""
     lines = run("""
         import sys, numba_cuda
         numba_cuda.__version__ = "99.0"
@@ -245,7 +245,7 @@ def test_an_absent_numba_cuda_is_no_error():
 
 
 def test_a_numba_cuda_that_lacks_what_is_replaced_is_left_alone():
-    """Where numba-cuda's inside is not what its version says, everything goes back to stock."""
+    """If numba-cuda lacks an attribute that its version should have, all patches are undone."""
     lines = run(
         CAUGHT,
         """

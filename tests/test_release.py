@@ -1,4 +1,4 @@
-"""What a release shows and holds: one version, links that work, and the texts of licences."""
+"""Contents of a release: one version, links that work, and the texts of licences."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_version_is_stated_once():
 
 
 def test_the_description_has_no_relative_link():
-    """What the index shows links to places on the web, or within itself."""
+    """Links of the description on the index lead to the web, or within the page."""
     text = str(
         metadata.metadata("numba-ptxlink")["Description"] or metadata.metadata("numba-ptxlink").get_payload()
     )
@@ -59,7 +59,7 @@ def test_the_licence_of_what_is_linked_in_is_installed():
 
 @pytest.mark.slow
 def test_the_source_distribution_has_what_it_is_built_of(tmp_path):
-    """It holds sources, tests and documentation, and neither workplaces nor built files."""
+    """The archive holds sources, tests and documentation, and neither workplaces nor built files."""
     import tarfile
 
     command = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path), str(ROOT)]
@@ -70,14 +70,14 @@ def test_the_source_distribution_has_what_it_is_built_of(tmp_path):
     (archive,) = tmp_path.glob("*.tar.gz")
     with tarfile.open(archive) as file:
         names = {name.partition("/")[2] for name in file.getnames()}
-    wanted = {"CMakeLists.txt", "NOTICE", "docs/licence.md", "hook/numba_ptxlink.pth", "tests/conftest.py"}
-    assert {*wanted, "benchmarks/programs/timing.py"} <= names
+    required = {"CMakeLists.txt", "NOTICE", "docs/licence.md", "hook/numba_ptxlink.pth", "tests/conftest.py"}
+    assert {*required, "benchmarks/programs/timing.py"} <= names
     assert [] == [name for name in names if re.search(r"\.(so|pyc|o|whl)$|(^|/)\.|^(build|dist)/", name)]
     there = {*names, *(str(folder) for name in names for folder in Path(name).parents)}
     for page in (name for name in names if name.endswith(".md") and name.startswith("docs/")):
         links = re.findall(r"\]\((\.\./[^)\s#]+)", (ROOT / page).read_text())
-        places = [os.path.normpath(Path(page).parent / link) for link in links]
-        assert [] == [place for place in places if place not in there], page
+        targets = [os.path.normpath(Path(page).parent / link) for link in links]
+        assert [] == [target for target in targets if target not in there], page
 
 
 def interpreters() -> dict[int, Path]:
@@ -87,35 +87,35 @@ def interpreters() -> dict[int, Path]:
         "assert os.path.exists(sysconfig.get_path('include') + '/Python.h');"
         "assert not sysconfig.get_config_var('Py_GIL_DISABLED'); print(sys.version_info.minor)"
     )
-    found = {}
+    interpreters_by_minor = {}
     for folder in (*map(Path, os.get_exec_path()), *Path("~/.pyenv/versions").expanduser().glob("3.*/bin")):
         for path in folder.glob("python3.[1-9][0-9]"):
             done = subprocess.run([path, "-c", ask], capture_output=True, text=True, check=False)
             if not done.returncode:
-                found.setdefault(int(done.stdout), path)
-    return found
+                interpreters_by_minor.setdefault(int(done.stdout), path)
+    return interpreters_by_minor
 
 
 @pytest.mark.slow
 def test_a_wheel_of_the_newest_python_serves_the_oldest(tmp_path):
-    """One wheel is for all Pythons, whichever built it."""
-    found = interpreters()
-    if len(found) < 2:
-        pytest.skip(f"there are not two Pythons that compile C, but {[*map(str, found.values())]}")
+    """A single wheel is for all Pythons, whichever built it."""
+    pythons = interpreters()
+    if len(pythons) < 2:
+        pytest.skip(f"there are not two Pythons that compile C, but {[*map(str, pythons.values())]}")
 
     def run(minor: int, *arguments: object) -> str:
         folder = tmp_path / str(minor)
         if not folder.exists():
-            subprocess.run([found[minor], "-m", "venv", folder], check=True)
+            subprocess.run([pythons[minor], "-m", "venv", folder], check=True)
         command = [folder / "bin" / "python", "-I", *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert 0 == done.returncode, done.stderr[-2000:]
         return done.stdout
 
-    run(max(found), "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT)
+    run(max(pythons), "-m", "pip", "wheel", "-q", "--no-deps", "-w", tmp_path, ROOT)
     (wheel,) = tmp_path.glob("*-cp310-abi3-*.whl")
     modules = {Path(name).name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")}
     assert {"_nvptxcompiler.abi3.so", "libptxlink_checks.so"} == modules
-    run(min(found), "-m", "pip", "install", "-q", wheel)
-    version = run(min(found), "-c", "import numba_ptxlink as pl; print(pl.toolchain().nvptxcompiler[0])")
+    run(min(pythons), "-m", "pip", "install", "-q", wheel)
+    version = run(min(pythons), "-c", "import numba_ptxlink as pl; print(pl.toolchain().nvptxcompiler[0])")
     assert re.fullmatch(r"\d+\n", version)

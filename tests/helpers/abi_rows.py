@@ -334,9 +334,9 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
     if target_arch != group.arch:
         functions = tuple(
             dataclasses.replace(
-                each, modules=tuple(llvm_ir.NvvmDialect.of(target_arch).convert(each.modules))
+                function, modules=tuple(llvm_ir.NvvmDialect.of(target_arch).convert(function.modules))
             )
-            for each in group.functions
+            for function in group.functions
         )
         group = compile_functions(group.front_end, target_arch, functions, OPTIONS)
     return built(group, kinds, OPTIONS)
@@ -345,18 +345,18 @@ def build(group: Group, arch: str, *kinds: str) -> Code:
 def header(signatures: Sequence[abi.Signature]) -> str:
     """Return the text of `echo.h`, which declares *signatures*."""
     return c_header.render(
-        "echo", [c_header.CFunction(each, "echo", location="echo.py:1") for each in signatures]
+        "echo", [c_header.CFunction(signature, "echo", location="echo.py:1") for signature in signatures]
     )
 
 
 def callers(signatures: Sequence[abi.Signature]) -> str:
     """Return C++ that defines, for each function, another of the same type that calls it."""
     lines = ['#include "echo.h"']
-    for each in signatures:
-        params = ", ".join(ctype.declare(name) for name, ctype in each.params)
-        names = ", ".join(name for name, _ in each.params)
-        declaration = each.result.declare(f"calls_{each.name}({params})")
-        lines.append(f'extern "C" __device__ {declaration} {{ return {each.name}({names}); }}')
+    for signature in signatures:
+        params = ", ".join(ctype.declare(name) for name, ctype in signature.params)
+        names = ", ".join(name for name, _ in signature.params)
+        declaration = signature.result.declare(f"calls_{signature.name}({params})")
+        lines.append(f'extern "C" __device__ {declaration} {{ return {signature.name}({names}); }}')
     return "\n".join(lines)
 
 
@@ -375,4 +375,4 @@ def nvrtc(source: str, arch: str, folder: Path, output: str = "ptx") -> bytes:
 
 def prototypes(ptx: bytes) -> dict[str, Prototype]:
     """Return the prototypes in *ptx* by name."""
-    return {each.prototype.name: each.prototype for each in parse(ptx.decode()).functions}
+    return {function.prototype.name: function.prototype for function in parse(ptx.decode()).functions}

@@ -90,17 +90,17 @@ class HostCalls:
         self._folder, self._stem, self._count = manifest.parent, manifest.stem, count
         self._types, self._limits = description["types"], limits
         self._rng = np.random.default_rng(7)
-        functions = [each for each in description["functions"] if each.get("host")]
-        columns = [self._arguments(each) for each in functions]
-        rows = (row for each in columns for row in zip(*each, strict=True))
+        functions = [function for function in description["functions"] if function.get("host")]
+        columns = [self._arguments(function) for function in functions]
+        rows = (row for arguments in columns for row in zip(*arguments, strict=True))
         content = b"".join(np.ascontiguousarray(value).tobytes() for row in rows for value in row)
         (self._folder / "arguments").write_bytes(content)
         library = pl.load(manifest, device="cpu", checks=False)
         self.expected = {
-            each["symbol"]: self._call(getattr(library, each["symbol"]), each, passed)
-            for each, passed in zip(functions, columns, strict=True)
+            function["symbol"]: self._call(getattr(library, function["symbol"]), function, passed)
+            for function, passed in zip(functions, columns, strict=True)
         }
-        has_views = any(each["kind"] == "view" for each in self._types.values())
+        has_views = any(type_info["kind"] == "view" for type_info in self._types.values())
         text = _PROGRAM.format(
             stem=self._stem,
             elements=ELEMENTS,
@@ -135,7 +135,8 @@ class HostCalls:
 
     def _arguments(self, function: Mapping[str, Any]) -> list[np.ndarray]:
         return [
-            self._column(function["symbol"], each["name"], each["type"]) for each in function["parameters"]
+            self._column(function["symbol"], parameter["name"], parameter["type"])
+            for parameter in function["parameters"]
         ]
 
     def _column(self, function: str, name: str, spelling: str) -> np.ndarray:
@@ -173,7 +174,7 @@ class HostCalls:
 
     def _call(self, function: Any, description: Mapping[str, Any], columns: list[np.ndarray]) -> np.ndarray:
         """Return the results of a function, and the memory of its arguments after each call, as records."""
-        kinds = [self._types[each["type"]]["kind"] for each in description["parameters"]]
+        kinds = [self._types[parameter["type"]]["kind"] for parameter in description["parameters"]]
         memory = [index for index, kind in enumerate(kinds) if kind in ("pointer", "view")]
         fields = [(f"memory_{index}", columns[index].dtype, columns[index].shape[1:]) for index in memory]
         if description["result"] != "void":
@@ -206,9 +207,9 @@ def dtype(types: Mapping[str, Any], spelling: str) -> np.dtype:
     members = types[spelling]["members"]
     return np.dtype(
         {
-            "names": [each["name"] for each in members],
-            "formats": [dtype(types, each["type"]) for each in members],
-            "offsets": [each["offset"] for each in members],
+            "names": [member["name"] for member in members],
+            "formats": [dtype(types, member["type"]) for member in members],
+            "offsets": [member["offset"] for member in members],
             "itemsize": size,
         }
     )
@@ -218,12 +219,12 @@ def _equal(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Return which elements have the same bits; for doubles also those that are both NaN."""
     if actual.dtype.names:
         return np.all([_equal(actual[name], expected[name]) for name in actual.dtype.names], axis=0)
-    rows = [np.ascontiguousarray(each).reshape(len(each), -1) for each in (actual, expected)]
+    rows = [np.ascontiguousarray(records).reshape(len(records), -1) for records in (actual, expected)]
     if actual.dtype.kind == "c":
-        rows = [each.view(f"f{each.itemsize // 2}") for each in rows]
+        rows = [values.view(f"f{values.itemsize // 2}") for values in rows]
     if rows[0].dtype.kind != "f":
         return (rows[0] == rows[1]).all(axis=1)
-    bits = [each.view(f"u{each.itemsize}") for each in rows]
+    bits = [values.view(f"u{values.itemsize}") for values in rows]
     # A double that is NaN has the sign and the payload that the processor gives it.
     are_nan = np.isnan(rows[0]) & np.isnan(rows[1]) & (rows[0].itemsize == 8)
     return ((bits[0] == bits[1]) | are_nan).all(axis=1)

@@ -47,8 +47,8 @@ def main() -> None:
     """Take the link file and a list of options, as Python, from the command line."""
     fakedevice.install()
     warnings.simplefilter("ignore")
-    options = ast.literal_eval(sys.argv[2])
-    sys.stdout.write(json.dumps([compile_with(each) for each in options]) + "\n")
+    option_sets = ast.literal_eval(sys.argv[2])
+    sys.stdout.write(json.dumps([compile_with(options) for options in option_sets]) + "\n")
 
 
 if __name__ == "__main__":

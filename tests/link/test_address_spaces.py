@@ -45,8 +45,8 @@ def accesses(body: str, function: str = "") -> list[str]:
     """Return the opcodes of the accesses in *body* afterwards; both texts have to assemble."""
     text = function or kernel(body)
     result = infer_address_spaces(text)
-    for each in (text, result):
-        pl.assemble(TOP + GLOBALS + each, "sm_90", relocatable=True)
+    for kernel_text in (text, result):
+        pl.assemble(TOP + GLOBALS + kernel_text, "sm_90", relocatable=True)
     written = re.sub(r"//[^\n]*|/\*.*?\*/", "", result)
     return [match[0] for match in re.finditer(r"\b(?:ld|st|atom|red)\.(?!param)[\w.:]+", written)]
 
@@ -104,7 +104,7 @@ def accesses(body: str, function: str = "") -> list[str]:
         ),
         ("cvta.to.global.u64 %d4, %d1; cvta.global.u64 %d5, %d4; st.f32 [%d5], %f1;", ["st.global.f32"]),
         ("cvta.global.u64 %d4, v; ld.b32 %r1, [%d4+4];", ["ld.global.b32"]),
-        # What orders an access, and caches, stay.
+        # The memory order and the cache operator of an access stay.
         (
             "ld.volatile.f32 %f1, [%d1]; st.volatile.f32 [%d1], %f1;",
             ["ld.volatile.global.f32", "st.volatile.global.f32"],
@@ -124,7 +124,7 @@ def accesses(body: str, function: str = "") -> list[str]:
             "red.relaxed.cta.or.b32 [%d1], 1; red.add.f64 [%d2+8], %g1;",
             ["red.relaxed.cta.global.or.b32", "red.global.add.f64"],
         ),
-        # What has a space keeps it.
+        # An access with a state space keeps it.
         ("st.global.f32 [%d1], %f1; ld.global.nc.f32 %f1, [%d1];", ["st.global.f32", "ld.global.nc.f32"]),
         # Blocks with registers of the same names.
         (
@@ -213,7 +213,7 @@ DERIVED = [
             "add.s64 %d4, %d2, %e1; ld.f32 %f1, [%d4];"
         ),
         "cvta.shared.u64 %d4, s; add.s64 %d4, %d4, %d1; ld.f32 %f1, [%d4];",
-        # What an address or an unknown value is computed to, and a parameter: any operand counts.
+        # Any operand of a sum may be the address, the others being an unknown value or a parameter.
         *(
             f"{address} {computed} add.s64 %d5, %e2, %d2; ld.f32 %f1, [%d5];"
             for address in (

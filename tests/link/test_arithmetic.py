@@ -69,14 +69,14 @@ def inputs(form, front_end):
 @pytest.mark.parametrize("front_end", FRONT_ENDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_nothing_is_fused_where_that_is_asked(form, front_end):
-    """With `fma=False` no tool makes an FFMA, of whatever and by whatever it is made; without, all do."""
-    given, options = inputs(form, front_end)
-    assert {"FMUL", "FADD"} == instructions(*given, fma=False, **options)
-    assert {"FFMA"} == instructions(*given, **options) or form == "ptx"
+    """With `fma=False` no tool emits an FFMA, whatever its input; without, all tools do."""
+    sources, options = inputs(form, front_end)
+    assert {"FMUL", "FADD"} == instructions(*sources, fma=False, **options)
+    assert {"FFMA"} == instructions(*sources, **options) or form == "ptx"
 
 
 @pytest.mark.parametrize(
-    ("given", "options", "message"),
+    ("sources", "options", "message"),
     [
         (
             (PTX,),
@@ -97,10 +97,10 @@ def test_nothing_is_fused_where_that_is_asked(form, front_end):
         ((F,), {"fma": 0}, "fma is 0; pass True, False or None"),
     ],
 )
-def test_what_cannot_hold_is_refused(given, options, message):
+def test_what_cannot_hold_is_refused(sources, options, message):
     """An option that no input obeys, a contradiction and a flag that is ignored are errors that say why."""
     with pytest.raises(pl.PtxlinkError, match=re.escape(message)):
-        pl.link(*given, arch=ARCH, **options)
+        pl.link(*sources, arch=ARCH, **options)
 
 
 def test_what_holds_in_part_is_said():
@@ -120,17 +120,17 @@ def test_what_holds_in_part_is_said():
 
 @pytest.mark.parametrize("form", ["ltoir", "fatbin"])
 def test_square_roots_of_ltoir_stay(form):
-    """Who makes LTO-IR chooses its square roots; the rest of fast arithmetic holds, in a fat binary too."""
+    """The compiler of LTO-IR fixes its square roots; a link applies the rest of fast arithmetic."""
     f = pl.udf("float32(float32, float32, float32)", name="f")(lambda a, b, c: math.sqrt(a * b + c))
-    given = DECLARED + K, pl.export(f, arch=ARCH, emit=form).read(form)
+    sources = DECLARED + K, pl.export(f, arch=ARCH, emit=form).read(form)
     options = {"arch": ARCH, "lto": True}
-    log = pl.link(*given, **options, fast_math=True).log
+    log = pl.link(*sources, **options, fast_math=True).log
     assert f"compiled already, with their own arithmetic: <{form} 2>" in log
     assert "prec_sqrt=False applies only to what this link compiles" in log
     with pytest.raises(pl.LinkError, match="prec_sqrt=False has no effect on"):
-        pl.link(given[1], **options, prec_sqrt=False)
-    assert (form == "fatbin") == ("compiled already" in pl.link(given[1], **options, ftz=True).log)
-    assert "MUFU.SQRT" not in instructions(*given, lto=True, fast_math=True)
+        pl.link(sources[1], **options, prec_sqrt=False)
+    assert (form == "fatbin") == ("compiled already" in pl.link(sources[1], **options, ftz=True).log)
+    assert "MUFU.SQRT" not in instructions(*sources, lto=True, fast_math=True)
 
 
 @pytest.mark.parametrize(

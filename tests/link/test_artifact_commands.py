@@ -34,7 +34,7 @@ def test_every_pair_has_its_row():
     ("tool", "kind"), [(tool, kind) for tool in ("nvcc", "nvcc -dlto") for kind in possible(tool)]
 )
 def test_nvcc(toolkit, folder, tool, kind):
-    """What nvcc takes is linked into a program; with -dlto it is inlined but for PTX and machine code."""
+    """An artifact that nvcc accepts is in the program; -dlto inlines it, unless it is PTX or machine code."""
     shell(f"CUDA={toolkit}; {command_of(tool, kind)}", folder, toolkit)
     functions = linked_functions(folder / "app")["sm_90"]
     assert "apply" in functions
@@ -46,7 +46,7 @@ def test_nvcc(toolkit, folder, tool, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", possible("nvlink"))
 def test_nvlink(toolkit, folder, kind):
-    """What nvlink takes is in the cubin that it links."""
+    """An artifact that nvlink accepts is in the cubin that it links."""
     option = "-dlto" if kind == "ltoir" else ""
     shell(f"nvcc -dc {option} -arch=sm_90 -Ibuild calls.cu -o calls.o", folder, toolkit)
     shell(f"CUDA={toolkit}; {command_of('nvlink', kind)}", folder, toolkit)

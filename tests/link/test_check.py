@@ -1,4 +1,4 @@
-"""What is refused before a link: PTX that contradicts PTX, and what spoils NVIDIA's libraries."""
+"""Links refused before the linker runs: contradictory PTX, and inputs that break NVIDIA's libraries."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from numba_ptxlink._link.explain import with_cure
 ARCH = pl.Arch.of("sm_80")
 TOP = HEAD.format(target="sm_80")
 
-# What each error says; the parts of it, in any order.
-SAID = {
+# Parts of the error message of each case, in any order.
+ERROR_PARTS = {
     "prototype in PTX": (".func (.b32) f(.b64)  defined in a.ptx:4", "f(.b32)  declared in k.ptx:4"),
     "alignment in PTX": (
         "f(.b32, .align 8 .b8[8])  defined in a.ptx:4",
@@ -39,9 +39,9 @@ SAID = {
 }
 
 
-def named(given):
+def named(case_input):
     """Return an input that has a name, as those of numba-cuda have."""
-    kind, name, code = given
+    kind, name, code = case_input
     return SimpleNamespace(kind=kind, name=name, data=code)
 
 
@@ -51,7 +51,7 @@ def test_a_wrong_link_is_refused(case, capfd):
     inputs = CASES[case]()
     with pytest.raises(pl.LinkError) as caught:
         pl.link(*map(named, inputs), arch=ARCH, lto="-lto" in linkcases.flags(inputs))
-    assert [] == [part for part in SAID[case] if part not in str(caught.value)]
+    assert [] == [part for part in ERROR_PARTS[case] if part not in str(caught.value)]
     assert caught.value.inputs
     assert ("", "") == capfd.readouterr()
 
@@ -83,7 +83,7 @@ def test_what_spoils_nvjitlink_is_refused_without_checks(case):
 
 
 @pytest.mark.parametrize(
-    ("made", "arch", "taken"),
+    ("target", "arch", "accepted"),
     [
         ("sm_90a", "sm_90", False),
         ("sm_90", "sm_90a", True),
@@ -95,13 +95,13 @@ def test_what_spoils_nvjitlink_is_refused_without_checks(case):
         ("sm_103", "sm_100", False),
     ],
 )
-def test_machine_code_of_a_variant_is_linked_for_that_one(made, arch, taken):
-    """What has features of one GPU is refused for another one, which nvJitLink would wait after for ever."""
-    inputs = KERNEL, cubin(function(target=made).replace(".version 8.0", ".version 9.0"), made)
+def test_machine_code_of_a_variant_is_linked_for_that_one(target, arch, accepted):
+    """Code for the features of one GPU is refused for another; in nvJitLink, later links would deadlock."""
+    inputs = KERNEL, cubin(function(target=target).replace(".version 8.0", ".version 9.0"), target)
     with (
         contextlib.nullcontext()
-        if taken
-        else pytest.raises(pl.LinkError, match=f"{made}, which does not run")
+        if accepted
+        else pytest.raises(pl.LinkError, match=f"{target}, which does not run")
     ):
         assert pl.link(*inputs, arch=arch, checks="none").cubin
 
@@ -119,7 +119,7 @@ def test_a_weak_definition_gives_way():
 
 
 def test_a_definition_counts_behind_its_declaration():
-    """What a text declares and then defines is defined."""
+    """A symbol that one text declares and later defines is defined there."""
     declared = ".extern .func (.param .b32 r) f(.param .b32 a);\n.visible"
     texts = [function(value).replace(".visible", declared, 1) for value in (1, 2)]
     with pytest.raises(pl.LinkError, match="f is defined 2 times"):
@@ -128,7 +128,7 @@ def test_a_definition_counts_behind_its_declaration():
 
 @pytest.mark.parametrize("symbol", ["_Z3fooi", "foo"])
 def test_a_missing_extern_c_is_recognised(symbol):
-    """Where only the mangling differs, the hint says so."""
+    """If only the mangling differs, the hint says so."""
     other = "foo" if symbol.startswith("_Z") else "_Z3fooi"
     with pytest.raises(pl.LinkError, match=f'there is {other} in <ptx 2>: one of the two lacks extern "C"'):
         pl.link(KERNEL.replace(" f", f" {symbol}"), function(name=other), arch=ARCH)
@@ -146,7 +146,7 @@ def test_floating_point_in_ptx_is_passed_as_bits_are(bits, capfd):
     assert "" == capfd.readouterr().err
 
 
-# What uses `s`, which is declared before it.
+# A kernel that uses `s`, which is declared before it.
 USER = (
     TOP + "{declared}\n.visible .entry k()\n{{\n.reg .b64 %rd<2>;\n"
     "mov.u64 %rd1, s;\nst.u64 [%rd1], %rd1;\nret;\n}}\n"
@@ -176,15 +176,15 @@ def test_a_symbol_is_one_thing(declared, defined):
     if declared == defined:
         assert pl.link(*inputs, arch=ARCH).cubin
         return
-    said = (
+    message = (
         r"s is declared in <ptx 1>:4 as a .*, and defined in <ptx 2>:4 as a .*; declare the symbol as it is"
     )
-    with pytest.raises(pl.LinkError, match=said):
+    with pytest.raises(pl.LinkError, match=message):
         pl.link(*inputs, arch=ARCH)
 
 
 def test_a_declaration_without_extern_is_recognised():
-    """It is no matter of mangling."""
+    """The hint names the missing .extern, and not the mangling."""
     with pytest.raises(pl.LinkError, match="f is defined in <ptx 2>, and declared elsewhere without"):
         pl.link(KERNEL.replace(".extern ", ""), function(), arch=ARCH)
 
@@ -193,8 +193,8 @@ def test_a_declaration_without_extern_is_recognised():
 @pytest.mark.parametrize("linkage", [".visible", ".weak", ".extern"])
 def test_a_variable_of_two_sizes_is_refused(linkage, code):
     """Code that takes a variable for larger than it is would write past its end; nvJitLink links it."""
-    own = ".weak" if linkage == ".visible" else ".visible"
-    first = f"{KERNEL}{own} .global .align 4 .u32 {code};\n"
+    other_linkage = ".weak" if linkage == ".visible" else ".visible"
+    first = f"{KERNEL}{other_linkage} .global .align 4 .u32 {code};\n"
     second = function() + f"{linkage} .global .align 4 .u32 code[2];\n"
     with pytest.raises(pl.LinkError, match=r"code has 8 bytes, .* and 4 bytes, "):
         pl.link(first, second, arch=ARCH)
@@ -260,4 +260,6 @@ def test_static_kernels_belong_to_their_source():
         for number, name in ((1, "one"), (2, "two"))
     )
     linked = pl.link(first, second, arch="sm_90")
-    assert {"_Z3onePi", "_Z3twoPi"} <= {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
+    assert {"_Z3onePi", "_Z3twoPi"} <= {
+        symbol.name for symbol in pl.inspect(linked.cubin, sass=False).symbols
+    }

@@ -160,13 +160,13 @@ def test_macros_are_those_of_the_source_in_names_of_templates(exported):
 
 
 def test_a_call_in_a_template_is_compared(exported):
-    """Where an instance that is asked for alone calls a function, its declaration is compared, too."""
+    """Declarations are also compared if only an instance of `name_expressions` calls the function."""
     caller = "template <int n> __global__ void k(float* p) { *p = damp(*p, n); }\n"
     for declared, fits in (("float damp(float, float)", False), ("float damp(float, int)", True)):
         source = f'extern "C" __device__ {declared};\n{caller}'
-        given = (source, exported.artifacts["ptx", "sm_90"])
+        inputs = (source, exported.artifacts["ptx", "sm_90"])
         with contextlib.nullcontext() if fits else pytest.raises(pl.LinkError, match="declares damp"):
-            pl.link(*given, arch="sm_90", name_expressions=["k<4>"])
+            pl.link(*inputs, arch="sm_90", name_expressions=["k<4>"])
 
 
 NAMES = (
@@ -207,7 +207,7 @@ def test_what_cannot_be_compared_is_said(exported, tmp_path, caplog, source, kin
 def test_what_is_behind_the_last_error_is_said(exported, tmp_path, caplog):
     """NVRTC stops after 100 errors; declarations behind them are not compared, and named."""
     listed = json.loads(exported.manifest.read_text())
-    damp = next(each for each in listed["functions"] if each["symbol"] == "damp")
+    damp = next(function for function in listed["functions"] if function["symbol"] == "damp")
     names = [f"damp{number}" for number in range(120)]
     listed["functions"] = [{**damp, "symbol": name} for name in names]
     (tmp_path / "udfs.json").write_text(json.dumps(listed))
@@ -269,7 +269,7 @@ HEADERS = {
 
 @pytest.mark.parametrize("source", HEADERS)
 def test_the_header_that_is_included_decides(two_exports, source):
-    """Of several headers of one name it counts which one the preprocessor has included, and not the text."""
+    """If headers share a name, the one that the preprocessor has included counts, not the text."""
     options = {"include_dirs": [two_exports, two_exports / "new", two_exports / "old"]}
     options["defines"] = {"MACRO": '"old/udfs.h"'}
     inputs = [source + KERNEL, two_exports / "new" / "udfs.sm_90.ptx", two_exports / "other.sm_90.ptx"]
@@ -337,23 +337,23 @@ def test_what_a_udf_declares_is_compared(exported, caller, case, kind):
 @pytest.mark.parametrize("case", DECLARED, ids=str)
 def test_what_a_udf_declares_is_compared_with_cuda_cxx(caller, case):
     """CUDA C++ that defines what a UDF declares is compiled with an assertion of its types."""
-    given, spelled = case
+    declaration, spelled = case
     body = "{ return x * n; }\n"
     source = f'extern "C" __device__ float damp(float x, int n) {body}'
     if DECLARED[case]:
-        assert pl.link(caller(given), source, arch="sm_90").cubin
+        assert pl.link(caller(declaration), source, arch="sm_90").cubin
         return
     with pytest.raises(
         pl.LinkError,
         match=r"calling .* declares damp with other types.*\n    \S+ damp\(.*\);  in calling \(.*\)\n"
         r'    extern "C" __device__ float damp\(float x, int n\)  in <cu 2>\n',
     ):
-        pl.link(caller(given), source, arch="sm_90")
+        pl.link(caller(declaration), source, arch="sm_90")
     right = f'extern "C" __device__ {spelled.replace(", ", " x, ")[:-1]} n) {body}'
-    assert pl.link(caller(given), right, arch="sm_90").cubin
+    assert pl.link(caller(declaration), right, arch="sm_90").cubin
     # A function of C++ with that name has another symbol.
     other = f"__device__ double damp(double x) {{ return x; }}\n{right}"
-    assert pl.link(caller(given), other, arch="sm_90").cubin
+    assert pl.link(caller(declaration), other, arch="sm_90").cubin
 
 
 NUMBA = [

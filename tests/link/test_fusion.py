@@ -87,7 +87,7 @@ ITSELF = (
     ],
 )
 def test_a_call_stays_with_a_reason(body, reason):
-    """What would mean something else inlined stays a call."""
+    """A call stays if the inlined text would have another meaning."""
     result = inlined(PLAIN, callee(body))
     assert result.count == 0
     assert f"k: f: {reason}" in result.not_inlined
@@ -108,7 +108,7 @@ def test_a_caller_may_stand_in_the_way(text, reason):
     body = RETURN.replace("add.s32", "ld.global.b32 %r3, [v]; add.s32")
     result = inlined(text, callee(body, before=".global .b32 v;\n"))
     assert 0 == result.count
-    assert any(reason in left for left in result.not_inlined)
+    assert any(reason in call for call in result.not_inlined)
 
 
 def test_functions_of_one_input_stay_apart():
@@ -164,7 +164,7 @@ def test_a_large_function_with_several_calls_stays():
 
 
 def test_beside_other_inputs_weak_functions_are_called_and_visible_ones_stay():
-    """What another input may define or call is left alone."""
+    """Functions that another input may define or call are left alone."""
     strong = inlined(PLAIN, callee(RETURN), whole_program=False)
     assert strong.count == 1
     assert ".func" in strong.text
@@ -175,9 +175,13 @@ def test_beside_other_inputs_weak_functions_are_called_and_visible_ones_stay():
 
 
 def test_the_strong_definition_is_taken():
-    """Of weak definitions the first is taken, and a strong one before them."""
+    """The strong definition is taken, and the first one if all definitions are weak."""
     text = joined(KERNEL, function(1, linkage=".weak"), function(2), function(3, linkage=".weak"))
-    assert ["f"] == [each.name for each in ptx.parse(text).functions if each.defined and each.kind == "func"]
+    assert ["f"] == [
+        function.name
+        for function in ptx.parse(text).functions
+        if function.defined and function.kind == "func"
+    ]
     assert "mov.u32 %r1, 2" in text
     assert "mov.u32 %r1, 1" in joined(
         KERNEL, function(1, linkage=".weak"), function(3, linkage=".weak")

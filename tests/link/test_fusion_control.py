@@ -1,4 +1,4 @@
-"""What inlining makes of names, branches and whole cycles of calls: the code of a program without calls."""
+"""Names, branches and whole cycles of calls after inlining: the code is that of a program without calls."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def test_a_call_through_a_pointer_is_copied_with_its_prototype():
     )
     twice = f"{CALL}\n{CALL.replace('%r1', '%r2')}"
     result = inlined(caller(twice), callee(body, before))
-    left = ("f: 1 call through a pointer: the function is known only at run time",)
-    assert (2, left) == (result.count, result.not_inlined)
+    reasons = ("f: 1 call through a pointer: the function is known only at run time",)
+    assert (2, reasons) == (result.count, result.not_inlined)
     assert {"$inl0_0", "$inl1_0"} == set(re.findall(r"(\S+):\s+\.callprototype", result.text))
     pl.assemble(result.text, "sm_90")
 
@@ -128,9 +128,9 @@ def test_registers_with_a_count_are_not_renamed_with_a_variable():
 
 def test_a_new_name_of_a_variable_is_nobody_elses():
     """Private variables that two modules have get names that nothing else has."""
-    own = ".global .align 4 .b32 g = 1;\n"
-    first = callee("ld.global.u32 %r2, [g__1];", f"{own}.visible .global .align 4 .b32 g__1;\n")
-    second = caller(f"{CALL} ld.global.u32 %r3, [g];").replace(".visible .entry", f"{own}.visible .entry")
+    private = ".global .align 4 .b32 g = 1;\n"
+    first = callee("ld.global.u32 %r2, [g__1];", f"{private}.visible .global .align 4 .b32 g__1;\n")
+    second = caller(f"{CALL} ld.global.u32 %r3, [g];").replace(".visible .entry", f"{private}.visible .entry")
     text = combine([ptx.parse(second), ptx.parse(first)]).text
     assert {".b32 g___0 = 1;", ".b32 g___1 = 1;", ".b32 g__1;"} == set(re.findall(r"\.b32 g.*;", text))
     pl.assemble(text, "sm_90")
@@ -144,7 +144,7 @@ def test_a_variable_with_the_name_of_a_register_is_left_to_the_linker():
 
 
 def test_hints_for_a_load_are_left_out():
-    """What follows a hint may be another load than the one it was written for."""
+    """A hint is removed, since another load may follow it than the one that it was written for."""
     newest = TOP.replace("8.0", "8.8")
     hint = '.pragma "used_bytes_mask 0xf";\n'
     body = f"{hint}ld.global.v2.u32 {{%r2, %r3}}, [%d2];"
@@ -165,7 +165,7 @@ def test_an_element_of_a_vector_is_no_register():
 
 @pytest.mark.parametrize("sign", "bsu")
 def test_registers_of_eight_bits(sign):
-    """They take part in conversions, loads and stores alone, and in no move."""
+    """Conversions, loads and stores accept registers of 8 bits; moves do not."""
     loads = callee(f".reg .b8 %c; ld.param.{sign}8 %c, [x+1]; cvt.s32.s8 %r2, %c;")
     call = CALL.replace("st.param.b32 [a], %r1", "st.param.b8 [a+1], 192")
     result = inlined(caller(call), loads)

@@ -204,12 +204,14 @@ def grid_kernels():
 
 
 def test_a_kernel_that_synchronises_its_grid_is_launched_cooperatively(noted, tmp_path):
-    """It is linked with the device runtime; the manifest tells, and load() and the launcher ask for it."""
+    """The device runtime is linked; load() and the launcher launch cooperatively, as the manifest says."""
     exported = pl.export(
         grid_kernels(), tmp_path, arch=["sm_80", "sm_90"], emit=["kernels", "launcher"], name="made"
     )
     functions = json.loads(exported.manifest.read_text())["functions"]
-    assert {"together": True, "alone": False} == {each["symbol"]: each["cooperative"] for each in functions}
+    assert {"together": True, "alone": False} == {
+        function["symbol"]: function["cooperative"] for function in functions
+    }
     library = pl.load(tmp_path / "made.json")
     for name in ("together", "alone"):
         library[name][4, 32](launches.array(7, "<i4"))
@@ -318,18 +320,18 @@ def test_memory_of_another_device_is_refused(tmp_path):
     """Memory that the driver says a kernel cannot access is an error; unknown addresses are passed on."""
     view, pointer = types.float32[::1], types.CPointer(types.float32)
     parameters = {"array": view, "pair": types.Tuple((view, types.int32)), "pointer": pointer}
-    kernels = [launches.kernel_of(each, name=name) for name, each in parameters.items()]
+    kernels = [launches.kernel_of(parameter, name=name) for name, parameter in parameters.items()]
     exported = pl.export(kernels, tmp_path, arch="sm_90", emit=["kernels"], name="made")
     before, after = run_on_cpu(MEMORY, exported)
     nothing = [None, None, None]
     assert dict.fromkeys(parameters, nothing) == after
-    for name, (refused, *others) in before.items():
+    for name, (refused, *accepted) in before.items():
         assert f"Kernel {name}: parameter 'p0' is in the memory of device 1, which the device of" in refused
-        assert others == nothing[1:]
+        assert accepted == nothing[1:]
 
 
 def test_the_numbers_of_attributes_are_the_drivers():
-    """What is asked for and how a launch is laid out is as in NVIDIA's header."""
+    """Attributes and the layout of a launch have the numbers and offsets of NVIDIA's header."""
     bindings = pytest.importorskip("cuda.bindings.driver")
     limits, functions = bindings.CUdevice_attribute, bindings.CUfunction_attribute
     launch, pointers = bindings.CUlaunchAttributeID, bindings.CUpointer_attribute

@@ -143,13 +143,13 @@ def test_the_argument_buffer_is_that_of_cxx(noted, tmp_path):
         str(tmp_path / "made"),
     ]
     subprocess.run(command, check=True)
-    *places, content = subprocess.check_output([tmp_path / "made"], text=True).split()
+    *offsets, content = subprocess.check_output([tmp_path / "made"], text=True).split()
     (launch,) = noted
-    assert [int(place) for place in places] == launch.offsets
+    assert [int(offset) for offset in offsets] == launch.offsets
     # Padding of the values differs: each is compared on its own.
     expected = bytes.fromhex(content)
-    for name, place, (_, ctype) in zip(CASES, launch.offsets, signature.params, strict=True):
-        ours, theirs = (held[place : place + ctype.size] for held in (launch.buffer, expected))
+    for name, offset, (_, ctype) in zip(CASES, launch.offsets, signature.params, strict=True):
+        ours, theirs = (held[offset : offset + ctype.size] for held in (launch.buffer, expected))
         assert (name, theirs.hex()) == (name, ours.hex())
 
 
@@ -250,7 +250,7 @@ REFUSED = {
     "pointer_to_others": ("pointer", A(4, "<i4"), "its elements are <i4; pass an array of float"),
     "pointer_with_gaps": ("pointer", A((4, 4), "<f4", strides=(32, 4)), "it is not contiguous"),
     "no_address": ("address", -1, "is not an address"),
-    # What looks like what a parameter takes.
+    # Arguments that resemble a value of the parameter's type.
     "float_bits": ("pair", np.array([1.0, 2.0]), "member 'f0': it is .*, a float64, and not int64_t"),
     "bytes_for_views": ("views", bytes(48), "pass a tuple of the members"),
     "bytes_for_a_vector": ("float32x2", b"abcdefgh", "it is b'abcdefgh', a bytes; for .* pass 2 values"),

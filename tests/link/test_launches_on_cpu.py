@@ -39,9 +39,9 @@ def scaled(value, factor):
 
 
 @pl.udf(types.float64(BODY))
-def third(given):
+def third(record):
     """Read a record."""
-    return given.id + given.place[2]
+    return record.id + record.place[2]
 
 
 @pl.udf("int32(float32[::1], int32)")
@@ -119,7 +119,7 @@ def test_an_array_without_dimensions_is_memory():
 
 
 def test_kernels_of_one_link_share_variables():
-    """What one kernel leaves in a variable the next one finds; another link has its own."""
+    """Kernels of one link read each other's values of a variable; another link has its own variable."""
     source = "__device__ int n; template <int N> __global__ void k(int* p) { *p = n += N; }"
     names = ("k<1>", "k<10>")
     linked = pl.link(source, arch=ARCH, name_expressions=names)
@@ -170,10 +170,10 @@ extern "C" __global__ void apply(view x, double* sum, int8_t n) {
         ),
         *(
             (
-                (x, each, np.int8()),
+                (x, array, np.int8()),
                 "argument 2, .* Python objects, or another byte order .*; pass a converted copy",
             )
-            for each in (total.astype(">f8"), np.array(1, ">u8"), total.astype("O"))
+            for array in (total.astype(">f8"), np.array(1, ">u8"), total.astype("O"))
         ),
         (
             (x, total, 3),
@@ -213,9 +213,9 @@ VALUES = {
 
 @pytest.fixture(scope="module")
 def same():
-    """Return a function for each type, which returns what it is given."""
-    made = [pl.udf(ty(ty), name=f"same_{name}")(lambda value: value) for name, (ty, _) in VALUES.items()]
-    return pl.load(pl.export(made, arch=ARCH, emit=["ptx"], name="same"), device="cpu")
+    """Return a function for each type, which returns its argument."""
+    udfs = [pl.udf(ty(ty), name=f"same_{name}")(lambda value: value) for name, (ty, _) in VALUES.items()]
+    return pl.load(pl.export(udfs, arch=ARCH, emit=["ptx"], name="same"), device="cpu")
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -251,9 +251,9 @@ def test_a_function_is_called_for_each_element(udfs, same):
 
 def test_arrays_of_functions(udfs):
     """An array is written in place, by each element of another too."""
-    given = np.zeros(4, np.float32)
-    assert [4, 4] == udfs.raised(given, np.array([2, 3])).tolist()
-    assert [2, 2, 1, 0] == given.tolist()
+    array = np.zeros(4, np.float32)
+    assert [4, 4] == udfs.raised(array, np.array([2, 3])).tolist()
+    assert [2, 2, 1, 0] == array.tolist()
 
 
 words = np.dtype([("_a", "f4"), ("class", "i4"), ("index", "f8", 2), ("__members", "i2")], align=True)
@@ -291,8 +291,8 @@ def test_an_optional_is_not_known_by_its_name(same):
     """A record that looks like an Optional is a record, and an Optional of a result is an argument again."""
 
     @pl.udf("float32(optional_gain)")
-    def gain(given):
-        return given.value * given.has_value
+    def gain(record):
+        return record.value * record.has_value
 
     loaded = pl.load(pl.export([gain], arch=ARCH, emit="ptx"), device="cpu")
     assert 15 == loaded.gain(np.array((3, 5), optional_gain)[()])
@@ -310,8 +310,8 @@ def test_functions_have_the_names_of_methods():
     def function(number, name):
         return pl.udf("int32(int32)", name=name)(lambda value: value + number)
 
-    made = [function(number, name) for number, name in enumerate(names)]
-    loaded = pl.load(pl.export(made, arch=ARCH, emit="ptx"), device="cpu")
+    udfs = [function(number, name) for number, name in enumerate(names)]
+    loaded = pl.load(pl.export(udfs, arch=ARCH, emit="ptx"), device="cpu")
     assert [10, 11, 12, 13] == [getattr(loaded, name)(10) for name in loaded]
     assert b".visible .func" in pl.Library.read(loaded, "ptx")
     assert [*loaded] == [*loaded.keys()]
@@ -391,10 +391,10 @@ def test_an_index_out_of_bounds_names_the_line(tmp_path):
 def test_a_loop_may_go_on_for_so_long():
     """`steps` ends what does not end; without it, and without checks, the same call goes on."""
     exported = pl.export([raised], emit=["ptx"], name="loop")
-    given = np.zeros(5000, np.float32)
+    array = np.zeros(5000, np.float32)
     with pytest.raises(pl.DeviceFaultError, match=r"loop exceeded .* To see the source line, compile"):
-        pl.load(exported, device="cpu", steps=100).raised(given, 5000)
-    assert 5000 == pl.load(exported, device="cpu", checks=False).raised(given, 5000)
+        pl.load(exported, device="cpu", steps=100).raised(array, 5000)
+    assert 5000 == pl.load(exported, device="cpu", checks=False).raised(array, 5000)
 
 
 def test_llvmlite_is_asked_for_by_the_extra(tmp_path):
@@ -404,8 +404,8 @@ def test_llvmlite_is_asked_for_by_the_extra(tmp_path):
         f"kernel = pl.link({KERNEL!r}, {function()!r}, arch='sm_90').kernel\n"
         "try:\n    kernel('k', device='cpu')\nexcept pl.LaunchError as error:\n    print(error)\n"
     )
-    said = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=tmp_path)
-    assert "numba-ptxlink[cpu]" in said
+    output = subprocess.check_output([sys.executable, "-c", program], text=True, cwd=tmp_path)
+    assert "numba-ptxlink[cpu]" in output
 
 
 def test_a_float_of_the_other_width_is_converted():

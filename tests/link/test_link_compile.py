@@ -33,7 +33,7 @@ def test_name_expressions_have_symbols():
     assert set(expressions) == set(linked.lowered_names)
     assert "_ZN2ns7counterE" == linked.lowered_names["ns::counter"] == linked.lowered_names["&ns::counter"]
     assert "_ZN2ns5scaleIfEEvPT_" == linked.lowered_names["ns::scale<float>"]
-    names = [each.name for each in pl.inspect(linked.cubin, sass=False).symbols]
+    names = [symbol.name for symbol in pl.inspect(linked.cubin, sass=False).symbols]
     assert {"_ZN2ns5scaleIfEEvPT_", "_ZN2ns5scaleIiEEvPT_"} <= set(names)
 
 

@@ -1,4 +1,4 @@
-"""Which tool makes machine code, with which flags and why: a table of links, of which none is made."""
+"""The tool that produces a cubin, its flags and the reason: a table of links, none of which is run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from numba_ptxlink._link.plan import plan, unavailable_reason
 from numba_ptxlink._link.read import Input
 from numba_ptxlink._tools.options import NVJITLINK, PTXAS, Options
 
-# What the releases of the stand-ins know: CUDA 13 dropped sm_70, and has all newer ones but sm_130.
+# Architectures that the releases of the stand-ins support: CUDA 13 dropped sm_70 and has all newer ones but
+# sm_130.
 OLD = [pl.Arch(*divmod(number, 10)) for number in (70, 80, 90, 100, 120)]
 ARCHS = {12: OLD, 13: OLD[1:], 14: [*OLD[1:], pl.Arch(13, 0)]}
 
@@ -50,7 +51,7 @@ def ptx(version="8.0", target="sm_80", functions=0, body="", name="k"):
     text = (
         f".version {version}\n.target {target}\n.address_size 64\n.visible .entry {name}() {{ {body}ret; }}\n"
     )
-    return text + "".join(f".visible .func {name}{each}() {{ ret; }}\n" for each in range(functions))
+    return text + "".join(f".visible .func {name}{number}() {{ ret; }}\n" for number in range(functions))
 
 
 CUBIN, LTOIR = (("cubin", ""),), (("ltoir", ""),)
@@ -74,9 +75,9 @@ UNKNOWN = "which nvPTXCompiler 13.5 does not support"
 FUSED = "2 PTX as one, 0 calls inlined"
 REPORT = "correct the PTX, or report this if ptxas accepts it."
 FOR_12 = {"cuda": (12, 4)}
-# What is installed, inputs, options; tool, flags and reason, or a part of the error behind a "!".
+# Installed tools, inputs, options; then tool, flags and reason, or a part of the error behind a "!".
 TABLE = [
-    # One PTX, by what is installed.
+    # A single PTX, by the installed tools.
     (NONE, ONE, {}, ALONE),
     (NEW, ONE, {}, ALONE),
     (OLDER, ONE, {}, ALONE),
@@ -91,7 +92,7 @@ TABLE = [
         {"arch": "sm_120"},
         "nvptxcompiler --gpu-name=sm_120 --opt-level=3: sm_120, which nvJitLink 12.4 does not support",
     ),
-    # What nvPTXCompiler does not know or read.
+    # PTX or an architecture that nvPTXCompiler does not support.
     (OLDER, ONE, {"arch": "sm_130"}, f"nvptxcompiler --gpu-name=sm_130 --opt-level=3: {SINGLE_PTX}"),
     (CUDA12, ONE, {"arch": "sm_70"}, f"nvjitlink -arch=sm_70: sm_70, {UNKNOWN}"),
     (CUDA14, ONE, {"arch": "sm_130"}, f"nvjitlink -arch=sm_130: sm_130, {UNKNOWN}"),
@@ -228,13 +229,13 @@ TABLE = [
 def planned(there, inputs, options):
     """Return the plan of a link."""
     sources = [
-        Input("ptx", f"{number}.ptx", each.encode()) if isinstance(each, str) else Input(*each, b"")
-        for number, each in enumerate(inputs, start=1)
+        Input("ptx", f"{number}.ptx", source.encode()) if isinstance(source, str) else Input(*source, b"")
+        for number, source in enumerate(inputs, start=1)
     ]
-    others = {"arch": "sm_80", "cuda": None, **options}
-    target = Target(pl.Arch.of(others.pop("arch")), others.pop("cuda"))
-    asked = Options(**others)
-    return plan(fuse(sources, target, asked), target, asked, there)
+    option_values = {"arch": "sm_80", "cuda": None, **options}
+    target = Target(pl.Arch.of(option_values.pop("arch")), option_values.pop("cuda"))
+    link_options = Options(**option_values)
+    return plan(fuse(sources, target, link_options), target, link_options, there)
 
 
 @pytest.mark.parametrize(("there", "inputs", "options", "expected"), TABLE, ids=map(str, range(len(TABLE))))
@@ -244,19 +245,19 @@ def test_the_plan_of_a_link(there, inputs, options, expected):
         with pytest.raises(pl.PtxlinkError, match=re.escape(expected[1:])):
             planned(there, inputs, options)
         return
-    made = planned(there, inputs, options)
-    assert expected == f"{made.tool.name} {' '.join(made.flags)}: {made.reason}"
+    link_plan = planned(there, inputs, options)
+    assert expected == f"{link_plan.tool.name} {' '.join(link_plan.flags)}: {link_plan.reason}"
 
 
 def test_doubt_is_part_of_a_plan():
-    """Where no tool makes code that the reader is known to read, the plan says so."""
+    """If no tool makes code that the reader is known to read, the plan has a warning."""
     assert [LINKER, ""] == [
-        planned(each, ONE, RELOCATABLE).compatibility_warning for each in (OLDER, WITH_PTXAS)
+        planned(environment, ONE, RELOCATABLE).compatibility_warning for environment in (OLDER, WITH_PTXAS)
     ]
 
 
 def test_what_is_missing_for_another_release_is_told():
-    """It is said which package brings a compiler for a release, where no tool makes code for it."""
+    """If no tool makes code for a release, the reason names the package with a compiler for it."""
     assert "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'" in unavailable_reason((12, 4), Options(), NEW)
     assert "" == unavailable_reason((12, 4), Options(), CUDA12)
     assert "CUDA 12.4 or older is installed" in unavailable_reason((12, 4), Options(relocatable=True), CUDA12)

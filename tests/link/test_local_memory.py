@@ -84,7 +84,7 @@ def test_what_is_only_accessed_becomes_registers(body):
         "xor.b64 %d1, %SP, %d8; ld.u8 %h1, [%d1];",
         "mov.b64 %g1, %SP; st.global.f64 [%d8], %g1;",
         "@%p1 st.global.u64 [%d8], %SP;",
-        # It is one of several, or changes.
+        # The address is one of several, or changes.
         "selp.b64 %d1, %SP, %d8, %p1; ld.u8 %h1, [%d1];",
         "mov.u64 %d1, %SP; @%p1 mov.u64 %d1, %d8; ld.u8 %h1, [%d1];",
         "mov.u64 %d1, %SP; @%p1 ld.global.u64 %d1, [%d8]; ld.u8 %h1, [%d1];",
@@ -114,7 +114,7 @@ def test_what_is_only_accessed_becomes_registers(body):
     ],
 )
 def test_what_may_be_reached_otherwise_stays_in_memory(body):
-    """Where an address may be used in another way, or an access is of another kind, nothing changes."""
+    """If an address may be used in another way, or an access is of another kind, nothing changes."""
     assert read(kernel(body)) == promote_local_memory(kernel(body))
 
 

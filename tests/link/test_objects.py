@@ -89,8 +89,10 @@ def test_a_kernel_is_registered_and_launched(tmp_path, exported):
     includes = [f"-I{path}" for path in (exported.header.parent, INCLUDE_DIR)]
     includes += [flag for path in nvrtc.toolkit_include_dirs() for flag in ("-isystem", path)]
     libraries = (device.RUNTIME_FOLDER / "libcudart.so.13", device.LIBRARY_FOLDER / "libcuda.so.1")
-    program, made = tmp_path / "main", exported.artifacts["object", ""]
-    processes.run("g++", "-std=c++17", *includes, tmp_path / "main.cpp", made, *libraries, "-o", program)
+    program, object_file = tmp_path / "main", exported.artifacts["object", ""]
+    processes.run(
+        "g++", "-std=c++17", *includes, tmp_path / "main.cpp", object_file, *libraries, "-o", program
+    )
     command = (sys.executable, "-m", "numba_ptxlink", "cpu", "--arch", "8.9", "--", program)
     assert processes.run(*command, env=processes.environ()).stdout == "0 2 4 6\n"
 
@@ -98,12 +100,12 @@ def test_a_kernel_is_registered_and_launched(tmp_path, exported):
 def test_link_reads_the_code_of_every_architecture(exported):
     """`link()` finds the functions of an object, as machine code and as LTO-IR."""
     folder = exported.header.parent
-    made = exported.artifacts["object", ""]
+    object_file = exported.artifacts["object", ""]
     for arch in ("sm_80", "sm_90"):
         for lto in (False, True):
-            linked = pl.link(CALLER, made, arch=arch, lto=lto, include_dirs=[folder])
+            linked = pl.link(CALLER, object_file, arch=arch, lto=lto, include_dirs=[folder])
             assert (b"twice" in linked.cubin) is not lto
-    entries = [(piece.kind, piece.arch) for piece in programs.pieces(made.read_bytes(), "udfs.o")]
+    entries = [(piece.kind, piece.arch) for piece in programs.pieces(object_file.read_bytes(), "udfs.o")]
     linkable, whole = ["ptx", "ltoir", "cubin"], ["ptx", "cubin"]
     for arch in ("sm_80", "sm_90"):
         assert sorted([*linkable, *whole]) == sorted(kind for kind, of in entries if of == arch)

@@ -43,7 +43,7 @@ def test_a_file_includes_what_is_beside_it(source, shape, decoy):
 
 @pytest.mark.parametrize("lto", [False, True])
 def test_a_kernels_link_file_includes_what_is_beside_it(source, lto):
-    """What numba-cuda's own linker does not find is found beside the file."""
+    """A header beside the file is included, though numba-cuda's own linker does not find it."""
     for path in (source, source.absolute()):
         linker = PtxLinker(cc=(9, 0), lto=lto)
         linker.add_file_guess_ext(str(path))
@@ -68,7 +68,7 @@ def copies(tmp_path):
 
 @pytest.mark.parametrize("lto", [False, True])
 def test_one_source_under_two_names_is_one_input(copies, lto):
-    """It is what a source includes that tells it from another of the same text, and not its name."""
+    """Sources of equal text are two inputs only if they include different headers, whatever their names."""
     assert ("<cu 1>", "a.cu") == pl.link(CALLER, *copies, arch="sm_90", lto=lto).inputs
     assert ["k"] == kernels(
         pl.link(CALLER, *["#define VALUE 1\n" + ONE[19:]] * 2, arch="sm_90", lto=lto).cubin

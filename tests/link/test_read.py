@@ -1,4 +1,4 @@
-"""What can be linked: every kind, from everywhere it may come."""
+"""Inputs of a link: every kind, as path, text, bytes or stream."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def test_every_form(make, tmp_path):
     """The same PTX in every form is the same input."""
     path = tmp_path / "callee.ptx"
     path.write_text(PTX)
-    given = make(path)
-    linked = pl.link(given, arch="sm_80")
-    getattr(given, "close", lambda: None)()
+    callee = make(path)
+    linked = pl.link(callee, arch="sm_80")
+    getattr(callee, "close", lambda: None)()
     assert PTX == linked.ptx
 
 
@@ -57,10 +57,10 @@ def test_every_form(make, tmp_path):
 @pytest.mark.parametrize("options", [{}, {"cuda": "13.0"}, {"inline": "none"}], ids=str)
 def test_ptx_in_another_encoding_links(spell, options):
     """Comments in Latin-1 are linked, assembled, and returned as they were."""
-    given = spell(PTX.replace(".visible", "// caf\xe9\n.visible", 1).encode("latin-1"))
-    linked = pl.link(given, function(name="g"), arch="sm_80", **options)
+    callee = spell(PTX.replace(".visible", "// caf\xe9\n.visible", 1).encode("latin-1"))
+    linked = pl.link(callee, function(name="g"), arch="sm_80", **options)
     assert linked.cubin
-    alone = pl.link(given, arch="sm_80", **options).ptx
+    alone = pl.link(callee, arch="sm_80", **options).ptx
     assert "caf\udce9" in alone
     assert pl.assemble(alone, "sm_80").code
 
@@ -117,7 +117,7 @@ def test_every_mixture_links(tmp_path):
     packed = nvfatbin.pack([("cubin", pl.Arch.of("sm_80"), "h", cubin(function(name="h")))])
     for inline, functions in (("none", {"f", "g", "h"}), ("auto", {"g", "h"})):
         linked = pl.link(source, PTX, cubin(function(name="g")), packed, arch="sm_80", inline=inline)
-        names = {each.name for each in pl.inspect(linked.cubin, sass=False).symbols}
+        names = {symbol.name for symbol in pl.inspect(linked.cubin, sass=False).symbols}
         assert {"all", *functions} == names & {"all", "f", "g", "h"}
 
 
@@ -146,8 +146,8 @@ def test_grid_synchronisation_links(lto, monkeypatch):
         cuda.cg.this_grid().sync()
         x[0] = 1
 
-    library, made = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
-    assert (True, b"\x7fELF") == (library.needs_cudadevrt, made.code[:4])
+    library, cubin = fakedevice.compile_kernel(kernel, (types.int32[::1],), lto=lto)
+    assert (True, b"\x7fELF") == (library.needs_cudadevrt, cubin.code[:4])
 
 
 def test_a_missing_file_is_one_for_everybody(tmp_path):

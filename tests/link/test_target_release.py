@@ -56,7 +56,7 @@ def test_a_target_is_a_release_or_a_version(arguments, release, isa):
     ],
 )
 def test_other_releases_are_refused(arguments, cause):
-    """What is no release or version, or both at once, is an error that says how to write it."""
+    """An unknown release or version, or both at once, is an error that says how to write it."""
     with pytest.raises(pl.ConfigError, match=cause):
         TargetRelease.of(*arguments)
     assert TargetRelease.of(None, None) is None
@@ -67,7 +67,7 @@ def test_other_releases_are_refused(arguments, cause):
     [("", "7.8"), ("min.u16x2 %r1, %r2, %r3;", "8.0"), (".reg .b128 %q; mov.b128 %q, {%d1, %d2};", "8.3")],
 )
 def test_ptx_gets_the_lowest_version_that_its_text_allows(statement, version):
-    """It is what target and instructions need, whatever the compiler declared."""
+    """The version is the one that target and instructions need, whatever the compiler declared."""
     assert version == str(lowered(statement))
 
 
@@ -90,7 +90,7 @@ def test_what_needs_newer_ptx_is_named(arguments, cause):
 
 
 def test_what_changes_no_result_is_left_out():
-    """Where they are too new: `volatile` on memory that one thread alone has, and hints about loads."""
+    """Newer parts without effect are removed: load hints, and `volatile` on memory of a single thread."""
     statement = '.pragma\t"used_bytes_mask 0xff"; ld.volatile.local.u32 %r1, [%d1];'
     text = TEXT.format(target="sm_90", statement=statement).encode()
     plain = TargetRelease.of("12.0", None).lower_version(text, ARCH)
@@ -107,25 +107,25 @@ def test_a_lower_version_changes_no_machine_code():
 
 
 @pytest.mark.parametrize(
-    ("asked", "found", "chosen", "cure"),
+    ("release_text", "toolkits", "chosen", "cure"),
     [
         ("13.5", [(13, 0)], None, ""),
         ("13.0", [(12, 4), (13, 0), (13, 2)], (13, 0), ""),
         ("12.9", [(13, 0), (12, 4)], (12, 4), ""),
         ("11.8", [], None, "link by a later release"),
         ("12.3", [(12, 4)], None, "pip install 'nvidia-cuda-nvcc-cu12==12.3.*'"),
-        # It counts as 12.6, whose PTX has the same version.
+        # A toolkit of 12.5 counts as 12.6, whose PTX has the same version; so the cure is 12.4.
         ("12.5", [(12, 6)], None, "pip install 'nvidia-cuda-nvcc-cu12==12.4.*'"),
         ("13.1", [], None, "--target cuda 'nvidia-nvvm==13.1.*' && export CUDA_HOME=$PWD/cuda/nvidia/cu13"),
     ],
 )
-def test_the_newest_nvvm_that_is_old_enough_writes_ltoir(monkeypatch, asked, found, chosen, cure):
-    """That is the environment's or a toolkit's; where there is none, what installs one is named."""
+def test_the_newest_nvvm_that_is_old_enough_writes_ltoir(monkeypatch, release_text, toolkits, chosen, cure):
+    """The libNVVM is the environment's or a toolkit's; if there is none, the error names its package."""
     monkeypatch.setattr(find, "major", lambda: 13)
     monkeypatch.setattr(nvvm, "emitted_isa", lambda _arch: PtxVersion(9, 5))
-    monkeypatch.setattr(nvvm, "toolkits", lambda: [nvvm.Nvvm("", "", release, ()) for release in found])
-    target_release = TargetRelease.of(asked, None)
+    monkeypatch.setattr(nvvm, "toolkits", lambda: [nvvm.Nvvm("", "", release, ()) for release in toolkits])
+    target_release = TargetRelease.of(release_text, None)
     toolkit = target_release.nvvm_for(ARCH)
     left_out = target_release.impossible_kinds(["ltoir"], [ARCH])
     assert (chosen, bool(cure)) == (toolkit and toolkit.release, bool(left_out))
-    assert all(cure in each.cure for each in left_out)
+    assert all(cure in omission.cure for omission in left_out)

@@ -68,9 +68,9 @@ def test_assembling_alone_warns(flags, caplog):
     for relocatable, expected in ((False, 1), (True, 0)):
         caplog.clear()
         pl.assemble(FORMS["global"], ARCH, relocatable=relocatable, extra_flags=flags)
-        said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        assert expected == len(said)
-        assert all("only declares: rate. Link the PTX with the definition" in message for message in said)
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert expected == len(warnings)
+        assert all("only declares: rate. Link the PTX with the definition" in message for message in warnings)
     caplog.clear()
     pl.assemble(FORMS["defined after"], ARCH)
     pl.assemble(FORMS["shared of a launch"], ARCH)

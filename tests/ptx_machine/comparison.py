@@ -43,10 +43,11 @@ class Launch:
         machine = Machine(*map(_parsed, texts), **options)
         array = machine.array(np.zeros(self.size, np.uint8))
         machine.launch("k", 1, self.lanes, [array, np.int32(COUNT)])
-        places = [(array, self.size), *((machine.variable(name), size) for name, size in self.variables)]
-        values = np.concatenate([machine.read(place, size) for place, size in places])
-        defined = np.concatenate([machine.defined(place, size) for place, size in places])
-        # They hold the machine: without them it ends here, and not when Python looks for cycles.
+        variables = [(array, self.size), *((machine.variable(name), size) for name, size in self.variables)]
+        values = np.concatenate([machine.read(address, size) for address, size in variables])
+        defined = np.concatenate([machine.defined(address, size) for address, size in variables])
+        # The steps refer to the machine: without them its memory is freed here, and not by a later garbage
+        # collection.
         machine.steps.clear()
         return values, defined
 
@@ -98,8 +99,9 @@ def difference(launch: Launch, texts: Sequence[str], text: str, *, poison: bool 
             values, defined = launch.run([text], **options)
         except Exception as error:  # noqa: BLE001 - whatever it is, the modules do not
             return f"{type(error).__name__}: {error}"
-        for what, wrong in (("other", (values ^ expected) & known), ("undefined", defined_before & ~defined)):
+        wrong_bits = {"other": (values ^ expected) & known, "undefined": defined_before & ~defined}
+        for problem, wrong in wrong_bits.items():
             if wrong.any():
-                place = int(np.argmax(wrong != 0))
-                return f"{what} bits {wrong[place]:#04x} in byte {place}, {options}"
+                offset = int(np.argmax(wrong != 0))
+                return f"{problem} bits {wrong[offset]:#04x} in byte {offset}, {options}"
     return ""

@@ -85,28 +85,28 @@ class Swept(NamedTuple):
 
 def swept(part: int) -> list[Swept]:
     """Return a part of the instructions, executed by the machine, or by the CPU what that does not know."""
-    made = []
+    references = []
     for sample in samples()[part::PARTS]:
-        given = sample.operands(ROWS, np.random.default_rng(part))
+        inputs = sample.operands(ROWS, np.random.default_rng(part))
         machine = Machine(HEAD + kernel("k", sample))
         out = machine.array(np.zeros(8 * ROWS, np.uint8))
-        machine.launch("k", ROWS // LANES, LANES, [out, *map(machine.array, given)])
-        made.append(Swept(sample, given, machine.read(out, ROWS, f"u{bits_of(sample.result) // 8}")))
+        machine.launch("k", ROWS // LANES, LANES, [out, *map(machine.array, inputs)])
+        references.append(Swept(sample, inputs, machine.read(out, ROWS, f"u{bits_of(sample.result) // 8}")))
     for sample in samples(further=True)[part::PARTS]:
-        given = sample.operands(ROWS, np.random.default_rng(part))
+        inputs = sample.operands(ROWS, np.random.default_rng(part))
         results = np.zeros(ROWS, f"u{bits_of(sample.result) // 8}")
         program = PtxKernel(CpuProgram.of(HEAD + kernel("k", sample)), "k")
-        program[ROWS // LANES, LANES](results, *map(np.ascontiguousarray, given))
-        made.append(Swept(sample, given, results))
-    return made
+        program[ROWS // LANES, LANES](results, *map(np.ascontiguousarray, inputs))
+        references.append(Swept(sample, inputs, results))
+    return references
 
 
 def sweep(arch: str, every: list[Swept]) -> int:
     """Print the instructions of which the device computes something else; return how many there are."""
     text = HEAD + "".join(kernel(f"k{number}", one.sample) for number, one in enumerate(every))
     module, wrong = load(pl.assemble(text, arch).code), 0
-    for number, (sample, given, expected) in enumerate(every):
-        arrays = [array(np.zeros(8 * ROWS, np.uint8)), *map(array, given)]
+    for number, (sample, inputs, expected) in enumerate(every):
+        arrays = [array(np.zeros(8 * ROWS, np.uint8)), *map(array, inputs)]
         launch(module, f"k{number}", ROWS // LANES, LANES, arrays)
         results = read(arrays[0], expected.nbytes).view(expected.dtype)
         for address in arrays:
@@ -115,13 +115,13 @@ def sweep(arch: str, every: list[Swept]) -> int:
         if sample.result[0] == "f":
             # A NaN may have other bits.
             differ &= ~np.logical_and(
-                *(np.isnan(each.view(f"f{each.itemsize}")) for each in (results, expected))
+                *(np.isnan(floats.view(f"f{floats.itemsize}")) for floats in (results, expected))
             )
         if differ.any():
             wrong += 1
             first = int(np.argmax(differ))
-            inputs = ", ".join(f"{each[first]:#x}" for each in given)
-            print(f"DIFFERS {sample.opcode}({inputs}): {expected[first]:#x}, device {results[first]:#x}")
+            operands = ", ".join(f"{values[first]:#x}" for values in inputs)
+            print(f"DIFFERS {sample.opcode}({operands}): {expected[first]:#x}, device {results[first]:#x}")
     print(f"{len(every)} instructions, {wrong} differ")
     return wrong
 
@@ -139,25 +139,27 @@ class Built(NamedTuple):
 def build(job: tuple[str, object, str]) -> Built:
     """Return a program: random PTX, or written CUDA C++."""
     kind, which, arch = job
-    how = RANDOM if kind == "ptx" else CXX
+    launch_config = RANDOM if kind == "ptx" else CXX
     texts = Program(which).texts if kind == "ptx" else units(which)
-    expected, _, known = certain(how, texts)
-    # Where calls are left, ptxas loses some of overlapping stores to a parameter, as no compiler writes.
+    expected, _, known = certain(launch_config, texts)
+    # If calls are left, ptxas loses some of overlapping stores to a parameter. No compiler writes such
+    # stores.
     ways = ("all",) if kind == "ptx" else ("none", "auto", "all")
     cubins = {inline: pl.link(*texts, arch=arch, inline=inline, lto=False).cubin for inline in ways}
-    return Built(f"{kind} {which}", how, expected, known, cubins)
+    return Built(f"{kind} {which}", launch_config, expected, known, cubins)
 
 
 def execute(built: Built) -> int:
     """Run the cubins of a program, print what differs, and return how many do."""
-    how, wrong = built.launch, 0
+    launch_config, wrong = built.launch, 0
     for inline, cubin in built.cubins.items():
-        module, address = load(cubin), array(np.zeros(how.size, np.uint8))
-        launch(module, "k", 1, how.lanes, [address], last=COUNT)
+        module, address = load(cubin), array(np.zeros(launch_config.size, np.uint8))
+        launch(module, "k", 1, launch_config.lanes, [address], last=COUNT)
         variables = [
-            (call(driver.cuModuleGetGlobal, module, name.encode())[0], size) for name, size in how.variables
+            (call(driver.cuModuleGetGlobal, module, name.encode())[0], size)
+            for name, size in launch_config.variables
         ]
-        values = np.concatenate([read(*place) for place in ((address, how.size), *variables)])
+        values = np.concatenate([read(*variable) for variable in ((address, launch_config.size), *variables)])
         call(driver.cuMemFree, address)
         differ = ((values ^ built.expected) & built.known) != 0
         if differ.any():
@@ -181,7 +183,7 @@ def main() -> int:
     arch = pl.Arch.of(tuple(device.compute_capability)).sm
     jobs = [("ptx", seed, arch) for seed in range(options.programs)]
     jobs += [("calls", name, arch) for name in CALLS]
-    # What uses the device is no process to fork.
+    # A process that uses the device must not be forked.
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         building = pool.map(build, jobs, chunksize=4)
         sweeping = pool.map(swept, range(PARTS))

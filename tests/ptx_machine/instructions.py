@@ -61,7 +61,7 @@ cvt                       | u64.u32 u32.s16 s16.u64      | t      | s
 cvt                       | u8.u32 s8.s32 u32.u64        | t      | s
 """
 
-# What the machine does not know, and the CPU does.
+# Instructions that the machine does not implement, and the CPU does.
 _FURTHER = """
 mul24.lo                      | u32 s32                 | t    | t t
 mad24.lo                      | u32 s32                 | t    | t t t
@@ -136,11 +136,11 @@ class Sample:
 
     def operands(self, count: int, rng: np.random.Generator) -> list[np.ndarray]:
         """Return the bits of operands, *count* of each."""
-        given = [operands(kind, count, rng) for kind in self.sources]
+        drawn = [operands(kind, count, rng) for kind in self.sources]
         if self.opcode in ("bfe.u64", "bfe.s64", "bfi.b64"):
-            # Places and lengths are defined up to 255.
-            given[-2:] = [each & np.uint32(255) for each in given[-2:]]
-        return given
+            # Positions and lengths are defined up to 255.
+            drawn[-2:] = [values & np.uint32(255) for values in drawn[-2:]]
+        return drawn
 
 
 def bits_of(kind: str) -> int:
@@ -150,7 +150,7 @@ def bits_of(kind: str) -> int:
 
 def samples(*, further: bool = False) -> list[Sample]:
     """Return all instructions, or the *further* ones."""
-    found = []
+    selected = []
     for line in (_FURTHER if further else _FAMILIES).strip().splitlines():
         opcodes, kinds, result, sources = (part.split() for part in line.split("|"))
         for opcode in opcodes:
@@ -158,9 +158,9 @@ def samples(*, further: bool = False) -> list[Sample]:
                 first, _, second = kind.partition(".")
                 wide = f"{first[0]}{bits_of(first) * 2}"
                 names = {"t": first, "w": wide, "s": second}
-                types = [names.get(each, each) for each in (*result, *sources)]
-                found.append(Sample(f"{opcode}.{kind}", types[0], tuple(types[1:])))
-    return found
+                types = [names.get(letter, letter) for letter in (*result, *sources)]
+                selected.append(Sample(f"{opcode}.{kind}", types[0], tuple(types[1:])))
+    return selected
 
 
 def operands(kind: str, count: int, rng: np.random.Generator) -> np.ndarray:

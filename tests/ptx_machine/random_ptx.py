@@ -148,12 +148,12 @@ class Program:
 
     def _module(self, number: int, kernel: Function) -> str:
         here = [function for function in self.functions if function.module == number]
-        others = [function for function in self.functions if function.module != number and function.linkage]
+        external = [function for function in self.functions if function.module != number and function.linkage]
         trace = f".align 16 .b8 trace[{SLOTS * 8 * LANES}];"
         parts = [
             f".extern .global {trace}" if number else f".visible .global {trace}",
             f".shared .align 16 .b8 tile[{ROOM * LANES}];",
-            *(f"{function.heading('.extern')};" for function in others),
+            *(f"{function.heading('.extern')};" for function in external),
             *(function.text for function in here),
             *([] if number else [kernel.text]),
         ]
@@ -242,7 +242,7 @@ class Body:
         """Return a predicate for an instruction, mostly none."""
         return f"@{self.predicate()} " if self.choose.random() < rate else ""
 
-    # What a function begins with
+    # The beginning of a function
 
     def _start(self) -> None:
         has_depot = self.kernel or self.choose.random() < 0.4
@@ -405,7 +405,7 @@ cvt.u32.u8 {{}}, {half};""",
         if self.choose.random() < 0.4:
             self._reach(".local", self.choose.choice((self.local, "depot")), 2 * ROOM)
             return
-        # One of its halves, at times another one in each lane.
+        # Half of the depot, sometimes a different one in each lane.
         half = self.result(64, f"mov.u64 {{}}, depot+{ROOM};")
         if self.choose.random() < 0.2:
             self.add(f"@{self.predicate()} mov.u64 {half}, {self.local};")
@@ -506,7 +506,7 @@ bar.sync 0; ld.shared.u32 {value}, [{other}+4]; bar.sync 0;""")
         self.add(f"{guard}call{uni} {f'{results}, ' if callee.results else ''}{callee.name}, {params};")
         for result in callee.results:
             if result.kind == "pointer":
-                # Where it may be missing it is not loaded: no address goes to the trace.
+                # A pointer that may be undefined is not loaded: no address may reach the trace.
                 if not (guard or callee.early):
                     self.pointers.append(self.result(64, "ld.param.u64 {}, [y0];"))
                 continue

@@ -1,5 +1,5 @@
 """
-What the compilers compute where they differ, executed, against the table in the documentation.
+Values for which compilers differ, executed, against the table in the documentation.
 
 The table's expressions and arguments are taken from the page. Run as a script, it writes the values.
 """
@@ -27,9 +27,9 @@ ROWS = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in SHOWN.s
 C_TYPES = {"bool": np.bool_, "float": np.float32, "double": np.float64}
 
 
-def arguments_of(given: str) -> list[np.ndarray]:
+def arguments_of(assignments: str) -> list[np.ndarray]:
     """Return the arguments x and y of an expression, such as "x = int32 -1, y = uint32 1"."""
-    spelled = [each.split() for each in given.split(", ")]
+    spelled = [assignment.split() for assignment in assignments.split(", ")]
     return [np.array([value], ty) for _, _, ty, value in spelled]
 
 
@@ -38,49 +38,54 @@ def function(expression: str, arguments: list[np.ndarray]) -> Any:
     return eval(f"lambda {', '.join('xy'[: len(arguments)])}: {expression}", {"math": math})  # noqa: S307 - our own page
 
 
-def python(expression: str, given: str) -> str:
-    """Return what Python computes."""
-    arguments = arguments_of(given)
+def python(expression: str, assignments: str) -> str:
+    """Return the value of *expression* in Python, or the name of its exception."""
+    arguments = arguments_of(assignments)
     try:
-        return str(function(expression, arguments)(*(each.item() for each in arguments)))
+        return str(function(expression, arguments)(*(argument.item() for argument in arguments)))
     except (ZeroDivisionError, ValueError) as error:
         return type(error).__name__
 
 
 def executed(name: str) -> list[str]:
-    """Return what the functions of all rows return that the front end *name* compiled."""
+    """Return the results of all rows, compiled by the front end *name*."""
     types = front_ends.get(name).types
-    given = [arguments_of(row[1]) for row in ROWS]
+    rows = [arguments_of(row[1]) for row in ROWS]
     udfs = [
         pl.udf(
-            tuple(getattr(types, str(each.dtype)) for each in arguments), name=f"f{number}", front_end=name
+            tuple(getattr(types, str(argument.dtype)) for argument in arguments),
+            name=f"f{number}",
+            front_end=name,
         )(function(ROWS[number][0], arguments))
-        for number, arguments in enumerate(given)
+        for number, arguments in enumerate(rows)
     ]
-    made = pl.export(udfs, name="rows", arch="sm_90", emit=["ptx"])
-    described = {each["symbol"]: each for each in json.loads(made.contents["rows.json"])["functions"]}
-    machine = Machine(made.read("ptx").decode())
-    found = []
-    for number, arguments in enumerate(given):
+    exported = pl.export(udfs, name="rows", arch="sm_90", emit=["ptx"])
+    described = {entry["symbol"]: entry for entry in json.loads(exported.contents["rows.json"])["functions"]}
+    machine = Machine(exported.read("ptx").decode())
+    results = []
+    for number, arguments in enumerate(rows):
         # Narrow integers are passed as words.
-        passed = [each.astype(f"{each.dtype.kind}4") if each.itemsize < 4 else each for each in arguments]
+        passed = [
+            argument.astype(f"{argument.dtype.kind}4") if argument.itemsize < 4 else argument
+            for argument in arguments
+        ]
         try:
             ((value, _),) = machine.call(f"f{number}", *passed)
         except PtxError as error:
-            found.append("stops" if "trap" in str(error) or "assert" in str(error) else f"({error})")
+            results.append("stops" if "trap" in str(error) or "assert" in str(error) else f"({error})")
             continue
         result = described[f"f{number}"]["result"]
         dtype = np.dtype(C_TYPES.get(result) or result.removesuffix("_t"))
-        found.append(f"{value.reshape(-1)[: dtype.itemsize].view(dtype)[0]} ({dtype})")
-    return found
+        results.append(f"{value.reshape(-1)[: dtype.itemsize].view(dtype)[0]} ({dtype})")
+    return results
 
 
 def table() -> str:
     """Return the table of all rows."""
     columns = [executed(name) for name in front_ends.NAMES]
     lines = list(HEAD)
-    for (expression, given, *_, issue), *values in zip(ROWS, *columns, strict=True):
-        cells = (f"`{expression}`", given, python(expression, given), *values, issue)
+    for (expression, assignments, *_, issue), *values in zip(ROWS, *columns, strict=True):
+        cells = (f"`{expression}`", assignments, python(expression, assignments), *values, issue)
         lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
     return "\n".join((*lines, ""))
 

@@ -30,7 +30,7 @@ def front_end(request):
     return request.param
 
 
-# What functions compute
+# Results of functions
 
 
 # Signatures with T for each of the types, and an expression.
@@ -113,8 +113,8 @@ def test_an_expression_is_pythons(computed, front_end, number, kind):
     if front_end == "numba-cuda-mlir" and "min(" in expression and kind.startswith("u"):
         pytest.skip("numba-cuda-mlir compares unsigned numbers as signed ones in min and max")
     rng = np.random.default_rng(number)
-    given = [rng.permutation(drawn(kind)) for _ in range(3)]
-    ((values, known),) = computed.call(f"f{number}_{kind}", *map(widened, given))
+    operands = [rng.permutation(drawn(kind)) for _ in range(3)]
+    ((values, known),) = computed.call(f"f{number}_{kind}", *map(widened, operands))
     names = re.match(r"(?:UniTuple\((T), 3\)|(\w+))\(", signature)
     result = np.dtype((names[1] or names[2]).replace("T", kind).replace("boolean", "bool"))
     count = 3 if names[1] else 1
@@ -122,7 +122,7 @@ def test_an_expression_is_pythons(computed, front_end, number, kind):
     results = np.ascontiguousarray(values[:, : count * result.itemsize]).view(result)
     function = eval(f"lambda a, b, c: {expression}", {"math": Reals})  # noqa: S307 - of the table
     for lane in range(LANES):
-        row = [each[lane] for each in given]
+        row = [values[lane] for values in operands]
         # Python's integers and floats, and NumPy's where Python has none.
         exact = kind == "float64" or "int" in kind or kind == "boolean"
         with np.errstate(all="ignore"):
@@ -132,7 +132,7 @@ def test_an_expression_is_pythons(computed, front_end, number, kind):
 
 
 class Reals:
-    """What functions of `math` return for NumPy's numbers: numbers of the same type."""
+    """Functions of `math` for NumPy's numbers, whose results are numbers of the same type."""
 
     sqrt, floor, ceil, copysign = np.sqrt, np.floor, np.ceil, np.copysign
     fabs, isnan, trunc = np.fabs, np.isnan, np.trunc
@@ -141,7 +141,7 @@ class Reals:
 def wrapped(answer, result):
     """Return a number of Python as one of a type."""
     if isinstance(answer, tuple):
-        return [wrapped(each, result) for each in answer]
+        return [wrapped(member, result) for member in answer]
     if result.kind in "iu" and isinstance(answer, int):
         return np.array(answer % (1 << 8 * result.itemsize), f"u{result.itemsize}").view(result)
     return np.array(answer).astype(result)
@@ -165,11 +165,11 @@ def kernels(front_end):
 
     def summed(out, values):
         i = cuda.grid(1)
-        own = cuda.local.array(3, dtype=types.int64)
+        local = cuda.local.array(3, dtype=types.int64)
         for k in range(3):
-            own[k] = types.int64(values[i]) + k
+            local[k] = types.int64(values[i]) + k
         if i % 3 != 1:
-            cuda.atomic.add(out, own[i % 3] % out.size, 1)
+            cuda.atomic.add(out, local[i % 3] % out.size, 1)
 
     marked = pl.kernel("void(float32[::1], float32[::1])", front_end=front_end)(turned)
     other = pl.kernel("void(int32[::1], float32[::1])", front_end=front_end)(summed)
@@ -201,7 +201,7 @@ def test_kernels_of_any_size(kernels, lanes):
 
 INNER = np.dtype([("p", "i4"), ("q", "f4")], align=True)
 RECORD = np.dtype([("x", "f4"), ("n", "i4"), ("z", "f8"), ("s", INNER)], align=True)
-# What is read, or read after a write, by the index i; and whether numba-cuda alone has it.
+# Expressions that read, or read after a write, by the index i; and whether only numba-cuda supports it.
 ACCESSES = [
     [part.strip() for part in line.split("|")]
     for line in """
@@ -277,14 +277,14 @@ def test_arrays_of_records_are_read_and_written_as_numpys(accesses, front_end, n
     records = np.array([(*row[:3], tuple(row[3:])) for row in values.tolist()], RECORD)
     records = (records if ndim == "1" else records.reshape(4, 3)).view(np.recarray)
     for index in range(3):
-        place = accesses.array(records.view(np.uint8).reshape(-1))
-        passed = np.array([place, *records.shape, *records.strides], np.int64).view(np.uint8)
+        address = accesses.array(records.view(np.uint8).reshape(-1))
+        passed = np.array([address, *records.shape, *records.strides], np.int64).view(np.uint8)
         results = accesses.call(f"f{number}", passed.reshape(1, -1), np.array([index], np.int32))
         there = records.copy()
         answer = marked.function(there, index)
         if answer is not None:
             assert float(answer) == results[0][0][0, :8].view(np.float64)[0]
-        assert there.tobytes() == accesses.read(place, there.nbytes, np.uint8).tobytes()
+        assert there.tobytes() == accesses.read(address, there.nbytes, np.uint8).tobytes()
 
 
 # Exports that share helpers

@@ -25,8 +25,8 @@ BATCH = 20
 def test_random_ptx_does_the_same(seeds):
     """Whatever passes between functions arrives, also with bytes that nothing stored beside it."""
     for seed in seeds:
-        # One in a thousand loads a byte of a register that nothing has written, with zeros above it. Memory
-        # keeps them, and ptxas does not where the byte becomes a register.
+        # About 1 program in 1000 loads a byte of an uninitialised register, with zeros above it. Memory keeps
+        # the zeros; ptxas does not if the byte becomes a register.
         poison = seed < 300
         texts = Program(seed).texts
         assert "" == difference(RANDOM, texts, fused(texts, everything=seed % 2 == 1), poison=poison), seed
@@ -56,7 +56,7 @@ def test_pointers_into_every_memory(one, two):
 @pytest.mark.parametrize("inline", ["auto", "all"])
 @pytest.mark.parametrize("seed", [1000, 1001])
 def test_linked_modules_do_the_same(seed, inline):
-    """What `link` gives the assembler is what is compared here; it takes the modules as well."""
+    """The PTX that `link` assembles computes the same as its modules, each of which the assembler accepts."""
     texts = Program(seed).texts
     for text in texts:
         pl.assemble(text, ARCH, relocatable=True)

@@ -1,4 +1,4 @@
-"""What the machine does besides arithmetic: memory, branches, calls, barriers, warps, and what it refuses."""
+"""The machine apart from arithmetic: memory, branches, calls, barriers, warps, and rejected programs."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ PARTLY = ".local .align 4 .b8 own[4]; st.local.u8 [own+1], 5; "
 )
 @pytest.mark.parametrize("fill", [0, 255])
 def test_undefined_bits_are_followed(body, known, fill):
-    """What nothing stored is undefined through registers and memory, bit by bit; its value is the fill's."""
+    """Bits that nothing stored stay undefined through registers and memory; their value is the fill's."""
     machine = Machine(kernel(f"{PARTLY}{body} st.global.u32 [%d2], %r2;"), fill=fill)
     out = machine.array(np.zeros(64, np.uint32))
     machine.launch("k", 1, 2, [out])
@@ -196,7 +196,7 @@ def test_undefined_bits_are_followed(body, known, fill):
     other = Machine(kernel(f"{PARTLY}{body} st.global.u32 [%d2], %r2;"), fill=255 - fill)
     assert out == other.array(np.zeros(64, np.uint32))
     other.launch("k", 1, 2, [out])
-    first, second = (each.read(out, 1, np.uint32)[0] for each in (machine, other))
+    first, second = (filled.read(out, 1, np.uint32)[0] for filled in (machine, other))
     assert first & known == second & known
     assert first != second or known == 2**32 - 1
 

@@ -38,14 +38,14 @@ def called(layouts: list[Layout], compiled: object, folder: object, output: str 
 
 
 def wrong(machine: Machine, layout: Layout, arguments: list[bytes]) -> str:
-    """Return what is wrong with the results of a function."""
-    given = machine.array(np.frombuffer(b"".join(arguments), np.uint8))
+    """Return the first wrong result of a function, "" if all are right."""
+    arguments_address = machine.array(np.frombuffer(b"".join(arguments), np.uint8))
     out = machine.array(LANES * layout.result_size)
-    machine.launch(f"check{layout.number}", 1, LANES, [given, out])
+    machine.launch(f"check{layout.number}", 1, LANES, [arguments_address, out])
     for lane, argument in enumerate(arguments):
-        place = out + lane * layout.result_size
+        address = out + lane * layout.result_size
         expected, relevant = (np.frombuffer(part, np.uint8) for part in outcome(layout, argument))
-        values, known = machine.read(place, expected.size), machine.defined(place, expected.size)
+        values, known = machine.read(address, expected.size), machine.defined(address, expected.size)
         if ((values != expected) | (known != 255))[relevant != 0].any():
             return f"{layout.echo}: {values.tolist()} for {expected.tolist()}"
     return ""
@@ -74,8 +74,8 @@ def check(echoes: list[rows.Echo], seed: int, front_end: str, folder: object) ->
     arguments = [[fill(layout, generator, front_end) for _ in range(LANES)] for layout in layouts]
     for way, modules in ways.items():
         machine = Machine(*modules, fill=255)
-        found = [wrong(machine, *pair) for pair in zip(layouts, arguments, strict=True)]
-        assert (way, []) == (way, [said for said in found if said])
+        faults = [wrong(machine, *pair) for pair in zip(layouts, arguments, strict=True)]
+        assert (way, []) == (way, [fault for fault in faults if fault])
     return len(layouts)
 
 
@@ -91,6 +91,6 @@ def check(echoes: list[rows.Echo], seed: int, front_end: str, folder: object) ->
 def test_arguments_come_back(tmp_path, front_end, seed):
     """Each byte that belongs to a value, whatever the types and however it is linked."""
     front_ends.get(front_end)
-    each = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
-    echoes = rows.draw(25, seed, front_end) if seed else [e for e in each if e.compiles(front_end)]
+    all_echoes = [rows.Echo((around(spec),)) for around in AROUND for spec in rows.ROWS.values()]
+    echoes = rows.draw(25, seed, front_end) if seed else [e for e in all_echoes if e.compiles(front_end)]
     assert len(echoes) // 2 < check(echoes, seed, front_end, tmp_path)

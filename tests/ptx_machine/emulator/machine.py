@@ -50,41 +50,41 @@ class Machine:
             for module in self._modules:
                 for name in (*module.functions, *module.variables, *module.aliases):
                     self._offer(name, module, strong=strong)
-        variables = [(module, each) for module in self._modules for each in module.variables.values()]
-        self._place([variable for _, variable in variables])
+        variables = [(module, variable) for module in self._modules for variable in module.variables.values()]
+        self._assign_addresses([variable for _, variable in variables])
         for module, variable in variables:
             if variable.values:
-                self._memory.poke(variable.place, self._initial(variable, module))
+                self._memory.poke(variable.address, self._initial(variable, module))
 
     def _offer(self, name: str, module: Module, *, strong: bool) -> None:
         """Let other modules see what *name* is in *module*, if it is defined and not private."""
-        found = module.find(name)
-        if found and defines(found) and found.linkage and strong == (found.linkage == "visible"):
-            first, _ = self._visible.setdefault(name, (module, found))
+        symbol = module.find(name)
+        if symbol and defines(symbol) and symbol.linkage and strong == (symbol.linkage == "visible"):
+            first, _ = self._visible.setdefault(name, (module, symbol))
             if strong and first is not module:
                 raise PtxError(f"two modules define {name}")
 
     def function(self, name: str, module: Module | None = None) -> Function:
         """Return the function that *name* is in *module*, or to all."""
-        found = self._find(name, module)
-        if not isinstance(found, Function) or found.code is None:
+        function = self._find(name, module)
+        if not isinstance(function, Function) or function.code is None:
             raise PtxError(f"no function {name}")
-        return found
+        return function
 
     def _find(self, name: str, module: Module | None) -> Function | Variable | None:
-        own = module.find(name) if module else None
-        if own and defines(own) and own.linkage in ("", "visible"):
-            return own
-        return self._visible.get(name, (module, own))[1]
+        local = module.find(name) if module else None
+        if local and defines(local) and local.linkage in ("", "visible"):
+            return local
+        return self._visible.get(name, (module, local))[1]
 
     def address(self, symbol: Variable | Symbol, module: Module | None = None) -> int:
         """Return the address of a variable in its state space, or of a function."""
-        found = symbol if isinstance(symbol, Variable) else self._find(symbol.name, module)
-        if isinstance(found, Function) and found.code is not None:
-            return CODE + 16 * self._functions.index(found)
-        if not isinstance(found, Variable) or found.place < 0:
+        definition = symbol if isinstance(symbol, Variable) else self._find(symbol.name, module)
+        if isinstance(definition, Function) and definition.code is not None:
+            return CODE + 16 * self._functions.index(definition)
+        if not isinstance(definition, Variable) or definition.address < 0:
             raise PtxError(f"no variable {symbol.name}")
-        return found.place
+        return definition.address
 
     def variable(self, name: str) -> int:
         """Return the address of a variable that all modules see."""
@@ -97,28 +97,28 @@ class Machine:
             raise PtxError(f"no function at {address:#x}")
         return self._functions[index]
 
-    def _place(self, variables: list[Variable]) -> None:
+    def _assign_addresses(self, variables: list[Variable]) -> None:
         """Give variables their addresses; what the launch gives the size of comes last, and is all one."""
         self.shared = [
-            each
-            for each in variables
-            if each.space == "shared" and not (each.size and each.linkage == "extern")
+            variable
+            for variable in variables
+            if variable.space == "shared" and not (variable.size and variable.linkage == "extern")
         ]
         top = 1024
-        for variable in sorted(self.shared, key=lambda each: not each.size):
-            variable.place = -(-top // 1024) * 1024
-            top = variable.place + variable.size + bool(variable.size)
+        for variable in sorted(self.shared, key=lambda variable: not variable.size):
+            variable.address = -(-top // 1024) * 1024
+            top = variable.address + variable.size + bool(variable.size)
         for variable in variables:
             if variable.linkage != "extern" and variable.space != "shared":
-                variable.place = self._memory.allocate(variable.size)
-                self._memory.poke(variable.place, bytes(variable.size))
+                variable.address = self._memory.allocate(variable.size)
+                self._memory.poke(variable.address, bytes(variable.size))
 
     def _initial(self, variable: Variable, module: Module) -> bytes:
         size, content = width(variable.type) // 8, b""
         for spelled in variable.values:
-            found = number(spelled)
-            if found:
-                value = found.value
+            constant = number(spelled)
+            if constant:
+                value = constant.value
             else:
                 name, _, offset = spelled.removeprefix("generic(").replace(")", "").partition("+")
                 value = self.address(Symbol(name), module) + number(offset or "0").value
@@ -185,7 +185,7 @@ class Block:
             "local": Space("local", machine.fill, lanes=self.lanes, frozen=machine.poison),
         }
         for variable in machine.shared:
-            self.spaces["shared"].own(slice(None), variable.place, variable.size or shared)
+            self.spaces["shared"].acquire(slice(None), variable.address, variable.size or shared)
         self.live = np.ones(self.lanes, bool)
         self.frames: list[Frame] = []
         self.results: list[tuple[np.ndarray, np.ndarray]] = []
@@ -199,7 +199,7 @@ class Block:
             raise PtxError(f"{function.name} has other parameters")
         for variable, rows in zip(function.params, args, strict=True):
             for lane, row in enumerate(np.broadcast_to(rows, (self.lanes, variable.size))):
-                self.spaces["local"].poke(frame.base + variable.place, row.tobytes(), lane)
+                self.spaces["local"].poke(frame.base + variable.address, row.tobytes(), lane)
         self.results = [
             tuple(np.zeros((self.lanes, result.size), np.uint8) for _ in range(2))
             for result in function.results
@@ -213,9 +213,9 @@ class Block:
                     raise PtxError("lanes wait for others that do not come")
         return self.results
 
-    def wait(self, key: tuple[int, int], frame: Frame, place: int, mask: np.ndarray) -> bool:
+    def wait(self, key: tuple[int, int], frame: Frame, index: int, mask: np.ndarray) -> bool:
         """Let lanes wait at a barrier: its number, and how many lanes it is for, 0 for all."""
-        self._waiting.append((key, frame, place, mask))
+        self._waiting.append((key, frame, index, mask))
         return True
 
     def _release(self) -> bool:
@@ -225,8 +225,8 @@ class Block:
             if sum(np.count_nonzero(mask) for *_, mask in here) < (key[1] or np.count_nonzero(self.live)):
                 continue
             self._waiting = [entry for entry in self._waiting if entry[0] != key]
-            for _, frame, place, mask in here:
-                frame.join(place, mask)
+            for _, frame, index, mask in here:
+                frame.join(index, mask)
             return True
         # An operation of a warp does not wait for lanes that have ended since.
         return bool([frame for frame in self.frames if frame.unpark(np.count_nonzero(self.live))])
@@ -240,8 +240,8 @@ class Frame:
         block: The block.
         function: The function.
         mask: The lanes.
-        caller: The call that this was made from, and where lanes go on in it.
-        place: Where lanes go on in it.
+        caller: The frame that called this one, None for a kernel.
+        return_index: The instruction of *caller* at which they continue.
         results: Its variables that take the results.
     """
 
@@ -252,16 +252,16 @@ class Frame:
         mask: np.ndarray,
         *,
         caller: Frame | None = None,
-        place: int = 0,
+        return_index: int = 0,
         results: Sequence[Variable] = (),
     ) -> None:
         self.block, self.function, self.mask = block, function, mask
-        self.caller, self._place, self._results = caller, place, results
+        self.caller, self._return_index, self._results = caller, return_index, results
         self.depth = caller.depth + 1 if caller else 0
         if self.depth > _DEEPEST:
             raise PtxError("a recursion that does not end")
         top = caller.base + caller.function.size if caller else 256
-        alignment = max((each.alignment for each in function.frame), default=1)
+        alignment = max((variable.alignment for variable in function.frame), default=1)
         self.base = -(-top // max(alignment, 256)) * max(alignment, 256)
         self.ready = {0: mask}
         self._parked: dict[int, np.ndarray] = {}
@@ -277,7 +277,7 @@ class Frame:
         block.frames.append(self)
         local, lanes = block.spaces["local"], lanes_of(mask)
         for variable in function.frame:
-            local.own(lanes, self.base + variable.place, variable.size)
+            local.acquire(lanes, self.base + variable.address, variable.size)
 
     def run(self) -> None:
         """Execute until another frame comes first, or no lane of this one is ready."""
@@ -286,48 +286,48 @@ class Frame:
         maker, steps = machine.steps[function]
         depth = len(frames)
         while self.ready and len(frames) == depth:
-            place = min(self.ready)
-            mask = self.ready.pop(place)
+            index = min(self.ready)
+            mask = self.ready.pop(index)
             if np.count_nonzero(mask) == np.count_nonzero(self.mask):
                 # By this `Maker.writer` knows that all lanes of the call write.
                 mask = self.mask
-            others = min(self.ready, default=len(code) + 1)
+            next_ready = min(self.ready, default=len(code) + 1)
             while True:
-                if place == len(code):
+                if index == len(code):
                     self.leave(mask)
                     break
                 block.executed += 1
                 if block.executed > machine.limit:
                     raise PtxError(f"{function.name} executes more than {machine.limit} instructions")
                 try:
-                    if steps[place] is None:
-                        steps[place] = maker.step(place)
-                    gone = steps[place](self, mask)
+                    if steps[index] is None:
+                        steps[index] = maker.step(index)
+                    gone = steps[index](self, mask)
                 except PtxError as error:
                     if "\n" in str(error):
                         raise
-                    raise PtxError(f"{error}\n  in {function.name}: {code[place].text}") from error
+                    raise PtxError(f"{error}\n  in {function.name}: {code[index].text}") from error
                 if gone:
                     break
-                place += 1
-                if place >= others:
-                    self.join(place, mask)
+                index += 1
+                if index >= next_ready:
+                    self.join(index, mask)
                     break
 
-    def join(self, place: int, mask: np.ndarray) -> bool:
-        """Let lanes go on at *place*, with those that are there."""
+    def join(self, index: int, mask: np.ndarray) -> bool:
+        """Let lanes go on at *index*, with those that are there."""
         if np.count_nonzero(mask):
-            mask = self.gathered(place, mask)
-            self.ready[place] = mask | self.ready[place] if place in self.ready else mask
+            mask = self.gathered(index, mask)
+            self.ready[index] = mask | self.ready[index] if index in self.ready else mask
         return True
 
-    def gathered(self, place: int, mask: np.ndarray) -> np.ndarray:
-        """Return lanes with those that wait at *place*."""
-        return mask | self._parked.pop(place) if place in self._parked else mask
+    def gathered(self, index: int, mask: np.ndarray) -> np.ndarray:
+        """Return lanes with those that wait at *index*."""
+        return mask | self._parked.pop(index) if index in self._parked else mask
 
-    def park(self, place: int, mask: np.ndarray) -> bool:
-        """Let lanes wait at *place* for others to come there."""
-        self._parked[place] = mask
+    def park(self, index: int, mask: np.ndarray) -> bool:
+        """Let lanes wait at *index* for others to come there."""
+        self._parked[index] = mask
         self._live = np.count_nonzero(self.block.live)
         return True
 
@@ -339,15 +339,17 @@ class Frame:
             self._parked = {}
         return again
 
-    def call(self, function: Function, mask: np.ndarray, place: int, results: list, arguments: list) -> bool:
-        """Let lanes call *function*, and go on at *place* after it."""
-        given, wanted = (*results, *arguments), (*function.results, *function.params)
-        if [each.size for each in given] != [each.size for each in wanted]:
+    def call(
+        self, function: Function, mask: np.ndarray, return_index: int, results: list, arguments: list
+    ) -> bool:
+        """Let lanes call *function*, and go on at *return_index* after it."""
+        passed, expected = (*results, *arguments), (*function.results, *function.params)
+        if [variable.size for variable in passed] != [variable.size for variable in expected]:
             raise PtxError(f"{function.name} is called with other parameters than it has")
-        frame = Frame(self.block, function, mask, caller=self, place=place, results=results)
+        frame = Frame(self.block, function, mask, caller=self, return_index=return_index, results=results)
         local, lanes = self.block.spaces["local"], lanes_of(mask)
-        for passed, formal in zip(arguments, function.params, strict=True):
-            local.copy(lanes, self.base + passed.place, frame.base + formal.place, formal.size)
+        for argument, formal in zip(arguments, function.params, strict=True):
+            local.copy(lanes, self.base + argument.address, frame.base + formal.address, formal.size)
         return True
 
     def leave(self, mask: np.ndarray) -> bool:
@@ -356,24 +358,24 @@ class Frame:
         local = block.spaces["local"]
         if self.caller:
             for target, result in zip(self._results, self.function.results, strict=True):
-                local.copy(lanes, self.base + result.place, self.caller.base + target.place, result.size)
-            self.caller.join(self._place, mask)
+                local.copy(lanes, self.base + result.address, self.caller.base + target.address, result.size)
+            self.caller.join(self._return_index, mask)
         else:
             for taken, result in zip(block.results, self.function.results, strict=True):
                 for lane in np.flatnonzero(mask):
-                    taken[0][lane], taken[1][lane] = local.peek(self.base + result.place, result.size, lane)
+                    taken[0][lane], taken[1][lane] = local.peek(self.base + result.address, result.size, lane)
             block.live &= ~mask
         self.mask = self.mask & ~mask
         for variable in self.function.frame:
-            local.disown(lanes, self.base + variable.place, variable.size)
+            local.release(lanes, self.base + variable.address, variable.size)
         if not np.count_nonzero(self.mask):
             block.frames.remove(self)
         return True
 
 
-def defines(found: Function | Variable) -> bool:
-    """Return whether *found* is a definition."""
-    return found.code is not None if isinstance(found, Function) else found.linkage != "extern"
+def defines(symbol: Function | Variable) -> bool:
+    """Return whether *symbol* is a definition."""
+    return symbol.code is not None if isinstance(symbol, Function) else symbol.linkage != "extern"
 
 
 def three(size: int | Iterable[int]) -> tuple[int, int, int]:

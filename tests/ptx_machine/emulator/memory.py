@@ -45,23 +45,23 @@ class Space:
 
     def allocate(self, size: int) -> int:
         """Return the address of *size* bytes that nothing was stored to."""
-        place = -(-self._top // _GAP) * _GAP
-        self._top = place + size + _GAP
-        self.own(slice(None), place, size)
-        return self._base + place
+        offset = -(-self._top // _GAP) * _GAP
+        self._top = offset + size + _GAP
+        self.acquire(slice(None), offset, size)
+        return self._base + offset
 
-    def own(self, lanes: np.ndarray | slice, place: int, size: int) -> None:
+    def acquire(self, lanes: np.ndarray | slice, offset: int, size: int) -> None:
         """Give *lanes* bytes that nothing was stored to."""
         width = self._tables.shape[2]
-        if place + size + _GAP > width:
-            before, more = self._tables, max(width, -(-(place + size) // _GAP) * _GAP)
+        if offset + size + _GAP > width:
+            before, more = self._tables, max(width, -(-(offset + size) // _GAP) * _GAP)
             self._tables = np.zeros((*before.shape[:2], width + more), np.uint8)
             self._tables[:, :, :width] = before
-        self._tables[:, lanes, place : place + size] = self._fresh
+        self._tables[:, lanes, offset : offset + size] = self._fresh
 
-    def disown(self, lanes: np.ndarray | slice, place: int, size: int) -> None:
+    def release(self, lanes: np.ndarray | slice, offset: int, size: int) -> None:
         """Take bytes back."""
-        self._tables[1][lanes, place : place + size] = 0
+        self._tables[1][lanes, offset : offset + size] = 0
 
     def copy(self, lanes: np.ndarray | slice, source: int, target: int, size: int) -> None:
         """Copy bytes, defined or not, in the spaces of *lanes*."""
@@ -70,14 +70,14 @@ class Space:
 
     def poke(self, address: int, content: bytes, lane: int = 0) -> None:
         """Store bytes from outside."""
-        place = address - self._base
-        self._tables[0][lane, place : place + len(content)] = np.frombuffer(content, np.uint8)
-        self._tables[2:, lane, place : place + len(content)] = 255
+        offset = address - self._base
+        self._tables[0][lane, offset : offset + len(content)] = np.frombuffer(content, np.uint8)
+        self._tables[2:, lane, offset : offset + len(content)] = 255
 
     def peek(self, address: int, size: int, lane: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Return bytes, and which of their bits are defined."""
-        place = address - self._base
-        values, _, defined, _ = self._tables[:, lane, place : place + size].copy()
+        offset = address - self._base
+        values, _, defined, _ = self._tables[:, lane, offset : offset + size].copy()
         return values, defined
 
     def load(self, addresses: np.ndarray, lanes: np.ndarray, raw: type) -> tuple[np.ndarray, np.ndarray]:

@@ -65,7 +65,7 @@ def type_of(word: str) -> Type | None:
 
 def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Return a * b + c, rounded once to the nearest."""
-    # Of halves, all that matters to their rounding is in a double.
+    # For halves, a double holds all that matters to the rounding.
     function = _LIBM.fmaf if a.dtype == np.float32 else _LIBM.fma
     a, b, c = np.broadcast_arrays(a, b, c)
     return np.array(list(map(function, a.tolist(), b.tolist(), c.tolist()))).astype(a.dtype)
@@ -74,7 +74,7 @@ def fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def toward_zero(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return a + b, rounded to zero."""
     near = a + b
-    # What the rounding to the nearest has added is exact (Knuth, TAOCP 2, 4.2.2, theorem B).
+    # The amount that rounding to the nearest has added is exact (Knuth, TAOCP 2, 4.2.2, theorem B).
     back = near - a
     missing = (a - (near - back)) + (b - back)
     beyond = (missing * np.sign(near) < 0) | (np.isinf(near) & np.isfinite(a) & np.isfinite(b))

@@ -55,7 +55,7 @@ class Not:
 
 @dataclass(eq=False)
 class Variable:
-    """A variable or parameter; its place is in a state space, or in the frame of a function."""
+    """A variable or parameter; its address is in a state space, or an offset in the frame of a function."""
 
     name: str
     space: str
@@ -64,12 +64,12 @@ class Variable:
     size: int
     linkage: str = ""
     values: tuple[str, ...] = ()
-    place: int = -1
+    address: int = -1
 
 
 @dataclass
 class Instruction:
-    """One instruction."""
+    """An instruction with its guard, mnemonic, operands and source text."""
 
     guard: Register | Not | None
     opcode: str
@@ -192,7 +192,7 @@ def parse(text: str) -> Module:
             at = match.end()
         elif match := _HEADING.match(text, at):
             linkage, kind, results, name, params, end = match.groups()
-            declared = [[_variable(each) for each in split(part or "")] for part in (results, params)]
+            declared = [[_variable(text) for text in split(part or "")] for part in (results, params)]
             function = Function(name, "visible" if kind == "entry" else linkage or "", *declared, module)
             at = match.end()
             if end == "{":
@@ -254,8 +254,8 @@ def _body(function: Function, text: str, at: int) -> int:
             instruction.operands = [instruction.scope.labels[label.name]]
     for variable in function.frame:
         # Some bytes after each belong to none, so that an access that goes beyond is seen.
-        variable.place = -(-function.size // variable.alignment) * variable.alignment
-        function.size = -(-(variable.place + variable.size + 16) // 16) * 16
+        variable.address = -(-function.size // variable.alignment) * variable.alignment
+        function.size = -(-(variable.address + variable.size + 16) // 16) * 16
     return at + 1
 
 
@@ -266,8 +266,8 @@ def _statement(scope: Scope, text: str) -> None:
         for name in split(match[2]):
             stem, _, count = name.rstrip("> ").partition("<")
             numbered = range(number(count.strip()).value) if count else ()
-            for each in [f"{stem.strip()}{index}" for index in numbered] if count else [name]:
-                scope.names[each] = Register(len(function.registers), match[1])
+            for spelled in [f"{stem.strip()}{index}" for index in numbered] if count else [name]:
+                scope.names[spelled] = Register(len(function.registers), match[1])
                 function.registers.append(match[1])
     elif text.startswith(_DIRECTIVES):
         pass

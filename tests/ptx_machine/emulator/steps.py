@@ -45,19 +45,19 @@ class Maker:
     def __init__(self, machine: Machine, function: Function) -> None:
         self.machine, self.function = machine, function
 
-    def step(self, place: int) -> Step:
-        """Return the step of the instruction at *place*."""
-        instruction = self.function.code[place]
+    def step(self, index: int) -> Step:
+        """Return the step of the instruction at *index*."""
+        instruction = self.function.code[index]
         if instruction.opcode in ROWS:
-            made = self._value(instruction)
+            unguarded = self._value(instruction)
         elif instruction.opcode in STEPS:
-            made = STEPS[instruction.opcode](self, instruction, place)
+            unguarded = STEPS[instruction.opcode](self, instruction, index)
         elif instruction.opcode in NOTHING:
             return lambda frame, mask: None
         else:
             raise instruction.error("not supported")
         if instruction.guard is None:
-            return made
+            return unguarded
         read = self.certain(instruction.guard, PRED, "a predicate")
 
         def guarded(frame: Frame, mask: np.ndarray) -> bool | None:
@@ -65,9 +65,9 @@ class Maker:
             chosen = mask & predicate
             if not np.count_nonzero(chosen):
                 return None
-            gone = made(frame, chosen)
+            gone = unguarded(frame, chosen)
             if gone:
-                frame.join(place + 1, mask & ~predicate)
+                frame.join(index + 1, mask & ~predicate)
             return gone
 
         return guarded
@@ -124,7 +124,10 @@ class Maker:
             return lambda frame: (frame.block.special[operand.name].astype(kind.raw).view(kind.dtype), None)
         base, offset = (operand.base, operand.offset) if isinstance(operand, Address) else (operand, 0)
         if isinstance(base, Variable) and base.space in ("local", "param"):
-            return lambda frame: (kind.unpack(np.array([frame.base + base.place + offset], np.uint64)), None)
+            return lambda frame: (
+                kind.unpack(np.array([frame.base + base.address + offset], np.uint64)),
+                None,
+            )
         if isinstance(base, (Variable, Symbol)):
             address = self.machine.address(base, self.function.module)
             if kind.bits < 64 and address >= CODE:
@@ -136,14 +139,16 @@ class Maker:
         constant = kind.unpack(np.array([number], kind.raw))
         return lambda frame: (constant, None)
 
-    def certain(self, operand: object, kind: Type, what: str) -> Callable[[Frame, np.ndarray], np.ndarray]:
+    def certain(
+        self, operand: object, kind: Type, description: str
+    ) -> Callable[[Frame, np.ndarray], np.ndarray]:
         """Return a function that gives the value of *operand* in each lane, none of them undefined."""
         read = self.reader(operand, kind)
 
         def certainly(frame: Frame, mask: np.ndarray) -> np.ndarray:
             value, undefined = read(frame)
             if undefined is not None and not self.machine.poison and (undefined[mask] != 0).any():
-                raise PtxError(f"{what} is undefined")
+                raise PtxError(f"{description} is undefined")
             return in_all(value, mask)
 
         return certainly
@@ -245,13 +250,13 @@ def access(instruction: Instruction, known: object = ()) -> tuple[Type, int]:
 
 
 @step("ld ldu")
-def _load(maker: Maker, instruction: Instruction, place: int) -> Step:
-    del place
+def _load(maker: Maker, instruction: Instruction, index: int) -> Step:
+    del index
     kind, count = access(instruction)
     target, source = instruction.operands
     targets = target if isinstance(target, list) else [target]
-    # What is loaded is extended by the letter of the type, whatever the type of the register.
-    writes = [maker.writer(each, kind, loose=True) for each in targets]
+    # A loaded value is extended by the letter of the type, whatever the type of the register.
+    writes = [maker.writer(target, kind, loose=True) for target in targets]
     size, raw = kind.bits // 8, kind.raw
     addresses = maker.addresses(source, instruction.words, size * count)
 
@@ -267,13 +272,13 @@ def _load(maker: Maker, instruction: Instruction, place: int) -> Step:
 
 
 @step("st")
-def _store(maker: Maker, instruction: Instruction, place: int) -> Step:
-    del place
+def _store(maker: Maker, instruction: Instruction, index: int) -> Step:
+    del index
     kind, count = access(instruction)
     target, source = instruction.operands
     bits = type_of(f"b{kind.bits}")
     sources = source if isinstance(source, list) else [source]
-    reads = [maker.reader(each, bits, loose=True) for each in sources]
+    reads = [maker.reader(source, bits, loose=True) for source in sources]
     size = kind.bits // 8
     addresses = maker.addresses(target, instruction.words, size * count)
     # ptxas puts the elements of a vector into one register.
@@ -283,10 +288,10 @@ def _store(maker: Maker, instruction: Instruction, place: int) -> Step:
         parts, values = addresses(frame, mask), [read(frame) for read in reads]
         missing = [undefined for _, undefined in values if undefined is not None]
         if together and missing:
-            bad = np.logical_or.reduce([each != 0 for each in missing])
+            bad = np.logical_or.reduce([undefined != 0 for undefined in missing])
             values = [(value, np.where(bad, ~bits.raw(0), bits.raw(0))) for value, _ in values]
         for number, pair in enumerate(values):
-            value, undefined = (each if each is None else in_all(each, mask) for each in pair)
+            value, undefined = (table if table is None else in_all(table, mask) for table in pair)
             for memory, lanes, at in parts:
                 some = None if undefined is None else undefined[lanes]
                 memory.store(at + np.uint64(size * number), lanes, value[lanes], some)
@@ -307,9 +312,9 @@ ATOMICS = {
 
 
 @step("atom red")
-def _atomic(maker: Maker, instruction: Instruction, place: int) -> Step:
-    """One lane after the other."""
-    del place
+def _atomic(maker: Maker, instruction: Instruction, index: int) -> Step:
+    """Execute the operation for each lane in turn."""
+    del index
     kind, count = access(instruction, ATOMICS)
     if count > 1:
         raise instruction.error("not supported")
@@ -336,8 +341,8 @@ def _atomic(maker: Maker, instruction: Instruction, place: int) -> Step:
 
 
 @step("mov")
-def _move(maker: Maker, instruction: Instruction, place: int) -> Step:
-    del place
+def _move(maker: Maker, instruction: Instruction, index: int) -> Step:
+    del index
     if len(instruction.words) != 1 or not type_of(instruction.words[0]):
         raise instruction.error("not supported")
     target, source = instruction.operands
@@ -348,7 +353,7 @@ def _move(maker: Maker, instruction: Instruction, place: int) -> Step:
     part = type_of(f"b{kind.bits // len(parts)}") if len(parts) > 1 else kind
     shifts = [kind.raw(number * part.bits) for number in range(len(parts))]
     if isinstance(target, list):
-        read, writes = maker.reader(source, kind), [maker.writer(each, part) for each in target]
+        read, writes = maker.reader(source, kind), [maker.writer(register, part) for register in target]
 
         def spread(frame: Frame, mask: np.ndarray) -> None:
             value, undefined = read(frame)
@@ -358,7 +363,7 @@ def _move(maker: Maker, instruction: Instruction, place: int) -> Step:
                 write(frame, mask, (value >> shift).astype(part.raw), missing)
 
         return spread
-    write, reads = maker.writer(target, kind), [maker.reader(each, part) for each in parts]
+    write, reads = maker.writer(target, kind), [maker.reader(operand, part) for operand in parts]
     if len(reads) == 1:
         (read,) = reads
         return lambda frame, mask: write(frame, mask, *read(frame))
@@ -376,13 +381,13 @@ def _move(maker: Maker, instruction: Instruction, place: int) -> Step:
 
 
 @step("declare")
-def _declaration(maker: Maker, instruction: Instruction, place: int) -> Step:
+def _declaration(maker: Maker, instruction: Instruction, index: int) -> Step:
     """Each turn of a loop has its own variable, which nothing was stored to."""
-    del maker, place
+    del maker, index
     (variable,) = instruction.operands
 
     def declare(frame: Frame, mask: np.ndarray) -> None:
-        frame.block.spaces["local"].own(lanes_of(mask), frame.base + variable.place, variable.size)
+        frame.block.spaces["local"].acquire(lanes_of(mask), frame.base + variable.address, variable.size)
 
     return declare
 
@@ -401,29 +406,29 @@ def by_value(read: Callable, go: Callable[[Frame, np.ndarray, int], object]) -> 
 
     def step(frame: Frame, mask: np.ndarray) -> bool:
         value = read(frame, mask)
-        for each in np.unique(value[mask]):
-            go(frame, mask & (value == each), int(each))
+        for number in np.unique(value[mask]):
+            go(frame, mask & (value == number), int(number))
         return True
 
     return step
 
 
 @step("bra")
-def _branch(maker: Maker, instruction: Instruction, place: int) -> Step:
-    del maker, place
+def _branch(maker: Maker, instruction: Instruction, index: int) -> Step:
+    del maker, index
     (target,) = instruction.operands
     return lambda frame, mask: frame.join(target, mask)
 
 
 @step("ret")
-def _leave(maker: Maker, instruction: Instruction, place: int) -> Step:
-    del maker, instruction, place
+def _leave(maker: Maker, instruction: Instruction, index: int) -> Step:
+    del maker, instruction, index
     return lambda frame, mask: frame.leave(mask)
 
 
 @step("trap")
-def _trap(maker: Maker, instruction: Instruction, place: int) -> Step:
-    del maker, place
+def _trap(maker: Maker, instruction: Instruction, index: int) -> Step:
+    del maker, index
 
     def trap(frame: Frame, mask: np.ndarray) -> None:
         raise instruction.error("a trap")
@@ -432,7 +437,7 @@ def _trap(maker: Maker, instruction: Instruction, place: int) -> Step:
 
 
 @step("call")
-def _call(maker: Maker, instruction: Instruction, place: int) -> Step:
+def _call(maker: Maker, instruction: Instruction, index: int) -> Step:
     operands = list(instruction.operands)
     results = operands.pop(0) if isinstance(operands[0], list) else []
     callee, *rest = operands
@@ -442,26 +447,26 @@ def _call(maker: Maker, instruction: Instruction, place: int) -> Step:
     machine = maker.machine
     if isinstance(callee, Symbol):
         function = machine.function(callee.name, maker.function.module)
-        return lambda frame, mask: frame.call(function, mask, place + 1, results, arguments)
+        return lambda frame, mask: frame.call(function, mask, index + 1, results, arguments)
 
     def go(frame: Frame, mask: np.ndarray, address: int) -> None:
-        frame.call(machine.function_at(address), mask, place + 1, results, arguments)
+        frame.call(machine.function_at(address), mask, index + 1, results, arguments)
 
     return by_value(maker.certain(callee, U64, "the address of a function"), go)
 
 
 @step("bar barrier")
-def _barrier(maker: Maker, instruction: Instruction, place: int) -> Step:
+def _barrier(maker: Maker, instruction: Instruction, index: int) -> Step:
     words = [word for word in instruction.words if word not in ("cta", "aligned")]
     if words == ["warp", "sync"]:
-        return together(maker, instruction.operands[0], place, lambda frame, mask: None)
+        return together(maker, instruction.operands[0], index, lambda frame, mask: None)
     if words != ["sync"]:
         raise instruction.error("not supported")
     reads = [maker.certain(operand, U32, "a barrier") for operand in instruction.operands]
 
     def wait(frame: Frame, mask: np.ndarray) -> bool:
         number, *count = (int(read(frame, mask)[mask][0]) for read in reads)
-        return frame.block.wait((number, count[0] if count else 0), frame, place + 1, mask)
+        return frame.block.wait((number, count[0] if count else 0), frame, index + 1, mask)
 
     return wait
 
@@ -469,14 +474,14 @@ def _barrier(maker: Maker, instruction: Instruction, place: int) -> Step:
 # Operations of warps
 
 
-def together(maker: Maker, members: object, place: int, made: Step) -> Step:
+def together(maker: Maker, members: object, index: int, operation: Step) -> Step:
     """Return a step that waits until all *members* of a warp are here, but for those that have ended."""
     read = maker.certain(members, U32, "a mask")
 
     def wait(frame: Frame, mask: np.ndarray) -> bool | None:
-        mask = frame.gathered(place, mask)
+        mask = frame.gathered(index, mask)
         bit = np.uint32(1) << np.arange(mask.size, dtype=np.uint32) % np.uint32(32)
-        # Of lanes that are not here the register says nothing.
+        # The register has no member mask for lanes that have not arrived.
         named = np.where(mask, read(frame, mask), np.uint32(0))
         if (mask & (named & bit == 0)).any():
             raise PtxError("a lane is not in the mask that it gives")
@@ -486,11 +491,11 @@ def together(maker: Maker, members: object, place: int, made: Step) -> Step:
             waiting[warp] = named[warp] & np.bitwise_or.reduce(bit[warp][absent]) != 0
         ready = mask & ~waiting
         if not ready.any():
-            return frame.park(place, mask)
+            return frame.park(index, mask)
         if waiting.any():
-            frame.park(place, mask & waiting)
-        made(frame, ready)
-        return frame.join(place + 1, ready)
+            frame.park(index, mask & waiting)
+        operation(frame, ready)
+        return frame.join(index + 1, ready)
 
     return wait
 
@@ -510,35 +515,35 @@ SHUFFLES = {
 
 
 @step("shfl")
-def _shuffle(maker: Maker, instruction: Instruction, place: int) -> Step:
+def _shuffle(maker: Maker, instruction: Instruction, index: int) -> Step:
     _, mode, word = instruction.words
     kind = type_of(word)
     target, source, *sources, members = instruction.operands
-    target, found = target if isinstance(target, tuple) else (target, Symbol("_"))
-    write, tell = maker.writer(target, kind), maker.writer(found, PRED)
+    target, predicate = target if isinstance(target, tuple) else (target, Symbol("_"))
+    write, tell = maker.writer(target, kind), maker.writer(predicate, PRED)
     read = maker.certain(source, kind, "an operand")
-    reads = [maker.certain(each, U32, "an operand") for each in sources]
+    reads = [maker.certain(operand, U32, "an operand") for operand in sources]
 
     def run(frame: Frame, mask: np.ndarray) -> None:
         value, lanes = read(frame, mask).copy(), np.arange(mask.size)
         lane = lanes % 32
-        count, clamp = (each(frame, mask).astype(np.int64) & 0x1F1F for each in reads)
+        count, clamp = (read_operand(frame, mask).astype(np.int64) & 0x1F1F for read_operand in reads)
         segment = clamp >> 8
         last = (lane & segment) | (clamp & 31 & ~segment)
         other = SHUFFLES[mode](lane, count & 31, segment)
         inside = other >= last if mode == "up" else other <= last
         chosen = lanes - lane + np.where(inside, other, lane)
-        # What comes from a lane that is not here is undefined.
+        # A value from a lane that does not take part is undefined.
         there = (chosen < mask.size) & mask.take(chosen, mode="clip")
         missing = np.where(there, kind.raw(0), ~kind.raw(0))
         write(frame, mask, value.take(chosen, mode="clip"), missing)
         tell(frame, mask, inside)
 
-    return together(maker, members, place, run)
+    return together(maker, members, index, run)
 
 
 @step("redux")
-def _reduce(maker: Maker, instruction: Instruction, place: int) -> Step:
+def _reduce(maker: Maker, instruction: Instruction, index: int) -> Step:
     if instruction.words[:2] != ("sync", "add"):
         raise instruction.error("not supported")
     kind, (target, source, members) = type_of(instruction.words[-1]), instruction.operands
@@ -550,4 +555,4 @@ def _reduce(maker: Maker, instruction: Instruction, place: int) -> Step:
             result[warp] = value[warp][mask[warp]].sum(dtype=kind.dtype)
         write(frame, mask, result)
 
-    return together(maker, members, place, run)
+    return together(maker, members, index, run)

@@ -56,7 +56,7 @@ def moved(count: int) -> Callable:
 @dataclass
 class Form:
     """
-    What an instruction computes.
+    The computation of an instruction.
 
     Args:
         result: The type that it writes.
@@ -251,8 +251,8 @@ def _extract(words: Words) -> Form:
         wide = a.astype(f"{kind.dtype.kind}8")
         # The highest bit of the field goes to the top; beyond the type there is its sign, or zeros.
         drop = np.maximum(64 - start - length, 0).astype(wide.dtype)
-        found = np.right_shift(np.right_shift(np.left_shift(wide, drop), drop), start.astype(wide.dtype))
-        return np.where(length == 0, kind.dtype.type(0), found.astype(kind.dtype))
+        field_bits = np.right_shift(np.right_shift(np.left_shift(wide, drop), drop), start.astype(wide.dtype))
+        return np.where(length == 0, kind.dtype.type(0), field_bits.astype(kind.dtype))
 
     return Form(kind, (kind, U32, U32), compute, moved(1))
 
@@ -287,11 +287,11 @@ def _permute(words: Words) -> Form:
     def compute(a, b, control):
         both = a.astype(np.uint64) | (b.astype(np.uint64) << np.uint64(32))
         result = np.uint32(0)
-        for place in range(4):
-            chosen = (control >> np.uint32(4 * place)) & np.uint32(15)
+        for position in range(4):
+            chosen = (control >> np.uint32(4 * position)) & np.uint32(15)
             byte = (both >> ((chosen & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(np.uint8)
             byte = np.where(chosen & np.uint32(8), np.right_shift(byte.view(np.int8), 7).view(np.uint8), byte)
-            result = result | (byte.astype(np.uint32) << np.uint32(8 * place))
+            result = result | (byte.astype(np.uint32) << np.uint32(8 * position))
         return result
 
     return Form(words.types[-1], (U32,) * 3, compute, moved(2))
@@ -335,7 +335,7 @@ def _converted(words: Words) -> Form:
     target, source = words.types
     whole = next((INTEGRAL[flag] for flag in words.flags if flag in INTEGRAL), None)
     if (source.kind + target.kind, source.bits, target.bits) in (("ff", 16, 64), ("ff", 64, 32)):
-        # These keep what they can of a NaN, and make it quiet.
+        # Both conversions keep the payload of a NaN as far as it fits, and make the NaN quiet.
         return Form(target, (source,), lambda x: x.astype(target.dtype) * target.dtype.type(1))
     if target.floating:
         return Form(target, (source,), lambda x: finished((whole(x) if whole else x).astype(target.dtype)))
