@@ -16,20 +16,20 @@ ALONE = [rows.Echo((spec,)) for spec in ROWS] + [rows.Echo(("int8", spec, spec))
 
 @pytest.fixture(scope="module")
 def proof(tmp_path_factory):
-    """Return what makes rows as far as LLVM IR by a front end, once each, and the folder of their header."""
+    """Return a cached function that lowers rows to LLVM IR by a front end, and writes their header."""
 
     @functools.cache
-    def made(front_end, arch):
+    def lowered_rows(front_end, arch):
         front_ends.get(front_end)
         compiled = rows.lower([echo for echo in ALONE if echo.compiles(front_end)], arch, front_end)
         folder = tmp_path_factory.mktemp("proof")
         (folder / "echo.h").write_text(rows.header(compiled.signatures))
         return compiled, folder
 
-    return made
+    return lowered_rows
 
 
-# What numba-cuda-mlir lowers is in the dialect of one arch; numba-cuda's is made into any.
+# numba-cuda-mlir lowers for one architecture; LLVM IR of numba-cuda is converted to that of any.
 @pytest.mark.parametrize(
     ("front_end", "lowered", "arch"),
     [
@@ -42,13 +42,13 @@ def proof(tmp_path_factory):
 def test_the_exported_prototypes_are_those_of_nvrtc(proof, front_end, lowered, arch):
     """Each row, alone and in a list, has the prototype that NVRTC makes of its header."""
     compiled, folder = proof(front_end, lowered)
-    made = rows.prototypes(rows.build(compiled, arch, "ptx").artifacts["ptx"])
-    wanted = rows.prototypes(rows.nvrtc(rows.callers(compiled.signatures), arch, folder))
-    names = [each.name for each in compiled.signatures]
-    assert {name: str(wanted[name]) for name in names} == {name: str(made[name]) for name in names}
+    actual = rows.prototypes(rows.build(compiled, arch, "ptx").artifacts["ptx"])
+    expected = rows.prototypes(rows.nvrtc(rows.callers(compiled.signatures), arch, folder))
+    names = [signature.name for signature in compiled.signatures]
+    assert {name: str(expected[name]) for name in names} == {name: str(actual[name]) for name in names}
 
 
-# Its LLVM IR is that of one arch, so that each has to be compiled anew: by default the rows alone are.
+# LLVM IR of numba-cuda-mlir is for one architecture: each compiles anew, by default the single rows only.
 @pytest.mark.parametrize("front_end", ["numba-cuda", pytest.param("numba-cuda-mlir", marks=pytest.mark.slow)])
 def test_kernels_have_the_prototypes_of_nvrtc(tmp_path, front_end):
     """The parameters of an exported kernel are those that NVRTC gives a __global__ function."""
@@ -63,15 +63,16 @@ def test_kernels_have_the_prototypes_of_nvrtc(tmp_path, front_end):
         kernels.append(pl.kernel((rows.numba_type(spec, front_end),), name=f"k{number}")(nothing))
     exported = pl.export(kernels, tmp_path, arch=["sm_80", "sm_100"], emit=["ptx"], name="kernels")
     definitions = "".join(
-        f'extern "C" __global__ void wanted_{each.name}({each.params[0][1].declare("value")}) {{}}\n'
-        for each in exported.signatures
+        f'extern "C" __global__ void expected_{signature.name}'
+        f"({signature.params[0][1].declare('value')}) {{}}\n"
+        for signature in exported.signatures
     )
     for arch in ("sm_80", "sm_100"):
-        wanted = rows.prototypes(rows.nvrtc(f'#include "kernels.h"\n{definitions}', arch, tmp_path))
-        made = rows.prototypes(exported.artifacts["ptx", arch].read_bytes())
+        nvrtc_prototypes = rows.prototypes(rows.nvrtc(f'#include "kernels.h"\n{definitions}', arch, tmp_path))
+        actual = rows.prototypes(exported.artifacts["ptx", arch].read_bytes())
         for number, spec in enumerate(specs):
-            expected = str(wanted[f"wanted_k{number}"]).replace("wanted_", "")
-            assert expected == str(made[f"k{number}"]), spec
+            expected = str(nvrtc_prototypes[f"expected_k{number}"]).replace("expected_", "")
+            assert expected == str(actual[f"k{number}"]), spec
 
 
 @pytest.mark.parametrize(

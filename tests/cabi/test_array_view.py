@@ -80,7 +80,7 @@ view<layout_any> a_stride(float* p) {
 float at(view<layout_any> v, long i, long j) { return v(i, j); }
 }
 """
-# What a[1, 0] and a[2, 1] are of twelve numbers, each its own place.
+# The values of a[1, 0] and a[2, 1], in an array of twelve numbers, each of which is its own index.
 EXPECTED = {
     **dict.fromkeys(("c_extents", "c_unsigned", "c_mdspan", "c_static", "c_checked"), (4, 9)),
     **dict.fromkeys(("f_extents", "f_mdspan", "f_assumed"), (1, 5)),

@@ -121,8 +121,8 @@ def test_the_manifest_knows_the_layout(folder):
     )
     types = json.loads(exported.contents["udfs.json"])["types"]
     assert (32, 16) == (types["ns::Particle"]["size"], types["ns::Particle"]["align"])
-    assert ["pos", "mass", "id", "kind"] == [each["name"] for each in types["ns::Particle"]["members"]]
-    assert {"x", "y", "z"} == {each["name"] for each in types["::ns::Vec"]["members"]}
+    assert ["pos", "mass", "id", "kind"] == [member["name"] for member in types["ns::Particle"]["members"]]
+    assert {"x", "y", "z"} == {member["name"] for member in types["::ns::Vec"]["members"]}
     assert "fill" in pl.load(exported)
 
 
@@ -236,9 +236,9 @@ def nvcc_runs(tmp_path, monkeypatch):
     """Let CUDACXX name nvcc, and the default cache be a new one; return the compilations so far."""
     if not (nvcc := find.program("nvcc")) or shutil.which("g++") is None:
         pytest.skip("there is no nvcc, or no g++")
-    found = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
+    default_cache = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
     for home in (cache, cache.tiered):
-        monkeypatch.setattr(home, "default", lambda: found)
+        monkeypatch.setattr(home, "default", lambda: default_cache)
     log, script = tmp_path / "nvcc.log", tmp_path / "nvcc"
     log.touch()
     script.write_text(f'#!/bin/sh\necho "$@" >> {log}\nexec {nvcc} "$@"\n')
@@ -252,7 +252,7 @@ AGREEING = np.dtype([("v", "f4"), ("w", "i4")])
 
 
 def test_a_header_of_the_standard_library_is_compiled_by_nvcc(tmp_path, caplog, monkeypatch, nvcc_runs):
-    """What NVRTC lacks is compiled by nvcc, and compared; without nvcc, one line says that it is not."""
+    """A header that NVRTC cannot compile is compared by nvcc; without nvcc, one line says that it is not."""
     out = tmp_path / "out"
     with pytest.raises(pl.AbiError, match="the offset of P::w is not 0"):
         export_of(np.dtype([("w", "i4"), ("v", "f4")]), "P", tmp_path, STREAMED, out)
@@ -266,7 +266,7 @@ def test_a_header_of_the_standard_library_is_compiled_by_nvcc(tmp_path, caplog, 
 
 
 def test_nvcc_compiles_a_header_once(tmp_path, nvcc_runs):
-    """What nvcc made of a header is kept while all files that it read stay; in memory it is not called."""
+    """The result of nvcc is cached while the headers stay; an export in memory does not call nvcc."""
     (tmp_path / "inner.h").write_text("#define NUMBER int\n")
     text = '#include "inner.h"\n' + STREAMED.replace("int w", "NUMBER w")
     assert export_of(AGREEING, "P", tmp_path, text).signatures

@@ -44,12 +44,12 @@ def exported(request, tmp_path_factory):
 def test_a_header_is_the_golden_one(exported, request):
     """The text of a header changes only with the file in tests/golden, which all front ends share."""
     golden = GOLDEN / exported.header.name
-    made = exported.header.read_text()
+    actual = exported.header.read_text()
     if request.config.getoption("--update-golden"):
-        golden.write_text(made)
+        golden.write_text(actual)
     kept = golden.read_text() if golden.exists() else ""
     diff = "".join(
-        difflib.unified_diff(kept.splitlines(True), made.splitlines(True), str(golden), "as generated now")
+        difflib.unified_diff(kept.splitlines(True), actual.splitlines(True), str(golden), "as generated now")
     )
     assert diff == "", f"{diff}\nIf that is meant: python -m pytest --update-golden, and commit tests/golden."
 

@@ -87,7 +87,7 @@ def build(folder: Path, source: str, *flags: str, name: str = "program") -> Path
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def launching_program(tmp_path_factory):
     """Return a program that launches kernels."""
     folder = tmp_path_factory.mktemp("made")
     kernels = [pl.kernel(types.void(*SIGNATURE))(mixed), launches.kernel_of(name="load")]
@@ -101,9 +101,9 @@ def run(program: Path, *, arch: str = "9.0") -> list[str]:
     return processes.run(*command, env=processes.environ()).stdout.splitlines()
 
 
-def test_launches_reach_the_driver(made):
+def test_launches_reach_the_driver(launching_program):
     """The driver gets configuration, attributes and arguments; clusters are CUDA_ERROR_NOT_SUPPORTED."""
-    first, second = run(made)
+    first, second = run(launching_program)
     assert first == "CUDA_SUCCESS"
     assert second.split() == ["0", "0", "0", "801", "0", *["1024", "-1", "0.5", "-3", "1", "4", "7"]]
 
@@ -127,9 +127,9 @@ def test_a_grid_that_synchronises_is_launched_cooperatively(tmp_path):
     assert run(build(tmp_path, use)) == ["0 720 63 0"]
 
 
-def test_the_drivers_errors_are_returned(made):
+def test_the_drivers_errors_are_returned(launching_program):
     """Code for newer devices is CUDA_ERROR_NO_BINARY_FOR_GPU, for each call again."""
-    first, second = run(made, arch="7.5")
+    first, second = run(launching_program, arch="7.5")
     assert first == "CUDA_ERROR_NO_BINARY_FOR_GPU"
     assert second.split()[:5] == ["209"] * 5
 

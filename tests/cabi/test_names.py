@@ -26,10 +26,10 @@ __x _Bad cudaMalloc numba_ptxlink NUMBA_PTXLINK_DEVICE padding0_ padding1_ I com
 @pytest.fixture(scope="module")
 def nvcc():
     """Return the path of nvcc, with the compilers of the host beside it."""
-    found = linkcases.find_nvcc()
-    if found is None or shutil.which("gcc") is None:
+    path = linkcases.find_nvcc()
+    if path is None or shutil.which("gcc") is None:
         pytest.skip("there is no nvcc, or no gcc")
-    return found
+    return path
 
 
 @pytest.mark.parametrize("name", ["fdivide", "powi", "printf", "size_t", "param0", "func_retval0"])
@@ -66,7 +66,7 @@ def export_and_compile(tmp_path, nvcc, marked) -> str:
     return exported.header.read_text()
 
 
-def made(source: str, **scope):
+def defined(source: str, **scope):
     """Return the function f that *source* defines."""
     exec(source, scope)  # noqa: S102 - parameters of any name
     return scope["f"]
@@ -76,7 +76,7 @@ def made(source: str, **scope):
 def test_parameters_of_any_name_compile(tmp_path, nvcc):
     """Macros and keywords as parameters get other names, and what C++ allows stays."""
     allowed = [name for name in HOSTILE.split() if name.isidentifier() and name != "assert"]
-    function = made(f"def f({', '.join(allowed)}): return {' + '.join(allowed)}")
+    function = defined(f"def f({', '.join(allowed)}): return {' + '.join(allowed)}")
     text = export_and_compile(tmp_path, nvcc, [pl.udf(F32(*[F32] * len(allowed)))(function)])
     assert "float gamma, float major, float signbit" in text
     assert "float restrict_" in text
@@ -105,7 +105,7 @@ def test_fields_of_any_name_compile(tmp_path, nvcc):
 def parameter_hides():
     """Return a function whose parameters have the names of types that later parameters have."""
     float3, wire = vector_types["float32x3"], types.NamedTuple([F32], namedtuple("wire", "x"))  # noqa: PYI024
-    function = made("def f(float3, wire, int64_t, vector, sent, number): return number")
+    function = defined("def f(float3, wire, int64_t, vector, sent, number): return number")
     return pl.udf(types.int64(F32, F32, F32, float3, wire, types.int64), name="parameter")(function)
 
 
@@ -115,7 +115,7 @@ def field_hides():
     outer = np.dtype(
         [("inner", inner), ("outer", np.int32), ("int32_t", np.int32), ("n", np.int64)], align=True
     )
-    function = made("def f(p): return p.n", inner=inner, outer=outer)
+    function = defined("def f(p): return p.n", inner=inner, outer=outer)
     return pl.udf(types.int64(from_dtype(outer)), name="field")(function)
 
 

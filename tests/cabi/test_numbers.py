@@ -18,7 +18,7 @@ from numba_ptxlink._cabi.numbers import NUMBERS, NumberType
 from numba_ptxlink._launch import values
 from numba_ptxlink._launch.arrays import DeviceArguments, WrongArgumentError
 
-# What the export knows nothing of, while CUDA and both compilers have it.
+# A type that the export does not know, while CUDA and both compilers have it.
 ROW = NumberType("__nv_fp8_e4m3", "fp8_e4m3", 1, 1, "e4m3", "i8", "V", 10, header="cuda_fp8.h", in_c=False)
 
 

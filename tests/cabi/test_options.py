@@ -21,15 +21,15 @@ def test_launch_bounds_out_of_range_are_refused(bounds):
 
 
 @pytest.mark.parametrize(
-    ("given", "directives"),
+    ("bounds", "directives"),
     [
         (1024, {".maxntid 1024"}),
         ([128, 2], {".maxntid 128", ".minnctapersm 2"}),
         ((np.int64(128), np.uint8(2), 16), {".maxntid 128", ".minnctapersm 2", ".maxclusterrank 16"}),
     ],
 )
-def test_launch_bounds_are_up_to_three_numbers(given, directives):
+def test_launch_bounds_are_up_to_three_numbers(bounds, directives):
     """A number, or one to three of them, those of NumPy included, are in the PTX."""
-    kernel = pl.kernel("void(int32)", name="k", launch_bounds=given)(lambda x: None)  # noqa: ARG005
+    kernel = pl.kernel("void(int32)", name="k", launch_bounds=bounds)(lambda x: None)  # noqa: ARG005
     ptx = pl.export(kernel, emit="ptx", arch="sm_90").read("ptx").decode()
-    assert directives == {each for each in directives if each in ptx.replace(", 1, 1", "")}
+    assert directives == {directive for directive in directives if directive in ptx.replace(", 1, 1", "")}

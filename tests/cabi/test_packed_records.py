@@ -61,7 +61,7 @@ def specs() -> Iterator[rows.Echo]:
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", pytest.param("sm_100", marks=pytest.mark.slow)])
 def test_all_that_is_passed_wrongly_is_refused(tmp_path, arch):
-    """Whatever nvcc's callers, nvcc's functions or the export move by too large accesses is refused."""
+    """A record is refused if nvcc's callers, nvcc's functions or the export move it by too large accesses."""
     echoes = list(specs())
     compiled = rows.lower(echoes, arch)
     (tmp_path / "echo.h").write_text(rows.header(compiled.signatures))
@@ -75,10 +75,10 @@ def test_all_that_is_passed_wrongly_is_refused(tmp_path, arch):
         "".join(map(abi_bytes.Layout.in_cxx, layouts)),
     ):
         wrong |= abi_bytes.moved_wrongly(rows.nvrtc(f'#include "echo.h"\n{source}', arch, tmp_path).decode())
-    asked = {number for number, signature in enumerate(compiled.signatures) if refused(signature)}
+    refused_numbers = {number for number, signature in enumerate(compiled.signatures) if refused(signature)}
     # NVVM's newer LLVM, which begins with sm_100, moves all of it rightly; a caller may be for an older one.
     assert (arch == "sm_80") == (len(wrong) > 10)
-    assert set() == wrong - asked
+    assert set() == wrong - refused_numbers
 
 
 def export(tmp_path, spec, emit, *, result: bool):
@@ -86,10 +86,10 @@ def export(tmp_path, spec, emit, *, result: bool):
     ty = rows.numba_type(spec)
     pointer = types.CPointer(types.int8)
     if result:
-        made = pl.udf(ty(ty), name="f")(lambda value: value)
+        udf = pl.udf(ty(ty), name="f")(lambda value: value)
     else:
-        made = pl.udf(types.void(pointer, ty), name="f")(lambda p, value: None)  # noqa: ARG005 - not run
-    return pl.export([made], tmp_path, arch="sm_90", emit=emit, name="lib")
+        udf = pl.udf(types.void(pointer, ty), name="f")(lambda p, value: None)  # noqa: ARG005 - not run
+    return pl.export([udf], tmp_path, arch="sm_90", emit=emit, name="lib")
 
 
 @pytest.mark.parametrize("name", WRONG)

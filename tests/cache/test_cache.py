@@ -31,13 +31,13 @@ def directory(tmp_path):
 
 def test_a_result_is_made_once(directory):
     """`get_or_compute` makes a result the first time, and finds it with its log, also in another cache."""
-    entry, made = Entry({"log": "x"}, code("a")), []
+    entry, computations = Entry({"log": "x"}, code("a")), []
     for _ in range(2):
         cache = open_cache(directory)
         for _ in range(2):
-            found = cache.get_or_compute(key("a"), lambda: made.append(1) or entry)
-            assert (entry.code, "x") == (found.code, found.log)
-    assert [1] == made
+            result = cache.get_or_compute(key("a"), lambda: computations.append(1) or entry)
+            assert (entry.code, "x") == (result.code, result.log)
+    assert [1] == computations
     assert (2, 0, 2 * len(entry.code), 0) == cache.counters
     assert cache.look_up(key("b")) is None
 
@@ -112,13 +112,13 @@ def test_a_secret_seals_entries(directory, caplog):
 
 def test_directories_are_searched_in_order(tmp_path, caplog):
     """The first directory that can be written is written; those after it are read, if they are there."""
-    warmed, own = tmp_path / "warmed", tmp_path / "own"
+    warmed, writable = tmp_path / "warmed", tmp_path / "own"
     fill(open_cache(warmed), "a")
-    later = open_cache(own, tmp_path / "missing", warmed)
+    later = open_cache(writable, tmp_path / "missing", warmed)
     assert later.look_up(key("a")) is not None
     fill(later, "b")
-    assert (1, 1) == (len(files_of(warmed)), len(files_of(own)))
-    assert (own, "") == (later.writer().path, caplog.text)
+    assert (1, 1) == (len(files_of(warmed)), len(files_of(writable)))
+    assert (writable, "") == (later.writer().path, caplog.text)
 
 
 @pytest.mark.parametrize("inner", ["", "v2"])
@@ -152,7 +152,7 @@ def test_the_default_directory_follows_the_platform(monkeypatch, tmp_path):
 
 
 def test_a_full_disk_costs_a_warning(directory):
-    """Where no space is left every result is made, with one warning, and no half of an entry stays."""
+    """On a full disk every result is computed, with one warning, and no half of an entry stays."""
     done = run("go_on_limited", "a", 20_000, NUMBA_PTXLINK_CACHE=str(directory))
     assert "2\n" == done.stdout
     assert 1 == done.stderr.count("cannot be written")
@@ -160,18 +160,18 @@ def test_a_full_disk_costs_a_warning(directory):
 
 
 def test_a_kill_during_a_write_leaves_no_half(directory):
-    """However often a writer is killed, everything that is found is whole."""
+    """However often a writer is killed, each entry that a reader finds is whole."""
     assert 0 == run("kill_writers", KILLS, NUMBA_PTXLINK_CACHE=str(directory)).returncode
     cache = open_cache(directory)
-    found = {name: cache.look_up(key(name)) for name in (f"entry {number}" for number in range(4))}
-    assert all(entry.code == code(name) for name, entry in found.items() if entry)
-    assert any(found.values())
+    entries = {name: cache.look_up(key(name)) for name in (f"entry {number}" for number in range(4))}
+    assert all(entry.code == code(name) for name, entry in entries.items() if entry)
+    assert any(entries.values())
     for file in files_of(directory):
         unseal(file.read_bytes(), bytes.fromhex(file.name), None)
 
 
 def test_the_oldest_entries_go_first(directory):
-    """Above the cap what was not read for longest is dropped, and what is read stays."""
+    """Above the cap the entries that were not read for longest are dropped, and those in use stay."""
     cache = open_cache(directory, cache_size=300_000)
     fill(cache, "read")
     for number in range(20):
@@ -184,7 +184,7 @@ def test_the_oldest_entries_go_first(directory):
 
 
 def test_processes_make_one_result_once(directory, tmp_path):
-    """Of processes that want one key at one time, one works and the others get its result."""
+    """Processes that look up one key at once compute it once, and all get the result."""
     log = tmp_path / "log"
     environ = {"NUMBA_PTXLINK_CACHE": str(directory)}
     with contextlib.ExitStack() as stack:
@@ -194,7 +194,7 @@ def test_processes_make_one_result_once(directory, tmp_path):
 
 
 def test_a_survivor_takes_over(directory, tmp_path):
-    """Where the process that works is killed, another does the work."""
+    """If the process that computes a result is killed, another computes it."""
     log = tmp_path / "log"
     environ = {"NUMBA_PTXLINK_CACHE": str(directory)}
     with start("make_slowly", "a", log, 60, **environ) as first:
@@ -208,14 +208,14 @@ def test_a_survivor_takes_over(directory, tmp_path):
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_threads_make_one_result_once(directory, kept):
-    """Of threads that want one key at one time one works, also where nothing can be kept."""
+    """Threads that look up one key at once compute it once, also if nothing can be kept."""
     cache = open_cache(directory if kept else "/dev/null/cache")
     with ThreadPoolExecutor(8) as pool:
-        ready, made = threading.Barrier(8), []
+        ready, computations = threading.Barrier(8), []
 
         def make() -> Entry:
             time.sleep(0.2)
-            made.append(1)
+            computations.append(1)
             return Entry({}, code("a"))
 
         def ask(_) -> bytes:
@@ -223,12 +223,12 @@ def test_threads_make_one_result_once(directory, kept):
             return cache.get_or_compute(key("a"), make).code
 
         assert [code("a")] * 8 == list(pool.map(ask, range(8)))
-    assert [1] == made
+    assert [1] == computations
     assert (7, 1) == cache.counters[:2]
 
 
 def test_a_thread_goes_on_where_another_fails(directory):
-    """What the thread that works raises is its own: the one that waits for it makes the result."""
+    """The exception of the computing thread is its own: the thread that waits for it computes the result."""
     cache = open_cache(directory)
     with ThreadPoolExecutor(1) as pool:
         waiting: list[Future[Entry]] = []

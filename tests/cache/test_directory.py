@@ -38,8 +38,8 @@ def test_what_is_made_is_private_whatever_the_umask(tmp_path, mask):
         fill(open_cache(directory), "a")
     finally:
         os.umask(before)
-    made = (directory.parent.parent, directory.parent, directory, directory / "v2", *files_of(directory))
-    assert [0o700] * 4 + [0o600] == [path.stat().st_mode & 0o777 for path in made]
+    created = (directory.parent.parent, directory.parent, directory, directory / "v2", *files_of(directory))
+    assert [0o700] * 4 + [0o600] == [path.stat().st_mode & 0o777 for path in created]
 
 
 def given_away(file: Path) -> None:
@@ -106,7 +106,7 @@ def test_what_is_no_entry_is_left_alone(directory):
 @pytest.mark.parametrize("error", [TimeoutError("too slow"), KeyboardInterrupt()])
 @pytest.mark.parametrize("call", ["write", "read"])
 def test_a_time_out_of_the_program_ends_what_it_interrupts(filled, monkeypatch, error, call):
-    """What a signal handler raises while an entry is written or read is no fault of the disk."""
+    """An exception of a signal handler while an entry is written or read is no fault of the disk."""
 
     def interrupted(*_):
         raise error
@@ -117,7 +117,7 @@ def test_a_time_out_of_the_program_ends_what_it_interrupts(filled, monkeypatch, 
 
 
 def test_files_of_the_cache_are_closed(directory):
-    """Whatever is opened for an entry is closed, and the directory's descriptor goes with the cache."""
+    """Files of an entry are closed after use, and the directory's descriptor goes with the cache."""
     before = len(list(Path("/proc/self/fd").iterdir()))
     cache = open_cache(directory)
     fill(cache, "a", "b")

@@ -34,7 +34,7 @@ def test_other_parts_give_another_key(other):
 
 
 def test_the_source_is_part_of_every_key(tmp_path):
-    """What tells two builds of one version apart is the content of the package's files, and nothing else."""
+    """Two builds of one version differ in the content of the package's files, and in nothing else."""
     digests = []
     for number, (name, content) in enumerate([("a", "1"), ("a", "1"), ("a", "2"), ("b", "1")]):
         inner = tmp_path / str(number) / "inner"
@@ -49,16 +49,16 @@ def test_the_source_is_part_of_every_key(tmp_path):
 
 
 @pytest.fixture
-def made(monkeypatch, tmp_path):
-    """Give the default cache a directory of its own; return what says how many results a call has to make."""
-    found = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
+def count_misses(monkeypatch, tmp_path):
+    """Give the default cache a directory of its own; return a function that counts the misses of a call."""
+    default_cache = Cache(Config(cache_dirs=(str(tmp_path / "cache"),)))
     for home in (cache, cache.tiered):
-        monkeypatch.setattr(home, "default", lambda: found)
+        monkeypatch.setattr(home, "default", lambda: default_cache)
 
     def count(function, *arguments, **options) -> int:
-        before = found.counters.misses
+        before = default_cache.counters.misses
         function(*arguments, **options)
-        return found.counters.misses - before
+        return default_cache.counters.misses - before
 
     return count
 
@@ -111,32 +111,32 @@ COMPILED = {
 }
 
 
-def test_everything_that_a_tool_gets_counts(calls, made, monkeypatch):
+def test_everything_that_a_tool_gets_counts(calls, count_misses, monkeypatch):
     """Each text, option and order makes another result; the same call makes none, but in another build."""
     for build, expected in (("one", True), ("one", False), ("other", True)):
         monkeypatch.setattr(cache, "package_version", lambda build=build: build)
         for verb, inputs, options in calls:
-            count = made(verb, *inputs, **{"arch": "sm_90", **options})
+            count = count_misses(verb, *inputs, **{"arch": "sm_90", **options})
             assert expected == (count > 0), (verb, inputs, options)
 
 
-def test_the_build_of_the_tool_counts(kernel, made, monkeypatch):
+def test_the_build_of_the_tool_counts(kernel, count_misses, monkeypatch):
     """Another build of the compiler makes its own cubin."""
-    assert 1 == made(pl.assemble, kernel, "sm_90")
+    assert 1 == count_misses(pl.assemble, kernel, "sm_90")
     monkeypatch.setattr(nvptxcompiler, "identity", lambda: ("nvPTXCompiler", "13.5", "another build"))
-    assert 1 == made(pl.assemble, kernel, "sm_90")
+    assert 1 == count_misses(pl.assemble, kernel, "sm_90")
 
 
 @pytest.mark.parametrize(("options", "count"), [({}, 0), ({"lineinfo": True}, 1)])
-def test_places_count_only_where_they_reach_the_code(tmp_path, made, options, count):
+def test_places_count_only_where_they_reach_the_code(tmp_path, count_misses, options, count):
     """The folder of a header and the name of an input are part of a result with line numbers alone."""
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
         (folder / "part.h").write_text("#define PART 1\n")
         (folder / f"{folder.name}.ptx").write_text(function())
-        source = made(pl.link, SOURCE, arch="sm_90", include_dirs=[folder], **options)
+        source = count_misses(pl.link, SOURCE, arch="sm_90", include_dirs=[folder], **options)
         inputs = (KERNEL, folder / f"{folder.name}.ptx")
-        linked = made(pl.link, *inputs, arch="sm_90", backend="nvjitlink", checks="none", **options)
+        linked = count_misses(pl.link, *inputs, arch="sm_90", backend="nvjitlink", checks="none", **options)
     assert (count, count) == (min(source, 1), linked)
 
 
@@ -148,21 +148,23 @@ COUNTED = (
 
 
 @pytest.mark.parametrize("join", [Path.symlink_to, Path.hardlink_to])
-def test_a_header_that_becomes_another_name_of_a_file_counts(tmp_path, made, join):
+def test_a_header_that_becomes_another_name_of_a_file_counts(tmp_path, count_misses, join):
     """`#pragma once` includes one file under two names once, and two files with one content twice."""
     for name in "pq":
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.h").write_text(ONCE)
     options = {"arch": "sm_90", "include_dirs": [tmp_path]}
-    assert 0 < made(pl.link, COUNTED, **options)
-    assert 0 == made(pl.link, COUNTED, **options)
+    assert 0 < count_misses(pl.link, COUNTED, **options)
+    assert 0 == count_misses(pl.link, COUNTED, **options)
     (tmp_path / "q" / "a.h").unlink()
     join(tmp_path / "q" / "a.h", tmp_path / "p" / "a.h")
-    assert 0 < made(pl.link, COUNTED, **options)
+    assert 0 < count_misses(pl.link, COUNTED, **options)
 
 
 @pytest.mark.parametrize("restored", [False, True], ids=["edited", "restored"])
-def test_a_header_that_is_edited_during_the_compilation_is_not_kept(tmp_path, made, monkeypatch, restored):
+def test_a_header_that_is_edited_during_the_compilation_is_not_kept(
+    tmp_path, count_misses, monkeypatch, restored
+):
     """Code of a header that was edited meanwhile is not found by the content that it had before."""
     header, original = tmp_path / "part.h", isolated.call
 
@@ -184,5 +186,5 @@ def test_a_header_that_is_edited_during_the_compilation_is_not_kept(tmp_path, ma
         patched.setattr(isolated, "call", call)
         assert [False, True] == values()
     header.write_text("#define PART 1111\n")
-    assert 0 < made(values)
+    assert 0 < count_misses(values)
     assert [True, False] == values()

@@ -21,16 +21,16 @@ from numba_ptxlink import cache, cli
 )
 def test_the_commands_tell_of_the_directory(tmp_path, monkeypatch, capsys, command, expected):
     """Each command prints the directory, as text and as JSON, and what it holds or held."""
-    made = open_cache(tmp_path)
-    monkeypatch.setattr(cache, "default", lambda: made)
+    filled_cache = open_cache(tmp_path)
+    monkeypatch.setattr(cache, "default", lambda: filled_cache)
     for options in ([], ["--json"]):
-        fill(made, "a", "b")
+        fill(filled_cache, "a", "b")
         assert 0 == cli.main(["cache", command, *options])
         text = capsys.readouterr().out
         assert str(tmp_path) in text
         assert (0 if command == "clear" else 2) == len(files_of(tmp_path))
-    found = json.loads(text)
-    assert expected.items() <= (found["directories"][0] if command == "stats" else found).items()
+    report = json.loads(text)
+    assert expected.items() <= (report["directories"][0] if command == "stats" else report).items()
 
 
 def test_a_cache_that_is_off_says_so(monkeypatch, capsys):

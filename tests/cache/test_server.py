@@ -23,20 +23,20 @@ SEALED = {"NUMBA_PTXLINK_CACHE_SECRET": SECRET.decode()}
 @pytest.fixture
 def server(tmp_path):
     """Run a server for one test."""
-    made = RedisServer(tmp_path)
-    made.start()
-    yield made
-    made.kill()
+    redis_server = RedisServer(tmp_path)
+    redis_server.start()
+    yield redis_server
+    redis_server.kill()
 
 
-def get(cache, name: str, made: bytes = b"") -> bytes:
-    """Return the code that *cache* has for *name*, or *made* where it has none."""
-    return cache.get_or_compute(key(name), lambda: Entry({}, made)).code
+def get(cache, name: str, default_code: bytes = b"") -> bytes:
+    """Return the code that *cache* has for *name*, or *default_code* if it has none."""
+    return cache.get_or_compute(key(name), lambda: Entry({}, default_code)).code
 
 
 @pytest.mark.redis
 def test_a_server_without_a_secret_is_not_used(server, tmp_path, caplog):
-    """Without a secret, what anybody could have written to a server is left alone, with one word."""
+    """Without a secret, a server that anybody could have written to is not used, with one warning."""
     cache = open_cache(tmp_path, cache_url=server.url)
     assert [b"a", b"b"] == [get(cache, "a", b"a"), get(cache, "b", b"b")]
     assert 0 == server.client.dbsize()
@@ -47,7 +47,7 @@ def test_a_server_without_a_secret_is_not_used(server, tmp_path, caplog):
 
 @pytest.mark.redis
 def test_machines_share_entries(server, tmp_path):
-    """What one machine made another finds, and keeps in its own directory."""
+    """A machine finds the entry of another machine, and keeps it in its own directory."""
     shared = {"cache_url": server.url, "cache_secret": SECRET}
     fill(open_cache(tmp_path / "one", **shared), "a")
     assert code("a") == get(open_cache(tmp_path / "other", **shared), "a")

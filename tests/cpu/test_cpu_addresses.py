@@ -32,7 +32,7 @@ KERNEL = """
     ret;
 }
 """
-# What a program writes to %r3.
+# Instructions, and the value that they leave in %r3.
 PROGRAMS = {
     "local memory by 32 bits": (
         "mov.b32 %r1, depot; mov.u32 %r2, 7; st.local.u32 [%r1+4], %r2; ld.local.u32 %r3, [depot+4];",

@@ -91,8 +91,8 @@ def test_bytes_that_are_not_copied_are_zero(program, count, expected):
     source, written = np.array([1, 2, 3, 4], np.int32)[: -(-count // 4)], np.full(4, -1, np.int32)
     if count == 5:
         source = source.copy().view(np.uint8)[:5]
-    given = source if source.size else None
-    PtxKernel(program, "filled")[1, 1](given, written, np.int32(count))
+    argument = source if source.size else None
+    PtxKernel(program, "filled")[1, 1](argument, written, np.int32(count))
     assert expected == written.tolist()
 
 

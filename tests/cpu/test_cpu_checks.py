@@ -155,9 +155,9 @@ def test_reports(program, name, caplog):
     """A report names the check, both source lines, the threads and a cure, and the kernel goes on."""
     check, line, other, cure = REPORTS[name]
     written = launch(program, name)
-    place = re.escape(f"{Path.cwd() / 'source.cu'}:{line_of(line)}: warning: {check}: {name}, ")
+    prefix = re.escape(f"{Path.cwd() / 'source.cu'}:{line_of(line)}: warning: {check}: {name}, ")
     elsewhere = rf".*source\.cu:{line_of(other)}.*" if other else ".*"
-    pattern = rf"{place}block \(.*\), thread \(.*\): {elsewhere}{re.escape(cure)}"
+    pattern = rf"{prefix}block \(.*\), thread \(.*\): {elsewhere}{re.escape(cure)}"
     assert [pattern] == [pattern for message in caplog.messages if re.match(pattern, message)][:1]
     assert written.any()
     caplog.clear()
@@ -194,7 +194,7 @@ def test_checks_of_a_link(caplog):
     linked = pl.link(f"{KERNEL} k(int* o) {{ o[0] = threadIdx.x; }}", arch="sm_90", lineinfo=True)
     written = np.zeros(1, np.int32)
     linked.kernel("k", device="cpu", checks=("racecheck",))[1, 2](written)
-    assert ["writes 4 bytes"] == [re.search("writes 4 bytes", each)[0] for each in caplog.messages]
+    assert ["writes 4 bytes"] == [re.search("writes 4 bytes", message)[0] for message in caplog.messages]
     with pytest.raises(
         pl.LaunchError, match=r"checks is \('race',\); pass True, False, or a tuple of memcheck"
     ):

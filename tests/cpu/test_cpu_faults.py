@@ -1,4 +1,4 @@
-"""What goes wrong on the CPU is told with its source line, block, thread and instruction."""
+"""Faults on the CPU are reported with source line, block, thread and instruction."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ def program() -> CpuProgram:
 def launch(program: CpuProgram, name: str, argument: int, **options: object) -> np.ndarray:
     """Launch a kernel with four integers in each of two blocks of four."""
     array = np.zeros(4, np.int32)
-    place = Region(array.ctypes.data, array.nbytes, name != "fixed", "x")
+    region = Region(array.ctypes.data, array.nbytes, name != "fixed", "x")
     params = [struct.pack("Q", array.ctypes.data), struct.pack("i", argument)]
-    program.launch(name, Configuration((2, 1, 1), (4, 1, 1)), params, [place], **options)
+    program.launch(name, Configuration((2, 1, 1), (4, 1, 1)), params, [region], **options)
     return array
 
 
@@ -190,13 +190,13 @@ def test_variables_of_a_function_have_bounds(access, message):
         program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
 
 
-@pytest.mark.parametrize(("line", "place"), [(7, "a.py:7: error: k"), (0, "a.py: error: k")])
-def test_line_zero_is_no_line(line, place):
+@pytest.mark.parametrize(("line", "message_start"), [(7, "a.py:7: error: k"), (0, "a.py: error: k")])
+def test_line_zero_is_no_line(line, message_start):
     """A trap that a compiler uses for the checks of several lines is reported with its file alone."""
     program = CpuProgram.of(f'{HEAD}.file 1 "a.py"\n.visible .entry k() {{\n.loc 1 {line} 1\ntrap;\nret;\n}}')
     with pytest.raises(DeviceFaultError) as caught:
         program.launch("k", Configuration((1, 1, 1), (1, 1, 1)), [], [])
-    assert str(caught.value).startswith(place)
+    assert str(caught.value).startswith(message_start)
     assert line == caught.value.line
 
 

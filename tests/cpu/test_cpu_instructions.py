@@ -52,8 +52,8 @@ def find_nth(mask: int, base: int, offset: int) -> int:
     positions = range(base, 32 if step > 0 else -1, step)
     if offset == 0:
         return base if mask >> base & 1 else MASK
-    found = [position for position in positions if mask >> position & 1]
-    return found[abs(offset) - 1] if len(found) >= abs(offset) else MASK
+    set_bits = [position for position in positions if mask >> position & 1]
+    return set_bits[abs(offset) - 1] if len(set_bits) >= abs(offset) else MASK
 
 
 def extend(mode: str, *, is_signed: bool) -> Callable:
@@ -68,19 +68,21 @@ def extend(mode: str, *, is_signed: bool) -> Callable:
 
 
 def packed(kind: str) -> Callable:
-    """Return what `cvt.pack` makes of two integers and the bits before them."""
+    """Return a function that computes `cvt.pack` of two integers and the bits before them."""
     bits, is_signed = int(kind[1:]), kind[0] == "s"
     low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if is_signed else (0, (1 << bits) - 1)
 
     def whole(a: np.ndarray, b: np.ndarray, c: np.ndarray | int = 0) -> np.ndarray:
-        one, two = (each.view(np.int32).astype(I64).clip(low, high) & ((1 << bits) - 1) for each in (a, b))
+        one, two = (
+            register.view(np.int32).astype(I64).clip(low, high) & ((1 << bits) - 1) for register in (a, b)
+        )
         return (np.asarray(c).astype(I64) << 2 * bits) | one << bits | two
 
     return whole
 
 
 def permutation(mode: str) -> Callable:
-    """Return what a mode of `prmt` makes of two registers."""
+    """Return a function that computes a mode of `prmt`."""
 
     def one(a: int, b: int, control: int) -> int:
         data, n = struct.pack("<II", a, b), control & 3
@@ -94,8 +96,8 @@ def permutation(mode: str) -> Callable:
         }[mode]
         return int.from_bytes(bytes(data[byte] for byte in chosen), "little")
 
-    return lambda *given: np.array(
-        [one(*row) for row in zip(*(each.tolist() for each in given), strict=True)], I64
+    return lambda *registers: np.array(
+        [one(*row) for row in zip(*(register.tolist() for register in registers), strict=True)], I64
     )
 
 
@@ -130,9 +132,9 @@ def from_float8(dtype: type) -> Callable:
 
 def high24(a: np.ndarray, b: np.ndarray, *, is_signed: bool) -> np.ndarray:
     """Return bits 16 to 47 of the product of the lowest 24 bits."""
-    one, two = (each.astype(np.int32).astype(I64) & 0xFFFFFF for each in (a, b))
+    one, two = (register.astype(np.int32).astype(I64) & 0xFFFFFF for register in (a, b))
     if is_signed:
-        one, two = (each - (each >> 23 << 24) for each in (one, two))
+        one, two = (number - (number >> 23 << 24) for number in (one, two))
     return one * two >> 16
 
 
@@ -236,8 +238,8 @@ def program() -> CpuProgram:
 
 def launch(program: CpuProgram, name: str, *arrays: np.ndarray, threads: int = COUNT) -> None:
     """Launch a kernel with the addresses of arrays."""
-    regions = [Region(each.ctypes.data, each.nbytes, True, "array") for each in arrays]
-    params = [struct.pack("Q", each.ctypes.data) for each in arrays]
+    regions = [Region(array.ctypes.data, array.nbytes, True, "array") for array in arrays]
+    params = [struct.pack("Q", array.ctypes.data) for array in arrays]
     program.launch(name, Configuration((1, 1, 1), (threads, 1, 1)), params, regions)
 
 
@@ -245,15 +247,15 @@ def launch(program: CpuProgram, name: str, *arrays: np.ndarray, threads: int = C
 def test_instructions(program, opcode):
     """Special and random operands give what NumPy, Python or ml_dtypes compute."""
     result, sources, compute = ROWS[opcode]
-    given = Sample(opcode, result, sources).operands(COUNT, np.random.default_rng(7))
+    operands = Sample(opcode, result, sources).operands(COUNT, np.random.default_rng(7))
     if opcode.startswith("fns"):
-        given = [given[0], given[1] % 32, (given[2] % 65 - 32).astype(np.uint32)]
+        operands = [operands[0], operands[1] % 32, (operands[2] % 65 - 32).astype(np.uint32)]
     if opcode.startswith("slct") and opcode.endswith("f32"):
-        given[2][:4] = np.array([-0.0, 0.0, np.nan, -1e-45], np.float32).view(np.uint32)
+        operands[2][:4] = np.array([-0.0, 0.0, np.nan, -1e-45], np.float32).view(np.uint32)
     written = np.zeros(COUNT, f"u{bits_of(result) // 8}")
-    launch(program, f"k{list(ROWS).index(opcode)}", written, *given)
+    launch(program, f"k{list(ROWS).index(opcode)}", written, *operands)
     with np.errstate(all="ignore"):
-        expected = compute(*given).astype(written.dtype)
+        expected = compute(*operands).astype(written.dtype)
     assert expected.tolist() == written.tolist()
 
 
@@ -320,7 +322,7 @@ def test_floats_are_reduced(warp_program):
     values[3] = np.nan
     results = np.zeros((32, 4), np.float32)
     launch(warp_program, "reduced", results, values, threads=32)
-    assert {(-40.0, 20.0, 40.0)} == {tuple(each) for each in results[:, :3].tolist()}
+    assert {(-40.0, 20.0, 40.0)} == {tuple(row) for row in results[:, :3].tolist()}
     assert {0x7FFFFFFF} == set(results[:, 3].view(np.uint32).tolist())
 
 

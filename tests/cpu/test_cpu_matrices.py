@@ -53,15 +53,18 @@ def register_letter(kind: str) -> str:
 def product_kernel(name: str, rows: int, depth: int, kinds: tuple[str, ...], counts: list[int]) -> str:
     """Return a kernel that loads the registers of each lane, multiplies, and stores those of the result."""
     d, names = kinds[0], ["d", "a", "b", "c"]
-    parameters = ", ".join(f".param .u64 {each}" for each in names)
+    parameters = ", ".join(f".param .u64 {name}" for name in names)
     body, vectors = "", []
-    for each, kind, count in zip(names, kinds, counts, strict=True):
+    for matrix, kind, count in zip(names, kinds, counts, strict=True):
         letter, size = register_letter(kind), 8 if kind == "f64" else 4
-        body += f".reg .{letter} %{each}<{count}>; .reg .b64 %p{each};\n"
-        body += f"ld.param.u64 %p{each}, [{each}]; mad.wide.u32 %p{each}, %lane, {size * count}, %p{each};\n"
-        vectors.append("{" + ", ".join(f"%{each}{n}" for n in range(count)) + "}")
-        if each != "d":
-            body += "".join(f"ld.global.{letter} %{each}{n}, [%p{each}+{size * n}];\n" for n in range(count))
+        body += f".reg .{letter} %{matrix}<{count}>; .reg .b64 %p{matrix};\n"
+        body += f"ld.param.u64 %p{matrix}, [{matrix}];\n"
+        body += f"mad.wide.u32 %p{matrix}, %lane, {size * count}, %p{matrix};\n"
+        vectors.append("{" + ", ".join(f"%{matrix}{n}" for n in range(count)) + "}")
+        if matrix != "d":
+            body += "".join(
+                f"ld.global.{letter} %{matrix}{n}, [%p{matrix}+{size * n}];\n" for n in range(count)
+            )
     d_size = 8 if d == "f64" else 4
     stores = "".join(f"st.global.{register_letter(d)} [%pd+{d_size * n}], %d{n};\n" for n in range(counts[0]))
     types = ".".join(kinds)
@@ -113,23 +116,23 @@ def test_products(case):
     packed = 1 if a == "f64" else 32 // bits
     first, second = random_matrix(a, (rows, depth), rng), random_matrix(b, (depth, 8), rng)
     third = random_matrix(c, (rows, 8), rng)
-    given = [fragments(first, packed), fragments(second.T, packed), accumulators(third)]
+    operands = [fragments(first, packed), fragments(second.T, packed), accumulators(third)]
     wide = np.int64 if d == "s32" else np.float64
     expected = accumulators((first.astype(wide) @ second.astype(wide) + third.astype(wide)).astype(DTYPES[d]))
     written = np.zeros_like(expected)
     counts = [
-        each.nbytes // 32 // (8 if kind == "f64" else 4)
-        for each, kind in zip((written, *given), kinds, strict=True)
+        array.nbytes // 32 // (8 if kind == "f64" else 4)
+        for array, kind in zip((written, *operands), kinds, strict=True)
     ]
     program = CpuProgram.of(HEAD + product_kernel("k", rows, depth, tuple(kinds), counts))
-    launch(program, written, *given)
+    launch(program, written, *operands)
     assert expected.tolist() == written.tolist()
 
 
 def launch(program: CpuProgram, *arrays: np.ndarray, threads: int = 32) -> None:
     """Launch the kernel k with the addresses of arrays."""
-    regions = [Region(each.ctypes.data, each.nbytes, True, "array") for each in arrays]
-    params = [struct.pack("Q", each.ctypes.data) for each in arrays]
+    regions = [Region(array.ctypes.data, array.nbytes, True, "array") for array in arrays]
+    params = [struct.pack("Q", array.ctypes.data) for array in arrays]
     program.launch("k", Configuration((1, 1, 1), (threads, 1, 1)), params, regions)
 
 
@@ -191,10 +194,10 @@ def test_matrices_in_shared_memory(body, is_transposed):
     in_lanes = np.stack(
         [fragments(matrix.T if is_transposed else matrix, 2) for matrix in matrices], axis=1
     ).reshape(32, 8)
-    given, expected = (matrices, in_lanes) if body is LOAD else (in_lanes, matrices)
+    source, expected = (matrices, in_lanes) if body is LOAD else (in_lanes, matrices)
     written = np.zeros_like(expected)
     text = HEAD + SHARED.replace("BODY", body.replace("TRANS", "trans." if is_transposed else ""))
-    launch(CpuProgram.of(text), np.ascontiguousarray(given), written)
+    launch(CpuProgram.of(text), np.ascontiguousarray(source), written)
     assert expected.tolist() == written.tolist()
 
 
@@ -247,8 +250,8 @@ def test_matrices_of_a_warp(warp_products, name):
     first, second = (rng.integers(-8, 9, shape).astype(DTYPES[kind]) for shape in ((m, k), (k, n)))
     third = rng.integers(-8, 9, (m, n)).astype(DTYPES[result])
     written = np.zeros((n, m), DTYPES[result])
-    arrays = [np.ascontiguousarray(each) for each in (first, second.T, third)]
-    PtxKernel(warp_products, name)[1, 32](*(each.view(f"u{each.itemsize}") for each in arrays), written)
+    arrays = [np.ascontiguousarray(matrix) for matrix in (first, second.T, third)]
+    PtxKernel(warp_products, name)[1, 32](*(array.view(f"u{array.itemsize}") for array in arrays), written)
     wide = np.int64 if result == "s32" else np.float64
     expected = 2 * first.astype(wide) @ second.astype(wide) + third.astype(wide)
     assert expected.tolist() == written.T.astype(wide).tolist()

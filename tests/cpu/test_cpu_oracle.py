@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROWS, LANES = 512, 256
 _HEADING = re.compile(r"^\.(version|target|address_size) .*\n", re.MULTILINE)
-# What a random program has in common with others: its kernel, functions and variables.
+# Names that random programs have in common: the kernel, functions and variables.
 _NAMES = re.compile(r"(?<![%$.\w])(k|trace|tile\w*|f\d\w*)\b")
 
 
@@ -36,28 +36,31 @@ def region(array: np.ndarray) -> Region:
 
 def pointers(*arrays: np.ndarray) -> list[bytes]:
     """Return the addresses of arrays as parameters."""
-    return [struct.pack("Q", each.ctypes.data) for each in arrays]
+    return [struct.pack("Q", array.ctypes.data) for array in arrays]
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 def test_instructions_compute_what_the_machine_computes(part):
-    """Each instruction of the sweep that is held against devices, with special and random operands."""
+    """Each instruction of the sweep computes what the machine computes, for special and random operands."""
     every = samples()[part::4]
-    program = CpuProgram.of(HEAD + "".join(kernel(f"k{number}", each) for number, each in enumerate(every)))
+    program = CpuProgram.of(
+        HEAD + "".join(kernel(f"k{number}", sample) for number, sample in enumerate(every))
+    )
     wrong = []
     for number, sample in enumerate(every):
-        given = sample.operands(ROWS, np.random.default_rng(number))
+        operands = sample.operands(ROWS, np.random.default_rng(number))
         machine = Machine(HEAD + kernel("k", sample))
-        place = machine.array(np.zeros(8 * ROWS, np.uint8))
-        machine.launch("k", ROWS // LANES, LANES, [place, *map(machine.array, given)])
-        expected = machine.read(place, ROWS, f"u{bits_of(sample.result) // 8}")
+        address = machine.array(np.zeros(8 * ROWS, np.uint8))
+        machine.launch("k", ROWS // LANES, LANES, [address, *map(machine.array, operands)])
+        expected = machine.read(address, ROWS, f"u{bits_of(sample.result) // 8}")
         results = np.zeros_like(expected)
-        arrays = [results, *map(np.ascontiguousarray, given)]
-        how = Configuration((ROWS // LANES, 1, 1), (LANES, 1, 1))
-        program.launch(f"k{number}", how, pointers(*arrays), list(map(region, arrays)))
-        differ = (results ^ expected) & machine.defined(place, expected.nbytes).view(expected.dtype) != 0
+        arrays = [results, *map(np.ascontiguousarray, operands)]
+        launch_config = Configuration((ROWS // LANES, 1, 1), (LANES, 1, 1))
+        program.launch(f"k{number}", launch_config, pointers(*arrays), list(map(region, arrays)))
+        differ = (results ^ expected) & machine.defined(address, expected.nbytes).view(expected.dtype) != 0
         wrong += [
-            (sample.opcode, [hex(each[place]) for each in given]) for place in np.flatnonzero(differ)[:1]
+            (sample.opcode, [hex(operand[index]) for operand in operands])
+            for index in np.flatnonzero(differ)[:1]
         ]
     assert [] == wrong
 
@@ -67,12 +70,14 @@ def written(launch: Launch, program: CpuProgram, end: str = "") -> np.ndarray:
     array = np.zeros(launch.size, np.uint8)
     params = [*pointers(array), struct.pack("i", COUNT)]
     program.launch(f"k{end}", Configuration((1, 1, 1), (launch.lanes, 1, 1)), params, [region(array)])
-    places = [(program.variables[f"{name}{end}"].address, size) for name, size in launch.variables]
-    return np.concatenate([array, *(np.frombuffer(ctypes.string_at(*place), np.uint8) for place in places)])
+    variables = [(program.variables[f"{name}{end}"].address, size) for name, size in launch.variables]
+    return np.concatenate(
+        [array, *(np.frombuffer(ctypes.string_at(*variable), np.uint8) for variable in variables)]
+    )
 
 
 def of_seed(seed: int) -> tuple[list[str], str]:
-    """Return the modules of a random program, and the one that the package makes of them."""
+    """Return the modules of a random program, and the module that the package fuses them to."""
     texts = Random(seed).texts
     return texts, fused(texts, everything=seed % 2 == 1)
 
@@ -95,8 +100,8 @@ def test_random_programs_write_what_they_write_on_the_machine(seeds):
     for seed in seeds:
         texts, text = of_seed(seed)
         expected, known = RANDOM.run(texts)
-        found = written(RANDOM, CpuProgram.of(text, checks=checked(seed)))
-        assert not ((found ^ expected) & known).any(), seed
+        actual = written(RANDOM, CpuProgram.of(text, checks=checked(seed)))
+        assert not ((actual ^ expected) & known).any(), seed
 
 
 def unoptimised(text: str) -> bytes:
@@ -149,15 +154,15 @@ def joined(texts: Mapping[int, str]) -> str:
     ],
 )
 def test_many_random_programs_write_what_they_write_on_the_machine(seeds):
-    """The same of more programs, whose translation is that of users, and which LLVM does not optimise."""
+    """The same of more programs, translated as those of users, and not optimised by LLVM."""
     wrong = []
     for checks in (True, False):
         programs = {seed: of_seed(seed) for seed in seeds if checked(seed) == checks}
         program = CpuProgram.of(joined({seed: text for seed, (_, text) in programs.items()}), checks=checks)
         for seed, (texts, _) in programs.items():
             expected, known = RANDOM.run(texts)
-            found = written(RANDOM, program, f"_{seed}")
-            wrong += [seed] * bool(((found ^ expected) & known).any())
+            actual = written(RANDOM, program, f"_{seed}")
+            wrong += [seed] * bool(((actual ^ expected) & known).any())
     assert [] == wrong
 
 
@@ -166,5 +171,5 @@ def test_compiled_programs_write_what_they_write_on_the_machine(name):
     """Unions, structs of which parts are set, calls in some lanes, shuffles and barriers, by NVRTC."""
     texts = units(name)
     expected, known = CXX.run(texts)
-    found = written(CXX, CpuProgram.of(fused(texts, everything=False)))
-    assert not ((found ^ expected) & known).any()
+    actual = written(CXX, CpuProgram.of(fused(texts, everything=False)))
+    assert not ((actual ^ expected) & known).any()

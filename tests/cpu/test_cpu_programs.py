@@ -41,7 +41,7 @@ __device__ __noinline__ int times(int a, int b) { return a * b; }
 __device__ int (*operations[2])(int, int) = {plus, times};
 struct Counted { int value; __device__ Counted() : value(7) {} };
 """
-# What a lane i computes into o[i], and what it is.
+# Statements of lane i, and the value that they store to o[i].
 PROGRAMS = {
     "constant memory, and a pointer in a variable": ("o[i] = four[i & 3] + *pointed;", 10 + LANE % 4),
     "shared memory": (
@@ -185,15 +185,15 @@ def region(array: np.ndarray) -> Region:
 
 def run(program: CpuProgram, name: str, *arrays: np.ndarray, grid: int = 1, **options: object) -> None:
     """Launch a kernel with the addresses of arrays."""
-    params = [struct.pack("Q", each.ctypes.data) for each in arrays]
-    how = Configuration((grid, 1, 1), (LANES, 1, 1), **options)
-    program.launch(name, how, params, list(map(region, arrays)))
+    params = [struct.pack("Q", array.ctypes.data) for array in arrays]
+    launch_config = Configuration((grid, 1, 1), (LANES, 1, 1), **options)
+    program.launch(name, launch_config, params, list(map(region, arrays)))
 
 
 @pytest.fixture(scope="module")
 def program() -> CpuProgram:
     """Return a kernel for each program."""
-    text = "".join(f"#include <{each}>\n" for each in INCLUDED) + DECLARED
+    text = "".join(f"#include <{header}>\n" for header in INCLUDED) + DECLARED
     for number, (body, _) in enumerate(PROGRAMS.values()):
         text += f'extern "C" __global__ void k{number}(int* o) {{ int i = threadIdx.x; {body} }}\n'
     text += """
@@ -455,33 +455,34 @@ ON_A_DEVICE = (
 )
 
 
-@pytest.mark.parametrize(("opcode", "result", "sources", "given", "expected"), ON_A_DEVICE)
-def test_instructions_compute_what_a_device_computed(opcode, result, sources, given, expected):
+@pytest.mark.parametrize(("opcode", "result", "sources", "operand_bits", "expected"), ON_A_DEVICE)
+def test_instructions_compute_what_a_device_computed(opcode, result, sources, operand_bits, expected):
     """Carries that sums and differences share, halves that are not normal, and angles of many turns."""
     sample = Sample(opcode, result, tuple(sources.split()))
     operands = [
-        np.array([bits], f"u{bits_of(kind) // 8}") for bits, kind in zip(given, sample.sources, strict=True)
+        np.array([bits], f"u{bits_of(kind) // 8}")
+        for bits, kind in zip(operand_bits, sample.sources, strict=True)
     ]
-    made = np.zeros(1, f"u{bits_of(result) // 8}")
-    PtxKernel(CpuProgram.of(HEAD + kernel("k", sample)), "k")[1, 1](made, *operands)
-    assert expected == made[0]
+    results = np.zeros(1, f"u{bits_of(result) // 8}")
+    PtxKernel(CpuProgram.of(HEAD + kernel("k", sample)), "k")[1, 1](results, *operands)
+    assert expected == results[0]
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz"])
 def test_halves_are_rounded_once(mode):
-    """Of doubles at, above and below the middle of two halves, to the nearest and towards zero."""
+    """Doubles at, above and below the middle of two halves are rounded to the nearest and towards zero."""
     body = f"cvt.{mode}.f16.f64 %h, %d;"
     program = CpuProgram.of(
         HEAD + HALVES.replace("NAME", "f").replace("BODY", body).replace(".reg .b64 %d", ".reg .f64 %d")
     )
     halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
     middle = (halves[:-1] + halves[1:]) / 2
-    given = np.concatenate([halves, middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf)])
-    given = np.concatenate([given, -given])
-    results = np.zeros(len(given), np.uint16)
-    program.call_elementwise("f", len(given), [(given.ctypes.data, 8)], (results.ctypes.data, 2), [])
-    expected = given.astype(np.float16)
+    doubles = np.concatenate([halves, middle, np.nextafter(middle, 0), np.nextafter(middle, np.inf)])
+    doubles = np.concatenate([doubles, -doubles])
+    results = np.zeros(len(doubles), np.uint16)
+    program.call_elementwise("f", len(doubles), [(doubles.ctypes.data, 8)], (results.ctypes.data, 2), [])
+    expected = doubles.astype(np.float16)
     if mode == "rz":
-        beyond = np.abs(expected.astype(float)) > np.abs(given)
+        beyond = np.abs(expected.astype(float)) > np.abs(doubles)
         expected = np.where(beyond, np.nextafter(expected, np.float16(0)), expected)
     assert (expected.view(np.uint16) == results).all()

@@ -65,7 +65,7 @@ def samples(kind: str, rng: np.random.Generator) -> np.ndarray:
     any_bits = rng.bytes(COUNT * dtype.itemsize)
     limits = np.finfo(dtype)
     special = [0.0, -0.0, np.inf, -np.inf, limits.max, limits.tiny, limits.smallest_subnormal, 1, 3]
-    chosen = rng.choice(np.array([*special, *(-each for each in special)], dtype), COUNT)
+    chosen = rng.choice(np.array([*special, *(-value for value in special)], dtype), COUNT)
     near = (
         rng.integers(-9, 9, COUNT) * rng.choice(np.array([1, 1 + limits.eps, limits.tiny], dtype), COUNT)
     ).astype(dtype)
@@ -90,7 +90,7 @@ def rounded(exact: Fraction, mode: str, dtype: np.dtype, *, root: bool = False) 
 
 def special(opcode: str, values: list[float]) -> float:
     """Return a result of infinities or no numbers, or of a division by zero: no rounding takes part."""
-    a, b, c = (np.float64(each) for each in [*values, 1, 1][:3])
+    a, b, c = (np.float64(value) for value in [*values, 1, 1][:3])
     with np.errstate(all="ignore"):
         if opcode == "fma":
             return float((a * b if not np.isfinite([a, b]).all() else 0) + c)
@@ -100,7 +100,7 @@ def special(opcode: str, values: list[float]) -> float:
 
 def zero(opcode: str, mode: str, values: list[float]) -> float:
     """Return a result that is exactly zero."""
-    signs = [math.copysign(1, each) for each in values]
+    signs = [math.copysign(1, value) for value in values]
     if opcode not in ("add", "sub", "fma"):
         return math.copysign(0.0, math.prod(signs))
     terms = [values[0] * values[1], values[2]] if opcode == "fma" else values
@@ -112,7 +112,7 @@ def zero(opcode: str, mode: str, values: list[float]) -> float:
 
 
 def expected(opcode: str, mode: str, dtype: np.dtype, values: list[float]) -> float:
-    """Return what IEEE 754 says: the exact result, rounded."""
+    """Return the result of IEEE 754: the exact result, rounded."""
     divisor = {"div": values[-1], "rcp": values[0]}.get(opcode, 1)
     if not np.isfinite(values).all() or divisor == 0 or (opcode == "sqrt" and values[0] < 0):
         return special(opcode, values)
@@ -127,17 +127,17 @@ def test_results_are_exact_results_rounded_in_a_direction(program, number):
     """Sums that cancel, results beyond the range and below normal numbers, and zeros with their signs."""
     opcode, kind, sources = CASES[number]
     rng = np.random.default_rng(number)
-    columns = [samples(each, rng) for each in sources]
+    columns = [samples(source, rng) for source in sources]
     if len(columns) > 1:
         with np.errstate(all="ignore"):
             product = columns[0] * columns[1] if len(columns) > 2 else columns[0]
         columns[-1][::5] = -product[::5]
     results = np.zeros(COUNT, TYPES[kind])
-    addresses = [(each.ctypes.data, each.itemsize) for each in columns]
+    addresses = [(column.ctypes.data, column.itemsize) for column in columns]
     program.call_elementwise(f"f{number}", COUNT, addresses, (results.ctypes.data, results.itemsize), [])
     name, mode, *_ = opcode.split(".")
     exact = [
-        expected(name, mode, results.dtype, [each.item() for each in row])
+        expected(name, mode, results.dtype, [value.item() for value in row])
         for row in zip(*columns, strict=True)
     ]
     np.testing.assert_array_equal(results, np.array(exact, results.dtype))

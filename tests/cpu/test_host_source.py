@@ -95,12 +95,12 @@ def expected(number: int, sample: Sample, operands: list[np.ndarray]) -> tuple[n
     results = np.zeros(COUNT, dtype)
     if number < len(samples()):
         machine = Machine(HEAD + kernel("k", sample))
-        place = machine.array(np.zeros(8 * COUNT, np.uint8))
-        machine.launch("k", COUNT // LANES, LANES, [place, *map(machine.array, operands)])
-        return machine.read(place, COUNT, dtype.str), machine.defined(place, results.nbytes).view(dtype)
+        address = machine.array(np.zeros(8 * COUNT, np.uint8))
+        machine.launch("k", COUNT // LANES, LANES, [address, *map(machine.array, operands)])
+        return machine.read(address, COUNT, dtype.str), machine.defined(address, results.nbytes).view(dtype)
     arrays = [results, *operands]
-    regions = [Region(each.ctypes.data, each.nbytes, True, "array") for each in arrays]
-    params = [struct.pack("Q", each.ctypes.data) for each in arrays]
+    regions = [Region(array.ctypes.data, array.nbytes, True, "array") for array in arrays]
+    params = [struct.pack("Q", array.ctypes.data) for array in arrays]
     launch_config = Configuration((COUNT // LANES, 1, 1), (LANES, 1, 1))
     CpuProgram.of(HEAD + kernel("k", sample)).launch("k", launch_config, params, regions)
     return results, ~np.zeros_like(results)
@@ -118,12 +118,12 @@ class Case(NamedTuple):
 @pytest.fixture(scope="module")
 def cases() -> list[Case]:
     """Return special and random operands for each instruction."""
-    found = []
+    all_cases = []
     for number, sample in enumerate(every()):
-        given = sample.operands(COUNT, np.random.default_rng(number))
-        operands = [np.ascontiguousarray(each) for each in given]
-        found.append(Case(sample.opcode, operands, *expected(number, sample, operands)))
-    return found
+        values = sample.operands(COUNT, np.random.default_rng(number))
+        operands = [np.ascontiguousarray(array) for array in values]
+        all_cases.append(Case(sample.opcode, operands, *expected(number, sample, operands)))
+    return all_cases
 
 
 @pytest.mark.slow
@@ -143,10 +143,12 @@ def test_instructions_compute_on_the_host_what_they_compute_elsewhere(source, ca
     calls, content = [], b""
     for number, case in enumerate(cases):
         passed = [f"out + {8 * COUNT * number}"]
-        for each in case.operands:
+        for operand in case.operands:
             passed.append(f"in + {len(content)}")
-            content += each.tobytes().ljust(8 * COUNT, b"\0")
-        declared = " ".join(f"uint64_t a{index} = (uint64_t)({each});" for index, each in enumerate(passed))
+            content += operand.tobytes().ljust(8 * COUNT, b"\0")
+        declared = " ".join(
+            f"uint64_t a{index} = (uint64_t)({address});" for index, address in enumerate(passed)
+        )
         pointers = ", ".join(f"(char*)&a{index}" for index in range(len(passed)))
         name = source.names[f"k{number}"]
         calls.append(
@@ -165,7 +167,9 @@ def test_instructions_compute_on_the_host_what_they_compute_elsewhere(source, ca
         differ = (actual ^ results) & defined != 0
         if opcode.endswith("f64") and results.dtype.itemsize == 8:
             # A double that is NaN has the sign and the payload that the processor gives it.
-            doubles = [each.view("f8") for each in (actual, results)]
+            doubles = [array.view("f8") for array in (actual, results)]
             differ &= ~(np.isnan(doubles[0]) & np.isnan(doubles[1]))
-        wrong += [(opcode, [hex(each[index]) for each in operands]) for index in np.flatnonzero(differ)[:1]]
+        wrong += [
+            (opcode, [hex(operand[index]) for operand in operands]) for index in np.flatnonzero(differ)[:1]
+        ]
     assert [] == wrong
