@@ -35,7 +35,7 @@ ROOT = HERE.parent.parent
 MLIR = "numba-cuda-mlir"
 NOCUDA = ("numba.cuda.tests.nocuda", "numba.cuda.tests.cudapy.test_compiler")
 PTH = "numba_ptxlink.pth"
-# They assert that something is refused which this package makes work.
+# Tests which assert that stock refuses something that this package supports.
 LIFTED = {
     "cudapy/test_caching.py::CUDACachingTest::test_cannot_cache_linking_libraries": "caching link files",
     "numba_cuda_tests/cudapy/test_caching.py::CUDACachingTest::test_cannot_cache_linking_libraries": (
@@ -130,9 +130,11 @@ def _environ(options: argparse.Namespace, folder: Path) -> dict[str, str]:
     sites = []
     # Python reads `.pth` files in its own site folders alone; a checkout or a `--target` folder needs help.
     read = {*site.getsitepackages(), site.getusersitepackages()}
-    if not any(Path(each, PTH).is_file() for each in read):
-        found = [each for each in sys.path if each and Path(each, PTH).is_file()]
-        sites.append(found[0] if found else str(ROOT / "hook"))
+    if not any(Path(folder_path, PTH).is_file() for folder_path in read):
+        hook_folders = [
+            folder_path for folder_path in sys.path if folder_path and Path(folder_path, PTH).is_file()
+        ]
+        sites.append(hook_folders[0] if hook_folders else str(ROOT / "hook"))
     custom.joinpath("sitecustomize.py").write_text(SITE_CUSTOMIZE.format(folders=sites))
     path = [str(custom), str(HERE), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     if importlib.util.find_spec("numba_ptxlink") is None:
@@ -154,7 +156,7 @@ def _build(testing: Path, environ: dict[str, str], cc: str) -> Path:
     shim.joinpath("python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     shim.joinpath("python").chmod(0o755)
     path = os.pathsep.join((str(shim), environ.get("PATH", "")))
-    made = subprocess.run(
+    done = subprocess.run(
         command,
         cwd=testing,
         env={**environ, "PATH": path, "NUMBA_PTXLINK": "0"},
@@ -162,9 +164,9 @@ def _build(testing: Path, environ: dict[str, str], cc: str) -> Path:
         text=True,
         check=False,
     )
-    if made.returncode:
+    if done.returncode:
         raise SystemExit(
-            f"The tests' binaries could not be built:\n{made.stdout[-2000:]}\n{made.stderr[-2000:]}"
+            f"The tests' binaries could not be built:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
         )
     return testing
 
@@ -208,7 +210,7 @@ def _run(
     result.update(seconds=round(seconds, 1), status=status, log=log.read_text(errors="replace"))
     counts = collections.Counter(result["outcomes"].values())
     shown = ", ".join(
-        f"{counts[each]} {each}" for each in ("passed", "failed", "error", "skipped", "xfailed")
+        f"{counts[outcome]} {outcome}" for outcome in ("passed", "failed", "error", "skipped", "xfailed")
     )
     print(f"{name:>7}: {shown}; {result['links']} links in {result['processes']} processes; {seconds:.0f} s")
     if status not in (0, 1):
@@ -232,7 +234,7 @@ def _again(
     print(f"Once more, by themselves: {', '.join(modules)}")
     stock = _run("stock again", "0", testing, environ, alone)["outcomes"]
     plugin = _run("plugin again", "1", testing, environ, alone)["outcomes"]
-    # What is not reported at all has fallen too.
+    # A test without a report counts as failed.
     steady = [
         test
         for test in worse
@@ -251,7 +253,7 @@ def _gather(reports: Path) -> dict[str, object]:
     entries = [json.loads(path.read_text()) for path in sorted(reports.glob("*.json"))]
     outcomes: dict[str, str] = {}
     # With xdist the controller knows every outcome, and each worker its own.
-    for entry in sorted(entries, key=lambda each: len(each["outcomes"])):
+    for entry in sorted(entries, key=lambda entry: len(entry["outcomes"])):
         outcomes.update(entry["outcomes"])
     return {
         "outcomes": outcomes,
@@ -269,7 +271,7 @@ def _compare(stock: dict[str, object], plugin: dict[str, object]) -> list[str]:
     fell = sorted(
         test for test, outcome in before.items() if outcome in GOOD and after.get(test, "missing") not in GOOD
     )
-    # What is expected to fail and passes asserts a limitation too.
+    # A test that is expected to fail and passes asserts a limitation, too.
     lifted = [test for test in fell if test in LIFTED or (before[test], after.get(test)) == UNEXPECTED]
     worse = [test for test in fell if test not in lifted]
     for title, tests in (

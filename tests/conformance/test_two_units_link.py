@@ -28,5 +28,5 @@ def test_programs_of_two_units_are_linked(name):
         assert "" == difference(launch, units, linked[inline].ptx)
     sources = two_units.PROGRAMS[name].sources
     optimised = pl.link(*sources, arch="sm_90", lto=True, nvrtc_flags=("-w",))
-    expected, *others = (two_units.on_cpu(each) for each in (optimised, linked["auto"], linked["all"]))
-    assert [expected] * 2 == others
+    expected, *results = (two_units.on_cpu(cubin) for cubin in (optimised, linked["auto"], linked["all"]))
+    assert [expected] * 2 == results

@@ -20,12 +20,12 @@ POLICIES = ("none", "auto", "all")
 
 class Units(NamedTuple):
     """
-    One program.
+    A program of two units.
 
     Args:
-        declarations: What both units have.
-        callee: The functions.
-        body: The kernel's, where `i` is the thread's number and `h` a number of its own; it ends with h.
+        declarations: Source at the top of both units.
+        callee: The functions of the second unit.
+        body: Statements of the kernel, which read the thread's number `i` and compute its result `h`.
     """
 
     declarations: str

@@ -19,7 +19,7 @@ def _built() -> None:
         library.exists() and library.stat().st_mtime > max(s.stat().st_mtime for s in sources)
     ):
         return
-    (header,) = (each for each in metadata.files("nvidia-cuda-runtime") or () if each.name == "cuda.h")
+    (header,) = (file for file in metadata.files("nvidia-cuda-runtime") or () if file.name == "cuda.h")
     command = ["gcc", "-std=gnu11", "-O2", "-fPIC", "-shared", f"-I{Path(str(header.locate())).parent}"]
     command += [
         "-Wl,-soname,libcuda.so.1",

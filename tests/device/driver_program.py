@@ -83,10 +83,10 @@ def memory_of_the_host() -> list[int]:
 def pinned_and_managed_memory() -> list[Any]:
     pinned = ask("cuMemHostAlloc", SIZE(16), 0)
     managed = ask("cuMemAllocManaged", SIZE(16), 1, kind=POINTER)
-    codes = [launch(kernel(), POINTER(each), NUMBER(7), block=4) for each in (pinned, managed)]
-    contents = [list((NUMBER * 4).from_address(each)) for each in (pinned, managed)]
-    kinds = [_attribute(2, each, ctypes.c_uint) for each in (pinned, managed)]
-    is_managed = [_attribute(8, each, ctypes.c_int) for each in (pinned, managed)]
+    codes = [launch(kernel(), POINTER(address), NUMBER(7), block=4) for address in (pinned, managed)]
+    contents = [list((NUMBER * 4).from_address(address)) for address in (pinned, managed)]
+    kinds = [_attribute(2, address, ctypes.c_uint) for address in (pinned, managed)]
+    is_managed = [_attribute(8, address, ctypes.c_int) for address in (pinned, managed)]
     return [codes, contents, kinds, is_managed, error("cuMemFree_v2", POINTER(pinned))]
 
 
@@ -172,15 +172,15 @@ def images() -> list[Any]:
     log = ctypes.create_string_buffer(1000)
     options = (ctypes.c_int * 2)(5, 6)  # CU_JIT_ERROR_LOG_BUFFER and its size
     values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
-    module, found = ctypes.c_void_p(), []
+    module, results = ctypes.c_void_p(), []
     for image in (
         b"\x7fELF" + bytes(60),
         FILL.replace(b"sm_75", b"sm_90"),
         HEAD.encode() + b".entry k(.param",
     ):
         code = error("cuModuleLoadDataEx", ctypes.byref(module), image, 2, options, values)
-        found.append((code, log.value.decode().partition(";")[0][:60]))
-    return found
+        results.append((code, log.value.decode().partition(";")[0][:60]))
+    return results
 
 
 def linking() -> list[Any]:

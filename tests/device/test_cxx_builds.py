@@ -187,7 +187,7 @@ PAGES = {
     "docs/how-to/package.md": ["[1.0, 0.5, 0.3333333432674408, 0.25]\n" * 2],
     "docs/how-to/replace.md": ["equal for 1000 particles\n"],
 }
-# What a page changes for the CPU: the shared runtime, and PTX beside machine code.
+# Changes of a page for the CPU: the shared runtime, and PTX beside machine code.
 CHANGES = (
     (r"code=sm_(\w+|\{arch\}|\$\(arch\))", r"code=[sm_\1,compute_\1]"),
     (r"\bnvcc -", "nvcc -cudart shared -"),
@@ -235,14 +235,14 @@ def test_algorithms_of_thrust_and_cub(toolkit, tmp_path):
 def test_a_program_with_the_headers_of_cuda_12(toolkit, tmp_path):
     """A program of CUDA 12 finds its library, and its structures in it. The index has no nvcc of CUDA 12."""
     packages = ("nvidia-cuda-runtime-cu12==12.9.79",)
-    with environments.locked(f"runtime-{environments.digest(*packages)}") as found:
-        if not found.exists():
-            pip = ["install", "--quiet", "--no-deps", "--target", str(found), *packages]
+    with environments.locked(f"runtime-{environments.digest(*packages)}") as environment:
+        if not environment.exists():
+            pip = ["install", "--quiet", "--no-deps", "--target", str(environment), *packages]
             try:
                 environments.pip(Path(sys.executable), *pip)
             except environments.Unavailable as error:
                 pytest.skip(str(error))
-    runtime = found / "nvidia" / "cuda_runtime"
+    runtime = environment / "nvidia" / "cuda_runtime"
     (tmp_path / "libcudart.so").symlink_to(runtime / "lib" / "libcudart.so.12")
     options = f"-arch=compute_75 -cudart shared -I{runtime / 'include'} -L{tmp_path}"
     shell(f"nvcc {options} {HERE / 'runtime_program.cu'} -o app", tmp_path, toolkit)

@@ -91,7 +91,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     ],
 )
 def test_a_program_ends(program, way, status, output):
-    """It returns, exits in a thread, leaves an endless kernel, or calls the driver in a destructor."""
+    """A program returns, exits in a thread, leaves an endless kernel, or calls the driver in a destructor."""
     environ = processes.environ(NUMBA_PTXLINK_CACHE="0")
     done = subprocess.run(
         [*program, way], env=environ, capture_output=True, text=True, check=False, timeout=30
@@ -100,13 +100,13 @@ def test_a_program_ends(program, way, status, output):
 
 
 def test_a_fault_is_reported(program):
-    """The driver's text, and the standard error, have the place of the fault."""
+    """The driver's error text and the standard error name block, thread and address of the fault."""
     environ = processes.environ(NUMBA_PTXLINK_CACHE="0")
     done = subprocess.run([*program, "overrun"], env=environ, capture_output=True, text=True, check=False)
-    place = "saxpy, block (7, 0, 0), thread (104, 0, 0): 4 bytes at"
+    fault = "saxpy, block (7, 0, 0), thread (104, 0, 0): 4 bytes at"
     assert done.returncode == 2
-    assert f"error 700: {place}" in done.stdout
-    assert place in done.stderr
+    assert f"error 700: {fault}" in done.stdout
+    assert fault in done.stderr
 
 
 def test_without_the_command(program):

@@ -84,8 +84,8 @@ def test_errors(program):
     assert done.stdout.splitlines() == expected
     missing, fault, *_ = done.stderr.splitlines()
     assert missing.startswith("numba-ptxlink: cudaGraphCreate is not supported on the CPU device; ")
-    place = r"runtime_program\.cu:18: error: saxpy, block \(0, 0, 0\), thread \(1, 0, 0\): 4 bytes at "
-    assert re.search(place, fault)
+    pattern = r"runtime_program\.cu:18: error: saxpy, block \(0, 0, 0\), thread \(1, 0, 0\): 4 bytes at "
+    assert re.search(pattern, fault)
 
 
 def test_peers(program):
@@ -129,6 +129,6 @@ def test_symbols(major):
 def test_all_functions_of_nvidias_library():
     """A program finds each function that NVIDIA's library has."""
     files = metadata.files("nvidia-cuda-runtime") or ()
-    (theirs,) = (str(each.locate()) for each in files if each.name == "libcudart.so.13")
+    (theirs,) = (str(file.locate()) for file in files if file.name == "libcudart.so.13")
     missing = exported(theirs) - exported(device.RUNTIME_FOLDER / "libcudart.so.13")
     assert sorted(missing) == []

@@ -22,7 +22,7 @@ def test_stubs_are_what_the_tool_writes():
     spec = importlib.util.spec_from_file_location("stubs_tool", ROOT / "tools" / "cuda_driver_stubs.py")
     tool = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(tool)
-    (header,) = (each for each in metadata.files("nvidia-cuda-runtime") if each.name == "cuda.h")
+    (header,) = (file for file in metadata.files("nvidia-cuda-runtime") if file.name == "cuda.h")
     release = re.search(r"of CUDA ([\d.]+)", (SOURCES / "stubs.c").read_text())[1]
     if not metadata.version("nvidia-cuda-runtime").startswith(release):
         pytest.skip(f"the stubs are of CUDA {release}")
@@ -31,7 +31,7 @@ def test_stubs_are_what_the_tool_writes():
 
 
 def test_the_library_needs_no_python():
-    """One library serves each Python, and exports the driver's functions alone."""
+    """A single library serves each Python, and exports the driver's functions alone."""
     library, tools = LIBRARY_FOLDER / "libcuda.so.1", [shutil.which(name) for name in ("readelf", "nm")]
     if None in tools:
         pytest.skip("binutils are not installed")

@@ -257,11 +257,13 @@ def source(name: str) -> str:
     """Return the source of a case, with the head and the launch that most share."""
     text = CASES[name]
     _, _, arguments = text.partition("# arguments: ")
-    made = HEAD.format(seed=name, names=name, n=N) + text
+    text_of_case = HEAD.format(seed=name, names=name, n=N) + text
     if "def launches" not in text:
         parts = [f"np.zeros({N}, np.int64)", f"np.arange({N}) % 13", *filter(None, [arguments.strip()])]
-        made += f"\n\ndef launches():\n    yield kernel, ({BLOCKS}, {THREADS}, 0), ({', '.join(parts)})\n"
-    return made
+        text_of_case += (
+            f"\n\ndef launches():\n    yield kernel, ({BLOCKS}, {THREADS}, 0), ({', '.join(parts)})\n"
+        )
+    return text_of_case
 
 
 def write(folder: Path) -> list[Path]:

@@ -58,25 +58,25 @@ class Way:
 
 def run(way: Way, programs: list[Path], folder: Path) -> dict[str, Any]:
     """
-    Return what became of each program, by its name.
+    Return the results of each program, by its name.
 
-    Each batch has a process of its own; where that dies, the program it was at is said to have crashed, and
+    A process runs the programs in turn. If it dies, the program that it was at is recorded as crashed, and
     another process goes on with the next.
     """
-    place = folder / way.name
-    place.mkdir(parents=True, exist_ok=True)
+    results_folder = folder / way.name
+    results_folder.mkdir(parents=True, exist_ok=True)
     pending = list(programs)
     if way.order is not None:
         random.Random(way.order).shuffle(pending)  # noqa: S311 - an order, not a secret
-    results = place / "results.jsonl"
+    results = results_folder / "results.jsonl"
     done: dict[str, Any] = {}
     # A program takes a fifth of this on an idle machine.
     seconds = 60 + 2 * len(programs)
     while pending:
-        manifest = place / "manifest.json"
+        manifest = results_folder / "manifest.json"
         manifest.write_text(json.dumps([str(path) for path in pending]))
         command = [sys.executable, str(HERE / "worker.py"), str(manifest), str(results)]
-        with (place / "stderr.txt").open("a") as log:
+        with (results_folder / "stderr.txt").open("a") as log:
             try:
                 code = subprocess.run(
                     command, env=way.environ(), stderr=log, stdout=log, timeout=seconds, check=False
@@ -84,30 +84,33 @@ def run(way: Way, programs: list[Path], folder: Path) -> dict[str, Any]:
             except subprocess.TimeoutExpired:
                 code = -1
         if not results.exists():
-            raise RuntimeError(f"the worker did not start: {(place / 'stderr.txt').read_text()[-2000:]}")
+            raise RuntimeError(
+                f"the worker did not start: {(results_folder / 'stderr.txt').read_text()[-2000:]}"
+            )
         lines = [line for line in results.read_text().splitlines() if line]
-        done = {each["program"]: each for each in map(json.loads, lines)}
-        left = [path for path in pending if path.stem not in done]
-        if not left:
+        done = {line["program"]: line for line in map(json.loads, lines)}
+        remaining = [path for path in pending if path.stem not in done]
+        if not remaining:
             break
         if code == LEFT_CONTEXT:
-            pending = left
+            pending = remaining
             continue
         outcome = {"error": ["Crash"], "message": f"the process ended with {code}", "text": ""}
-        line = {"program": left[0].stem, "launches": [outcome], "active": way.plugin, "hits": 0, "misses": 0}
+        name = remaining[0].stem
+        line = {"program": name, "launches": [outcome], "active": way.plugin, "hits": 0, "misses": 0}
         with results.open("a") as file:
             file.write(json.dumps(line) + "\n")
-        done[left[0].stem] = line
-        pending = left[1:]
+        done[name] = line
+        pending = remaining[1:]
     return done
 
 
 def hits(results: dict[str, Any]) -> tuple[int, int]:
     """Return hits and misses of the programs that compile."""
     compiled = [
-        each for each in results.values() if not any("error" in launch for launch in each["launches"])
+        result for result in results.values() if not any("error" in launch for launch in result["launches"])
     ]
-    return sum(each["hits"] for each in compiled), sum(each["misses"] for each in compiled)
+    return sum(result["hits"] for result in compiled), sum(result["misses"] for result in compiled)
 
 
 def run_all(ways: list[Way], programs: list[Path], folder: Path, workers: int = 2) -> list[dict[str, Any]]:

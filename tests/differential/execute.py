@@ -27,7 +27,7 @@ import driver
 import generator
 from driver import Way
 
-# Which of several threads tells its error, and what the driver calls the fault of a stack that overflows.
+# Differences by chance: the thread whose error is reported, and the driver's name for a stack overflow.
 CHANCE = re.compile(
     r"tid=\[.*?\] ctaid=\[.*?\]|CUDA_ERROR_(?:ILLEGAL_ADDRESS|LAUNCH_FAILED): \d+>?\]? Call to .*"
 )
@@ -37,12 +37,12 @@ BATCH = 40
 
 STOCK = Way("stock", plugin=False, execute=True)
 PLUGIN = Way("plugin", plugin=True, execute=True)
-# Where stock links with LTO and the plugin does not, arithmetic may be rounded elsewhere.
+# If stock links with LTO and the plugin does not, arithmetic may be rounded differently.
 WITHOUT_LTO = replace(STOCK, name="stock_without_lto", without_lto=True)
 
 
 def execute(way: Way, programs: list[Path], folder: Path, workers: int) -> dict[str, Any]:
-    """Return what became of each program in *way*, run by several processes at a time."""
+    """Return the results of each program in *way*, run by several processes at a time."""
     batches = [programs[start : start + BATCH] for start in range(0, len(programs), BATCH)]
 
     def run(number: int) -> dict[str, Any]:
@@ -111,21 +111,22 @@ def main() -> int:
         half = max(1, arguments.workers // 2)
         with ThreadPoolExecutor(2) as both:
             stock, plugin = both.map(lambda way: execute(way, programs, folder, half), (STOCK, PLUGIN))
-        found = differing(stock, plugin)
-        again = [path for path in programs if path.stem in found]
+        differences = differing(stock, plugin)
+        again = [path for path in programs if path.stem in differences]
         without = execute(WITHOUT_LTO, again, folder, arguments.workers)
         unexplained = differing(without, {name: plugin[name] for name in without})
         for name in unexplained:
             print(f"{name}: stock {shown(stock[name])}, plugin {shown(plugin[name])}")
-        print("as stock without LTO:", *sorted(set(found) - set(unexplained)))
+        print("as stock without LTO:", *sorted(set(differences) - set(unexplained)))
         launches = [launch for done in stock.values() for launch in done["launches"]]
         errors = Counter(launch["error"][0] for launch in launches if "error" in launch)
         print(
-            f"{len(programs)} programs, {len(unexplained)} differences; {len(found) - len(unexplained)} are "
-            f"as stock without LTO; {len(launches)} launches, of which stock fails {dict(errors)}; "
-            f"{time.monotonic() - start:.0f} s"
+            f"{len(programs)} programs, {len(unexplained)} differences; "
+            f"{len(differences) - len(unexplained)} are as stock without LTO; {len(launches)} launches, "
+            f"of which stock fails {dict(errors)}; {time.monotonic() - start:.0f} s"
         )
-        if sum(errors.values()) > len(launches) / 4 or {True} != {each["active"] for each in plugin.values()}:
+        are_active = {result["active"] for result in plugin.values()}
+        if sum(errors.values()) > len(launches) / 4 or {True} != are_active:
             print("most of this did not run, or the plugin was not active: nothing was shown")
             return 1
     return int(bool(unexplained))

@@ -105,7 +105,7 @@ def program(seed: int) -> str:
     names = rng.choices(
         list(known), [WEIGHTS.get(name, 1) for name in known], k=rng.choice((1, 1, 2, 2, 3, 4))
     )
-    # Which of several threads tells its error is chance, so one piece at most may raise.
+    # The thread whose error is reported is chance, so one piece at most may raise.
     ends = [name for name in names if name in ("raises", "asserts")]
     names = [name for name in names if name not in ends[1:]] or names[:1]
     parts = [known[name](rng, f"{seed}_{i}") for i, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""What a cubin holds, read without this project's own readers: kernels, and digests of the machine code."""
+"""Contents of a cubin, read without this project's own readers: kernels, and digests of the machine code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PART = re.compile(r"\.(text|nv\.constant\d+|nv\.global\.init|nv\.global|nv\.sha
 
 
 class Section(NamedTuple):
-    """One section: its name, type, size and bytes."""
+    """A section: its name, type, size and bytes."""
 
     name: str
     kind: int
@@ -46,12 +46,12 @@ def kernels(cubin: bytes) -> list[str]:
 
 def functions(cubin: bytes, mark: int = 0) -> list[str]:
     """Return the names of all functions that are defined, or of those with *mark* in their symbols."""
-    found = sections(cubin)
+    all_sections = sections(cubin)
     names = []
-    for table in found:
+    for table in all_sections:
         if table.kind != _SYMTAB:
             continue
-        strings = found[table.link].code
+        strings = all_sections[table.link].code
         for name, info, other, section, *_ in struct.iter_unpack("<IBBHQQ", table.code):
             if info & 15 == _FUNCTION and section and other & mark == mark:
                 names.append(strings[name : strings.index(b"\0", name)].decode())
@@ -70,7 +70,7 @@ def code(cubin: bytes) -> dict[str, str]:
         if match:
             digest = hashlib.sha256(section.code).hexdigest()[:12] if section.code else ""
             parts.setdefault(match[1], []).append(f"{section.size}:{digest}")
-    return {name: " ".join(sorted(found)) for name, found in sorted(parts.items())}
+    return {name: " ".join(sorted(digests)) for name, digests in sorted(parts.items())}
 
 
 def plain_name(symbol: str) -> str:

@@ -1,4 +1,4 @@
-"""What random programs are put together from: pieces of source, with definitions and a few statements."""
+"""Pieces of source that random programs consist of, with definitions and a few statements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WRAP = ("cuda.jit(device=True)", "cuda.jit(device=True)", "njit", 'cuda.jit(devi
 @dataclass
 class Piece:
     """
-    One part of a program.
+    A part of a program.
 
     Args:
         definitions: Source at the top of the module.
@@ -102,10 +102,10 @@ def factory(rng: random.Random, n: str) -> Piece:
     """Return closures out of a factory, some with equal constants."""
     constants = [rng.randrange(4) for _ in range(3)]
     wrap = rng.choice(DEVICE)
-    made = "\n".join(f"c{n}_{i} = make{n}({k})" for i, k in enumerate(constants))
+    closures = "\n".join(f"c{n}_{i} = make{n}({k})" for i, k in enumerate(constants))
     return Piece(
-        f"def make{n}(k):\n    {wrap}\n    def made(v):\n"
-        f"        return ({whole(rng)}) + k\n    return made\n\n\n" + made,
+        f"def make{n}(k):\n    {wrap}\n    def closure(v):\n"
+        f"        return ({whole(rng)}) + k\n    return closure\n\n\n" + closures,
         "\n".join(f"acc += c{n}_{i}(x)" for i in range(len(constants))),
     )
 
@@ -218,13 +218,13 @@ def constant_records(rng: random.Random, n: str) -> Piece:
     """Return a constant array of records, with padding or without."""
     align = rng.random() < 0.85
     rows = [(rng.randrange(100), rng.randrange(100) / 4) for _ in range(4)]
-    made = rng.choice(
+    constant = rng.choice(
         (f"np.array({rows}, ROW{n})", f"np.zeros(4, ROW{n})", f"np.array([tuple(r) for r in {rows}], ROW{n})")
     )
     return Piece(
         f"""
 ROW{n} = np.dtype([("key", "i1"), ("weight", "f8")], align={align})
-ROWS{n} = {made}
+ROWS{n} = {constant}
 
 
 @cuda.jit(device=True)

@@ -1,4 +1,4 @@
-"""What may differ between stock and the plugin, each with its reason; everything else is a difference."""
+"""Differences allowed between stock and the plugin, each with its reason; no others are."""
 
 from __future__ import annotations
 
@@ -58,29 +58,34 @@ OUTCOMES = (
 
 
 def compare(stock: dict[str, Any], plugin: dict[str, Any]) -> list[str]:
-    """Return which launches of programs end otherwise with the plugin, and how."""
-    found = []
+    """Return a line for each launch that ends differently with the plugin."""
+    differences = []
     for name, ours in plugin.items():
         pairs = list(zip(stock[name]["launches"], ours["launches"], strict=False))
         if len(stock[name]["launches"]) != len(ours["launches"]):
-            found.append(f"{name}: {len(stock[name]['launches'])} launches, {len(ours['launches'])} here")
+            differences.append(
+                f"{name}: {len(stock[name]['launches'])} launches, {len(ours['launches'])} here"
+            )
         for number, (one, other) in enumerate(pairs):
-            found += [f"{name}_{number}: {difference}" for difference in _differences(one, other)]
-    return found
+            differences += [f"{name}_{number}: {difference}" for difference in _differences(one, other)]
+    return differences
 
 
 def _differences(stock: Outcome, plugin: Outcome) -> list[str]:
     if "error" not in stock and "error" not in plugin:
-        differing = [what for what in ("kernels", "entry") if stock[what] != plugin[what]]
-        missing = [what for what in ("entry_in_cubin", "entry_in_ir") if not plugin[what]]
+        differing = [field for field in ("kernels", "entry") if stock[field] != plugin[field]]
+        missing = [field for field in ("entry_in_cubin", "entry_in_ir") if not plugin[field]]
         return [
-            *(f"{what} {stock[what]}, {plugin[what]} here" for what in differing),
-            *(f"{what} is false" for what in missing),
+            *(f"{field} {stock[field]}, {plugin[field]} here" for field in differing),
+            *(f"{field} is false" for field in missing),
         ]
-    said = [f"{each['error'][0]}: {each['message']}" if "error" in each else "ok" for each in (stock, plugin)]
-    if said[0] == said[1] or any(rule.applies(stock, plugin) for rule in OUTCOMES):
+    results = [
+        f"{outcome['error'][0]}: {outcome['message']}" if "error" in outcome else "ok"
+        for outcome in (stock, plugin)
+    ]
+    if results[0] == results[1] or any(rule.applies(stock, plugin) for rule in OUTCOMES):
         return []
-    return [f"stock {said[0]}, plugin {said[1]}"]
+    return [f"stock {results[0]}, plugin {results[1]}"]
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> list[str]:

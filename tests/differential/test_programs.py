@@ -43,7 +43,7 @@ def compiled(request, tmp_path_factory):
         warm=warm,
         bare=bare,
         count=len(programs),
-        found=rules.compare(stock, cold),
+        differences=rules.compare(stock, cold),
     )
 
 
@@ -57,30 +57,32 @@ def test_both_compiled_all_programs(compiled):
     for name, active in (("stock", False), ("cold", True), ("warm", True), ("bare", True)):
         results = getattr(compiled, name)
         assert len(results) >= compiled.count // 6
-        assert {active} == {each["active"] for each in results.values()}
-    fine = [each for each in compiled.stock.values() if all("error" not in one for one in each["launches"])]
+        assert {active} == {result["active"] for result in results.values()}
+    fine = [
+        result for result in compiled.stock.values() if all("error" not in one for one in result["launches"])
+    ]
     assert len(fine) > 0.8 * compiled.count
 
 
 def test_the_plugin_does_as_stock(compiled):
     """Errors, names of kernels and entry names are stock's, but for what a rule allows."""
-    assert not compiled.found, shown(compiled.found)
+    assert not compiled.differences, shown(compiled.differences)
 
 
 def test_without_a_cache_it_does_as_stock(compiled):
     """Names that another process would find are not made then."""
-    found = rules.compare(compiled.stock, compiled.bare)
-    assert not found, shown(found)
+    differences = rules.compare(compiled.stock, compiled.bare)
+    assert not differences, shown(differences)
 
 
 def test_another_process_compiles_the_same(compiled):
     """Out of the cache, in another order and with another hash seed, the code is the same."""
-    found = rules.same(compiled.cold, compiled.warm)
-    assert not found, shown(found)
+    differences = rules.same(compiled.cold, compiled.warm)
+    assert not differences, shown(differences)
 
 
 def test_another_process_finds_most(compiled):
-    """Of what a first process has made, another finds nine of ten; the rest depends on an order in Numba."""
+    """The next process finds nine of ten results of the first; the rest depends on an order in Numba."""
     hits, misses = driver.hits(compiled.warm)
     assert hits > compiled.count
     assert 0.9 <= hits / (hits + misses)

@@ -43,23 +43,23 @@ def first_line(error: BaseException) -> str:
 
 def failure(error: BaseException) -> dict[str, Any]:
     """Return an exception as an outcome: its classes, the nearest first, its first line and the text."""
-    classes = [each.__name__ for each in type(error).__mro__ if each is not object]
+    classes = [ancestor.__name__ for ancestor in type(error).__mro__ if ancestor is not object]
     return {"error": classes, "message": first_line(error), "text": str(error)[-3000:]}
 
 
 def compile_launch(dispatcher: Any, args: tuple[Any, ...]) -> dict[str, Any]:
     """Compile the kernel that these arguments need, link it, and return what came out."""
-    kernel = dispatcher.compile(tuple(dispatcher.typeof_pyval(each) for each in args))
+    kernel = dispatcher.compile(tuple(dispatcher.typeof_pyval(argument) for argument in args))
     return describe(kernel, kernel._codelibrary.get_cubin().code)
 
 
 def describe(kernel: Any, cubin: bytes) -> dict[str, Any]:
     """Return names and machine code of a kernel."""
-    found = machine.kernels(cubin)
+    names = machine.kernels(cubin)
     return {
-        "kernels": sorted(map(machine.plain_name, found)),
+        "kernels": sorted(map(machine.plain_name, names)),
         "entry": machine.plain_name(kernel.entry_name),
-        "entry_in_cubin": kernel.entry_name in found,
+        "entry_in_cubin": kernel.entry_name in names,
         "entry_in_ir": f'@"{kernel.entry_name}"' in "".join(kernel.inspect_llvm()),
         "code": machine.code(cubin),
     }
@@ -102,8 +102,8 @@ def execute_launch(dispatcher: Any, shape: tuple[int, int, int], args: tuple[Any
             cuda.synchronize()
         except Exception as raised:  # noqa: BLE001 - an outcome
             error = failure(raised)
-    memory = [each.tobytes() for each in args if isinstance(each, np.ndarray)]
-    digests = [hashlib.sha256(each).hexdigest()[:12] for each in memory]
+    memory = [argument.tobytes() for argument in args if isinstance(argument, np.ndarray)]
+    digests = [hashlib.sha256(content).hexdigest()[:12] for content in memory]
     return {"memory": digests, "printed": "".join(text), **(error or {})}
 
 

@@ -1,4 +1,4 @@
-"""Which front end compiles a function: what it names, what it uses, what is asked for, what is installed."""
+"""The front end of a function: by its names, its callees, the caller's choice, and the installed packages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBA_CUDA, MLIR = FRONT_ENDS
 
 
 class Dispatcher:
-    """What a decorator of numba-cuda-mlir makes, as far as the choice looks."""
+    """The result of a decorator of numba-cuda-mlir, as far as the choice looks."""
 
     def __init__(self, function):
         self.py_func = function
@@ -126,7 +126,7 @@ double = types.float32
     ],
 )
 def test_what_a_signature_names_decides(monkeypatch, root, expected, signature):
-    """What is in the scope of a function decides where it reads nothing, and so do types."""
+    """If the body reads no names of a front end, the module's scope and the signature's types decide."""
     pytest.importorskip(root)
     module = ModuleType("has_types")
     monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -153,7 +153,7 @@ def test_the_argument_chooses(ours):
 
 
 def test_a_function_that_mixes_front_ends_is_refused(ours):
-    """A function of both, or of another than it names, is told what belongs where; neither is tried."""
+    """The error names what belongs to which front end; the function is compiled by neither."""
     (helper,) = (cell.cell_contents for cell in ours.__closure__)
 
     def mixed(x):
@@ -163,9 +163,9 @@ def test_a_function_that_mixes_front_ends_is_refused(ours):
         with pytest.raises(pl.ExportError, match="a function and its callees need one front end") as caught:
             front_end_of(function, **options)
         other = "helper in " if function is mixed else "front_end='numba-cuda'"
-        for what, whose in (("theirs in ", MLIR), (other, NUMBA_CUDA)):
-            said = str(caught.value)
-            assert f", which belongs to {whose}" in said[said.index(what) :]
+        for mention, whose in (("theirs in ", MLIR), (other, NUMBA_CUDA)):
+            message = str(caught.value)
+            assert f", which belongs to {whose}" in message[message.index(mention) :]
 
 
 def test_a_mixed_export_is_refused(tmp_path, ours):

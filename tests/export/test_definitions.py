@@ -1,4 +1,4 @@
-"""Which marked functions of a module an export has, and which it refuses to leave out."""
+"""Marked functions of a module: those that an export has, and those that it refuses to leave out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FACTORY = (
 
 
 def test_functions_without_a_name_in_the_module_are_exported(tmp_path):
-    """What a factory has made is exported wherever it is kept and defined, in the order of marking."""
+    """Functions of a factory are exported, wherever they are kept and defined, in the order of marking."""
     (tmp_path / "plain.py").write_text("def plain(x):\n    return x\n")
     text = (
         FACTORY
@@ -71,6 +71,6 @@ def test_a_function_that_wraps_another_is_itself():
 
 
 def test_options_of_numba_are_no_options_of_a_mark(caplog):
-    """What a decorator of Numba was told is left out with a warning."""
+    """Options of Numba's decorator have no effect, with a warning."""
     pl.kernel("void(int32)")(cuda.jit(launch_bounds=64, fastmath=True)(abs_of))
     assert "abs_of has fastmath=True, launch_bounds=64 of Numba's decorator, which an export" in caplog.text

@@ -1,4 +1,4 @@
-"""What exported functions call: resolved into the artifacts, or left to C++ and said so."""
+"""Callees of exported functions: resolved into the artifacts, or left to C++ with a warning."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_memory_management_is_refused():
 
 @pytest.mark.parametrize("ty", [types.float16, types.bfloat16], ids=["float16", "bfloat16"])
 def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog, ty):
-    """Where nvJitLink merges none, an export with halves has the other kinds, unless LTO-IR is asked for."""
+    """If nvJitLink merges no LTO-IR, an export with halves has all other kinds, and emit="ltoir" fails."""
     monkeypatch.setattr(nvjitlink, "merges_ltoir", lambda: False)
     plain = pl.udf("float32(float32)", name="plain")(triple)
     half = pl.udf(ty(ty), name="halved")(triple)
@@ -141,25 +141,25 @@ def test_ltoir_is_left_out_where_nothing_merges_it(tmp_path, monkeypatch, caplog
     uses = r"ltoir \(halved \(\S+\) uses float16 or bfloat16, linked \(\S+\) uses .*: nvJitLink"
     assert re.search(uses, caplog.text)
     assert {"ptx", "cubin", "fatbin"} == {kind for kind, _ in exported.artifacts}
-    assert ["ltoir"] == [each.kind for each in exported.left_out]
+    assert ["ltoir"] == [omission.kind for omission in exported.left_out]
     with pytest.raises(
         pl.ExportError, match=f"^{half.location}: error: .* export these functions from a separate file"
     ):
         pl.export([half], tmp_path, arch="sm_90", emit="ltoir", name="other")
     assert not list(tmp_path.glob("other*"))
-    made = pl.link(linked, CALLS_LINKED, arch="sm_90", lto=True)
+    relinked = pl.link(linked, CALLS_LINKED, arch="sm_90", lto=True)
     assert re.search("<udfs> goes into the link as PTX, and its calls are not inlined: linked", caplog.text)
-    assert "nvjitlink" == made.backend
+    assert "nvjitlink" == relinked.backend
 
 
 def test_what_this_nvvm_refuses_as_ltoir_is_an_error(monkeypatch):
     """LTO-IR is left out where link files or the NVVM of a toolkit stand in its way, for nothing else."""
     compile_ir = nvvm.compile_ir
 
-    def refuse(modules, options, *others):
+    def refuse(modules, options, *arguments):
         if "-gen-lto" in options:
             raise pl.ExportError("unsupported")
-        return compile_ir(modules, options, *others)
+        return compile_ir(modules, options, *arguments)
 
     monkeypatch.setattr(nvvm, "compile_ir", refuse)
     with pytest.raises(pl.ExportError, match=r"plain.* unsupported"):
@@ -167,18 +167,18 @@ def test_what_this_nvvm_refuses_as_ltoir_is_an_error(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("float own(float x) { return y; }", r"NVRTC could not compile (mine|a)\.cu"),
         ("float own(double x) { return x; }", "own has two prototypes"),
         ("float own(float x) { return x; }", "nvJitLink failed to link"),
     ],
 )
-def test_errors_of_link_files_are_at_the_function(code, said):
-    """What is wrong with a link file, or with two of them, is told at the function that links it."""
+def test_errors_of_link_files_are_at_the_function(code, message):
+    """An error in a link file, or a conflict of two, is reported at the function that links it."""
     links = [cuda.CUSource(f'extern "C" __device__ {code}', name=name) for name in ("mine.cu", "a.cu")]
-    own = cuda.declare_device("own", "float32(float32)", abi="c", link=links)
+    declared = cuda.declare_device("own", "float32(float32)", abi="c", link=links)
     plain = pl.udf("float32(float32)", name="plain")(triple)
-    calls = pl.udf("float32(float32)", name="calls")(lambda x: own(x) + x)
-    with pytest.raises(pl.ExportError, match=f"^{calls.location}: error: {said}"):
+    calls = pl.udf("float32(float32)", name="calls")(lambda x: declared(x) + x)
+    with pytest.raises(pl.ExportError, match=f"^{calls.location}: error: {message}"):
         pl.export([plain, calls], arch="sm_90", emit="ptx", name="mine")

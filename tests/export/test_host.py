@@ -20,7 +20,7 @@ import numba_ptxlink as pl
 if TYPE_CHECKING:
     from pathlib import Path
 
-# One of each family of types, for the default tests.
+# A few functions, together with all families of types, for the default tests.
 FEW = (
     *("small", "half_sum", "product", "along", "records", "functions"),
     *("total", "maybe", "lookup", "fibonacci", "bump", "drag", "either"),
@@ -228,22 +228,22 @@ def test_functions_without_a_host_version_have_reasons(tmp_path):
         '@kernel("void(int32[::1])")\ndef launched(a):\n    a[0] = 1\n' + functions
     )
     export = pl.export(tmp_path / "udfs.py", tmp_path, emit=["ptx", "host"])
-    entries = {each["symbol"]: each for each in json.loads(export.manifest.read_text())["functions"]}
+    entries = {entry["symbol"]: entry for entry in json.loads(export.manifest.read_text())["functions"]}
     reasons = {name: reason for name, (_, reason) in DEVICE_FUNCTIONS.items()}
     assert reasons == {name: entries[name]["host_reason"] for name in reasons}
     assert {"plain": True, **dict.fromkeys(reasons, False)} == {
-        name: each["host"] for name, each in entries.items() if each["kind"] == "function"
+        name: entry["host"] for name, entry in entries.items() if entry["kind"] == "function"
     }
     assert "host" not in entries["launched"]
     assert {f"host version of {name}": reason for name, reason in reasons.items()} == {
-        each.kind: str(each) for each in export.left_out
+        omission.kind: str(omission) for omission in export.left_out
     }
     assert "NUMBA_PTXLINK_DEVICE int32_t thread(" in export.header.read_text()
 
 
 @pytest.mark.numba_cuda
 def test_an_export_without_host_versions_is_an_error(tmp_path):
-    """It names each function, with the reason."""
+    """The error names each function, with the reason."""
     (tmp_path / "udfs.py").write_text(
         "from numba import cuda\nfrom numba_ptxlink import udf\n\n\n"
         '@udf("int32()")\ndef thread():\n    return cuda.threadIdx.x\n'

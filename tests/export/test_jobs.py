@@ -102,7 +102,7 @@ def test_processes_leave_the_same_bytes(program):
 
 
 def test_a_worker_of_a_pool_gets_its_share(program):
-    """Where the number of workers is known, each imports the file once, and the bytes are the same."""
+    """If the number of workers is known, each imports the file once, and the bytes are the same."""
     executor = AtOnce({2}.__contains__)
     executor._max_workers = 3  # type: ignore[attr-defined] # as Python's own pools have it
     archs = ["sm_80", "sm_90"]
@@ -111,16 +111,16 @@ def test_a_worker_of_a_pool_gets_its_share(program):
 
 
 def test_a_worker_that_finds_other_files_does_nothing(program, caplog):
-    """What is compiled of an edited file is compiled again, by the process that exports."""
+    """The exporting process compiles an edited file again: a worker with other files compiles nothing."""
     shared = program.with_name("shared.py")
 
     def edit():
         shared.write_text("FACTOR = 4\n")
 
     executor = AtOnce(before=edit)
-    made = export(program, emit=["ptx"], executor=executor)
+    artifacts = export(program, emit=["ptx"], executor=executor)
     assert caplog.text.count("the worker has other files") == executor.count
-    assert made == export(program, emit=["ptx"])
+    assert artifacts == export(program, emit=["ptx"])
 
 
 @pl.udf("int32(int32)")
@@ -130,11 +130,11 @@ def marked(x):
 
 
 def test_another_libnvvm_makes_another_result(monkeypatch):
-    """What a worker compares tells libraries apart that compile with packages of the same releases."""
-    told = functions_of(marked, None)
-    here = _environment_digest(*told)
+    """Environments with different libraries of the same release have different digests."""
+    functions = functions_of(marked, None)
+    here = _environment_digest(*functions)
     monkeypatch.setattr(find, "build_id", lambda _: "another")
-    assert here != _environment_digest(*told)
+    assert here != _environment_digest(*functions)
 
 
 @pytest.mark.numba_cuda
@@ -184,9 +184,9 @@ def test_an_interrupted_export_is_one_line_and_no_file(tmp_path, program):
         assert process.stderr is not None
         first = process.stderr.readline()
         os.killpg(process.pid, signal.SIGINT)
-        _, said = process.communicate()
+        _, stderr_text = process.communicate()
         assert first == "here\n"
-        lines = [line for line in said.splitlines() if line != "here"]
+        lines = [line for line in stderr_text.splitlines() if line != "here"]
         assert lines == ["numba-ptxlink: interrupted"]
         assert process.returncode == 130
         assert not out.exists()
@@ -194,14 +194,14 @@ def test_an_interrupted_export_is_one_line_and_no_file(tmp_path, program):
 
 @pytest.mark.slow
 def test_children_end_with_their_owner(tmp_path):
-    """What a killed process had imported and forked ends, too, and closes what it has open."""
+    """Child processes of a killed export end, too, and close their files."""
     (tmp_path / "udfs.py").write_text("import time\nprint('here', flush=True)\ntime.sleep(600)\n")
     command = [sys.executable, "-c", "import numba_ptxlink as pl; pl.export('udfs.py')"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     assert process.stderr.readline() == "here\n"
     process.kill()
-    # It returns when nobody has the pipe open any more.
+    # Reading returns when no process has the pipe open any more.
     assert process.communicate(timeout=60)[1] == ""
 
 
@@ -251,8 +251,8 @@ def test_files_that_fail_are_told_and_the_others_written(files, tmp_path, capsys
         (tmp_path / name).write_text("1 / 0\n")
     command = ["export", *files, "-o", "out", "--emit", "ptx", "-j", "2"]
     assert 1 == cli.main(command)
-    said = capsys.readouterr().err
-    assert [f"{tmp_path / name}:1: error: {name} failed" in said for name in files] == [True, True, False]
+    errors = capsys.readouterr().err
+    assert [f"{tmp_path / name}:1: error: {name} failed" in errors for name in files] == [True, True, False]
     written = {"u2.h", "u2.json", "u2.sm_75.ptx"}
     assert written == {path.name for path in (tmp_path / "out").iterdir()}
     # The target of a depfile is none of them: a build tool would take all for done.
@@ -262,7 +262,7 @@ def test_files_that_fail_are_told_and_the_others_written(files, tmp_path, capsys
 
 
 def test_several_files_of_one_name_are_refused(files, tmp_path, capsys):
-    """They would write the same files, as they would with one --name."""
+    """An error says that the files would overwrite each other, as they would with a single --name."""
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / files[0]).write_text("")
     for more in ([f"inner/{files[0]}"], ["--name", "mine"]):

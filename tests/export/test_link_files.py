@@ -60,35 +60,35 @@ def strong(path):
 @pytest.mark.parametrize("helper", shared_helpers.HELPERS, ids=lambda helper: helper.py_func.__name__)
 def test_two_exports_that_share_a_helper_link_together(tmp_path, helper, opt):
     """Only the exported function may not be defined twice; at two optimisation levels too."""
-    made = [exported(tmp_path, "first", helper, opt=opt), exported(tmp_path, "second", helper, result=2)]
+    exports = [exported(tmp_path, "first", helper, opt=opt), exported(tmp_path, "second", helper, result=2)]
     for kind in KINDS:
-        files = [artifact(export, kind) for export in made]
+        files = [artifact(export, kind) for export in exports]
         linked = pl.link(CALLER, *files, arch="sm_90", **({"lto": False} if kind != "ltoir" else {}))
         assert b"caller" in linked.cubin
     for kind in ("ptx", "cubin"):
-        assert {"first"} == strong(artifact(made[0], kind))
+        assert {"first"} == strong(artifact(exports[0], kind))
 
 
 @pytest.mark.parametrize("helper", shared_helpers.HELPERS, ids=lambda helper: helper.py_func.__name__)
 def test_what_is_strong_in_ltoir_has_the_exports_name_or_tag(tmp_path, helper):
     """LTO-IR keeps the symbols of link files, under names of the export's own."""
-    found = strong(artifact(exported(tmp_path, "first", helper, emit=["ltoir"]), "ltoir"))
-    assert "first" in found
+    symbols = strong(artifact(exported(tmp_path, "first", helper, emit=["ltoir"]), "ltoir"))
+    assert "first" in symbols
     tag = f"{zlib.crc32(b'first'):08x}"
-    assert [] == [name for name in found - {"first"} if tag not in name]
+    assert [] == [name for name in symbols - {"first"} if tag not in name]
 
 
 def test_the_exported_function_itself_is_defined_once(tmp_path):
     """Two different exports of one name are refused, by that name."""
-    made = [
+    exports = [
         exported(tmp_path / str(result), "first", shared_helpers.reversed_in_block, result=result)
         for result in (1, 2)
     ]
     cases = [
-        [artifact(export, kind) for export, kind in zip(made, kinds, strict=True)]
+        [artifact(export, kind) for export, kind in zip(exports, kinds, strict=True)]
         for kinds in (("ptx", "ptx"), ("cubin", "cubin"), ("ltoir", "ltoir"), ("ptx", "cubin"))
     ]
-    cases.append(['extern "C" __device__ int first() { return 0; }', artifact(made[0], "cubin")])
+    cases.append(['extern "C" __device__ int first() { return 0; }', artifact(exports[0], "cubin")])
     for files in cases:
         with pytest.raises(pl.LinkError, match=r"\bfirst is defined 2 times"):
             pl.link(*files, arch="sm_90", lto=files is cases[2])
@@ -112,13 +112,13 @@ def test_compile_leaves_link_files_to_the_linker(name, output, tmp_path):
         x[0] = bump()
 
     files = []
-    for symbol, device, *given in (
+    for symbol, device, *definition in (
         ("first", True, lambda: bump() + 1, types.int32()),
         ("second", True, lambda: bump() + 2, types.int32()),
         ("mine", False, kernel, types.void(types.int32[::1])),
     ):
         options = {"cc": (9, 0), "device": device, "abi": "c", "abi_info": {"abi_name": symbol}}
-        code, _ = cuda.compile(*given, **options, output=output)
+        code, _ = cuda.compile(*definition, **options, output=output)
         files.append(tmp_path / f"{symbol}.{output}")
         files[-1].write_bytes(code.encode() if isinstance(code, str) else code)
     caller = """
@@ -129,14 +129,14 @@ def test_compile_leaves_link_files_to_the_linker(name, output, tmp_path):
     with pytest.raises(pl.LinkError, match="bump"):
         pl.link(*files, caller, arch="sm_90")
     linked = pl.link(*files, caller, STATEFUL, arch="sm_90")
-    names = {each.name for each in elf.read(linked.cubin).symbols}
+    names = {symbol.name for symbol in elf.read(linked.cubin).symbols}
     assert {"mine", "caller", "reset"} <= names
-    assert {"counter"} == {each for each in names if "counter" in each}
+    assert {"counter"} == {name for name in names if "counter" in name}
 
 
 def test_an_export_calls_another_exports_function(tmp_path):
     """A function declared with the C ABI is found in the artifact that exports it, of each kind."""
-    made = exported(tmp_path, "first", shared_helpers.reversed_in_block)
+    first_export = exported(tmp_path, "first", shared_helpers.reversed_in_block)
     first = cuda.declare_device("first", "float32(float32)", abi="c")
 
     def calls(x):
@@ -144,7 +144,7 @@ def test_an_export_calls_another_exports_function(tmp_path):
 
     second = pl.export([pl.udf("float32(float32)", name="second")(calls)], tmp_path, arch="sm_90")
     for kind in KINDS:
-        files = [artifact(export, kind) for export in (made, second)]
+        files = [artifact(export, kind) for export in (first_export, second)]
         assert b"caller" in pl.link(CALLER, *files, arch="sm_90", lto=kind == "ltoir").cubin, kind
 
 

@@ -55,9 +55,9 @@ def export(udf, *kinds):
     return pl.export([udf], arch="sm_90", emit=list(kinds), name="calls")
 
 
-def undefined(made):
+def undefined(exported):
     """Return the functions that the PTX leaves undefined."""
-    return re.findall(r"^\.extern \.func.*?(\w+)\s*$", made.read("ptx").decode(), re.MULTILINE)
+    return re.findall(r"^\.extern \.func.*?(\w+)\s*$", exported.read("ptx").decode(), re.MULTILINE)
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_what_is_compiled_of_a_link_file_is_part_of_every_artifact(name, form, t
     path = tmp_path / form
     path.write_bytes(DOUBLED.encode() if path.suffix == ".cu" else compiled("ltoir"))
     link = front_ends.cuda(name).LTOIR(path.read_bytes()) if form == "memory" else str(path)
-    made = export(calling(name, "doubled", "float32(float32)", link=link), "ptx", "ltoir", "cubin")
-    assert [] == undefined(made)
-    assert "doubled" not in made.contents["calls.h"].decode()
+    exported = export(calling(name, "doubled", "float32(float32)", link=link), "ptx", "ltoir", "cubin")
+    assert [] == undefined(exported)
+    assert "doubled" not in exported.contents["calls.h"].decode()
     for kind in ("ptx", "ltoir", "cubin"):
-        assert b"caller" in pl.link(CALLER, made.read(kind), arch="sm_90", lto=kind == "ltoir").cubin
+        assert b"caller" in pl.link(CALLER, exported.read(kind), arch="sm_90", lto=kind == "ltoir").cubin
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", pytest.param("fatbin", marks=pytest.mark.slow)])
@@ -108,7 +108,7 @@ def test_what_is_no_part_of_an_export_is_told(name, kind, tmp_path, caplog):
     """The warning names file and kind, and the artifact links beside the file."""
     path = tmp_path / f"doubled.{kind}"
     path.write_bytes(compiled(kind))
-    made = export(calling(name, "doubled", "float32(float32)", link=str(path)), "ptx")
+    exported = export(calling(name, "doubled", "float32(float32)", link=str(path)), "ptx")
     assert f"link= lists {path.name}, of kind {kind}, and an export includes" in caplog.text
-    assert ["doubled"] == undefined(made)
-    assert b"caller" in pl.link(CALLER, made.read("ptx"), path, arch="sm_90").cubin
+    assert ["doubled"] == undefined(exported)
+    assert b"caller" in pl.link(CALLER, exported.read("ptx"), path, arch="sm_90").cubin

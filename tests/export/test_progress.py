@@ -1,4 +1,4 @@
-"""What a terminal shows of a long export."""
+"""Progress of a long export on a terminal."""
 
 from __future__ import annotations
 

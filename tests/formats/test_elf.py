@@ -37,6 +37,6 @@ def test_symbols_are_those_that_others_see():
         ("elsewhere", "variable", False),
         ("second", "func", True),
         ("k", "entry", True),
-    } == {(each.name, each.kind, each.defined) for each in image.symbols}
-    assert 20 == next(each.size for each in image.symbols if each.name == "table")
-    assert any("own" in each.name for each in image.all_symbols)
+    } == {(symbol.name, symbol.kind, symbol.defined) for symbol in image.symbols}
+    assert 20 == next(symbol.size for symbol in image.symbols if symbol.name == "table")
+    assert any("own" in symbol.name for symbol in image.all_symbols)

@@ -1,4 +1,4 @@
-"""What LLVM IR declares."""
+"""Types of functions that LLVM IR declares."""
 
 from __future__ import annotations
 

@@ -23,14 +23,19 @@ def printed(text: str) -> str:
     assert {"", "line"}.isdisjoint(
         item.keyword for item in module.items if isinstance(item, ptx.UnparsedItem)
     )
-    return module.replace({each.body_span: ptx.block(each.body) for each in module.functions if each.defined})
+    return module.replace(
+        {function.body_span: ptx.block(function.body) for function in module.functions if function.defined}
+    )
 
 
 def executed(text: str) -> list[list[tuple]]:
     """Return the instructions that the machine of the tests reads."""
     functions = emulator.parse(text).functions.values()
     return [
-        [(each.guard, each.opcode, each.words, repr(each.operands)) for each in function.code or ()]
+        [
+            (instruction.guard, instruction.opcode, instruction.words, repr(instruction.operands))
+            for instruction in function.code or ()
+        ]
         for function in functions
     ]
 
@@ -78,8 +83,10 @@ def test_python(name):
     """So it is with Python functions that NVVM compiled."""
     types = front_ends.get(name).types
     signature = (types.float32, types.int32, types.CPointer(types.float32))
-    made = pl.export([pl.udf(signature, front_end=name)(pendulum)], arch="sm_90", emit=["ptx"], name="spaced")
-    check(made.read("ptx").decode())
+    exported = pl.export(
+        [pl.udf(signature, front_end=name)(pendulum)], arch="sm_90", emit=["ptx"], name="spaced"
+    )
+    check(exported.read("ptx").decode())
 
 
 @pytest.mark.parametrize("seeds", [range(1), slow(range(1, 20))])
@@ -90,6 +97,6 @@ def test_random_modules(seeds):
         for text in texts:
             check(text, seed)
         ways = texts, map(respelled.joined, texts), [respelled.split(text, seed) for text in texts]
-        one, *others = (inline(combine([*map(ptx.parse, way)]), inline_all=True).text for way in ways)
-        for other in others:
+        one, *other_texts = (inline(combine([*map(ptx.parse, way)]), inline_all=True).text for way in ways)
+        for other in other_texts:
             assert machine_code(one, relocatable=False) == machine_code(other, relocatable=False)

@@ -67,7 +67,7 @@ def test_variables(case):
     text, expected = DECLARATIONS[case]
     (*_, item) = parse(HEAD + text).items
     assert all(variable.line for variable in item.variables)
-    assert expected == [replace(each, line=0, start=-1, end=-1) for each in item.variables]
+    assert expected == [replace(variable, line=0, start=-1, end=-1) for variable in item.variables]
     alone = "\n".join(map(item.alone, item.variables))
     assert machine_code(HEAD + text) == machine_code(f"{HEAD}{alone}")
 
@@ -198,8 +198,8 @@ def test_a_usual_header_is_read_as_the_lexer_reads_it(blank):
     targets = "sm_90", "sm_90a , debug", "sm_90 debug", "90", "sm_90, debug,", "sm_90::x"
     for version, target, size in itertools.product(versions, targets, ("64", "064", "64.5", "6_4")):
         text = f".version{blank or ' '}{version}{blank}.target {target}{blank}.address_size {size}{blank}"
-        for each in (text, f"{blank}{text}\n", f"// .target x\n{text}.version 1.0\n"):
-            assert ptx_header._read(each) == read_header(each), each
+        for ptx_text in (text, f"{blank}{text}\n", f"// .target x\n{text}.version 1.0\n"):
+            assert ptx_header._read(ptx_text) == read_header(ptx_text), ptx_text
 
 
 def test_nothing_is_found_in_comments_strings_and_bodies():
@@ -235,7 +235,7 @@ def test_nothing_is_found_in_comments_strings_and_bodies():
     ],
 )
 def test_odd_text_is_kept(text, kinds):
-    """What is not understood stays as it is, and what comes after it is read."""
+    """Text that is not understood stays as it is, and text after it is read."""
     module = parse(text)
     assert kinds == [item.name if isinstance(item, Function) else item.keyword for item in module.items]
     kept = "".join(text[item.start : item.end] for item in module.items)
@@ -248,7 +248,7 @@ def test_odd_text_is_kept(text, kinds):
         ("[a]", ("a", 0)),
         ("[a+4]", ("a", 4)),
         ("[%rd1 + -8]", ("%rd1", -8)),
-        # Of the PTX ISA, "Integer Constants".
+        # Integers in octal and other notations: PTX ISA, "Integer Constants".
         ("[a+020U]", ("a", 16)),
         ("[a+ - 0x10]", ("a", -16)),
         ("[a+0B101]", ("a", 5)),

@@ -18,7 +18,8 @@ OUTER = (
 )
 
 BULK = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-# What the PTX ISA document allows in a body, each accepted by the assembler in the kernel around it.
+# Statements that the PTX ISA document allows in a body, each accepted by the assembler in the kernel around
+# it.
 STATEMENTS: dict[str, tuple[str, str]] = {
     "no operands": ("bar.warp.sync 1; exit;", "bar.warp.sync 1;|exit;"),
     "registers": ("add.s32 %r1,%r2,%r3;", "add.s32 %r1, %r2, %r3;"),
@@ -137,8 +138,10 @@ def test_statements(case):
     body = ptx.parse(kernel(text)).functions[-1].body[skipped:-1]
     assert machine_code(kernel(text)) == machine_code(kernel("\n".join(map(str, body))))
     separate = [
-        each.of(each.mnemonic, *each.operands, guard=each.guard) if hasattr(each, "mnemonic") else each
-        for each in body
+        statement.of(statement.mnemonic, *statement.operands, guard=statement.guard)
+        if hasattr(statement, "mnemonic")
+        else statement
+        for statement in body
     ]
     assert lines == [*map(str, separate)]
 
@@ -161,12 +164,12 @@ def test_names_mean_what_is_declared_before():
         ".reg .b64 %d1, %x<9>; mov.b64 %d1, %x8; { mov.b64 %d1, %x8; .reg .u64 %d1; .reg .b64 %x<5>;"
         " mov.b64 %d1, %x4; mov.b64 %d1, %x8; } mov.b64 %d1, %y; .reg .b64 %y1<3>; mov.b64 %y12, %y13;"
     )
-    found = [
+    blocks = [
         [(register and register.block) for register in map(scope.find, statement.operands)]
         for _, statement, scope in ptx.scoped(body)
         if isinstance(statement, ptx.Instruction)
     ]
-    assert [[-1, -1], [-1, -1], [2, 2], [2, -1], [-1, None], [-1, None]] == found
+    assert [[-1, -1], [-1, -1], [2, 2], [2, -1], [-1, None], [-1, None]] == blocks
 
 
 def test_other_labels():

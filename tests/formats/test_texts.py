@@ -1,4 +1,4 @@
-"""Which texts are taken for CUDA C++, and what the others are called."""
+"""Texts that are taken for CUDA C++, and the kinds of others."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("text", CXX.values(), ids=CXX)
 def test_cuda_source(text):
-    """What ends as C++ ends is CUDA C++, with its name and without."""
+    """Text that ends as C++ does is CUDA C++, with its name and without."""
     assert kinds.CU == kinds.recognise(text.encode())
 
 

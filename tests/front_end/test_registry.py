@@ -17,7 +17,7 @@ from numba_ptxlink._front_end import registry
 from numba_ptxlink._front_end.base import Releases
 from numba_ptxlink._front_end.patch import Patch, applied, apply, undo
 
-# What numba-cuda-mlir calls a type: the names are the same.
+# A type of numba-cuda-mlir: its name is that of numba-cuda's type.
 Theirs = type("Integer", (), {"__module__": "numba_cuda_mlir.numba_cuda.types.scalars"})
 
 
@@ -56,7 +56,7 @@ def test_importing_a_front_end_imports_nothing_of_its_compiler():
 
 def test_the_hook_knows_each_front_end():
     """The hook, which imports nothing, has the packages that the front ends have."""
-    assert hook.PACKAGES == {each.package: each.name for each in registry.front_ends()}
+    assert hook.PACKAGES == {front_end.package: front_end.name for front_end in registry.front_ends()}
     assert tuple(hook.PACKAGES.values()) == FRONT_ENDS
 
 
@@ -72,27 +72,27 @@ def test_the_hook_and_the_package_are_switched_off_by_the_same_values():
     [("0.5.3", False), ("0.5.4", True), ("0.7.0", False), ("0.5", False), ("0.6rc1", False)],
 )
 def test_releases_are_a_range(version, there):
-    """It has final versions, in words that pip understands."""
+    """The range has final versions alone, and is printed as pip reads it."""
     releases = Releases((0, 5, 4), (0, 7))
     assert there is (version in releases)
     assert str(releases) == ">=0.5.4,<0.7"
 
 
 def test_what_two_want_stays_until_both_are_done(monkeypatch):
-    """A replacement is made once, and taken back when the last who wanted it is done."""
-    module, made = SimpleNamespace(value=1), []
+    """A patch is applied once, and undone with the last user."""
+    module, originals = SimpleNamespace(value=1), []
     monkeypatch.setitem(sys.modules, "somewhere", module)
-    row = Patch("somewhere", "value", lambda original: made.append(original) or original + 1, "A test.")
+    row = Patch("somewhere", "value", lambda original: originals.append(original) or original + 1, "A test.")
     apply(row)
     with applied((row,)):
-        assert (2, [1]) == (module.value, made)
+        assert (2, [1]) == (module.value, originals)
         undo(row)
         assert 2 == module.value
     assert 1 == module.value
 
 
 def test_a_folder_with_its_name_is_no_front_end(tmp_path, monkeypatch):
-    """What sys.path leads to is a package only with an __init__.py, as a checkout's folder may have none."""
+    """A folder on sys.path is a package only with an __init__.py, as a checkout's folder may have none."""
     (tmp_path / "no_front_end").mkdir()
     monkeypatch.syspath_prepend(tmp_path)
     assert not registry.is_installed(SimpleNamespace(module="no_front_end"))

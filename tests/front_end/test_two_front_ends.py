@@ -123,7 +123,7 @@ def test_both_are_served_in_either_order(run, first):
     ],
 )
 def test_one_that_cannot_be_served_hampers_the_other_not(run, options, reason):
-    """It stays as it is, with one warning that names it, and the other one is active."""
+    """The front end that cannot be patched stays as it is, and one warning names it; the other is active."""
     lines = run(
         THEIRS,
         "import numba.cuda\nshow()\nlinkers()\nprint(*(m.message for m in messages))",

@@ -70,9 +70,9 @@ def device():
     """Return the first device, as the current one."""
     from cuda.core import Device
 
-    found = Device(0)
-    found.set_current()
-    return found
+    current = Device(0)
+    current.set_current()
+    return current
 
 
 @pytest.fixture(scope="session")

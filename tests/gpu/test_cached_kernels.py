@@ -94,9 +94,9 @@ def test_results_are_right_with_a_cold_and_a_warm_cache(runs):
         "shared": [31.0 - i for i in range(32)],
         "lined": [i + 1.0 for i in range(32)],
     }
-    for each in runs:
-        assert expected == {name: each["results"][name] for name in expected}
-        assert "as expected" in each["results"]["failing"]
+    for report in runs:
+        assert expected == {name: report["results"][name] for name in expected}
+        assert "as expected" in report["results"]["failing"]
 
 
 def test_the_second_process_compiles_nothing(runs):

@@ -22,10 +22,10 @@ def test_a_program_verifies_its_results(name, tmp_path, arch):
     """A program of the gallery runs on the device, and its results are those of the reference."""
     for package in gallery.PROGRAMS[name].gpu_packages:
         pytest.importorskip(package)
-    said = gallery.run(name, tmp_path, arch.sm)
-    print(said)  # noqa: T201 - shown by -rP
-    assert "there is no GPU" not in said
+    output = gallery.run(name, tmp_path, arch.sm)
+    print(output)  # noqa: T201 - shown by -rP
+    assert "there is no GPU" not in output
     # A package may be built without CUDA.
-    for reason in re.findall("^Not run: .*", said, re.MULTILINE):
+    for reason in re.findall("^Not run: .*", output, re.MULTILINE):
         pytest.skip(reason)
-    assert re.search(gallery.PROGRAMS[name].verified, said), said
+    assert re.search(gallery.PROGRAMS[name].verified, output), output

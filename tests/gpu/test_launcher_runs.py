@@ -130,9 +130,9 @@ def test_grids_shared_memory_and_structs(tmp_path, arch):
     includes = f"-I. -I{INCLUDE_DIR} -isystem {toolkit}/include"
     libraries = runtime_library(toolkit)
     shell(f"g++ -std=c++17 -Wall -Werror {includes} main.cpp {libraries} -o main", tmp_path, toolkit)
-    said = subprocess.check_output([tmp_path / "main"], text=True, env=without_python())
+    output = subprocess.check_output([tmp_path / "main"], text=True, env=without_python())
     # CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, and CUDA_ERROR_INVALID_VALUE.
     assert (
-        said
+        output
         == "grid: 0\ntoo many: 720\nshared: 0\nattributes: 0\n4 GiB: 1\nmembers: 0\nblock: 1\ncudaSuccess\n"
     )

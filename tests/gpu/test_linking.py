@@ -30,7 +30,7 @@ def test_cuda_source_runs(device, arch, lto):
 
 @pytest.mark.parametrize("backend", ["nvptxcompiler", "nvjitlink"])
 def test_every_backend_runs(device, arch, backend):
-    """One PTX runs as compiled by each backend."""
+    """The same PTX runs as compiled by each backend."""
     whole = KERNEL.replace(
         ".extern .func (.param .b32 r) f(.param .b32 a);", function(5).partition("64\n")[2]
     )

@@ -143,7 +143,7 @@ def test_a_thread_without_a_context_launches(device, udfs):
 
 
 def test_a_launch_waits_for_the_stream_that_an_array_names(device, udfs):
-    """What was queued before, on the stream of the array's interface, is done before the launch."""
+    """Work queued before, on the stream of the array's interface, is done before the launch."""
     values = np.zeros(1 << 20, np.float32)
     first, second = device.create_stream(), device.create_stream()
     array = cuda.to_device(values)

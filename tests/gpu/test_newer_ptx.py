@@ -34,9 +34,11 @@ def test_ptx_newer_than_the_driver_runs(monkeypatch):
     stock = CUDACodeLibrary.get_asm_strs
 
     def newer(self, cc=None):
-        found = [re.sub(r"\.version \d+\.\d+", f".version {newest}", text) for text in stock(self, cc=cc)]
-        texts.extend(found)
-        return found
+        newer_texts = [
+            re.sub(r"\.version \d+\.\d+", f".version {newest}", text) for text in stock(self, cc=cc)
+        ]
+        texts.extend(newer_texts)
+        return newer_texts
 
     monkeypatch.setattr(CUDACodeLibrary, "get_asm_strs", newer)
 

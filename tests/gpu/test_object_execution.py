@@ -135,7 +135,7 @@ def without_machine_code(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", [without_machine_code(kind) for kind in possible("driver API")])
 def test_the_driver_links_and_loads(tmp_path, arch, kind):
-    """What the driver takes is linked with a caller, and kernels are loaded."""
+    """Artifacts for the driver API are linked with a caller, and kernels are loaded."""
     from cuda.bindings import driver as api
 
     def call(function, *arguments):

@@ -22,18 +22,18 @@ def launch(exported):
     loaded.scale_halves[1, SIZE](out, 2.0)
     cuda.synchronize()
     np.testing.assert_array_equal(2 * np.arange(SIZE, dtype=np.float16), out.copy_to_host())
-    left = np.arange(SIZE, dtype=np.float16) % 8 - 3
-    right = np.arange(SIZE, dtype=np.float16) // 8 - 4
+    first = np.arange(SIZE, dtype=np.float16) % 8 - 3
+    second = np.arange(SIZE, dtype=np.float16) // 8 - 4
     sums = cuda.to_device(np.zeros(SIZE, np.float32))
-    loaded.mixed[1, SIZE](cuda.to_device(left), cuda.to_device(right), sums)
+    loaded.mixed[1, SIZE](cuda.to_device(first), cuda.to_device(second), sums)
     cuda.synchronize()
-    np.testing.assert_array_equal(expected(left, right), sums.copy_to_host())
+    np.testing.assert_array_equal(expected(first, second), sums.copy_to_host())
 
 
 @pytest.mark.parametrize("compiles", [False, True])
 @pytest.mark.parametrize("release", ["the driver's", (12, 8), (12, 4), (12, 0)])
 def test_the_driver_takes_what_is_for_its_release(release, compiles, monkeypatch):
-    """It loads machine code of a compiler as old, and compiles the PTX where there is none."""
+    """The driver loads machine code of a compiler of its release, or compiles the PTX if there is none."""
     release = driver.version() if isinstance(release, str) else release
     if compiles:
         monkeypatch.setattr(find, "programs", lambda *_, **__: iter(()))

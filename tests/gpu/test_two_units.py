@@ -19,7 +19,7 @@ def test_programs_of_two_units_compute_what_nvjitlink_links(name):
     """Whatever is inlined, shared variables of functions included, the kernel writes the same."""
     arch = two_units.find_device()
     units = [two_units.compiled(source, arch) for source in two_units.PROGRAMS[name].sources]
-    expected, *others = (
+    expected, *results = (
         two_units.run(linked.cubin).tolist() for linked in two_units.linked(units, arch).values()
     )
-    assert [expected] * 2 == others
+    assert [expected] * 2 == results

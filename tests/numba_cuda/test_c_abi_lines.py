@@ -35,8 +35,8 @@ def collected(array, count, start):
 def lines_of(ptx: str) -> set[int]:
     """Return the lines of this file that `.loc` names."""
     files = dict(re.findall(r'^\s*\.file\s+(\d+) "([^"]*)"', ptx, re.MULTILINE))
-    found = re.findall(r"^\s*\.loc\s+(\d+) (\d+)", ptx, re.MULTILINE)
-    return {int(line) for file, line in found if Path(files[file]).name == Path(__file__).name}
+    locations = re.findall(r"^\s*\.loc\s+(\d+) (\d+)", ptx, re.MULTILINE)
+    return {int(line) for file, line in locations if Path(files[file]).name == Path(__file__).name}
 
 
 def test_a_debugger_is_left_to_numba_cuda():

@@ -36,7 +36,7 @@ def compiled(function, signature, **options):
 
 def prototype(ptx: str) -> str:
     """Return the prototype of the one function in *ptx*."""
-    (only,) = (each for each in parse(ptx).functions if each.defined)
+    (only,) = (function for function in parse(ptx).functions if function.defined)
     return str(only.prototype)
 
 
@@ -52,12 +52,12 @@ def test_a_module_may_be_bitcode():
         f'target triple = "nvptx64-nvidia-cuda"\ntarget datalayout = "{nvvm.NVVM().data_layout}"\n'
         "define void @f() { ret void }\n!nvvmir.version = !{!0}\n!0 = !{i32 2, i32 0}\n"
     )
-    made = []
+    are_compiled = []
     for module in (text.encode(), llvm.parse_assembly(text).as_bitcode()):
         unit = nvvm.CompilationUnit({"arch": "compute_100"})
         unit.add_module(module)
-        made.append(b"f()" in unit.compile())
-    assert [True, True] == made
+        are_compiled.append(b"f()" in unit.compile())
+    assert [True, True] == are_compiled
 
 
 def double(value):
@@ -95,7 +95,7 @@ def test_half_arithmetic_is_complete(ty, output):
     """Half and bfloat16 arithmetic leaves nothing undefined."""
     code = compiled(double, ty(ty), output=output, abi_info={"abi_name": "doubled", "aggregates": "value"})
     if output == "ptx":
-        assert [each for each in parse(code).functions if not each.defined] == []
+        assert [function for function in parse(code).functions if not function.defined] == []
     header, name = {"float16": ("cuda_fp16.h", "__half")}.get(str(ty), ("cuda_bf16.h", "__nv_bfloat16"))
     source = f"""
         #include <{header}>
@@ -106,7 +106,7 @@ def test_half_arithmetic_is_complete(ty, output):
 
 
 @pytest.mark.parametrize(
-    ("ty", "wanted"),
+    ("ty", "expected"),
     [
         (types.float16, ".align 2 .b8[2]"),
         (types.complex64, ".align 8 .b8[8]"),
@@ -115,10 +115,10 @@ def test_half_arithmetic_is_complete(ty, output):
     ],
     ids=str,
 )
-def test_a_value_has_the_prototype_of_cxx(ty, wanted):
+def test_a_value_has_the_prototype_of_cxx(ty, expected):
     """With aggregates="value", halves, complex numbers, tuples and arrays are one parameter, as in C++."""
     ptx = compiled(lambda value: value, ty(ty), abi_info={"abi_name": "f", "aggregates": "value"})
-    assert prototype(ptx) == f".func ({wanted}) f({wanted})"
+    assert prototype(ptx) == f".func ({expected}) f({expected})"
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def test_a_name_that_numba_takes_is_kept(compiled, name):
 def test_a_marked_function_is_compiled_as_its_function(compiled):
     """`compile` of what `udf` has marked is that of the Python function."""
     marked = pl.udf("int64(int64)")(increment)
-    texts = [compiled(each, abi_info={"abi_name": "f", "on_error": "zero"}) for each in (marked, increment)]
+    texts = [
+        compiled(function, abi_info={"abi_name": "f", "on_error": "zero"}) for function in (marked, increment)
+    ]
     assert texts[0] == texts[1]
     assert compiled(marked, abi="numba", device=True)
 

@@ -71,8 +71,8 @@ def test_sections_and_lines(kind, lto, linked, tmp_path):
     elif kind == "lineinfo":
         options["lineinfo"] = True
     _, cubin = make(linked=linked, **options)
-    names = [each.name for each in elf.read(cubin.code).sections]
-    # Where several inputs have their PTX in the image, a number follows.
+    names = [section.name for section in elf.read(cubin.code).sections]
+    # If the image has the PTX of several inputs, a number follows the name.
     sections = {name.partition(".nv_debug_ptx_txt")[1] or name for name in names}
     expected = {
         "plain": set(),
@@ -88,7 +88,7 @@ def test_sections_and_lines(kind, lto, linked, tmp_path):
 
 
 def test_lines_of_a_helper_are_kept():
-    """Where a helper alone has line numbers, LTO keeps them, which NVRTC's code then has too."""
+    """If only a helper has line numbers, LTO keeps them; code of NVRTC then has line numbers, too."""
     from numba import cuda, types
 
     link = cuda.CUSource(SOURCE, name="helper.cu")
@@ -102,4 +102,4 @@ def test_lines_of_a_helper_are_kept():
         x[0] = calls(x[0])
 
     _, cubin = fakedevice.compile_kernel(kernel, (types.float32[::1],), lto=True)
-    assert ".debug_line" in {each.name for each in elf.read(cubin.code).sections}
+    assert ".debug_line" in {section.name for section in elf.read(cubin.code).sections}

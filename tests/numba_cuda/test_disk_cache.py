@@ -43,8 +43,8 @@ def run(folder: Path, *options: object, seed: str = "0") -> list[dict[str, objec
     return json.loads(done.stdout)
 
 
-MADE = {"hits": 0, "misses": 1, "named": True}
-FOUND = {"hits": 1, "misses": 0, "made": 0, "named": True, "can compile": False}
+COMPILED = {"hits": 0, "misses": 1, "named": True}
+LOADED = {"hits": 1, "misses": 0, "made": 0, "named": True, "can compile": False}
 
 
 # Options that differ in a value within, a NumPy number and a set among them, are kernels of their own.
@@ -62,9 +62,9 @@ OPTIONS = (
 @pytest.mark.slow
 def test_a_kernel_with_link_files_is_found(folder):
     """The second process compiles and links nothing, and its kernel's name is in its cubin."""
-    made, found = run(folder, *OPTIONS, seed="1"), run(folder, *OPTIONS, seed="2")
-    assert [MADE] * len(OPTIONS) == [{name: each[name] for name in MADE} for each in made]
-    assert [FOUND] * len(OPTIONS) == found
+    compiled, loaded = run(folder, *OPTIONS, seed="1"), run(folder, *OPTIONS, seed="2")
+    assert [COMPILED] * len(OPTIONS) == [{name: report[name] for name in COMPILED} for report in compiled]
+    assert [LOADED] * len(OPTIONS) == loaded
 
 
 def test_a_kernel_whose_link_files_were_not_noted_is_made_again(folder):
@@ -101,7 +101,7 @@ def compile_linking(
     ids=["few", "all", "mlir"],
 )
 def test_a_kernel_has_the_code_of_the_files_that_it_links_now(tmp_path, front_end, ways):
-    """It is found only if its decorator names all files, and none has changed since it was looked up."""
+    """A cached kernel is used only if its decorator names all files, and none of them has changed."""
     pytest.importorskip(front_end.replace("-", "_"))
     first = compile_linking(front_end, tmp_path, "first", ways)
     assert {way: [["2222" if way == "during compilation" else "1111"], 0] for way in ways} == first

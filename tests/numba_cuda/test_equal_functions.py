@@ -48,7 +48,7 @@ PAIRS = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS, ids=lambda each: ",".join(each) or "default")
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: ",".join(options) or "default")
 @pytest.mark.parametrize("pair", PAIRS)
 def test_a_kernel_calls_both(monkeypatch, pair, options):
     """A kernel that calls two functions of equal content compiles, and each has its own shared array."""
@@ -61,7 +61,7 @@ def test_a_kernel_calls_both(monkeypatch, pair, options):
     library, cubin = fakedevice.compile_kernel(kernel, (LINES,), **options)
     names = re.findall(r'^define [^@]*@"(_ZN[^"]*)"', library.get_llvm_str(), re.MULTILINE)
     # With debug=True the kernel brings a function that notes exceptions.
-    assert 3 == len({each for each in names if not each.endswith("__exc_helper__")})
+    assert 3 == len({name for name in names if not name.endswith("__exc_helper__")})
     arrays = set(re.findall(r'^@"(_cudapy_smem_\d+)"', library.get_llvm_str(), re.MULTILINE))
     assert (2 if pair == "shared arrays" else 0) == len(arrays)
     assert library._entry_name.encode() in cubin.code

@@ -1,4 +1,4 @@
-"""What is an error in an exported function, what an error does, and what the header says about it."""
+"""Errors of exported functions: their causes, their effects, and the sentence about them in the header."""
 
 from __future__ import annotations
 
@@ -98,16 +98,16 @@ def test_every_kind_of_array_is_checked(function, first, tmp_path):
 def test_the_lines_that_raise_are_listed(tmp_path):
     """The manifest lists the lines that may raise, of the function and of what it calls."""
     signature = "int64(int32[::1], int32)"
-    own, callee = line_of(errors.summed, "raise"), line_of(errors.positive, "raise")
-    lines, said = sites(pl.udf(signature)(errors.summed), tmp_path, NAME)
-    assert {own, callee} <= {*lines}
-    assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
-    lines, said = sites(
+    raising_line, callee = line_of(errors.summed, "raise"), line_of(errors.positive, "raise")
+    lines, sentence = sites(pl.udf(signature)(errors.summed), tmp_path, NAME)
+    assert {raising_line, callee} <= {*lines}
+    assert sentence == " * Where it raises, it returns zero. Division by zero and indices are not checked."
+    lines, sentence = sites(
         pl.udf(signature, checked=True, on_error="trap")(errors.summed), tmp_path, "numba-cuda"
     )
-    checks = [line_of(errors.summed, "array[i]"), own, line_of(errors.summed, "positive(x)"), callee]
+    checks = [line_of(errors.summed, "array[i]"), raising_line, line_of(errors.summed, "positive(x)"), callee]
     assert {*checks} <= {*lines}
-    assert said == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
+    assert sentence == " * Where it raises, it stops the kernel. Division by zero and indices are checked."
 
 
 def test_compile_takes_the_option():

@@ -1,4 +1,4 @@
-"""What is compiled on the way from a kernel to its cubin, and what is not."""
+"""The compilations on the way from a kernel to its cubin, and those that are avoided."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ def compiled(monkeypatch):
 
     pl.enable()
     fakedevice.install(monkeypatch.setattr, (9, 0))
-    asked: list[str] = []
+    outputs: list[str] = []
     original = codegen.nvvm.compile_ir
 
     def compile_ir(llvmir, **options):
-        asked.append("ltoir" if "gen-lto" in options else "ptx")
+        outputs.append("ltoir" if "gen-lto" in options else "ptx")
         return original(llvmir, **options)
 
     monkeypatch.setattr(codegen.nvvm, "compile_ir", compile_ir)
-    return asked
+    return outputs
 
 
 @pytest.mark.usefixtures("cached")
 @pytest.mark.parametrize(
-    ("lto", "linked", "made"), [(True, True, "ltoir"), (True, False, "ptx"), (False, True, "ptx")]
+    ("lto", "linked", "output"), [(True, True, "ltoir"), (True, False, "ptx"), (False, True, "ptx")]
 )
-def test_nvvm_runs_once(compiled, lto, linked, made):
+def test_nvvm_runs_once(compiled, lto, linked, output):
     """NVVM makes what is linked and nothing else; the PTX can be had afterwards, and is kept apart."""
     link = [cuda.CUSource(CALLEE, name="blend.cu")]
     blend = cuda.declare_device("blend", "float32(float32)", link=link if linked else None)
@@ -51,10 +51,10 @@ def test_nvvm_runs_once(compiled, lto, linked, made):
 
     library, cubin = fakedevice.compile_kernel(calling if linked else alone, (types.float32[::1],), lto=lto)
     assert cubin.code[:4] == b"\x7fELF"
-    assert compiled == [made]
+    assert compiled == [output]
     assert ".visible .entry" in library.get_asm_str((9, 0))
     if lto:
-        # Where LTO was given up, what it makes can be asked for.
+        # After LTO was given up, its PTX is still available.
         library._lto = True
         assert ".visible .entry" in library.get_lto_ptx((9, 0))
 
@@ -68,7 +68,7 @@ def test_helpers_that_the_ptx_asks_for_are_linked():
         y[1, 1] = x[0] * x[1]
 
     library, cubin = fakedevice.compile_kernel(kernel, (types.float16[::1],), lto=True)
-    assert any("reshape_funcs" in str(each) for each in library._linking_files)
+    assert any("reshape_funcs" in str(file) for file in library._linking_files)
     assert cubin.code[:4] == b"\x7fELF"
 
 
@@ -82,7 +82,7 @@ def cached(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("compiled", "cached")
 def test_a_warning_of_nvvm_is_shown_again(monkeypatch):
-    """What NVVM warned of is a warning of the same code out of the cache, too."""
+    """A warning of NVVM comes again with the same code out of the cache."""
     from numba.cuda.cudadrv.error import NvvmWarning
 
     def kernel(x):
@@ -90,8 +90,8 @@ def test_a_warning_of_nvvm_is_shown_again(monkeypatch):
 
     def remarking(*arguments):
         """NVVM with something to say."""
-        step, status, given = run(*arguments)
-        return step, status, {**given, "log": "a remark"}
+        step, status, result = run(*arguments)
+        return step, status, {**result, "log": "a remark"}
 
     run = nvvm.run
     with monkeypatch.context() as patched:

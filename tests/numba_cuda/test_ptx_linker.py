@@ -79,8 +79,8 @@ def test_complete_returns_what_numba_cuda_loads(linker):
     """complete() returns a cuda.core ObjectCode whose code is the cubin, and counts the link."""
     before = completed_links().assembled
     linker.add_ptx(make_kernel().encode())
-    made = linker.complete()
-    assert (type(made).__name__, made.code[:4]) == ("ObjectCode", b"\x7fELF")
+    object_code = linker.complete()
+    assert (type(object_code).__name__, object_code.code[:4]) == ("ObjectCode", b"\x7fELF")
     assert before + 1 == completed_links().assembled
     assert (linker.info_log, linker.error_log) == ("", "")
 
@@ -97,7 +97,7 @@ def test_complete_returns_what_numba_cuda_loads(linker):
     ],
 )
 def test_options_mean_what_they_mean_to_numba_cuda(monkeypatch, options, backends):
-    """Where LTO decides what fastmath and opt come to, as it does by default, it is not given up."""
+    """LTO is not given up if fastmath or opt take effect there, as they do by default."""
     fakedevice.install(monkeypatch.setattr)
     used = []
 

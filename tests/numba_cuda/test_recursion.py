@@ -24,7 +24,7 @@ def test_recursion_is_exported(tmp_path):
     for artifact in exported.artifacts.values():
         module = parse(artifact.read_text())
         functions = module.functions
-        assert [] == [each.name for each in module.variables if each.linkage == "visible"]
+        assert [] == [variable.name for variable in module.variables if variable.linkage == "visible"]
         defined = {function.name for function in functions if function.defined}
         assert "calls" in defined
         assert defined == {function.name for function in functions}

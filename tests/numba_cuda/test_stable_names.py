@@ -51,11 +51,11 @@ def test_counters_and_hashes_do_not_show():
 def test_kept_names_are_kept():
     """A name that is asked for stays, while what it calls is renamed, and the same whatever its counter."""
     kept = "_ZN1m1kB2v1B5flagsEf"
-    made = rename(modules(1, 2), kept=(kept,))
-    assert f'define void @"{kept}"' in made.texts[0]
-    assert "_ZN1m1gB2v2B5flagsEf" not in made.texts[0]
+    renamed = rename(modules(1, 2), kept=(kept,))
+    assert f'define void @"{kept}"' in renamed.texts[0]
+    assert "_ZN1m1gB2v2B5flagsEf" not in renamed.texts[0]
     other = rename(modules(7, 2), kept=("_ZN1m1kB2v7B5flagsEf",))
-    assert made.names["_ZN1m1gB2v2B5flagsEf"] == other.names["_ZN1m1gB2v2B5flagsEf"]
+    assert renamed.names["_ZN1m1gB2v2B5flagsEf"] == other.names["_ZN1m1gB2v2B5flagsEf"]
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_kept_names_are_kept():
     ],
 )
 def test_constants_are_not_names(literal):
-    """What a string constant holds stays, and what follows it is renamed."""
+    """The content of a string constant stays, and names behind it are renamed."""
     texts = modules(1, 2)
     texts[1] = f'@"s" = internal constant [20 x i8] {literal}\n{texts[1]}'
-    made = rename(texts).texts[0]
-    assert literal in made
-    assert made.count("v2B5flags") == literal.count("v2B5flags")
+    renamed = rename(texts).texts[0]
+    assert literal in renamed
+    assert renamed.count("v2B5flags") == literal.count("v2B5flags")
 
 
 def test_equal_functions_stay_two():
@@ -89,11 +89,14 @@ def test_equal_functions_stay_two():
     for first, second in (("_ZN1m1fB2v2E", "_ZN1m1fB2v3E"), ("_ZN1m1fB3v77E", "_ZN1m1fB3v11E")):
         callees = [f'define linkonce_odr void @"{name}"()\n{{ ret void }}\n' for name in (first, second)]
         parts = [caller.format(first, second), *callees]
-        made = [rename(dict(enumerate(each))) for each in (parts, [parts[0], parts[2], parts[1]])]
-        assert made[0] == made[1]
-        assert 3 == len(set(made[0].names.values()))
-        assert 3 == len(set(made[0].texts))
-        texts[first] = made[0].texts
+        renamed = [
+            rename(dict(enumerate(texts_in_order)))
+            for texts_in_order in (parts, [parts[0], parts[2], parts[1]])
+        ]
+        assert renamed[0] == renamed[1]
+        assert 3 == len(set(renamed[0].names.values()))
+        assert 3 == len(set(renamed[0].texts))
+        texts[first] = renamed[0].texts
     assert 1 == len(set(texts.values()))
 
 
@@ -127,11 +130,11 @@ def test_debug_information_follows():
         '!1 = distinct !DISubprogram(linkageName: "_ZN1m1fB2v{0}E", name: "f")\n'
         '!4 = !DIFile(filename: "/a c", directory: "123")\n'
     )
-    made = rename({0: text.format(4)})
-    assert made.texts == rename({0: text.format(5)}).texts
-    new = made.names["_ZN1m1fB2v4E"]
-    assert f'linkageName: "{new}"' in made.texts[0]
-    assert 'directory: "123"' in made.texts[0]
+    renamed = rename({0: text.format(4)})
+    assert renamed.texts == rename({0: text.format(5)}).texts
+    new = renamed.names["_ZN1m1fB2v4E"]
+    assert f'linkageName: "{new}"' in renamed.texts[0]
+    assert 'directory: "123"' in renamed.texts[0]
 
 
 VALUES = """\
@@ -159,14 +162,14 @@ def test_names_of_values_and_labels_mean_nothing():
 
     one = meaning("x", "f_v3_y", "B1", "z", "B1", 2)
     assert one == meaning("a", "f_v77_y", "B14", "c", "B14", 9)
-    others = [
+    other_names = [
         ("x", "y", "B2", "z", "B1", 2),
         ("x", "y", "odd label", "z", "B1", 2),
         ("x", "x", "B1", "z", "B1", 2),
         ("x", "y", "B1", "y", "B1", 2),
         ("x", "y", "B1", "x", "B1", 2),
     ]
-    assert 1 + len(others) == len({one, *(meaning(*each) for each in others)})
+    assert 1 + len(other_names) == len({one, *(meaning(*names) for names in other_names)})
 
 
 def test_labels_without_quotes_keep_their_names():
@@ -208,7 +211,7 @@ def test_a_module_has_one_text_in_all_programs():
 
 
 def test_functions_that_call_each_other_are_named_together():
-    """Where no module comes first, the names are those of the whole program."""
+    """If modules form a cycle, the names are those of the whole program."""
     texts = modules(1, 2)
     texts[2] += 'declare void @"_ZN1m1kB2v1B5flagsEf"(float %"x")\n'
     parsed = [stable_names.QuotedModule(text) for text in texts.values()]

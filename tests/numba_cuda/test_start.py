@@ -1,4 +1,4 @@
-"""What a fresh process imports and loads before its first kernel runs."""
+"""Imports and loaded libraries of a fresh process before its first kernel runs."""
 
 from __future__ import annotations
 
@@ -82,8 +82,8 @@ def run(program: str, *arguments: str, **environ: str) -> object:
 def test_a_cached_kernel_loads_no_compiler(tmp_path):
     """A kernel that `cache=True` has kept runs without a compiler, a linker, a parser or the shared cache."""
     (tmp_path / "program.py").write_text(KERNEL)
-    places = {"NUMBA_CACHE_DIR": str(tmp_path / "index"), "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
-    first, second = (run(str(tmp_path / "program.py"), **places) for _ in range(2))
+    folders = {"NUMBA_CACHE_DIR": str(tmp_path / "index"), "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
+    first, second = (run(str(tmp_path / "program.py"), **folders) for _ in range(2))
     assert [0, 1] == [first["hits"], second["hits"]]
     assert "libnvvm." in first["libraries"]
     assert [] == second["libraries"]
@@ -120,13 +120,13 @@ def test_importing_numba_cuda_imports_the_wrappers_alone(imported):
 
 
 def test_a_kernel_with_cuda_cxx_loads_no_reader_of_ptx(tmp_path):
-    """What it waits for is the compilers: its LTO-IR is read by nvJitLink alone."""
+    """The process loads the compilers alone: nvJitLink reads their LTO-IR."""
     source = 'extern "C" __device__ int f(int* r, int a) { *r = a; return 0; }'
     declared = f"f = cuda.declare_device('f', 'int32(int32)', link=cuda.CUSource({source!r}))\n@cuda.jit"
     linked = KERNEL.replace("+= 1", "+= f(1)").replace("@cuda.jit(cache=True)", declared)
     (tmp_path / "program.py").write_text(linked)
-    places = {"NUMBA_CACHE_DIR": str(tmp_path / "index"), "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
-    made = run(str(tmp_path / "program.py"), **places)
-    assert {"libnvrtc.", "libnvvm.", "libnvJitLink."} == {*made["libraries"]}
+    folders = {"NUMBA_CACHE_DIR": str(tmp_path / "index"), "NUMBA_PTXLINK_CACHE": str(tmp_path / "cache")}
+    loaded = run(str(tmp_path / "program.py"), **folders)
+    assert {"libnvrtc.", "libnvvm.", "libnvJitLink."} == {*loaded["libraries"]}
     dear = {"_formats.ptx", "_export.link_files", "_front_end.lowered", "_link.compile"}
-    assert not {f"numba_ptxlink.{name}" for name in dear} & {*made["modules"]}
+    assert not {f"numba_ptxlink.{name}" for name in dear} & {*loaded["modules"]}

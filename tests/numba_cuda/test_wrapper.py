@@ -44,13 +44,13 @@ def test_none_is_a_flag():
     ids=str,
 )
 def test_narrow_integers_are_widened(ty, attribute):
-    """What is narrower than 32 bits is widened as nvcc's callers and callees expect, and nothing else is."""
+    """Integers below 32 bits are widened as nvcc's callers and callees expect, and no others are."""
     (head,) = re.findall(r'^define [^@]*@"f"\(.*$', text_of(ty), re.MULTILINE)
     assert [attribute] * (2 if attribute else 0) == re.findall("signext|zeroext", head)
 
 
 def test_a_packed_record_is_aligned_and_not_passed():
-    """It is stored aligned for the widest access, and inlined even without optimisation."""
+    """A packed record is stored aligned for the widest access, and inlined even without optimisation."""
     packed, aligned = (
         text_of(rows.numba_type(("record", align, (("a", "int8"), ("b", "float64")))), opt=False)
         for align in (False, True)

@@ -71,12 +71,12 @@ def compiled_with_helpers(**options):
     twice, thrice = times(2), times(3)
 
     def kernel_1234567890(x, y, n):
-        own, other = cuda.shared.array(8, "float64"), cuda.shared.array(4, "float64")
-        own[0] = other[1] = x[0]
+        shared, other = cuda.shared.array(8, "float64"), cuda.shared.array(4, "float64")
+        shared[0] = other[1] = x[0]
         cuda.syncthreads()
         print("@constant_array_1")  # noqa: T201 - of a kernel
         x.fill(0)
-        y[n] = twice(own[1], (x[1], n)) + thrice(other[2], (x[1], n)) + table[n] + weights[n]
+        y[n] = twice(shared[1], (x[1], n)) + thrice(other[2], (x[1], n)) + table[n] + weights[n]
 
     dispatcher = cuda.jit(**{"chip": CHIP, **options})(kernel_1234567890)
     dispatcher.compile(signature())
@@ -84,9 +84,9 @@ def compiled_with_helpers(**options):
 
 
 def metadata_of(dispatcher):
-    """Return what is known of the only signature."""
-    (each,) = dispatcher.overloads.values()
-    return each.metadata
+    """Return the metadata of the only signature."""
+    (overload,) = dispatcher.overloads.values()
+    return overload.metadata
 
 
 @pytest.mark.parametrize("options", [{}, {"lto": True}, {"chip": "sm_100"}, {"lineinfo": True}])
@@ -128,5 +128,5 @@ def test_addresses_and_counters_of_the_process_do_not_count(options, passes):
     assert not passes
     assert [second.get(name) for name in names] == [first.get(name) for name in names]
     assert f".visible .entry {second['func_name']}(" in kernel.inspect_lto_ptx(kernel.signatures[0])
-    # What it prints is no name.
+    # Text that the kernel prints is not renamed.
     assert '"@constant_array_1' in first["mlir_module_optimized"]

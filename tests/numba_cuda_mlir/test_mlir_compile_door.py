@@ -44,7 +44,11 @@ def share(values, i):
 
 def defined(ptx):
     """Return the functions in *ptx* by name."""
-    return {each.name: each for each in parse(ptx).functions if each.defined and each.linkage == "visible"}
+    return {
+        function.name: function
+        for function in parse(ptx).functions
+        if function.defined and function.linkage == "visible"
+    }
 
 
 def test_without_a_name_it_is_the_functions_own():
@@ -104,7 +108,7 @@ def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplo
 
 
 @pytest.mark.parametrize(
-    ("declared", "given"),
+    ("declared", "compile_options"),
     [
         ({"lineinfo": True}, {"lineinfo": True}),
         pytest.param({"opt_level": 0}, {"opt": False}, marks=front_ends.MLIR_06),
@@ -116,14 +120,14 @@ def test_a_type_without_c_type_is_passed_as_upstream_does(pointee, output, caplo
     ids=str,
 )
 @pytest.mark.usefixtures("no_device")
-def test_options_of_a_dispatcher_count(declared, given):
-    """What `cuda.jit` was told holds as if `cuda.compile` were told, and stays what it was."""
+def test_options_of_a_dispatcher_count(declared, compile_options):
+    """Options of `cuda.jit` hold as if `cuda.compile` had them, and stay unchanged."""
     signature = types.float32(types.float32[::1], types.int32)
-    options = {"abi_info": {"abi_name": "f"}} | ({} if given.keys() & {"cc"} else {"cc": CC})
+    options = {"abi_info": {"abi_name": "f"}} | ({} if compile_options.keys() & {"cc"} else {"cc": CC})
     dispatcher = cuda.jit(device=True, **declared)(share)
-    told = dict(dispatcher.targetoptions)
-    plain = cuda.compile(share, signature, **{**options, **given})
+    target_options = dict(dispatcher.targetoptions)
+    plain = cuda.compile(share, signature, **{**options, **compile_options})
     assert plain == cuda.compile(dispatcher, signature, **options)
     assert plain != cuda.compile(share, signature, **{**options, "cc": CC})
     if "debug" not in declared:
-        assert told == dispatcher.targetoptions
+        assert target_options == dispatcher.targetoptions

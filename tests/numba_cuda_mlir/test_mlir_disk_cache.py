@@ -181,7 +181,7 @@ def test_code_in_memory(load):
 
 
 def test_code_that_includes_what_a_macro_names(load):
-    """What it includes cannot be told, and the kernel is compiled again."""
+    """The included file is unknown, so the kernel is compiled again."""
     from numba_cuda_mlir.numba_cuda.cudadrv.linkable_code import CUSource
 
     text = '#define NAME "cuda_fp16.h"\n#include NAME\nextern "C" __device__ int f(int x) { return x; }\n'
@@ -195,5 +195,5 @@ def test_a_cooperative_launch_is_not_kept(load):
     for _ in range(2):
         dispatcher = compiled(load().syncs)
         assert hits(dispatcher) == 0
-        (each,) = dispatcher.overloads.values()
-        assert each.metadata["use_cooperative"] is True
+        (overload,) = dispatcher.overloads.values()
+        assert overload.metadata["use_cooperative"] is True

@@ -48,7 +48,7 @@ def test_a_compilation_for_an_architecture_needs_no_device(cc, output):
 
 @pytest.mark.usefixtures("no_device")
 def test_without_device_and_architecture_the_error_names_the_cure():
-    """Where neither a device nor an argument tells the architecture, both packages' error says what to do."""
+    """If neither a device nor an argument gives the architecture, the error of both packages has the cure."""
     from numba_cuda_mlir import cuda
     from numba_cuda_mlir.numba_cuda.cudadrv.error import CudaSupportError
 

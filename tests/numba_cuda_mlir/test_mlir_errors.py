@@ -1,4 +1,4 @@
-"""What is an error in a function that numba-cuda-mlir compiled, what it does, and where it is listed."""
+"""Errors in functions of numba-cuda-mlir: their causes, their effects, and where they are listed."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ def test_the_lines_that_raise_are_listed(tmp_path):
     """The manifest lists the lines left in the code, of the function and its callees; the header has none."""
     signature = "int64(int32[::1], int32)"
     summed = with_names(errors.summed, positive=positive, never=positive)
-    own, callee = line_of(errors.summed, "assert"), line_of(positive, "raise")
-    lines, said = sites(pl.udf(signature)(summed), tmp_path, NAME)
-    assert [own, callee] == lines
-    assert said == " * Where it raises, it returns zero. Division by zero and indices are not checked."
+    raising_line, callee = line_of(errors.summed, "assert"), line_of(positive, "raise")
+    lines, sentence = sites(pl.udf(signature)(summed), tmp_path, NAME)
+    assert [raising_line, callee] == lines
+    assert sentence == " * Where it raises, it returns zero. Division by zero and indices are not checked."
 
 
 def test_its_own_launches_keep_their_errors():
-    """What an export compiled of a device function is not used by others, nor the other way round."""
+    """A launch does not use the code of an export of the same device function, nor the other way round."""
 
     def calls(x):
         return positive(x) + 1

@@ -57,14 +57,16 @@ def test_the_code_is_what_the_functions_say(exported, arch):
     ptx = (exported / f"mlir_udfs.{arch}.ptx").read_text()
     module = parse(ptx)
     assert {".maxntid 128", ".minnctapersm 2"} <= {line.partition(",")[0] for line in ptx.splitlines()}
-    assert any(each.space == "const" for each in module.variables)
+    assert any(variable.space == "const" for variable in module.variables)
     assert ".extern .shared .align 16 .b8 numba_ptxlink_dynamic_shared[];" in ptx
     assert re.search(r"\.shared .*\[512\];", ptx)
     assert 'mlir_udfs.py"' in ptx
     assert len(re.findall(r"^\s*\.loc\s", ptx, re.MULTILINE)) > 10
-    visible = {each.name for each in module.functions if each.defined and each.linkage == "visible"}
+    visible = {
+        function.name for function in module.functions if function.defined and function.linkage == "visible"
+    }
     assert {"power", "weighted", "called", "reversed_blocks"} == visible
-    assert not re.search(r"\d{12}", " ".join(each.name for each in module.functions))
+    assert not re.search(r"\d{12}", " ".join(function.name for function in module.functions))
 
 
 @pytest.mark.parametrize("arch", ["sm_90", pytest.param("sm_100", marks=pytest.mark.slow)])
@@ -72,18 +74,22 @@ def test_kernels_outlive_link_time_optimisation(arch, tmp_path):
     """A kernel is in the code that is made of LTO-IR alone, though no code refers to it."""
 
     def clear(out):
-        given = cuda.shared.array(0, dtype=types.float32)
-        out[cuda.threadIdx.x] = given[0]
+        shared = cuda.shared.array(0, dtype=types.float32)
+        out[cuda.threadIdx.x] = shared[0]
 
     def fill(out):
         out[cuda.threadIdx.x] = 1
 
     kernels = [pl.kernel("void(float32[::1])")(function) for function in (clear, fill)]
-    made = pl.export(kernels, tmp_path, arch=[arch], emit=["ptx", "ltoir"], name="kernels", front_end=NAME)
-    assert ".extern .shared" in made.artifacts["ptx", arch].read_text()
-    (tmp_path / "linked.cubin").write_bytes(pl.link(made.artifacts["ltoir", arch], arch=arch, lto=True).cubin)
+    exported = pl.export(
+        kernels, tmp_path, arch=[arch], emit=["ptx", "ltoir"], name="kernels", front_end=NAME
+    )
+    assert ".extern .shared" in exported.artifacts["ptx", arch].read_text()
+    (tmp_path / "linked.cubin").write_bytes(
+        pl.link(exported.artifacts["ltoir", arch], arch=arch, lto=True).cubin
+    )
     symbols = pl.inspect(tmp_path / "linked.cubin").symbols
-    assert {("clear", "entry"), ("fill", "entry")} == {(each.name, each.kind) for each in symbols}
+    assert {("clear", "entry"), ("fill", "entry")} == {(symbol.name, symbol.kind) for symbol in symbols}
 
 
 def test_narrow_arguments_of_what_cxx_defines_are_refused(tmp_path):

@@ -34,7 +34,7 @@ PROGRAM = textwrap.dedent(
 
 @pytest.mark.slow
 def test_a_forked_child_compiles(tmp_path, monkeypatch):
-    """It does so after a compilation of its parent."""
+    """The child of a fork compiles after a compilation of its parent."""
     monkeypatch.setenv("NUMBA_PTXLINK_CACHE", "0")
     # A file, since the lambda's source is sought.
     program = tmp_path / "program.py"

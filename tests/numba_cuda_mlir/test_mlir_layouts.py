@@ -34,13 +34,13 @@ def tail(array):
 
 
 def test_a_slice_begins_at_its_first_element():
-    """What numba-cuda-mlir counts in elements is an address in C."""
+    """An offset that numba-cuda-mlir counts in elements becomes an address in bytes."""
     array = types.float32[::1]
     assert re.search(r"add\.s64\s+%rd\d+, %rd\d+, 4;", compiled(tail, array, array))
 
 
 def same(value):
-    """Return it."""
+    """Return *value*."""
     return value
 
 
@@ -90,12 +90,12 @@ def test_what_is_read_as_c_lays_it_out_is_not(ty, tmp_path):
 
 
 def test_an_array_of_a_tuple_is_chosen_at_run_time():
-    """The element is that of the array at the place, and a place out of the tuple is an error."""
+    """The element is that of the array at the index, and an index out of the tuple is an error."""
     signature = types.float32(types.UniTuple(types.float32[::1], 2), types.int32)
     arrays = tuple(np.array([[1, 2], [3, 4]], np.float32))
     call = on_cpu(pl.udf(signature, name="f", front_end=NAME)(chosen), NAME)
-    assert [2, 4, 0] == [call(arrays, place) for place in (0, 1, 2)]
-    # What becomes of the tuple has another form below sm_100.
+    assert [2, 4, 0] == [call(arrays, index) for index in (0, 1, 2)]
+    # Below sm_100, the tuple is compiled to another form.
     ptx, _ = cuda.compile(chosen, signature, cc=(9, 0), abi_info={"abi_name": "f"})
     assert ".visible .func  (.param .b32 func_retval0) f(" in ptx
 

@@ -32,9 +32,9 @@ def linker(**options):
     """Return a linker of numba-cuda-mlir with the kernel."""
     from numba_cuda_mlir.linker import Linker
 
-    made = Linker(cc=CC, **options)
-    made.add_ptx(KERNEL.encode())
-    return made
+    new_linker = Linker(cc=CC, **options)
+    new_linker.add_ptx(KERNEL.encode())
+    return new_linker
 
 
 def dispatcher(**options):
@@ -67,20 +67,20 @@ def test_every_kind_of_input(kind):
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools import nvfatbin
 
-    made = linker()
+    link_under_test = linker()
     ptx = function(7, target="sm_80")
     code = cubin(ptx, CHIP)
     if kind == "ptx":
-        made.add_ptx(ptx.encode(), "f.ptx")
+        link_under_test.add_ptx(ptx.encode(), "f.ptx")
     elif kind == "cubin":
-        made.add_cubin(code, "f.cubin")
+        link_under_test.add_cubin(code, "f.cubin")
     elif kind == "ltoir":
-        made.add_ltoir(ltoir(SOURCE, CHIP), "f.ltoir")
+        link_under_test.add_ltoir(ltoir(SOURCE, CHIP), "f.ltoir")
     elif kind == "fatbin":
-        made.add_fatbin(nvfatbin.pack([("cubin", Arch(*CC), "f", code)]), "f.fatbin")
+        link_under_test.add_fatbin(nvfatbin.pack([("cubin", Arch(*CC), "f", code)]), "f.fatbin")
     else:
-        made.add_cu(SOURCE, "f.cu")
-    names = {symbol.name for symbol in elf.read(made.complete().code).symbols if symbol.defined}
+        link_under_test.add_cu(SOURCE, "f.cu")
+    names = {symbol.name for symbol in elf.read(link_under_test.complete().code).symbols if symbol.defined}
     assert "k" in names
     assert ("f" in names) == (kind in ("cubin", "fatbin", "ltoir"))
 
@@ -90,10 +90,10 @@ def test_errors_are_both_packages():
     from cuda.bindings.nvjitlink import nvJitLinkError
     from numba_cuda_mlir.numba_cuda.cudadrv.driver import LinkerError
 
-    made = linker()
-    made.add_cubin(cubin(function(name="ff"), CHIP), "ff.cubin")
+    link_under_test = linker()
+    link_under_test.add_cubin(cubin(function(name="ff"), CHIP), "ff.cubin")
     with pytest.raises(LinkError, match=r"f is undefined in .*, and no input defines it") as caught:
-        made.complete()
+        link_under_test.complete()
     error = caught.value
     assert isinstance(error, LinkerError)
     assert isinstance(error, nvJitLinkError)
@@ -106,10 +106,10 @@ def test_a_wrong_source_is_an_error_of_nvrtc():
     """CUDA C++ with a mistake is an error of both packages that quotes it, without a driver."""
     from cuda.core._utils.cuda_utils import NVRTCError
 
-    made = linker()
-    made.add_cu("int f = wrong;\n", "wrong.cu")
+    link_under_test = linker()
+    link_under_test.add_cu("int f = wrong;\n", "wrong.cu")
     with pytest.raises(NVRTCError, match='identifier "wrong" is undefined') as caught:
-        made.complete()
+        link_under_test.complete()
     assert isinstance(caught.value, LinkError)
 
 
@@ -118,9 +118,9 @@ def test_a_source_finds_what_is_beside_it(tmp_path):
     tmp_path.joinpath("seven.h").write_text("#define SEVEN 7\n")
     source = tmp_path / "f.cu"
     source.write_text('#include "seven.h"\nextern "C" __device__ int f(int) { return SEVEN; }\n')
-    made = linker()
-    made.add_file_guess_ext(str(source))
-    assert "k" in {symbol.name for symbol in elf.read(made.complete().code).symbols}
+    link_under_test = linker()
+    link_under_test.add_file_guess_ext(str(source))
+    assert "k" in {symbol.name for symbol in elf.read(link_under_test.complete().code).symbols}
 
 
 def test_an_artifact_is_compared_with_its_manifest(tmp_path):
@@ -135,7 +135,7 @@ def test_an_artifact_is_compared_with_its_manifest(tmp_path):
 
 
 def test_options_reach_the_tools():
-    """What cuda.core is given is an option here, spelled for the tool that links; others are refused."""
+    """Options of cuda.core become options of a link, spelled for the tool; unknown ones are refused."""
     from cuda.core import LinkerOptions
     from numba_cuda_mlir.numba_cuda.cudadrv import driver
 
@@ -153,12 +153,12 @@ def test_options_reach_the_tools():
         ptxas_options="-dlcm=cg",
     )
     assert isinstance(options, LinkerOptions)
-    given = vars(options)
-    alone = link_options(given)
+    option_values = vars(options)
+    alone = link_options(option_values)
     assert (alone.opt_level, alone.max_registers, alone.lineinfo, alone.debug) == (0, 32, True, False)
     assert ("--verbose", "-dlcm=cg") == alone.to_flags(PTXAS)[-2:]
     assert {} == alone.arithmetic
-    optimised = link_options({**given, "link_time_optimization": True})
+    optimised = link_options({**option_values, "link_time_optimization": True})
     used = ("-variables-used=a", "-variables-used=b")
     assert ("-ftz=1", "-verbose", *used, "-Xptxas=-dlcm=cg") == optimised.to_flags(LTO)[-5:]
     assert {"fma": False} == link_options({"fma": False}).arithmetic

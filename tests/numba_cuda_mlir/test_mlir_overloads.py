@@ -49,14 +49,18 @@ def test_an_export_compiles_overloads(tmp_path):
     """Their code is in the artifact under stable names, and their errors are the function's."""
     path = tmp_path / "overloads_m.py"
     path.write_text(SOURCE)
-    made = [
+    exports = [
         pl.export(path, None, arch=["sm_80", "sm_100"], emit=["ptx"], front_end=NAME).contents for _ in "ab"
     ]
     for arch in ("sm_80", "sm_100"):
-        ptx = made[0][f"overloads_m.{arch}.ptx"]
-        assert ptx == made[1][f"overloads_m.{arch}.ptx"]
+        ptx = exports[0][f"overloads_m.{arch}.ptx"]
+        assert ptx == exports[1][f"overloads_m.{arch}.ptx"]
         module = parse(ptx.decode())
-        there = {each.name for each in module.functions if each.defined and each.linkage == "visible"}
+        there = {
+            function.name
+            for function in module.functions
+            if function.defined and function.linkage == "visible"
+        }
         assert {"clear", "twice", "twice_or_trap"} == there
         assert f".target {arch}" in ptx.decode()
         assert 1 == ptx.count(b"trap;")

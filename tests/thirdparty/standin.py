@@ -74,7 +74,7 @@ def link_kernel(case: Kernel, folder: Path, stem: str, *, plugin: bool) -> bytes
     library = library_of(case)
     cubin = bytes(library.get_cubin().code)
     if not library._linking_files and not plugin:
-        # Where nothing is linked the plugin compiles without LTO; this is what to compare with.
+        # If nothing is linked, the plugin compiles without LTO: compare with stock without LTO.
         alone = library_of(case, lto=False).get_cubin()
         (folder / f"{stem}.without_lto.cubin").write_bytes(bytes(alone.code))
     return cubin
@@ -101,19 +101,19 @@ def link_ptx(case: Ptx, *, plugin: bool) -> bytes:
 def run(case: Any, folder: Path, stem: str, *, plugin: bool) -> dict[str, Any]:
     """Return the outcome of one case; its cubins lie in *folder* as *stem*."""
     try:
-        made = case()
-        if isinstance(made, Ptx):
-            cubin = link_ptx(made, plugin=plugin)
-        elif isinstance(made, Kernel):
-            cubin = link_kernel(made, folder, stem, plugin=plugin)
+        case_input = case()
+        if isinstance(case_input, Ptx):
+            cubin = link_ptx(case_input, plugin=plugin)
+        elif isinstance(case_input, Kernel):
+            cubin = link_kernel(case_input, folder, stem, plugin=plugin)
         else:
-            cubin = made
+            cubin = case_input
     except Exception as error:  # noqa: BLE001 - any exception is an outcome
         return {"outcome": f"{type(error).__name__}: {error}"}
     (folder / f"{stem}.cubin").write_bytes(cubin)
     outcome = {"outcome": "linked", "stem": stem}
-    if isinstance(made, Ptx):
-        outcome |= {"ptx": str(made.path), "arch": made.arch}
+    if isinstance(case_input, Ptx):
+        outcome |= {"ptx": str(case_input.path), "arch": case_input.arch}
     return outcome
 
 

@@ -93,23 +93,25 @@ def outcomes(python: Path, folder: Path, *arguments: str, path: tuple[Path, ...]
     )
     assert done.returncode in (0, 1), done.stdout[-4000:] + done.stderr[-4000:]
     entries = [json.loads(file.read_text()) for file in record.iterdir()]
-    found: dict[str, str] = {}
+    outcome_by_test: dict[str, str] = {}
     # The controller has every outcome, and each worker its own.
     for entry in sorted(entries, key=lambda entry: len(entry["outcomes"])):
-        found.update(
+        outcome_by_test.update(
             {test: entry["errors"].get(test, outcome) for test, outcome in entry["outcomes"].items()}
         )
-    return found
+    return outcome_by_test
 
 
-def check(suite: str, found: dict[str, str], *, least: int) -> None:
+def check(suite: str, outcome_by_test: dict[str, str], *, least: int) -> None:
     """Check that the tests passed, except those that are known to fail, which did."""
     patterns = known_failures(suite)
-    known = {test for test in found if any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)}
-    failed = {test: error for test, error in found.items() if error not in _GOOD}
+    known = {
+        test for test in outcome_by_test if any(fnmatch.fnmatchcase(test, pattern) for pattern in patterns)
+    }
+    failed = {test: error for test, error in outcome_by_test.items() if error not in _GOOD}
     assert {} == {test: error for test, error in failed.items() if test not in known}
-    assert [] == sorted(test for test in known if found[test] in ("passed", "xpassed"))
-    assert sum(outcome == "passed" for outcome in found.values()) >= least
+    assert [] == sorted(test for test in known if outcome_by_test[test] in ("passed", "xpassed"))
+    assert sum(outcome == "passed" for outcome in outcome_by_test.values()) >= least
 
 
 @pytest.fixture(scope="module")
@@ -192,8 +194,8 @@ def test_stumpy_moved_to_numba_cuda_mlir(python, stumpy_tests, tmp_path):
     for file in (*(tmp_path / "site").rglob("*.py"), *(tmp_path / "tests").rglob("*.py")):
         moved = re.sub(
             r"^from numba import cuda(?:, (.+))?$",
-            lambda found: (
-                "from numba_cuda_mlir import cuda" + (f"\nfrom numba import {found[1]}" if found[1] else "")
+            lambda match: (
+                "from numba_cuda_mlir import cuda" + (f"\nfrom numba import {match[1]}" if match[1] else "")
             ),
             file.read_text(),
             flags=re.MULTILINE,

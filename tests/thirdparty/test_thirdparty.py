@@ -38,7 +38,7 @@ SUITES = {
 
 @dataclass
 class Runs:
-    """What became of the cases of a suite: where the cubins lie, and the outcomes by their case."""
+    """Results of a suite: the folders of the cubins, and the outcomes by their case."""
 
     folders: tuple[Path, Path]
     linkers: tuple[str, str]
@@ -84,7 +84,7 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             execute(python, shared, "0", "prepare", str(shared), programs)
         execute(python, shared, "0", "run", str(stock), programs)
         execute(python, shared, "1", "run", str(plugin), programs)
-    outcomes = [json.loads((each / "outcomes.json").read_text()) for each in (stock, plugin)]
+    outcomes = [json.loads((folder / "outcomes.json").read_text()) for folder in (stock, plugin)]
     return Runs(
         (stock, plugin),
         (outcomes[0]["linker"], outcomes[1]["linker"]),

@@ -8,9 +8,9 @@ from numba_ptxlink import udf
 
 
 @udf("float16(float16, float16)")
-def fused(left, right):
+def fused(a, b):
     """Multiply and add."""
-    return left * right + left
+    return a * b + a
 
 
 @udf(types.bfloat16(types.bfloat16))

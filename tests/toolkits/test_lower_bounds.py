@@ -36,7 +36,7 @@ def parts(version: str) -> list[int]:
 
 @pytest.mark.parametrize("major", environments.LOWEST)
 def test_the_environments_hold_the_lower_bounds(major):
-    """What is tried is of the release that pyproject.toml states."""
+    """The tested environments hold the lower bounds that pyproject.toml states."""
     tried = dict(re.findall(r"([\w.-]+)==([\d.]+)", "\n".join(reversed(environments.LOWEST[major]))))
     stated = bounds("dependencies", "numba-cuda", f"toolkit{major}")
     assert {"cffi", "cuda-bindings", "cuda-core", "cuda-pathfinder"} <= stated.keys()
@@ -62,10 +62,10 @@ def test_the_lower_bounds_work(major, tmp_path):
 
             run("export", "udfs.py", "-o", "out", "--arch", "sm_80")
             run("link", "kernel.cu", "out/udfs.sm_80.ltoir", "-I", "out", "-o", "k.cubin", "--arch", "sm_80")
-            said = run("doctor")
+            report = run("doctor")
     except environments.Unavailable as error:
         pytest.skip(str(error))
     assert (tmp_path / "out" / "udfs.fatbin").read_bytes().startswith(b"\x50\xed\x55\xba")
     assert b"damp" not in (tmp_path / "k.cubin").read_bytes()
     # A machine may have an nvcc of its own, of which the doctor names what is missing.
-    assert [] == [line for line in said.splitlines() if "is missing" in line and "nvcc -dlto" not in line]
+    assert [] == [line for line in report.splitlines() if "is missing" in line and "nvcc -dlto" not in line]

@@ -103,20 +103,20 @@ def test_nvcc_links_what_was_made_for_it(kind, tmp_path, monkeypatch):
     ids=["cmake", "make"],
 )
 def test_a_toolkit_inlines_what_its_nvvm_compiled(build, program, tmp_path):
-    """The path of a toolkit is all that a build takes beside newer compilers: no call is left."""
+    """A build beside newer compilers needs no more than the path of the toolkit: no call is left."""
     home = completed(tools("13.0").parent, tmp_path)
     folder = tmp_path / "example"
     shutil.copytree(HERE.parents[1] / "examples" / "cmake", folder)
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    said = shell(f"unset CUDACXX; CUDA={home}; export PATH={path} CUDAARCHS=80; {build}", folder, home)
-    assert "Host code of the object: nvcc 13.0" in said
-    assert "Left out" not in said
+    output = shell(f"unset CUDACXX; CUDA={home}; export PATH={path} CUDAARCHS=80; {build}", folder, home)
+    assert "Host code of the object: nvcc 13.0" in output
+    assert "Left out" not in output
     assert "damp" not in linked_functions(folder / program)["sm_80"]
 
 
 @pytest.mark.parametrize("kind", ["ltoir", "object"])
 def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(kind, tmp_path, monkeypatch):
-    """That of CUDA 12.4 links what was exported for it into C++ of that release, line numbers included."""
+    """The nvJitLink of CUDA 12.4 links an export for 12.4 into C++ of that release, line numbers included."""
     folder = tools("12.4").parent
     monkeypatch.setenv("CUDA_HOME", str(folder))
     exported = pl.export(HERE / "plain.py", tmp_path, arch="sm_80", emit=kind, cuda="12.4", lineinfo=True)
@@ -126,13 +126,13 @@ def test_an_older_nvjitlink_inlines_what_its_nvvm_compiled(kind, tmp_path, monke
     searched = (tmp_path, linker.INCLUDE_DIR, folder.parent / "cuda_runtime" / "include")
     flags = ["-arch=compute_80", "-rdc=true", "-dlto", "-lineinfo", *(f"-I{path}" for path in searched)]
     sources = [("apply.cu", PLAIN_CALLER.encode(), "LTOIR")]
-    step, _, given = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], alters_later_calls=True)
-    assert ("", "") == (step, given["log"])
-    inputs = [("apply", given["code"], "LTOIR"), (artifact.name, artifact.read_bytes(), kind.upper())]
+    step, _, result = isolated.call("nvrtc", str(nvrtc), flags, sources, [], [], alters_later_calls=True)
+    assert ("", "") == (step, result["log"])
+    inputs = [("apply", result["code"], "LTOIR"), (artifact.name, artifact.read_bytes(), kind.upper())]
     flags = ["-arch=sm_80", "-lto", "-lineinfo"]
-    step, _, given = isolated.call(
+    step, _, result = isolated.call(
         "nvjitlink", str(nvjitlink), flags, inputs, "Cubin", alters_later_calls=True
     )
-    assert ("", "") == (step, given["log"])
-    (tmp_path / "linked.cubin").write_bytes(given["code"])
+    assert ("", "") == (step, result["log"])
+    (tmp_path / "linked.cubin").write_bytes(result["code"])
     assert {"apply", "scale"} == linked_functions(tmp_path / "linked.cubin")[""]

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 HERE = Path(__file__).resolve().parent
 OUTCOMES = environments.ROOT / "docs" / "reference" / "toolkits.json"
-# Of the older major version, with a linker older than nvPTXCompiler; the others take minutes more.
+# A release of the older major version, with a linker older than nvPTXCompiler; more releases take minutes.
 SHORT = ("12.9",)
 
 

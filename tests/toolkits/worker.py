@@ -50,17 +50,17 @@ class StepError(Exception):
 
 
 def outcome(step: Callable[[], Any], folder: Path) -> str:
-    """Return what became of *step*: what it returns, "works" for nothing, or how its error begins."""
+    """Return the result of *step*, "works" if it returns nothing, or the first sentence of its error."""
     try:
         return str(step() or "works")
     except Exception as error:  # noqa: BLE001 - any error is an outcome
-        said = re.sub(f"({folder}|{HERE})/", "", str(error)).strip().partition("\n")[0].partition(". ")[0]
-        return said if isinstance(error, StepError) else f"{type(error).__name__}: {said}"
+        message = re.sub(f"({folder}|{HERE})/", "", str(error)).strip().partition("\n")[0].partition(". ")[0]
+        return message if isinstance(error, StepError) else f"{type(error).__name__}: {message}"
 
 
 def compiler() -> Path:
     """Return the wheel's nvcc, in a layout that it finds its libraries in."""
-    wheels = [path for each in sys.path for path in Path(each).glob("nvidia/*/bin/nvcc")]
+    wheels = [path for folder in sys.path for path in Path(folder).glob("nvidia/*/bin/nvcc")]
     if not wheels:
         raise StepError("no nvcc in the wheels")
     root = wheels[0].parents[1]
@@ -78,10 +78,10 @@ def run(*command: str | Path) -> None:
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if done.returncode:
         lines = [line for line in (done.stderr + done.stdout).splitlines() if "warning" not in line.lower()]
-        said = next(
+        message = next(
             (line for line in lines if re.search("error|fatal", line, re.IGNORECASE)), "\n".join(lines)
         )
-        raise StepError(said)
+        raise StepError(message)
 
 
 def nvcc(headers: Path, *flags: str | Path) -> None:

@@ -1,4 +1,4 @@
-"""What CUDA C++ may include: nothing that is read is missed."""
+"""Files that CUDA C++ includes: the key misses none that the compiler reads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from numba_ptxlink.errors import ConfigError
 
 def lines(source: str, folder: Path, dirs=(), headers=None) -> tuple[str, ...]:
     """Return the part of a key that tells what *source* includes."""
-    found = includes.find_includes(source.encode(), folder, dirs, headers).key
-    assert found is not None
-    return found
+    key = includes.find_includes(source.encode(), folder, dirs, headers).key
+    assert key is not None
+    return key
 
 
-@pytest.mark.parametrize("given", [5, None, [5], [b"folder"], "a\0b"], ids=repr)
-def test_what_is_no_folder_is_refused(given):
+@pytest.mark.parametrize("folders", [5, None, [5], [b"folder"], "a\0b"], ids=repr)
+def test_what_is_no_folder_is_refused(folders):
     """The error of a link or an export names the option."""
     with pytest.raises(ConfigError, match=r"^include_dirs is .*; pass a folder or a list of them"):
-        includes.folders(given)
+        includes.folders(folders)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +82,6 @@ def test_source_from_nowhere_does_not_search_the_working_directory(tmp_path, mon
     monkeypatch.chdir(tmp_path)
     source = '#include "mine.h"\nextern "C" __device__ float f(float x) { int unused; return x + MINE; }\n'
     options = nvrtc.SourceOptions(("headers",))
-    made = nvrtc.compile_source(source, "mine.cu", pl.Arch.of("sm_90"), options, folder=nvrtc.NOWHERE)
-    assert b"0f40000000" in made.code
-    assert made.log.startswith("mine.cu(2): warning")
+    compiled = nvrtc.compile_source(source, "mine.cu", pl.Arch.of("sm_90"), options, folder=nvrtc.NOWHERE)
+    assert b"0f40000000" in compiled.code
+    assert compiled.log.startswith("mine.cu(2): warning")

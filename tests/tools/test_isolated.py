@@ -18,10 +18,10 @@ ARCH = pl.Arch.of("sm_100")
 TOOLS = ("nvrtc", "nvrtc, quickly", "lto -g", "lto -O0", "nvvm")
 
 
-def made(arch: str, what: str, *before: str, cache: Path) -> dict[str, str]:
-    """Return digests of what a new process makes after the calls *before*."""
+def digests_after(arch: str, scope: str, *before: str, cache: Path) -> dict[str, str]:
+    """Return digests of the output of *scope* ("tools" or "all") in a process that began with *before*."""
     done = subprocess.run(
-        [sys.executable, compiled_after.__file__, arch, what, *before],
+        [sys.executable, compiled_after.__file__, arch, scope, *before],
         env={**os.environ, "NUMBA_PTXLINK_CACHE": str(cache)},
         capture_output=True,
         text=True,
@@ -32,24 +32,24 @@ def made(arch: str, what: str, *before: str, cache: Path) -> dict[str, str]:
 
 def test_a_debugging_process_makes_what_another_one_does(tmp_path):
     """After debug and unoptimised compilations, each tool gives the same bytes, and so does the cache."""
-    alone = made("sm_100", "tools", cache=tmp_path / "alone")
-    assert alone == made("sm_100", "tools", *TOOLS, cache=tmp_path / "after")
-    assert alone == made("sm_100", "tools", cache=tmp_path / "after")
+    alone = digests_after("sm_100", "tools", cache=tmp_path / "alone")
+    assert alone == digests_after("sm_100", "tools", *TOOLS, cache=tmp_path / "after")
+    assert alone == digests_after("sm_100", "tools", cache=tmp_path / "after")
 
 
 def test_what_another_package_spoilt_is_made_again(tmp_path):
     """Wrong PTX of a compiler that somebody else debugged with is recognised; none is kept."""
-    alone = made("sm_120", "tools", cache=tmp_path / "alone")
-    assert alone == made("sm_120", "tools", "another package", cache=tmp_path / "after")
-    assert alone == made("sm_120", "tools", cache=tmp_path / "after")
+    alone = digests_after("sm_120", "tools", cache=tmp_path / "alone")
+    assert alone == digests_after("sm_120", "tools", "another package", cache=tmp_path / "after")
+    assert alone == digests_after("sm_120", "tools", cache=tmp_path / "after")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_103", "sm_120"])
 def test_both_front_ends_in_a_debugging_process(arch, tmp_path):
     """After every such call, with and without LTO, the tools and both front ends give the same bytes."""
-    alone = made(arch, "all", cache=tmp_path / "alone")
-    assert alone == made(arch, "all", *compiled_after.BEFORE, cache=tmp_path / "after")
+    alone = digests_after(arch, "all", cache=tmp_path / "alone")
+    assert alone == digests_after(arch, "all", *compiled_after.BEFORE, cache=tmp_path / "after")
 
 
 CVTA = "mov.b64 %rd1, k_param_0;\n@%p1 cvta.param.u64 %rd2, %rd1;\n"
@@ -89,7 +89,7 @@ def no_child(monkeypatch):
 
 @pytest.mark.usefixtures("no_child")
 def test_where_no_child_starts_the_call_is_an_error():
-    """It has the cause and the cure; the shared library is not called for debug code."""
+    """The error has the cause and the cure; the shared library is not called for debug code."""
     with pytest.raises(pl.LinkError, match=r"no fork\); allow child processes, or leave out debug") as caught:
         ptx()
     assert "-G" in caught.value.flags
@@ -164,8 +164,8 @@ except ChildProcessError:
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_the_child():
     """Ctrl-C is no error of the library, and leaves no child that goes on."""
-    said = subprocess.check_output([sys.executable, "-c", INTERRUPTED], text=True, timeout=120)
-    assert said == "no child\n"
+    output = subprocess.check_output([sys.executable, "-c", INTERRUPTED], text=True, timeout=120)
+    assert output == "no child\n"
 
 
 LOCK = """

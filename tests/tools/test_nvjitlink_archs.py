@@ -1,4 +1,4 @@
-"""Which architectures nvJitLink links for, without asking it."""
+"""Architectures that nvJitLink links for, known without a call of it."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def crashing(monkeypatch):
     monkeypatch.setattr(nvrtc, "supported_archs", lambda: known)
     monkeypatch.setattr(nvjitlink, "version", lambda _="": (12, 9))
 
-    def asked(*_, **__):
+    def fail(*_, **__):
         raise AssertionError("the process would end")
 
-    monkeypatch.setattr(isolated, "call", asked)
+    monkeypatch.setattr(isolated, "call", fail)
 
 
 @pytest.mark.usefixtures("crashing")

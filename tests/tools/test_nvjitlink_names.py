@@ -22,6 +22,6 @@ def test_an_error_names_the_input_it_is_about(asking):
 
 
 def test_an_input_that_is_refused_is_an_error():
-    """It tells kind and name of the input, and what is wrong with it."""
+    """The error names kind and file of the input, and quotes the cause."""
     with pytest.raises(pl.LinkError, match=r"failed to read the ptx Größe\.ptx: ptxas application ptx input"):
         nvjitlink.link([("ptx", "Größe.ptx", b".version 8.0\nnonsense")], ("-arch=sm_80",))

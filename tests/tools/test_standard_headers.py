@@ -59,9 +59,11 @@ def test_what_compiles_without_them_stays_as_it_is():
     """A source that tests for a header is told that there is none, and what a user calls so comes first."""
     asks = '#if __has_include(<cstdint>)\n#error "there"\n#endif\nextern "C" __global__ void f() {}\n'
     assert pl.link(asks, arch="sm_90").cubin
-    own = '#include <limits>\n#include <cstdint>\nstatic_assert(MINE == 7 && sizeof(std::int8_t) == 1, "");\n'
-    own += 'extern "C" __global__ void f() {}\n'
-    assert pl.link(own, arch="sm_90", headers={"limits": "#define MINE 7\n"}).cubin
+    source = (
+        '#include <limits>\n#include <cstdint>\nstatic_assert(MINE == 7 && sizeof(std::int8_t) == 1, "");\n'
+    )
+    source += 'extern "C" __global__ void f() {}\n'
+    assert pl.link(source, arch="sm_90", headers={"limits": "#define MINE 7\n"}).cubin
 
 
 @pytest.mark.parametrize(

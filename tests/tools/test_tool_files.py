@@ -23,7 +23,7 @@ def program(path: Path, script: str) -> str:
 
 
 def test_a_tool_that_fails_has_its_log_and_a_cure(monkeypatch, tmp_path):
-    """What it says is shown, and what helps."""
+    """The error shows the output of the tool, and a cure."""
     path = program(tmp_path / "nvcc", "echo Missing .version directive; exit 1")
     monkeypatch.setattr(host_compiler, "_compilers", lambda: iter([((path,), True)]))
     for error, attempt, cure in (
@@ -48,9 +48,9 @@ def test_a_cubin_that_is_cut_off_is_no_result(tmp_path, part):
 
 def test_of_one_release_the_ptxas_of_a_toolkit_comes_before_path(monkeypatch, tmp_path):
     """PATH may lead to another toolkit; a newer one on it is taken, up to the release that is asked for."""
-    for place, release in (("path", "98.1"), ("home/bin", "98.1"), ("other/bin", "98.7")):
-        (tmp_path / place).mkdir(parents=True)
-        program(tmp_path / place / "ptxas", f"echo release {release}, V{release}")
+    for folder, release in (("path", "98.1"), ("home/bin", "98.1"), ("other/bin", "98.7")):
+        (tmp_path / folder).mkdir(parents=True)
+        program(tmp_path / folder / "ptxas", f"echo release {release}, V{release}")
     monkeypatch.setenv("PATH", f"{tmp_path}/path:/usr/bin:/bin")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CUDA_PATH", str(tmp_path / "other"))

@@ -14,7 +14,7 @@ from cuda.compute import ProxyArray, ProxyValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What cuda.compute compiles operators with.
+# The compiler of operators in cuda.compute.
 if find_spec("numba_cuda_mlir"):
     from numba_cuda_mlir import cuda
 else:

@@ -32,8 +32,8 @@ def prepare_triton(folder: Path) -> None:
 
     for name, (function, signature, constants) in triton_kernels.KERNELS.items():
         source = ASTSource(fn=function, signature=signature, constexprs=constants)
-        made = triton.compile(source, target=GPUTarget("cuda", CC[0] * 10 + CC[1], 32))
-        (folder / f"triton_{name}.ptx").write_text(made.asm["ptx"])
+        compiled = triton.compile(source, target=GPUTarget("cuda", CC[0] * 10 + CC[1], 32))
+        (folder / f"triton_{name}.ptx").write_text(compiled.asm["ptx"])
 
 
 def prepare_warp(folder: Path) -> None:
@@ -48,8 +48,8 @@ def prepare_warp(folder: Path) -> None:
     warp.compile_aot_module(
         warp_kernels, arch=CC[0] * 10 + CC[1], module_dir=str(folder / "warp"), use_ptx=True
     )
-    (made,) = (folder / "warp").glob("*.ptx")
-    made.rename(folder / "warp_kernels.ptx")
+    (file,) = (folder / "warp").glob("*.ptx")
+    file.rename(folder / "warp_kernels.ptx")
 
 
 def linked(name: str, **options: Any) -> Kernel:

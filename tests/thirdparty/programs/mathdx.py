@@ -15,8 +15,8 @@ from standin import CC, Kernel
 
 SM = ComputeCapability(*CC)
 
-# Typing a call of MathDx asks the driver what device there is, whatever code was asked for.
-for module in [each for name, each in sys.modules.items() if name.startswith("nvmath.device")]:
+# Typing a call of MathDx queries the device from the driver, whatever the architecture of the code.
+for module in [module for name, module in sys.modules.items() if name.startswith("nvmath.device")]:
     if hasattr(module, "get_current_device_cc"):
         module.get_current_device_cc = lambda: SM
 
@@ -25,16 +25,16 @@ def transform(size: int, direction: str) -> Kernel:
     """Return a kernel that transforms rows, one by each block."""
     options = {"fft_type": "c2c", "execution": "Block", "sm": SM}
     fft = FFT(size=size, precision=np.float32, direction=direction, **options)
-    stored, kind, each, step = fft.storage_size, fft.value_type, fft.elements_per_thread, fft.stride
+    stored, kind, count, step = fft.storage_size, fft.value_type, fft.elements_per_thread, fft.stride
 
     @cuda.jit
     def kernel(rows):
-        own = cuda.local.array(stored, kind)
-        for i in range(each):
-            own[i] = rows[cuda.blockIdx.x, cuda.threadIdx.x + i * step]
-        fft.execute(own, cuda.shared.array(0, kind))
-        for i in range(each):
-            rows[cuda.blockIdx.x, cuda.threadIdx.x + i * step] = own[i]
+        registers = cuda.local.array(stored, kind)
+        for i in range(count):
+            registers[i] = rows[cuda.blockIdx.x, cuda.threadIdx.x + i * step]
+        fft.execute(registers, cuda.shared.array(0, kind))
+        for i in range(count):
+            rows[cuda.blockIdx.x, cuda.threadIdx.x + i * step] = registers[i]
 
     return Kernel(kernel, (types.complex64[:, ::1],))
 

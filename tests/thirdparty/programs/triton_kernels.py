@@ -9,9 +9,9 @@ def multiply(a, b, c, depth, M: tl.constexpr, N: tl.constexpr, STEP: tl.constexp
     i, j, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, STEP)
     total = tl.zeros((M, N), dtype=tl.float32)
     for at in range(0, depth, STEP):
-        left = tl.load(a + i[:, None] * depth + (at + k)[None, :])
-        right = tl.load(b + (at + k)[:, None] * N + j[None, :])
-        total += tl.dot(left, right)
+        tile_a = tl.load(a + i[:, None] * depth + (at + k)[None, :])
+        tile_b = tl.load(b + (at + k)[:, None] * N + j[None, :])
+        total += tl.dot(tile_a, tile_b)
     tl.store(c + i[:, None] * N + j[None, :], total)
 
 
