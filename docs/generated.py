@@ -34,22 +34,22 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>()#+\-.!|$])")
 
 def messages() -> dict[str, list[str]]:
     """Return the messages of each exception class in the source of the package, sorted."""
-    found: dict[str, set[str]] = {name: set() for name in numba_ptxlink.errors.__all__}
+    texts_by_class: dict[str, set[str]] = {name: set() for name in numba_ptxlink.errors.__all__}
     for path in sorted(PACKAGE.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else ""
-            if name in found and node.args:
+            if name in texts_by_class and node.args:
                 text = _text(node.args[0])
                 if len(_words(text).split()) >= _FEWEST:
-                    found[name].add(text)
-    listed = "\n".join(text for texts in found.values() for text in texts)
-    found["Parts of messages, and warnings"] = {text for text in _sentences() if text not in listed}
-    return {name: sorted(texts, key=_words) for name, texts in found.items() if texts}
+                    texts_by_class[name].add(text)
+    listed = "\n".join(text for texts in texts_by_class.values() for text in texts)
+    texts_by_class["Parts of messages, and warnings"] = {text for text in _sentences() if text not in listed}
+    return {name: sorted(texts, key=_words) for name, texts in texts_by_class.items() if texts}
 
 
 def _sentences() -> set[str]:
     """Return the texts in the source that are a cause and a cure, and no docstrings."""
-    found = set()
+    sentences = set()
     # The descriptions of the command line are on a page of their own.
     for path in (
         path for path in PACKAGE.rglob("*.py") if not {"_cli", "cli"} & {path.parent.name, path.stem}
@@ -64,10 +64,10 @@ def _sentences() -> set[str]:
             for node in ast.walk(tree)
             if isinstance(node, (ast.Constant, ast.JoinedStr)) and id(node) not in docstrings
         )
-        found |= {
+        sentences |= {
             text for text in texts if _SENTENCE.fullmatch(text) and len(text.split()) >= _FEWEST_OF_PART
         }
-    return found
+    return sentences
 
 
 def _text(node: ast.expr) -> str:

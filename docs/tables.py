@@ -56,8 +56,8 @@ def errors() -> str:
 def environment() -> str:
     """Return the table of environment variables, out of the docstring of the configuration."""
     text = inspect.getdoc(_config.Config) or ""
-    found = re.findall(r"^    \w+: (NUMBA_PTXLINK\w*): (.+(?:\n {8}.+)*)", text, re.MULTILINE)
-    rows = [[f"`{name}`", *" ".join(meaning.split()).split(". ", 1)] for name, meaning in found]
+    variables = re.findall(r"^    \w+: (NUMBA_PTXLINK\w*): (.+(?:\n {8}.+)*)", text, re.MULTILINE)
+    rows = [[f"`{name}`", *" ".join(meaning.split()).split(". ", 1)] for name, meaning in variables]
     return table(["variable", "values, the default first", "effect"], rows)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("numba_ptxlink", "tests")
-# Of cffi, of tools, and of exports.
+# Files that cffi, tools and exports have generated.
 GENERATED = ("numba_ptxlink/_native/_nvptxcompiler.c", "numba_ptxlink/_native/cuda_driver/stubs.c")
 GENERATED += ("numba_ptxlink/_native/cuda_runtime/stubs.c", "tests/golden/")
 LANGUAGES = {

@@ -1,4 +1,4 @@
-"""What the C++ program calls and launches, in Python."""
+"""Functions and kernels that the C++ program calls and launches, in Python."""
 
 from decay import rate
 from numba import cuda

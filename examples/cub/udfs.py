@@ -1,4 +1,4 @@
-"""What CUB's algorithms apply to each element, in Python."""
+"""Operators that CUB's algorithms apply to each element, in Python."""
 
 from numpy import float32
 

@@ -16,7 +16,7 @@ from numba import cuda
 import numba_ptxlink as pl
 
 COUNT = 4096
-# Of cufft.h and cufftXt.h.
+# Constants of cufft.h and cufftXt.h.
 R2C = 0x2A
 LOAD_REAL = 0x2
 # The C++ that cuFFT compiles declares a function that loads real numbers so, under the name that it is given.
@@ -43,7 +43,7 @@ def check(status):
 
 def transform(cufft, ltoir, signal, spectrum, weights):
     """Write the transform of the windowed *signal*; all are arrays on the device."""
-    pointers = [ctypes.c_void_p(each.__cuda_array_interface__["data"][0]) for each in (signal, spectrum)]
+    pointers = [ctypes.c_void_p(array.__cuda_array_interface__["data"][0]) for array in (signal, spectrum)]
     caller_info = ctypes.c_void_p(weights.__cuda_array_interface__["data"][0])
     plan, work = ctypes.c_int(), ctypes.c_size_t()
     check(cufft.cufftCreate(ctypes.byref(plan)))

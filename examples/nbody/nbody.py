@@ -39,7 +39,7 @@ def reference(bodies, velocities):
 
 def moves(library, bodies, velocities, *, on_gpu):
     """Give where the bodies are after each step."""
-    arrays = [each.astype(np.float32) for each in (bodies, velocities, bodies)]
+    arrays = [array.astype(np.float32) for array in (bodies, velocities, bodies)]
     now, speeds, after = map(cuda.to_device, arrays) if on_gpu else arrays
     while True:
         library.advance[(len(bodies) + 127) // 128, 128]((STEP, SOFTENING, len(bodies)), now, speeds, after)

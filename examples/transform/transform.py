@@ -53,14 +53,15 @@ def main() -> int:
         }
     verified = True
     for kind, title in (("ptx", "PTX link"), ("ltoir", "LTO link")):
-        made = linked[kind]
-        symbols = [name for name in ("apply_transform", "user_transform") if name.encode() in made.cubin]
+        result = linked[kind]
+        symbols = [name for name in ("apply_transform", "user_transform") if name.encode() in result.cubin]
         print(
-            f"{title}: {len(made.cubin)} bytes by {made.backend} ({made.reason}), with {', '.join(symbols)}"
+            f"{title}: {len(result.cubin)} bytes by {result.backend} ({result.reason}), "
+            f"with {', '.join(symbols)}"
         )
-        verified &= run_on_cpu(made, arguments.elements, title)
+        verified &= run_on_cpu(result, arguments.elements, title)
         if device:
-            verified &= run(device, made, arguments.elements, title)
+            verified &= run(device, result, arguments.elements, title)
     return 0 if verified else 1
 
 
