@@ -1,4 +1,4 @@
-"""Names and sentences of the package follow CONTRIBUTING.md."""
+"""Names and sentences of the package, its tests and its tools follow CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -68,6 +68,19 @@ def test_a_report_names_file_line_and_rule(tmp_path, capsys):
     ] == capsys.readouterr().out.splitlines()
 
 
-def test_the_package_has_no_violation():
-    """Every module of the package follows the rules."""
-    assert [] == words.report([words.PACKAGE])
+@pytest.mark.parametrize("folder", words.FOLDERS)
+def test_a_planted_violation_is_reported(folder, tmp_path, monkeypatch, capsys):
+    """Without paths, the command finds a violation in each folder, also below another folder."""
+    for name in words.FOLDERS:
+        (tmp_path / name / "inner").mkdir(parents=True)
+    module = tmp_path / folder / "inner" / "planted.py"
+    module.write_text("found = 1\n")
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    assert 1 == words.main([])
+    assert capsys.readouterr().out.startswith(f"{module}:1: rule 3: 'found' ")
+
+
+@pytest.mark.parametrize("folder", words.FOLDERS)
+def test_the_project_has_no_violation(folder):
+    """Every module of the package, its tests, documentation, examples and tools follows the rules."""
+    assert [] == words.report([words.ROOT / folder])

@@ -1,7 +1,8 @@
 """
-Check the package's names and sentences by rules of CONTRIBUTING.md, section "Names and sentences".
+Check names and sentences of Python code by rules of CONTRIBUTING.md, section "Names and sentences".
 
 `python tools/words.py [PATH ...]` prints file, line and rule of each violation, and fails if there is one.
+By default it reads the package, its tests, and all other folders with Python code.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-PACKAGE = Path(__file__).resolve().parents[1] / "numba_ptxlink"
+ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = ("numba_ptxlink", "tests", "benchmarks", "cmake", "docs", "examples", "hook", "tools")
 
 # Participles, pronouns and adjectives, which are another value in each function.
 VAGUE_NAMES = {
@@ -90,8 +92,10 @@ def report(paths: Iterable[Path]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the violations; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
-    parser.add_argument("paths", nargs="*", type=Path, help="modules and folders; by default the package")
-    lines = report(parser.parse_args(arguments).paths or [PACKAGE])
+    parser.add_argument(
+        "paths", nargs="*", type=Path, help="modules and folders; by default all of the project"
+    )
+    lines = report(parser.parse_args(arguments).paths or [ROOT / folder for folder in FOLDERS])
     print("\n".join(lines) or "no violation")
     return int(bool(lines))
 
