@@ -1,8 +1,8 @@
 """
 Read the arrays and streams of other packages that are arguments of a launch.
 
-Arrays have `__cuda_array_interface__` or DLPack. The types of elements, in the notation of NumPy or DLPack,
-are compared with the C types of a manifest.
+Arrays have `__cuda_array_interface__` or DLPack. The types of their elements, in the notation of NumPy or
+DLPack, are compared with the C types of a manifest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def fields(types: Types, name: str) -> Sequence[MemberDescription]:
     """
     Return the members of the type *name*, with their names in Python.
 
-    The elements of a vector or array count as members. A number has none.
+    The elements of a vector or array count as members. A number has no members.
     """
     entry = types[name]
     if entry.kind == "struct":
@@ -66,9 +66,9 @@ def is_optional(types: Types, name: str) -> bool:
     return types[name].python_kind == "optional"
 
 
-def is_like(types: Types, name: str, dtype: Any) -> bool:
+def matches_type(types: Types, name: str, dtype: Any) -> bool:
     """
-    Return whether elements of an array have the layout and the member names of the C type *name*.
+    Return whether the elements of an array have the layout and the member names of the C type *name*.
 
     Args:
         types: The types of a manifest.
@@ -76,18 +76,21 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
         dtype: The type of the elements: a dtype of NumPy, or its `str`, such as "<f4" or "|V16".
     """
     entry = types[name]
-    if isinstance(dtype, str) or dtype.itemsize != entry.size:
-        return isinstance(dtype, str) and _is_number(entry, dtype)
+    if isinstance(dtype, str):
+        return _matches_number(entry, dtype)
+    if dtype.itemsize != entry.size:
+        return False
     if entry.kind == "array":
         if not dtype.subdtype:
             # NumPy's types of text are arrays of characters: "S" of bytes, "U" of 32-bit code points.
             return bool(dtype.kind == {"char": "S", "uint": "U"}.get(types[entry.element].kind))
-        base, (count, *rest) = dtype.subdtype
-        inner = sys.modules["numpy"].dtype((base, tuple(rest)))
-        return bool(count == entry.count) and is_like(types, entry.element, inner)
+        # An array of arrays in C has several dimensions in NumPy: compare the first, then the others.
+        base, (count, *further_extents) = dtype.subdtype
+        element = sys.modules["numpy"].dtype((base, tuple(further_extents)))
+        return bool(count == entry.count) and matches_type(types, entry.element, element)
     members = fields(types, name)
     if not members or (dtype.kind == "V" and not dtype.names):
-        return _is_number(entry, dtype.str)
+        return _matches_number(entry, dtype.str)
     dtype_fields = dtype.fields or {}
     ignores_names = entry.python_kind == "tuple"
     # Fields without size, such as empty texts, are left out: C has no such members.
@@ -99,21 +102,23 @@ def is_like(types: Types, name: str, dtype: Any) -> bool:
     return len(dtype_members) == len(members) and all(
         offset == field.offset
         and (field_name == field.name or ignores_names)
-        and is_like(types, field.type, dtype_fields[field_name][0])
+        and matches_type(types, field.type, dtype_fields[field_name][0])
         for (offset, field_name), field in zip(dtype_members, members, strict=True)
     )
 
 
-def _is_number(entry: TypeDescription, typestr: str) -> bool:
+def _matches_number(entry: TypeDescription, typestr: str) -> bool:
     """
     Return whether the dtype *typestr* is that of the number *entry*, in the byte order of the GPU.
 
     A type that NumPy has no letter for, such as a struct, matches a void of its size: "|V16".
     """
-    size, number = itemsize(typestr), numbers.of_kind(entry.kind, entry.size)
+    number = numbers.of_kind(entry.kind, entry.size)
     # No type has the letter of dates, "M" or "m", since C types have no unit.
-    letter = "u" if entry.kind == "pointer" else number.numpy if number else ""
-    return size == entry.size and typestr[1] == (letter or "V") and typestr[0] != ">"
+    letter = number.numpy if number else ""
+    if entry.kind == "pointer":
+        letter = "u"
+    return itemsize(typestr) == entry.size and typestr[1] == (letter or "V") and typestr[0] != ">"
 
 
 def itemsize(typestr: str) -> int:
@@ -145,7 +150,7 @@ class DeviceArguments:
 
     def read(self, value: Any) -> DeviceArray | None:
         """
-        Return the description of the array *value*, None if it is not an array.
+        Return the description of the array *value*; None if it is not an array.
 
         Raises:
             WrongArgumentError: The array is in other memory, or its interface is invalid.
@@ -159,9 +164,9 @@ class DeviceArguments:
                 raise
             interface = None
         if interface is not None:
-            array = _of_interface(interface, getattr(value, "dtype", None), self)
+            array = _read_interface(interface, getattr(value, "dtype", None), self)
         elif is_tensor:
-            array = _of_dlpack(value, self)
+            array = _read_dlpack(value, self)
         elif hasattr(value, "__array_interface__"):
             raise WrongArgumentError(_IN_HOST_MEMORY)
         else:
@@ -170,6 +175,7 @@ class DeviceArguments:
             raise WrongArgumentError(
                 f"its shape {array.shape} and strides {array.strides} contradict each other; pass a copy"
             )
+        # An array without elements has no memory.
         if 0 not in array.shape:
             self.add_address(array.address)
         return array
@@ -202,12 +208,13 @@ _IN_HOST_MEMORY = (
 )
 
 
-def _of_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> DeviceArray:
+def _read_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> DeviceArray:
+    """Return the array that a `__cuda_array_interface__` describes; *dtype* is its NumPy dtype, or None."""
     if interface.get("mask") is not None:
         raise WrongArgumentError("it is a masked array; pass the array without its mask")
     shape, typestr = tuple(map(int, interface["shape"])), interface["typestr"]
     size, strides = itemsize(typestr), interface.get("strides")
-    strides = contiguous(shape, size, "c") if strides is None else tuple(map(int, strides))
+    strides = contiguous_strides(shape, size, "c") if strides is None else tuple(map(int, strides))
     address, readonly = interface["data"]
     if interface.get("stream") is not None:
         arguments.add_producer(operator.index(interface["stream"]))
@@ -218,11 +225,12 @@ def _of_interface(interface: Any, dtype: Any, arguments: DeviceArguments) -> Dev
     )
 
 
-def contiguous(shape: tuple[int, ...], itemsize: int, layout: str) -> tuple[int, ...]:
-    """Return the strides of an array without gaps, in the order of *layout*, "c" or "f"."""
+def contiguous_strides(shape: tuple[int, ...], element_size: int, layout: str) -> tuple[int, ...]:
+    """Return the strides in bytes of an array without gaps, in the order of *layout*, "c" or "f"."""
     strides = [0] * len(shape)
+    # From the axis whose elements are adjacent in memory: the first one in order "f", the last one in "c".
     axes = range(len(shape)) if layout == "f" else reversed(range(len(shape)))
-    stride = itemsize
+    stride = element_size
     for axis in axes:
         strides[axis] = stride
         stride *= shape[axis]
@@ -235,7 +243,7 @@ def is_contiguous(array: DeviceArray, layout: str) -> bool:
 
     As in NumPy, the stride of an axis with one element is ignored, and an empty array has no gaps.
     """
-    expected = contiguous(array.shape, array.itemsize, layout)
+    expected = contiguous_strides(array.shape, array.itemsize, layout)
     return 0 in array.shape or all(
         extent == 1 or stride == expected_stride
         for extent, stride, expected_stride in zip(array.shape, array.strides, expected, strict=True)
@@ -249,7 +257,8 @@ _TENSOR_LAYOUT = struct.Struct("PiiiBBHPPQ")
 _FLAGS_OFFSET, _TENSOR_OFFSET = 24, 32
 
 
-def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
+def _read_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
+    """Return the array that *value* describes by `__dlpack__`."""
     device = int(value.__dlpack_device__()[0])
     if device == _CPU_DEVICE:
         raise WrongArgumentError(_IN_HOST_MEMORY)
@@ -261,7 +270,7 @@ def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
     except TypeError:
         # Producers older than DLPack 1.0 do not accept `max_version`.
         capsule = value.__dlpack__(stream=stream)
-    # The capsule owns the tensor: if it is freed, so is the tensor.
+    # The capsule owns the tensor, which is freed with it: keep it until the launch is queued.
     arguments.keep_alive.append(capsule)
     address, readonly = _open_capsule(capsule)
     data, _, _, ndim, code, bits, lanes, shape_address, strides_address, offset = _TENSOR_LAYOUT.unpack(
@@ -277,12 +286,12 @@ def _of_dlpack(value: Any, arguments: DeviceArguments) -> DeviceArray:
         # DLPack counts elements.
         strides = tuple(stride * size for stride in _integers(strides_address, ndim))
     else:
-        strides = contiguous(shape, size, "c")
+        strides = contiguous_strides(shape, size, "c")
     return DeviceArray(data + offset, shape, strides, size, f"<{letter}{size}", readonly)
 
 
 def _open_capsule(capsule: Any) -> tuple[int, bool]:
-    """Return the address of the `DLTensor` in a capsule, and whether it is read-only."""
+    """Return the address of the `DLTensor` in a capsule, and whether the tensor is read-only."""
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     try:
@@ -294,4 +303,5 @@ def _open_capsule(capsule: Any) -> tuple[int, bool]:
 
 
 def _integers(address: int, count: int) -> tuple[int, ...]:
+    """Return *count* signed integers of 64 bits from memory."""
     return struct.unpack(f"{count}q", ctypes.string_at(address, 8 * count))

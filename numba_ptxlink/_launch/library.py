@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Library", "LoadedKernel", "load"]
 
+# A kernel, or a function that is called on the CPU.
 Item = TypeVar("Item")
 
 
@@ -86,7 +87,7 @@ def load(
 
     Args:
         source: The path of the manifest, such as "build/udfs.json", or an `Export`, also one in memory.
-        device: "cpu" to run on the CPU, None on the GPU.
+        device: "cpu" to run on the CPU; None to run on the GPU.
         checks: The checks on the CPU: True for memcheck, which compares each access to memory with the passed
             arrays and the memory that the code declares; False for none; or a tuple of "memcheck",
             "initcheck", "racecheck" and "synccheck". Reports of the checks are logged as warnings.
@@ -108,7 +109,7 @@ def load(
             f"steps is {short_repr(steps)}; pass a whole number from 1 on, or None for no limit."
         )
     try:
-        return _library(source, device, checks=checks, steps=steps)
+        return _open_library(source, device, checks=checks, steps=steps)
     except LaunchError:
         raise
     except Exception as error:
@@ -118,9 +119,10 @@ def load(
         ) from error
 
 
-def _library(
+def _open_library(
     source: str | os.PathLike[str] | Export, device: str | None, *, checks: CpuChecks, steps: int | None
 ) -> Library[Any]:
+    """Return the kernels of an export, as `load` does after its checks; raises any exception."""
     if isinstance(source, (str, os.PathLike)):
         path = Path(os.fsdecode(source))
 
@@ -210,8 +212,13 @@ class Library(Mapping[str, Item]):
         Raises:
             LaunchError: No artifact matches, or several do; it could not be read, or is of another export.
         """
-        path, sm = self.__manifest.path, Arch.of(arch).sm if arch else ""
-        matching = [key for key in self.__artifacts if key[0] == kind and sm in {"", key[1]}]
+        path = self.__manifest.path
+        sm = Arch.of(arch).sm if arch else ""
+        matching = [
+            (listed_kind, listed_sm)
+            for listed_kind, listed_sm in self.__artifacts
+            if listed_kind == kind and sm in {"", listed_sm}
+        ]
         if len(matching) != 1:
             listed_artifacts = (
                 ", ".join(" for ".join(filter(None, key)) for key in self.__artifacts) or "none"
@@ -248,8 +255,8 @@ class _DriverCode:
         name: The name for messages.
     """
 
-    # The class that reads the arguments of a launch.
-    memory = DeviceArguments
+    arguments_class = DeviceArguments
+    """The class that reads the arguments of a launch."""
 
     def __init__(self, read: Callable[[], bytes], name: str) -> None:
         self._read, self._name = read, name
@@ -257,7 +264,7 @@ class _DriverCode:
         self._library = 0
 
     def handle(self, name: str) -> int:
-        """Return the driver's `CUkernel` of a name."""
+        """Return the driver's handle, a `CUkernel`, of the kernel *name*."""
         with self._lock.held:
             if not self._library:
                 self._library = driver.load(self._read(), self._name)
@@ -268,11 +275,11 @@ class _DriverCode:
         kernel: LoadedKernel,
         launch_config: Configuration,
         arguments: Sequence[bytes],
-        memory: DeviceArguments,
+        device_arguments: DeviceArguments,
     ) -> None:
         """Launch a kernel in the current context, after the pending work in the streams of its arrays."""
         driver.ensure_context(launch_config.stream)
-        for name, address in memory.addresses:
+        for name, address in device_arguments.addresses:
             device = driver.inaccessible_device(address)
             if device is not None:
                 raise LaunchError(
@@ -280,7 +287,7 @@ class _DriverCode:
                     f"the device of this launch cannot access; make device {device} current, copy the "
                     "array, or enable peer access between the devices."
                 )
-        for producer in memory.producers:
+        for producer in device_arguments.producers:
             driver.wait(launch_config.stream, producer)
         offsets = [formal.offset for formal in kernel.parameters.formals]
         buffer = bytearray()
@@ -314,12 +321,13 @@ class LoadedKernel(Launchable):
         return f"<{self.declaration.removesuffix(';')}>"
 
     def _run(self, args: tuple[Any, ...], launch_config: Configuration) -> None:
-        memory: Any = self._code.memory(launch_config.stream)
-        self._code.launch(self, launch_config, self.parameters.read(args, memory), memory)
+        device_arguments: Any = self._code.arguments_class(launch_config.stream)
+        arguments = self.parameters.read(args, device_arguments)
+        self._code.launch(self, launch_config, arguments, device_arguments)
 
     @property
     def handle(self) -> int:
-        """The driver's `CUkernel`, which is loaded on first use."""
+        """The driver's handle of the kernel, a `CUkernel`, which is loaded on first use."""
         # Not a cached_property, whose lock, before Python 3.12, could stay locked in a forked child.
         if not self._handle:
             self._handle = self._code.handle(self.name)

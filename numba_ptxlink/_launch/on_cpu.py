@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._tools.launching import Configuration, Launchable
 
 
-_INTEGERS = {"bool", "int", "uint"}
-_NUMBERS = {*_INTEGERS, "float", "float16", "bfloat16", "complex"}
+# Kinds of C types in manifests.
+_INTEGER_KINDS = {"bool", "int", "uint"}
+_NUMBER_KINDS = {*_INTEGER_KINDS, "float", "float16", "bfloat16", "complex"}
 
 
 @dataclass
@@ -32,14 +33,14 @@ class HostArguments(DeviceArguments):
     The arguments of one launch or call on the CPU.
 
     Args:
-        regions: The memory of the arrays among them.
+        regions: The host_arguments of the arrays among the arguments.
     """
 
     regions: list[Region] = field(default_factory=list)
     accepted_arrays: ClassVar[str] = "a NumPy array"
 
     def read(self, value: Any) -> DeviceArray | None:
-        """Return an array, None if *value* is no array."""
+        """Return the description of the NumPy array *value*; None if it is no array."""
         try:
             array = host.as_numpy(value)
         except ValueError as error:
@@ -68,13 +69,14 @@ class CompiledCode:
         steps: The maximum number of iterations of all loops of a thread; None for no limit.
     """
 
-    memory = HostArguments
+    arguments_class = HostArguments
+    """The class that reads the arguments of a launch."""
 
     def __init__(self, ptx: bytes, *, checks: CpuChecks, steps: int | None) -> None:
         self.program, self.steps = CpuProgram.of(ptx, checks=checks), steps
 
     def handle(self, name: str) -> int:
-        """Raise LaunchError."""
+        """Raise an error: only the driver has handles of kernels."""
         raise LaunchError(f"Kernel {name} has no handle on the CPU; load the export without device.")
 
     def launch(
@@ -82,10 +84,10 @@ class CompiledCode:
         kernel: Launchable,
         launch_config: Configuration,
         arguments: Sequence[bytes],
-        memory: HostArguments,
+        host_arguments: HostArguments,
     ) -> None:
-        """Launch a kernel, and wait for it."""
-        self.program.launch(kernel.name, launch_config, arguments, memory.regions, self.steps)
+        """Launch a kernel, and wait until it has ended."""
+        self.program.launch(kernel.name, launch_config, arguments, host_arguments.regions, self.steps)
 
 
 class CpuFunction:
@@ -125,7 +127,8 @@ class CpuFunction:
             argument is one: structs are records, and an Optional is a record of `value` and `has_value`.
 
         Raises:
-            DeviceFaultError: The function faulted, as at an access out of bounds. Names the instruction.
+            DeviceFaultError: The function faulted, as at an access out of bounds. The error names the
+                instruction.
             LaunchError: An argument does not fit its parameter.
         """
         import numpy as np
@@ -133,13 +136,14 @@ class CpuFunction:
         result_kind = self.types[self.result].kind
         if result_kind == "view":
             raise LaunchError(f"Function {self.name} returns an array; let it write to one that is passed.")
-        program, memory = self._code.program, HostArguments(0)
+        program, host_arguments = self._code.program, HostArguments(0)
         callee = program.functions[self.name]
-        read = self.parameters.read(args, memory, self._to_column)
-        sizes = byte_sizes(callee.params)
+        # A column is an array of the arguments for one parameter, in all calls.
+        c_columns = self.parameters.read(args, host_arguments, self._to_column)
+        ptx_sizes = byte_sizes(callee.params)
         columns = [
             self._widen(formal.type, column, size)
-            for formal, column, size in zip(self.parameters.formals, read, sizes, strict=True)
+            for formal, column, size in zip(self.parameters.formals, c_columns, ptx_sizes, strict=True)
         ]
         try:
             shape = np.broadcast_shapes(*(column.shape for column in columns))
@@ -148,14 +152,14 @@ class CpuFunction:
                 f"Function {self.name}: {error}; pass shapes that NumPy broadcasts together."
             ) from error
         inputs = [np.broadcast_to(column, shape).copy() for column in columns]
-        count = math.prod(shape)
-        outputs = np.zeros((count, sum(byte_sizes(callee.results))), "u1")
+        call_count = math.prod(shape)
+        outputs = np.zeros((call_count, sum(byte_sizes(callee.results))), "u1")
         program.call_elementwise(
             self.name,
-            count,
+            call_count,
             [(host.array_address(column), column.itemsize) for column in inputs],
             (host.array_address(outputs), outputs.shape[1]),
-            memory.regions,
+            host_arguments.regions,
             self._code.steps,
         )
         if result_kind == "void":
@@ -168,23 +172,25 @@ class CpuFunction:
         return results.numbers_of(self.types, self.result, elements)
 
     def _widen(self, ctype: str, column: Any, size: int) -> Any:
-        """Return *column* as PTX passes it: integers have at least 32 bits."""
+        """Return *column* as PTX passes it: integers with less than *size* bytes are extended to *size*."""
         kind = self.types[ctype].kind
-        is_narrow = kind in _INTEGERS and column.itemsize < size
+        is_narrow = kind in _INTEGER_KINDS and column.itemsize < size
         return column.astype(f"{'i' if kind == 'int' else 'u'}{size}") if is_narrow else column
 
-    def _to_column(self, formal: values.Formal, value: Any, memory: HostArguments) -> Any:
-        """Return an argument as an array of its C type, without dimensions if it is one value."""
+    def _to_column(self, formal: values.Formal, value: Any, host_arguments: HostArguments) -> Any:
+        """Return the argument *value* as an array of its C type, without dimensions if it is for one call."""
         import numpy as np
 
         ctype = formal.type
         kind, dtype = self.types[ctype].kind, results.dtype(self.types, ctype)
+        # An array without dimensions is one value.
         is_array = arrays.is_numpy(value, "ndarray") and value.shape
-        is_record = is_array and kind in {"struct", "vector"} and value.dtype.names
-        if not (is_record or (is_array and (kind in _NUMBERS or arrays.is_optional(self.types, ctype)))):
-            return np.frombuffer(formal.pack(value, memory), dtype).reshape(())
+        has_records = is_array and kind in {"struct", "vector"} and value.dtype.names
+        has_numbers = is_array and (kind in _NUMBER_KINDS or arrays.is_optional(self.types, ctype))
+        if not (has_records or has_numbers):
+            return np.frombuffer(formal.pack(value, host_arguments), dtype).reshape(())
         value = host.as_numpy(value)
-        if arrays.is_like(self.types, ctype, value.dtype):
+        if arrays.matches_type(self.types, ctype, value.dtype):
             return value
         # `pack` raises the error for a value that does not fit. Numbers are converted together, which is
         # faster; then only the first one is packed, and the first one that the conversion has changed.
@@ -196,5 +202,5 @@ class CpuFunction:
                 np.isinf(converted) != np.isinf(to_pack) if dtype.kind == "f" else converted != to_pack
             )
             to_pack = [*to_pack[:1], *to_pack[is_changed][:1]]
-        packed = b"".join([formal.pack(element, memory) for element in to_pack])
+        packed = b"".join([formal.pack(element, host_arguments) for element in to_pack])
         return (np.frombuffer(packed, dtype) if converted is None else converted).reshape(value.shape)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from .arrays import Types
 
-# The sizes of Python's float and complex, by NumPy's kinds. Python's integers have any size.
+# The sizes of Python's float and complex in bytes, by NumPy's letters. Python's integers have any size.
 _PYTHON_SIZES = {"f": 8, "c": 16}
 
 
@@ -26,7 +26,7 @@ class Record:
 
     Args:
         name: The name of its C type.
-        members: The values by the names in Python.
+        members: The values of the members, by their names in Python.
     """
 
     __slots__ = ("__members", "__name")
@@ -83,9 +83,9 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
     """
     Return the value of the type *name* at the beginning of *content*.
 
-    Numbers of other precisions than Python's are NumPy numbers, a `bfloat16` is a float32. Tuples, vectors
-    and arrays are tuples, records and named tuples are a `Record`, an Optional is None or the value, and a
-    pointer is an address.
+    Floating-point numbers of other precisions than Python's are NumPy numbers; a `bfloat16` is a float32.
+    Tuples, vectors and arrays are tuples, records and named tuples are a `Record`, an Optional is None or the
+    value, and a pointer is an address.
     """
     import numpy as np
 
@@ -93,34 +93,38 @@ def unpack(types: Types, name: str, content: bytes) -> Any:
     kind, size = entry.kind, entry.size
     if kind == "void":
         return None
-    element = dtype(types, name)
-    if kind in {"struct", "vector", "array"} and element.kind != "S":
+    numpy_type = dtype(types, name)
+    if kind in {"struct", "vector", "array"} and numpy_type.kind != "S":
         fields = arrays.fields(types, name)
         members = {field.name: unpack(types, field.type, content[field.offset :]) for field in fields}
         if arrays.is_optional(types, name):
             return members["value"] if members["has_value"] else None
         return Record(name, members) if arrays.is_record(types, name) else tuple(members.values())
-    (value,) = numbers_of(types, name, np.frombuffer(content[:size], element))
-    return value if _PYTHON_SIZES.get(element.kind, size) != size or kind == "bfloat16" else value.item()
+    (value,) = numbers_of(types, name, np.frombuffer(content[:size], numpy_type))
+    has_other_precision = kind == "bfloat16" or size != _PYTHON_SIZES.get(numpy_type.kind, size)
+    return value if has_other_precision else value.item()
 
 
 def numbers_of(types: Types, name: str, elements: Any) -> Any:
-    """Return an array of the type *name* with elements that NumPy supports: `bfloat16` as float32."""
+    """Return the array *elements* of the type *name*, with `bfloat16`, which NumPy lacks, as float32."""
     if types[name].kind != "bfloat16":
         return elements
+    # A bfloat16 is the upper half of a float32.
     return (elements.view("<u2").astype("<u4") << 16).view("<f4")
 
 
 def dtype(types: Types, name: str) -> Any:
-    """Return NumPy's type for elements of the type *name*."""
+    """Return the NumPy dtype of values of the type *name*."""
     import numpy as np
 
     entry = types[name]
     kind, size = entry.kind, entry.size
     if kind == "array":
         is_text = types[entry.element].kind == "char"
-        inner = dtype(types, entry.element)
-        return np.dtype(f"S{size}" if is_text else (inner.base, (entry.count, *inner.shape)))
+        if is_text:
+            return np.dtype(f"S{size}")
+        element = dtype(types, entry.element)
+        return np.dtype((element.base, (entry.count, *element.shape)))
     if kind in {"struct", "vector"}:
         fields = arrays.fields(types, name)
         return np.dtype(
@@ -132,5 +136,7 @@ def dtype(types: Types, name: str) -> Any:
             }
         )
     number = numbers.of_kind(kind, size)
-    letter = "u" if kind == "pointer" else number.numpy if number else "V"
+    letter = number.numpy if number else "V"
+    if kind == "pointer":
+        letter = "u"
     return np.dtype(f"<{letter}{size}")

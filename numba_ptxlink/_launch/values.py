@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._link.manifests import Parameter
 
 Pack = Callable[[Any, DeviceArguments], bytes]
+"""Converts a value to the bytes of a C type, and records its addresses and streams in the arguments."""
+
+_MAX_VALUE_CHARS = 40
 
 
 class Formal(NamedTuple):
@@ -61,25 +64,33 @@ class Parameters:
     def read(
         self,
         args: Sequence[Any],
-        memory: DeviceArguments,
+        arguments: DeviceArguments,
         convert: Callable[[Formal, Any, Any], Any] | None = None,
     ) -> list[Any]:
         """
         Return the bytes of each argument, or the result of *convert* for it.
 
+        Args:
+            args: The values that the caller passes.
+            arguments: Records the addresses and streams of the arguments.
+            convert: Converts an argument to something else than bytes; None for bytes.
+
         Raises:
-            LaunchError: The number of arguments is wrong, one does not fit its parameter, or the code of its
-                package failed.
+            LaunchError: The number of arguments is wrong, an argument does not fit its parameter, or reading
+                an argument by the code of its package failed.
         """
         if len(args) != len(self.formals):
             names = ", ".join(formal.name for formal in self.formals)
             raise LaunchError(f"{self.owner} takes ({names}), and {len(args)} arguments were passed.")
         read_values = []
         for formal, value in zip(self.formals, args, strict=True):
-            memory.parameter = formal.name
+            arguments.parameter = formal.name
             location = f"{self.owner}: parameter {formal.name!r} is {formal.type}"
             try:
-                read_values.append(convert(formal, value, memory) if convert else formal.pack(value, memory))
+                if convert:
+                    read_values.append(convert(formal, value, arguments))
+                else:
+                    read_values.append(formal.pack(value, arguments))
             except WrongArgumentError as error:
                 raise LaunchError(f"{location}: {error}.") from error
             except Exception as error:
@@ -96,13 +107,14 @@ def packer(types: Types, name: str) -> Pack:
     return _PACKERS[entry.kind](types, name, entry)
 
 
-def _integer(_: Types, name: str, entry: TypeDescription) -> Pack:
-    size, signed = entry.size, entry.kind == "int"
-    allowed = range(-(1 << 8 * size - 1), 1 << 8 * size - 1) if signed else range(1 << 8 * size)
+def _integer_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
+    size, is_signed = entry.size, entry.kind == "int"
+    value_count = 1 << (8 * size)
+    allowed = range(-(value_count // 2), value_count // 2) if is_signed else range(value_count)
 
     def pack(value: Any, _: DeviceArguments) -> bytes:
         try:
-            return operator.index(value).to_bytes(size, "little", signed=signed)
+            return operator.index(value).to_bytes(size, "little", signed=is_signed)
         except (TypeError, OverflowError) as error:
             raise WrongArgumentError(
                 f"it is {_describe_value(value)}, and not {name}; pass an integer from {allowed.start} to "
@@ -112,7 +124,7 @@ def _integer(_: Types, name: str, entry: TypeDescription) -> Pack:
     return pack
 
 
-def _bool(*_: Any) -> Pack:
+def _bool_packer(*_: Any) -> Pack:
     def pack(value: Any, _: DeviceArguments) -> bytes:
         if _is_bool(value) or (isinstance(value, int) and value in {0, 1}):
             return bytes([bool(value)])
@@ -121,11 +133,11 @@ def _bool(*_: Any) -> Pack:
     return pack
 
 
-def _float(_: Types, name: str, entry: TypeDescription) -> Pack:
-    encode = _bfloat16 if entry.kind == "bfloat16" else struct.Struct(_FLOATS[entry.size]).pack
+def _float_packer(_: Types, name: str, entry: TypeDescription) -> Pack:
+    encode = _encode_bfloat16 if entry.kind == "bfloat16" else struct.Struct(_FLOAT_FORMATS[entry.size]).pack
 
     def pack(value: Any, _: DeviceArguments) -> bytes:
-        number = _number(value, float, Real, "a number")
+        number = _to_number(value, float, Real, "a number")
         try:
             return encode(number)
         except OverflowError as error:
@@ -134,47 +146,61 @@ def _float(_: Types, name: str, entry: TypeDescription) -> Pack:
     return pack
 
 
-_FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+_FLOAT_FORMATS = {2: "<e", 4: "<f", 8: "<d"}
+# In a bfloat16: the bit of the mantissa that makes a NaN quiet; infinity, and all bits but the sign.
 _QUIET_NAN_BIT = 1 << 6
+_INFINITY, _WITHOUT_SIGN = 0x7F80, 0x7FFF
 
 
-def _bfloat16(number: float) -> bytes:
+def _encode_bfloat16(number: float) -> bytes:
     """Return the upper half of a float, rounded to nearest even; a NaN stays a NaN."""
     (bits,) = struct.unpack("<I", struct.pack("<f", number))
     if cmath.isnan(number):
         # A mantissa of only ones would be rounded to zeros.
         return struct.pack("<H", bits >> 16 | _QUIET_NAN_BIT)
-    upper = bits + 0x7FFF + (bits >> 16 & 1) >> 16
-    if upper & 0x7FFF == 0x7F80 and not cmath.isinf(number):
+    # Add just less than half of the last bit that is kept, or half of it if that bit is 1.
+    last_bit = bits >> 16 & 1
+    upper_half = (bits + 0x7FFF + last_bit) >> 16
+    if upper_half & _WITHOUT_SIGN == _INFINITY and not cmath.isinf(number):
         raise OverflowError
-    return struct.pack("<H", upper)
+    return struct.pack("<H", upper_half)
 
 
-def _number(value: Any, kind: type[float | complex], accepted: type, article: str) -> Any:
-    """Return *value*, a number of Python or NumPy of the type *accepted*, as a float or complex number."""
-    if not (isinstance(value, accepted) or _is_bool(value)):
-        raise WrongArgumentError(f"it is {_describe_value(value)}; pass {article}")
+def _to_number(value: Any, number_type: type[float | complex], accepted_type: type, description: str) -> Any:
+    """
+    Return a number of Python or NumPy as a number of *number_type*.
+
+    Args:
+        value: The number.
+        number_type: float or complex.
+        accepted_type: The abstract class of the numbers to accept, beside booleans.
+        description: The expected number in messages, such as "a number".
+    """
+    if not (isinstance(value, accepted_type) or _is_bool(value)):
+        raise WrongArgumentError(f"it is {_describe_value(value)}; pass {description}")
     try:
-        number = kind(value)
+        number = number_type(value)
     except (OverflowError, TypeError) as error:
-        raise WrongArgumentError(f"{_describe_value(value)} cannot be {article} of C; pass less") from error
-    # Numbers of a type with a larger range silently become infinite.
+        raise WrongArgumentError(
+            f"{_describe_value(value)} cannot be {description} of C; pass less"
+        ) from error
+    # A number of a type with a larger range than float has become infinite, without an error.
     if cmath.isinf(number) and not cmath.isnan(number) and value != number:
         raise WrongArgumentError(f"{_describe_value(value)} is too large; pass less")
     return number
 
 
-def _complex(types: Types, _: str, entry: TypeDescription) -> Pack:
-    part = packer(types, entry.element)
+def _complex_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
+    pack_part = packer(types, entry.element)
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
-        number = _number(value, complex, Complex, "a complex number")
-        return part(number.real, arguments) + part(number.imag, arguments)
+        number = _to_number(value, complex, Complex, "a complex number")
+        return pack_part(number.real, arguments) + pack_part(number.imag, arguments)
 
     return pack
 
 
-def _compound(types: Types, name: str, entry: TypeDescription) -> Pack:
+def _compound_packer(types: Types, name: str, entry: TypeDescription) -> Pack:
     size, fields = entry.size, arrays.fields(types, name)
     names = [field.name for field in fields]
     packers = [(field.offset, packer(types, field.type)) for field in fields]
@@ -185,7 +211,7 @@ def _compound(types: Types, name: str, entry: TypeDescription) -> Pack:
         if is_text and isinstance(value, bytes) and len(value) <= size:
             return value.ljust(size, b"\0")
         is_record = arrays.is_numpy(value, "void") or (arrays.is_numpy(value, "ndarray") and not value.shape)
-        if is_record and not arrays.is_like(types, name, value.dtype):
+        if is_record and not arrays.matches_type(types, name, value.dtype):
             raise WrongArgumentError(
                 f"its dtype {value.dtype} does not match struct {name} (names or offsets of members differ); "
                 "convert it by .astype(), or pass a tuple"
@@ -198,16 +224,17 @@ def _compound(types: Types, name: str, entry: TypeDescription) -> Pack:
                 )
             return bytes(content)
         packed = bytearray()
-        parts = _parts(value, names, name, named=is_named)
-        for member_name, (offset, pack_member), part in zip(names, packers, parts, strict=True):
+        member_values = _member_values(value, names, name, named=is_named)
+        for member_name, (offset, pack_member), member in zip(names, packers, member_values, strict=True):
             try:
-                packed += bytes(offset - len(packed)) + pack_member(part, arguments)
+                # Padding fills the gap before the member.
+                packed += bytes(offset - len(packed)) + pack_member(member, arguments)
             except WrongArgumentError as error:
                 raise WrongArgumentError(f"member {member_name!r}: {error}") from error
         return bytes(packed).ljust(size, b"\0")
 
     def pack_optional(value: Any, arguments: DeviceArguments) -> bytes:
-        if arrays.is_numpy(value, "void") and arrays.is_like(types, name, value.dtype):
+        if arrays.is_numpy(value, "void") and arrays.matches_type(types, name, value.dtype):
             # The value may be an element of an array that a function has returned.
             return pack(value, arguments)
         return bytes(size) if value is None else pack((value, True), arguments)
@@ -216,6 +243,7 @@ def _compound(types: Types, name: str, entry: TypeDescription) -> Pack:
 
 
 def _has_view(types: Types, name: str) -> bool:
+    """Return whether a type contains an array_view: its address in bytes could not be checked."""
     entry = types[name]
     return entry.kind == "view" or any(_has_view(types, field.type) for field in arrays.fields(types, name))
 
@@ -224,15 +252,23 @@ def _is_bool(value: Any) -> bool:
     return isinstance(value, bool) or arrays.is_numpy(value, "bool_")
 
 
-def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]:
-    """Return the values of members, by their names if they are *named* and *value* has names."""
+def _member_values(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]:
+    """
+    Return the values of the members of a struct, vector or array.
+
+    Args:
+        value: A mapping, a tuple, a list or an array of the values, or a `Record`.
+        names: The names of the members.
+        name: The name of the C type, for messages.
+        named: Whether the members have names in Python, so that names in *value* have to be equal.
+    """
     if isinstance(value, Record):
         value = members_of(value) if named else tuple(value)
-    given_names = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
-    differs = given_names != names if isinstance(value, tuple) else set(given_names) != set(names)
+    value_names = list(value) if isinstance(value, Mapping) else list(getattr(value, "_fields", names))
+    names_differ = value_names != names if isinstance(value, tuple) else set(value_names) != set(names)
     # Members of tuples and arrays have no names in Python; those of vectors have C's names.
-    if differs and (named or not isinstance(value, tuple)):
-        raise WrongArgumentError(f"it has {', '.join(map(str, given_names))}; pass {', '.join(names)}")
+    if names_differ and (named or not isinstance(value, tuple)):
+        raise WrongArgumentError(f"it has {', '.join(map(str, value_names))}; pass {', '.join(names)}")
     if isinstance(value, Mapping):
         return [value[field] for field in names]
     # Sets have no order, and iterators are exhausted after one use: neither is accepted.
@@ -244,17 +280,17 @@ def _parts(value: Any, names: list[str], name: str, *, named: bool) -> list[Any]
     return list(value)
 
 
-def _pointer(types: Types, _: str, entry: TypeDescription) -> Pack:
+def _pointer_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
     target = types[entry.target]
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
         if value is None:
-            return bytes(8)
-        # A buffer of cuda.core has only an address.
-        number = getattr(value, "handle", value) if hasattr(value, "memory_resource") else value
-        address = _address(number)
+            return bytes(8)  # A null pointer.
+        # A buffer of cuda.core is no array; its handle is its address.
+        is_buffer = hasattr(value, "memory_resource")
+        address = _address(getattr(value, "handle", value) if is_buffer else value)
         if address is None:
-            array = _array(types, entry.target, value, arguments, readonly=entry.readonly)
+            array = _read_array(types, entry.target, value, arguments, readonly=entry.readonly)
             if not (arrays.is_contiguous(array, "c") or arrays.is_contiguous(array, "f")):
                 raise WrongArgumentError(
                     "it is not contiguous; copy it, for example by ascontiguousarray() of CuPy or NumPy"
@@ -276,6 +312,7 @@ def _pointer(types: Types, _: str, entry: TypeDescription) -> Pack:
 
 
 def _address(value: Any) -> int | None:
+    """Return the address that *value* is; None if it is no number."""
     # Not operator.index for arrays: an array of one integer would convert to its element.
     if hasattr(value, "__dlpack__"):
         return None
@@ -286,12 +323,13 @@ def _address(value: Any) -> int | None:
         return int(value) if type(value).__name__ == "CUdeviceptr" else None
 
 
-def _view(types: Types, _: str, entry: TypeDescription) -> Pack:
+def _view_packer(types: Types, _: str, entry: TypeDescription) -> Pack:
     ndim, order = entry.ndim, entry.layout
-    code = struct.Struct(f"<Q{2 * ndim}q")
+    # The address, the shape and the strides.
+    view_layout = struct.Struct(f"<Q{2 * ndim}q")
 
     def pack(value: Any, arguments: DeviceArguments) -> bytes:
-        array = _array(types, entry.element, value, arguments, readonly=entry.readonly)
+        array = _read_array(types, entry.element, value, arguments, readonly=entry.readonly)
         if len(array.shape) != ndim:
             raise WrongArgumentError(f"it has {len(array.shape)} dimensions; pass an array of {ndim}")
         if order != "any" and not arrays.is_contiguous(array, order):
@@ -299,18 +337,24 @@ def _view(types: Types, _: str, entry: TypeDescription) -> Pack:
                 f"it is not contiguous in {order.upper()} order; pass a copy that is, or export the kernel "
                 "for arrays with any strides"
             )
-        return code.pack(array.address, *array.shape, *array.strides)
+        return view_layout.pack(array.address, *array.shape, *array.strides)
 
     return pack
 
 
-def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, readonly: bool) -> DeviceArray:
-    """Return the array *value*, whose elements have the type *name*; *readonly* if it is only read."""
+def _read_array(
+    types: Types, name: str, value: Any, arguments: DeviceArguments, *, readonly: bool
+) -> DeviceArray:
+    """
+    Return the array *value* after a check of its elements, which have the type *name*.
+
+    A read-only array is refused unless *readonly*: the kernel may write to others.
+    """
     entry, array = types[name], arguments.read(value)
     if array is None:
         raise WrongArgumentError(f"it is {_describe_value(value)}; pass {arguments.accepted_arrays}")
     # A pointer to void, or to views, accepts arrays of any type.
-    if entry.kind not in {"void", "view"} and not arrays.is_like(types, name, array.dtype):
+    if entry.kind not in {"void", "view"} and not arrays.matches_type(types, name, array.dtype):
         raise WrongArgumentError(
             f"its elements are {array.dtype}; pass an array of {name}, of {entry.size} bytes each, by "
             ".astype() for example"
@@ -323,21 +367,21 @@ def _array(types: Types, name: str, value: Any, arguments: DeviceArguments, *, r
 
 
 def _describe_value(value: Any) -> str:
-    return f"{short_repr(value, 40)}, a {type(value).__name__}"
+    return f"{short_repr(value, _MAX_VALUE_CHARS)}, a {type(value).__name__}"
 
 
 _PACKERS: dict[str, Callable[[Types, str, TypeDescription], Pack]] = {
-    "bool": _bool,
-    "int": _integer,
-    "uint": _integer,
-    "char": _integer,
-    "float": _float,
-    "float16": _float,
-    "bfloat16": _float,
-    "complex": _complex,
-    "vector": _compound,
-    "array": _compound,
-    "struct": _compound,
-    "pointer": _pointer,
-    "view": _view,
+    "bool": _bool_packer,
+    "int": _integer_packer,
+    "uint": _integer_packer,
+    "char": _integer_packer,
+    "float": _float_packer,
+    "float16": _float_packer,
+    "bfloat16": _float_packer,
+    "complex": _complex_packer,
+    "vector": _compound_packer,
+    "array": _compound_packer,
+    "struct": _compound_packer,
+    "pointer": _pointer_packer,
+    "view": _view_packer,
 }
