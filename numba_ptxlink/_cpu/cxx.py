@@ -7,6 +7,8 @@ example:
     %t1 = load i32, ptr %v1               t1_ = v1_;
     %t2 = add i32 %t1, 5            ->    t2_ = op_add(t1_, i32(5u));
     store i32 %t2, ptr %v2                v2_ = t2_;
+
+The text may contain directives `#line` of C++, which apply to the instructions up to the next one.
 """
 
 from __future__ import annotations
@@ -28,8 +30,19 @@ from .cxx_expressions import (
     values,
 )
 
-__all__ = ["CxxFunction", "NotInCxxError", "definitions", "function", "prelude", "symbol", "variable"]
+__all__ = [
+    "OWN_LINE",
+    "CxxFunction",
+    "NotInCxxError",
+    "definitions",
+    "function",
+    "prelude",
+    "symbol",
+    "variable",
+]
 
+OWN_LINE = "#line 1 // of this file"
+"""Stands for a directive with the number of the line after it, behind code that has lines of other files."""
 _DEFINITION = re.compile(rf"define internal (\w+) @({NAME})\(([^)]*)\)[\w ]*\{{\n(.*?)\n\}}", re.DOTALL)
 _VARIABLE = re.compile(rf"@({NAME}) = global <\{{.*?\}}> <\{{(.*)\}}>, align (\d+)")
 # Parts of a line without a meaning in C++: comments, metadata, alignments and attributes. All atomic
@@ -117,6 +130,7 @@ class _Printer:
     def __init__(self) -> None:
         self.uses: set[str] = set()
         self._lines: list[str] = []
+        self._directive = ""
         self._arrays: list[str] = []
         # The types of `alloca` instructions for one value, and of variables in C++.
         self._registers: dict[str, str] = {}
@@ -134,6 +148,11 @@ class _Printer:
             if name in reachable:
                 self._lines += [f"{local(name)}:;"] * (name != "entry")
                 for line in lines:
+                    if line.startswith("#line "):
+                        self._directive = line
+                        continue
+                    # A line of C++ has the number of the one before plus 1, unless it has a directive.
+                    self._lines += [self._directive] * bool(self._directive)
                     self._print_instruction(line)
 
     def to_text(self) -> str:
@@ -143,7 +162,7 @@ class _Printer:
             names_by_type.setdefault(kind, []).append(name)
         declared = (f"{kind} {', '.join(names)};" for kind, names in names_by_type.items())
         text = "".join(f"  {line}\n" for line in (*self._arrays, *declared, *self._lines))
-        return f"{{\n{text}}}"
+        return f"{{\n{text}}}" + f"\n{OWN_LINE}" * bool(self._directive)
 
     def _print_instruction(self, line: str) -> None:
         name, assigns, text = line.partition(" = ")
@@ -211,7 +230,7 @@ def _split_blocks(body: str) -> dict[str, list[str]]:
     blocks: dict[str, list[str]] = {}
     name = "entry"
     for text in body.split("\n"):
-        line = _IGNORED.sub("", text).strip()
+        line = text.strip() if text.startswith("  #line ") else _IGNORED.sub("", text).strip()
         if line.endswith(":"):
             name = line[:-1]
         elif line:

@@ -154,6 +154,11 @@ def variable_name(symbol: str) -> str:
     return written_name(symbol)
 
 
+def source_files(module: ptx.Module) -> dict[str, str]:
+    """Return the source files of a module by their numbers in `.loc` directives."""
+    return dict(_FILE_DIRECTIVE.findall(module.text))
+
+
 def find_location(module: ptx.Module, function: str, statement: int) -> SourceLocation:
     """Return the instruction and the source line of a statement of *function*, by its index."""
     body = next(entry.body for entry in module.functions if entry.name == function and entry.defined)
@@ -164,7 +169,7 @@ def find_location(module: ptx.Module, function: str, statement: int) -> SourceLo
         # A stack overflow is found where a function begins: report the first instruction after that.
         if index >= statement and isinstance(candidate, ptx.Instruction):
             text = " ".join(str(candidate).split())[:_MAX_INSTRUCTION_CHARS]
-            return SourceLocation(text, dict(_FILE_DIRECTIVE.findall(module.text)).get(file, ""), int(line))
+            return SourceLocation(text, source_files(module).get(file, ""), int(line))
     return SourceLocation("", "", 0)
 
 

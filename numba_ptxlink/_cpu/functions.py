@@ -217,6 +217,8 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
             b.begin_block(f"L{index}")
         elif isinstance(statement, ptx.Directive) and statement.keyword == "branchtargets":
             b.branch_targets[latest_label] = statement.names
+        elif isinstance(statement, ptx.Directive) and statement.keyword == "loc":
+            b.source_location = statement
         elif isinstance(statement, ptx.Declaration):
             for variable in statement.variables:
                 register = ptx.Register(scope.block, variable.name, "")
@@ -225,6 +227,7 @@ def translate_body(b: Translator, body: Sequence[tuple[int, ptx.Statement, ptx.S
                 elif variable.space == "shared":
                     b.module.shared_variables[b.function.name, register] = variable
         elif isinstance(statement, ptx.Instruction) and b.block_is_open:
+            b.emit_source_location()
             _translate_instruction(b, statement)
 
 

@@ -17,13 +17,14 @@ from numba_ptxlink.errors import LaunchError
 from . import cxx, runtime
 from .control import EXTERNAL_FUNCTIONS
 from .entry_module import EntryModule
+from .faults import source_files
 from .functions import find_labels, translate_body
 from .runtime import Fault
 from .symbols import Symbols
 from .translator import Translator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from .entry_module import SharedName
     from .runtime import ThreadState
@@ -100,7 +101,7 @@ class _HostProgram:
     """The functions of a PTX module, each translated when an exported function first needs it."""
 
     def __init__(self, module: ptx.Module) -> None:
-        self._symbols = Symbols(module)
+        self._symbols, self._source_files = Symbols(module), source_files(module)
         self._helpers = cxx.definitions(runtime.read_ir("program.ll"))
         self._translated: dict[str, cxx.CxxFunction | NoHostVersionError] = {}
 
@@ -113,6 +114,7 @@ class _HostProgram:
         """
         definitions = _Definitions({}, {})
         module = _HostModule(self._symbols, name, checks=False)
+        module.source_files = self._source_files
         # An alias has the function that it names.
         self._add(module, module.functions[name].name, definitions)
         return definitions
@@ -176,6 +178,8 @@ def _no_counterpart_error(name: str) -> NoHostVersionError:
 class _HostModule(EntryModule):
     """Translates an exported function and the functions that it calls to LLVM IR for the host."""
 
+    source_files: Mapping[str, str]
+
     def translate(self, name: str) -> str:
         """Return a function in LLVM IR, which takes pointers to its results and its parameters."""
         function, body = self.functions[name], self.call_graph.bodies[name]
@@ -211,6 +215,14 @@ class _HostModule(EntryModule):
 
 class _HostTranslator(Translator):
     """Translates a function that runs without a launch; raises NoHostVersionError if it needs one."""
+
+    def emit_source_location(self) -> None:
+        """Add a directive with the line of the source, for debuggers and sanitizers."""
+        if self.source_location and isinstance(self.module, _HostModule):
+            _, number, line, *_ = self.source_location.text.split()
+            file = self.module.source_files.get(number)
+            if file and line != "0":
+                self.emit(f'#line {line} "{file}"')
 
     def count_back_edge(self) -> None:
         """Add nothing: loops have no limit."""

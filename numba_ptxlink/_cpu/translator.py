@@ -82,6 +82,7 @@ class Translator(IRBuilder):
         reads_workspace: Whether the code so far reads the address of the grid barrier's workspace.
         uses_short_pointers: Whether the code so far has addresses of variables in 32-bit registers.
         pointers: The addresses of the function's results and parameters.
+        source_location: The latest `.loc` directive, None without one.
         branch_targets: The labels of each `.branchtargets` directive, by the label of the directive.
         local_memory_size: Bytes of local memory of the function's frame; complete after `to_text`.
     """
@@ -101,6 +102,7 @@ class Translator(IRBuilder):
         self.prologue.append(f"  store i1 false, ptr {self.carry_flag}")
         self.reads_workspace = self.uses_short_pointers = False
         self.branch_targets: dict[str, list[str]] = {}
+        self.source_location: ptx.Directive | None = None
         self.origins: Mapping[ptx.Register, Origin] = {}
         self._computed_flags: dict[ptx.Register, str] = {}
         self._back_edges_left, self._steps_left = self.alloca("i32"), self.alloca("i64")
@@ -290,6 +292,9 @@ class Translator(IRBuilder):
     def expand(self, name: str, **values: object) -> str:
         """Add an operation of the table that takes its values by name; return the result."""
         return self.emit_text(arithmetic.operation(name).body, _ContextValues(self, values))
+
+    def emit_source_location(self) -> None:
+        """Add nothing: a fault finds its source line by the index of its statement."""
 
     # Calls, faults and suspension
 

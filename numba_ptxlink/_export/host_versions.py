@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from numba_ptxlink._artifacts.target_release import LeftOut
 from numba_ptxlink._cabi import header, host_file
-from numba_ptxlink._cpu import host_source
+from numba_ptxlink._cpu import cxx, host_source
 from numba_ptxlink._formats.kinds import HOST
 from numba_ptxlink.errors import ExportError
 
@@ -65,5 +65,10 @@ def host_versions(stem: str, declarations: Sequence[CFunction], ptx: str) -> Hos
         replace(function, host_macro=macro) if function.signature.name in source.names else function
         for function in declarations
     ]
-    text = host_file.render(stem, declared, source.text, source.names)
+    lines = host_file.render(stem, declared, source.text, source.names).split("\n")
+    # Behind functions whose statements have lines of Python, the lines of the file itself continue.
+    text = "\n".join(
+        f'#line {number + 1} "{stem}.host.cpp"' if line == cxx.OWN_LINE else line
+        for number, line in enumerate(lines, 1)
+    )
     return HostVersions(declared, text.encode(), source.reasons)

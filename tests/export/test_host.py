@@ -181,6 +181,40 @@ def test_a_trap_aborts_the_process(exported):
     assert -6 == done.returncode
 
 
+LINES = """
+from numba import types
+from numba_ptxlink import udf
+
+
+@udf((types.CPointer(types.float64), types.int64))
+def pick(a, i):
+    return a[i]
+"""
+LINES_MAIN = """
+#include <stdlib.h>
+#include "lines.h"
+int main() { return (int)pick((double*)malloc(32), 4); }
+"""
+
+
+def test_sanitizers_and_debuggers_see_lines_of_python(tmp_path):
+    """With lineinfo, statements have the lines of Python, and the code is the same."""
+    (tmp_path / "lines.py").write_text(LINES)
+    (tmp_path / "main.cpp").write_text(LINES_MAIN)
+    plain, lined = (
+        pl.export(tmp_path / "lines.py", tmp_path, emit=["ptx", "host"], lineinfo=lineinfo)
+        for lineinfo in (False, True)
+    )
+    texts = [export.contents["lines.host.cpp"].decode() for export in (plain, lined)]
+    kept = [re.sub(r" *#line .*\n|numba_ptxlink_host_\w+|sha256:\w+", "", text) for text in texts]
+    assert kept[0] == kept[1]
+    options = ("-g", "-fsanitize=address", "main.cpp", "lines.host.cpp")
+    done = subprocess.run([compile_cxx(tmp_path, *options)], check=False, capture_output=True, text=True)
+    assert re.search(r"in f_pick \S*/lines\.py:8\n.* in pick \S*lines\.host\.cpp:\d+\n", done.stderr)
+    (number,) = re.search(r"in pick \S*lines\.host\.cpp:(\d+)\n", done.stderr).groups()
+    assert "f_pick(" in texts[1].splitlines()[int(number) - 1]
+
+
 def test_a_missing_file_is_an_error_of_the_linker(exported):
     """The header declares the functions, so that a program without their file does not link."""
     done = subprocess.run(
