@@ -125,20 +125,22 @@ def _install_hooks() -> None:
     """
     Install the import hooks if Python has read no `.pth` file; activate front ends that are imported already.
 
-    Python reads no `.pth` files in directories of PYTHONPATH and of `pip install --target`. There the hook of
-    numba-cuda is missing as well, which has no effect once numba.cuda is imported.
+    Python reads no `.pth` files in directories of PYTHONPATH and of `pip install --target`, neither that of
+    this package nor that of numba-cuda, which imports `_numba_cuda_redirector`. After the import of
+    numba.cuda, the redirector has no effect.
     """
-    numba_cuda_imported = "numba.cuda" in sys.modules
-    hooks = (
-        ("_numba_ptxlink_hook",) if numba_cuda_imported else ("_numba_cuda_redirector", "_numba_ptxlink_hook")
-    )
+    is_numba_cuda_imported = "numba.cuda" in sys.modules
+    hooks = ["_numba_ptxlink_hook"]
+    if not is_numba_cuda_imported:
+        hooks.insert(0, "_numba_cuda_redirector")
     for hook in hooks:
         with contextlib.suppress(ImportError):
             importlib.import_module(hook)
     packages = getattr(sys.modules.get("_numba_ptxlink_hook"), "PACKAGES", ())
-    if numba_cuda_imported or any(package in sys.modules for package in packages):
+    if is_numba_cuda_imported or any(package in sys.modules for package in packages):
         importlib.import_module("._plugin", __name__).imported_late()
 
 
+# The `.pth` file imports the hook when Python starts.
 if sys.modules.get("_numba_ptxlink_hook") is None:
     _install_hooks()

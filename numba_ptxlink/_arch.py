@@ -8,8 +8,10 @@ from typing import NamedTuple, Union
 
 from .errors import ConfigError
 
-_ARCH = re.compile(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", re.ASCII)
-_DOTTED = re.compile(r"(\d+)\.(\d)([af]?)", re.ASCII)
+# "sm_90a", "compute_90" or "90".
+_NAMED_ARCH = re.compile(r"(?:sm_|compute_)?(\d+)(\d)([af]?)", re.ASCII)
+# "9.0" or "9.0a".
+_DOTTED_ARCH = re.compile(r"(\d+)\.(\d)([af]?)", re.ASCII)
 
 ArchLike = Union["Arch", str, tuple[int, int], tuple[int, int, str]]
 """The spellings that `Arch.of` accepts: "sm_90a", "90", "9.0", (9, 0), (9, 0, "a") or an `Arch`."""
@@ -36,12 +38,12 @@ class Arch:
         Parse an architecture from any of its spellings.
 
         Raises:
-            ConfigError: *value* is not one of them.
+            ConfigError: *value* does not spell an architecture.
         """
         if isinstance(value, Arch):
             return value
         if isinstance(value, str):
-            match = _ARCH.fullmatch(value) or _DOTTED.fullmatch(value)
+            match = _NAMED_ARCH.fullmatch(value) or _DOTTED_ARCH.fullmatch(value)
             if match:
                 return cls(int(match[1]), int(match[2]), match[3])
         elif isinstance(value, tuple) and len(value) in (2, 3):
@@ -95,8 +97,8 @@ def dotted(version: tuple[int, ...] | None) -> str:
 
 OLDEST_ISA = PtxVersion(7, 0)
 """The oldest PTX ISA that is distinguished: older versions, and targets up to sm_80, count as this one."""
-_NEWEST_TESTED = (13, 5)
-# The last minor release of each major release of CUDA; that of 13 is not known yet.
+_NEWEST_TESTED_RELEASE = (13, 5)
+# The last minor release of each major release of CUDA; that of 13 is not known yet, and 99 allows any.
 _LAST_MINORS = {11: 8, 12: 9, 13: 99}
 
 # The targets by the PTX version that introduced them, from the release notes in the PTX ISA manual.
@@ -124,27 +126,32 @@ def newest_isa(release: tuple[int, int]) -> PtxVersion | None:
     major, minor = release
     if minor > _LAST_MINORS.get(major, -1):
         return None
-    # CUDA 12.5 and 12.6 read the same version.
-    return PtxVersion(major - 4, minor - (major == 12 and minor > 5))
+    # CUDA 11.1 reads PTX 7.1, and so on. CUDA 12.5 and 12.6 both read PTX 8.5, and CUDA 12.7 reads PTX 8.6.
+    if major == 12 and minor > 5:
+        minor -= 1
+    return PtxVersion(major - 4, minor)
 
 
 def newest_tested_isa(release: tuple[int, int]) -> PtxVersion | None:
     """Return the newest PTX ISA that CUDA *release* reads; None for a release newer than all tested ones."""
-    return newest_isa(release) if release <= _NEWEST_TESTED else None
+    return newest_isa(release) if release <= _NEWEST_TESTED_RELEASE else None
 
 
 def first_release_reading(isa: PtxVersion) -> tuple[int, int]:
     """Return the oldest CUDA release that reads PTX of version *isa*, from 11.0 on."""
     if isa < OLDEST_ISA:
         return (OLDEST_ISA.major + 4, OLDEST_ISA.minor)
-    return (isa.major + 4, isa.minor + (isa.major == 8 and isa.minor > 5))
+    # As in `newest_isa`: PTX 7.1 is of CUDA 11.1, and PTX 8.6 of CUDA 12.7.
+    minor = isa.minor + 1 if isa.major == 8 and isa.minor > 5 else isa.minor
+    return (isa.major + 4, minor)
 
 
 def last_release_emitting(isa: PtxVersion) -> tuple[int, int] | None:
     """Return the newest CUDA release that emits PTX of version *isa*; None if it is unknown."""
     major, minor = first_release_reading(isa)
-    releases = ((major, minor + 1), (major, minor))
-    return next((release for release in releases if newest_isa(release) == isa), None)
+    # At most two releases emit the same version: try the later one first.
+    candidates = ((major, minor + 1), (major, minor))
+    return next((release for release in candidates if newest_isa(release) == isa), None)
 
 
 def isa_introducing(target: str) -> PtxVersion | None:
@@ -152,6 +159,4 @@ def isa_introducing(target: str) -> PtxVersion | None:
     number = target.removeprefix("sm_").rstrip("af")
     if number.isdigit() and int(number) <= 80:
         return OLDEST_ISA
-    return next(
-        (PtxVersion(*since) for since, targets in _TARGETS.items() if target in targets.split()), None
-    )
+    return next((PtxVersion(*isa) for isa, targets in _TARGETS.items() if target in targets.split()), None)

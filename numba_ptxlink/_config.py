@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # The import hook has a copy of these values, since it imports nothing of this package.
-_OFF = ("0", "off", "false", "no")
-_MODES = ("1", *_OFF, "auto")
+_OFF_VALUES = ("0", "off", "false", "no")
+_MODES = ("1", *_OFF_VALUES, "auto")
 Backend = Literal["auto", "nvptxcompiler", "nvjitlink", "pynvjitlink"]
 Checks = Literal["all", "none"]
 Inline = Literal["auto", "all", "none"]
@@ -35,23 +35,32 @@ MAX_CPU_DEVICES = 16
 _MAX_CPU_THREADS = 1024
 # The schemes of URLs of stores that `cache.tiered` connects to.
 STORES = ("redis", "rediss", "unix")
-# Not compiled here: most processes do not set the variables that these patterns read.
+# The patterns are not compiled here, since most processes do not set the variables that they read.
+# A size is a number, a unit and "B", such as "2GiB", "500 MB" or "1.5tb".
 _SIZE = r"(\d{1,15}(?:\.\d+)?)\s*([kmgt]?)i?b"
-# A URL contains the character that separates directories, so it has to come last.
+# A URL, such as "redis://host:6379/0", comes last: it contains the character that separates directories.
 _URL = rf"(?i)(?:^|(?<={re.escape(os.pathsep)}))(?:{'|'.join(STORES)})://.*$"
-_LEVELS = ("debug", "info", "warning", "error", "critical")
+_LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 _SECRET_FIELDS = ("cache_url", "cache_secret")
 
 
 VARIABLES = (
     "NUMBA_PTXLINK",
-    *("NUMBA_PTXLINK_BACKEND", "NUMBA_PTXLINK_CHECKS", "NUMBA_PTXLINK_INLINE", "NUMBA_PTXLINK_LOG"),
-    *("NUMBA_PTXLINK_CACHE", "NUMBA_PTXLINK_CACHE_SECRET", "NUMBA_PTXLINK_CACHE_SIZE"),
-    *("NUMBA_PTXLINK_DEVICE", "NUMBA_PTXLINK_CPU_ARCH", "NUMBA_PTXLINK_CPU_DEVICES"),
+    "NUMBA_PTXLINK_BACKEND",
+    "NUMBA_PTXLINK_CHECKS",
+    "NUMBA_PTXLINK_INLINE",
+    "NUMBA_PTXLINK_LOG",
+    "NUMBA_PTXLINK_CACHE",
+    "NUMBA_PTXLINK_CACHE_SECRET",
+    "NUMBA_PTXLINK_CACHE_SIZE",
+    "NUMBA_PTXLINK_DEVICE",
+    "NUMBA_PTXLINK_CPU_ARCH",
+    "NUMBA_PTXLINK_CPU_DEVICES",
     "NUMBA_PTXLINK_CPU_CHECKS",
     "NUMBA_PTXLINK_CPU_THREADS",
-    # Set by `numba-ptxlink cpu`, for programs without Python.
-    *("NUMBA_PTXLINK_CPU_PYTHON", "NUMBA_PTXLINK_CPU_LIBPYTHON"),
+    # `numba-ptxlink cpu` sets the next two, for programs without Python.
+    "NUMBA_PTXLINK_CPU_PYTHON",
+    "NUMBA_PTXLINK_CPU_LIBPYTHON",
 )
 """The environment variables of this package."""
 
@@ -73,17 +82,18 @@ class Config(NamedTuple):
         log_level: NUMBA_PTXLINK_LOG: Unset, `debug`, `info`, `warning`, `error` or `critical`. The messages
             of the logger `numba_ptxlink` that stderr shows, unless the program has configured logging.
         cache: NUMBA_PTXLINK_CACHE: `1`, `0`, directories separated by colons, or a Redis URL, which comes
-            last. Where results are kept.
+            last. Whether and where the results of compilers and linkers are kept.
         cache_dirs: The directories in NUMBA_PTXLINK_CACHE, in order; empty for the user's own.
-        cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE, None without one.
+        cache_url: The URL of the Redis server in NUMBA_PTXLINK_CACHE; None if there is no URL.
         cache_size: NUMBA_PTXLINK_CACHE_SIZE: `2GiB`, or a number with a unit from `B` to `TiB`. The soft
             limit of the directory that is written. `kB` means `KiB`.
         cache_secret: NUMBA_PTXLINK_CACHE_SECRET: Unset, or any text. The key that authenticates the entries
             of the cache. Without it no server is used.
         device: NUMBA_PTXLINK_DEVICE: Unset, or `cpu`. Whether the CPU is the CUDA device of the process, as
             after `numba_ptxlink.use_cpu()`.
-        cpu_arch: NUMBA_PTXLINK_CPU_ARCH: `7.5`, or another compute capability. That of the CPU as a device.
-        cpu_devices: NUMBA_PTXLINK_CPU_DEVICES: `1` to `16`. The number of devices that the CPU is.
+        cpu_arch: NUMBA_PTXLINK_CPU_ARCH: `7.5`, or another compute capability: that of the CPU device.
+        cpu_devices: NUMBA_PTXLINK_CPU_DEVICES: `1` to `16`. The number of CUDA devices for which the
+            CPU stands.
         cpu_threads: NUMBA_PTXLINK_CPU_THREADS: `1` to `1024`. The number of cores that run the blocks of a
             launch. With several, atomic sums of floats differ from run to run.
         cpu_checks: NUMBA_PTXLINK_CPU_CHECKS: `memcheck`, a list with commas of `memcheck`, `initcheck`,
@@ -120,11 +130,11 @@ class Config(NamedTuple):
         Raises:
             ConfigError: A variable has a value that is not among its choices.
         """
-        level = _read_choice(environ, "NUMBA_PTXLINK_LOG", _LEVELS, "")
+        level = _read_choice(environ, "NUMBA_PTXLINK_LOG", _LOG_LEVELS, "")
         mode = _read_choice(environ, "NUMBA_PTXLINK", _MODES, "1")
         cache, dirs, url = _parse_cache(environ.get("NUMBA_PTXLINK_CACHE", "").strip())
         return cls(
-            mode="0" if mode in _OFF else mode,
+            mode="0" if mode in _OFF_VALUES else mode,
             backend=_read_choice(environ, "NUMBA_PTXLINK_BACKEND", BACKENDS, "auto"),
             checks=_read_choice(environ, "NUMBA_PTXLINK_CHECKS", CHECKS, "all"),
             inline=_read_choice(environ, "NUMBA_PTXLINK_INLINE", INLINE, "auto"),
@@ -143,20 +153,23 @@ class Config(NamedTuple):
 
 
 def _read_choice(environ: Mapping[str, str], variable: str, choices: tuple[str, ...], default: str) -> str:
+    """Return the value of *variable*, one of *choices*; *default* if it is unset or empty."""
     value = environ.get(variable, "").strip().lower() or default
     if value not in (*choices, default):
         raise ConfigError(f"{variable}={environ[variable]!r} is unknown; set it to {', '.join(choices)}.")
     return value
 
 
-def _read_number(environ: Mapping[str, str], variable: str, largest: int) -> int:
+def _read_number(environ: Mapping[str, str], variable: str, maximum: int) -> int:
+    """Return the value of *variable*, a number from 1 to *maximum*; 1 if it is unset or empty."""
     value = environ.get(variable, "").strip() or "1"
-    if not value.isdecimal() or not 1 <= int(value) <= largest:
-        raise ConfigError(f"{variable}={value!r} is unknown; set it to a number from 1 to {largest}.")
+    if not value.isdecimal() or not 1 <= int(value) <= maximum:
+        raise ConfigError(f"{variable}={value!r} is unknown; set it to a number from 1 to {maximum}.")
     return int(value)
 
 
 def _parse_cpu_checks(value: str) -> tuple[str, ...]:
+    """Return the names of checks in *value*, such as "memcheck,initcheck"; () for "none"."""
     names = () if value == "none" else tuple(name.strip() for name in value.lower().split(","))
     if not set(names) <= set(CPU_CHECKS):
         raise ConfigError(
@@ -167,11 +180,12 @@ def _parse_cpu_checks(value: str) -> tuple[str, ...]:
 
 
 def _parse_cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
+    """Return whether there is a cache, its directories (() for the user's own), and its URL or None."""
     if value in ("", "0", "1"):
         return value != "0", (), None
     match = re.search(_URL, value)
-    listed = value[: match.start()] if match else value
-    dirs = tuple(part for part in listed.split(os.pathsep) if part)
+    dirs_value = value[: match.start()] if match else value
+    dirs = tuple(path for path in dirs_value.split(os.pathsep) if path)
     # A relative path would change its meaning with the working directory.
     if not all(path.startswith("~") or Path(path).is_absolute() for path in dirs):
         # The value is not shown: a mistyped URL may contain a password.
@@ -184,14 +198,19 @@ def _parse_cache(value: str) -> tuple[bool, tuple[str, ...], str | None]:
 
 
 def _parse_size(value: str) -> int:
+    """Return the number of bytes in *value*, such as "2GiB"."""
     match = re.fullmatch(_SIZE, value.lower())
-    number = int(float(match[1]) * 1024 ** " kmgt".index(match[2] or " ")) if match else 0
-    if number <= 0:
+    byte_count = 0
+    if match:
+        # The place of a prefix in this text is the power of 1024.
+        power = " kmgt".index(match[2] or " ")
+        byte_count = int(float(match[1]) * 1024**power)
+    if byte_count <= 0:
         raise ConfigError(
             f"NUMBA_PTXLINK_CACHE_SIZE={value!r} is unknown; set it to a number above 0 with a unit, such as "
             "500MiB."
         )
-    return number
+    return byte_count
 
 
 @functools.cache
@@ -234,7 +253,7 @@ def working_directory() -> str:
 
 
 LOG_FORMAT = "%(name)s %(levelname)s: %(message)s"
-"""How NUMBA_PTXLINK_LOG shows messages."""
+"""The format of the messages that NUMBA_PTXLINK_LOG shows."""
 
 _lock = Lock()
 

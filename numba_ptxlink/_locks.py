@@ -24,7 +24,7 @@ class Lock:
     A reentrant lock, acquired by `with lock.held:`, that is free in a forked child.
 
     Args:
-        forget: Called in a forked child: drops guarded state that only a thread of the parent could complete.
+        forget: Called in a forked child, to drop state that only a thread of the parent could complete.
     """
 
     __slots__ = ("__weakref__", "_forget", "held")
@@ -43,9 +43,10 @@ class Lock:
             self._forget()
 
 
-def _renew() -> None:
+def _renew_all() -> None:
+    """Replace all locks, in a forked child."""
     for lock in list(_locks):
         lock.renew()
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_renew_all)

@@ -1,5 +1,5 @@
 """
-Activation: `enable`, `disable`, `status`, and the functions that the import hook and the entry points call.
+Activate the plugin: `enable`, `disable`, `status`, and functions for the import hook and the entry points.
 
 The hook calls `imported` after each module in `hooked()` has run. The entry points call `init`, and a late
 import of the package calls `imported_late`, for modules that are imported already. All of these functions may
@@ -33,10 +33,10 @@ class FrontEndStatus(NamedTuple):
 
     Args:
         name: "numba-cuda" or "numba-cuda-mlir".
-        active: Whether it links through this package.
+        active: Whether the front end links through this package.
         reason: The reason why it does, or does not.
-        trigger: The event that decided, as in `Status`; None before any.
-        versions: The versions of its distributions that have been imported.
+        trigger: The event that decided, as in `Status`; None before any decision.
+        versions: The versions of the front end's distributions that have been imported.
     """
 
     name: str
@@ -56,16 +56,16 @@ class Status(NamedTuple):
         active: Whether a front end links through this package.
         reason: The reason why it does, or does not.
         trigger: The event that decided: "import hook", "entry point", "import of numba_ptxlink", "enable()",
-            "disable()", or None before any.
+            "disable()"; None before any decision.
         backend: NUMBA_PTXLINK_BACKEND, the tool that links; "auto" selects it by the inputs.
-        links_served: Links of front ends completed by this package in this process.
+        links_served: The number of links of front ends that this package completed in this process.
         assembled: The number of these links done by nvPTXCompiler.
         linked: The number of these links done by nvJitLink.
-        last_link: Tool and reason of the last link, "" before any.
-        cache_hits: Results of compilers and linkers read from the cache in this process.
-        cache_misses: Results that were not in the cache.
-        cache_bytes_read: Code read from the cache, in bytes.
-        cache_bytes_written: Code written to the cache, in bytes.
+        last_link: The tool of the last link, and the reason for its choice; "" before any link.
+        cache_hits: The number of results of compilers and linkers read from the cache in this process.
+        cache_misses: The number of results that were not in the cache.
+        cache_bytes_read: The size of the code read from the cache, in bytes.
+        cache_bytes_written: The size of the code written to the cache, in bytes.
         versions: The versions of the packages involved that have been imported.
         front_ends: The state in each front end, whether or not it is installed.
         device: The CUDA device of this process if that is the CPU, such as "CPU, sm_75, memcheck"; else "".
@@ -89,6 +89,7 @@ class Status(NamedTuple):
 
 
 def _free_compiler_locks() -> None:
+    """Free the locks of the loaded front ends' compilers, in a forked child."""
     registry = sys.modules.get(f"{__package__}._front_end.registry")
     for front_end in registry.loaded_front_ends() if registry is not None else ():
         front_end.free_compiler_lock()
@@ -131,12 +132,15 @@ def enable() -> Status:
             activated all the same. The message names the cure.
         ConfigError: An environment variable has an unknown value.
     """
-    with _exclusive():
+    with _exclude_other_threads():
         config()
+        # The reasons why front ends are refused, by their names.
         refused: dict[str, str] = {}
         first_error: Exception | None = None
-        before, switch.enabled = switch.enabled, True
+        previous_setting = switch.enabled
+        switch.enabled = True
         installed = [activation for activation in _activations.values() if activation.is_installed()]
+        # If none is installed, the first front end has the reason and the cure.
         for activation in installed or list(_activations.values())[:1]:
             try:
                 reason = activation.front_end.unsupported_reason()
@@ -148,7 +152,8 @@ def enable() -> Status:
             if reason is not None:
                 refused[activation.name] = reason
         if len(refused) >= len(installed):
-            switch.enabled = before
+            switch.enabled = previous_setting
+        # Ignore refused front ends that the program does not import, since another one is enabled.
         elif not any(_activations[name].is_imported() for name in refused):
             refused.clear()
         if refused:
@@ -160,7 +165,7 @@ def enable() -> Status:
 
 def disable() -> Status:
     """Restore the front ends' original attributes, and stay inactive until `enable` is called."""
-    with _exclusive():
+    with _exclude_other_threads():
         switch.enabled = False
         for activation in _activations.values():
             activation.deactivate()
@@ -196,35 +201,40 @@ def _reported_activation() -> Activation:
 
 
 def _front_end_status(activation: Activation) -> FrontEndStatus:
+    """Return the public form of *activation*."""
     versions = _versions(activation.front_end.distributions)
     return FrontEndStatus(activation.name, activation.active, activation.reason, activation.trigger, versions)
 
 
 def _counts() -> dict[str, Any]:
+    """Return the fields of `Status` about links and the cache, by name."""
     from . import cache
     from ._link.kernels import completed_links
 
-    links, counters = completed_links(), None
+    links = completed_links()
+    counters = None
     # An invalid variable is reported as the reason of the status.
     with contextlib.suppress(ConfigError):
         counters = cache.counters()
-    cached = ("hits", "misses", "bytes_read", "bytes_written")
+    counter_names = ("hits", "misses", "bytes_read", "bytes_written")
     return {
         "links_served": links.assembled + links.linked,
         "assembled": links.assembled,
         "linked": links.linked,
         "last_link": links.last,
-        **{f"cache_{name}": getattr(counters, name, 0) for name in cached},
+        **{f"cache_{name}": getattr(counters, name, 0) for name in counter_names},
     }
 
 
 def _device() -> str:
+    """Return the description of the CPU if it is the CUDA device of this process, else ""."""
     from ._cpu import device
 
     return device.description() if device.is_active() else ""
 
 
 def _backend() -> str:
+    """Return the value of NUMBA_PTXLINK_BACKEND, even if it is unknown."""
     try:
         return config().backend
     except ConfigError:
@@ -239,7 +249,7 @@ def _versions(names: Iterable[str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _exclusive() -> Iterator[None]:
+def _exclude_other_threads() -> Iterator[None]:
     """Keep other threads from compiling and deciding during a `with` block."""
     with contextlib.ExitStack() as stack:
         for activation in _activations.values():

@@ -35,7 +35,7 @@ from .errors import AbiError
 
 __all__ = ["AbiOptions", "Names", "Parameter", "Signature", "c_signature", "c_type", "check_ptx"]
 
-# The C types of Numba's numbers, by the names of these, which are the same in all front ends.
+# The C types of floats and complex numbers, by their names in Numba, which all front ends share.
 _NUMBERS = {
     "float16": "__half",
     "__nv_bfloat16": "__nv_bfloat16",
@@ -47,7 +47,7 @@ _NUMBERS = {
 _LAYOUTS = {"C": "c", "F": "f", "A": "any"}
 
 Names = Mapping[Any, str | ExistingStruct]
-"""For Numba types of records, which have no name: the name in C, or the struct that C++ defines."""
+"""The C names of Numba types of records, which have no name, and structs that C++ defines for Numba types."""
 
 
 class Parameter(NamedTuple):
@@ -57,8 +57,8 @@ class Parameter(NamedTuple):
     Args:
         name: The name in C.
         ty: The Numba type.
-        const: Whether the function only reads the memory behind it.
-        restrict: Whether no other pointer of the function refers to that memory.
+        const: Whether the function only reads the memory of this pointer or array.
+        restrict: Whether no other pointer of the function refers to the memory of this pointer.
     """
 
     name: str
@@ -76,14 +76,14 @@ def c_signature(
     names: Names | None = None,
 ) -> Signature:
     """
-    Return the C signature of a function with the given Numba types.
+    Return the C signature of a function, of which the Numba types are known.
 
     Args:
         name: The symbol.
         result: The Numba type of the return value.
         params: Each parameter: a `Parameter`, or its name and Numba type.
-        kernel: Whether it is a `__global__` function.
-        names: Names for records, by their Numba types.
+        kernel: Whether the function is a `__global__` function.
+        names: The C names of records, by their Numba types; None for derived names.
 
     Raises:
         AbiError: A type has no counterpart in C, two structs would have one name, or a const or restrict
@@ -101,18 +101,20 @@ def c_signature(
         return ctype
 
     # An inferred result may have a literal type, which in C is the type of its value.
-    returned = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
+    result_type = translate(Parameter("", of_type(result).types.unliteral(result)), "the return value")
     parameters = [Parameter(*param) for param in params]
     types = [translate(param, f"parameter {param.name!r}") for param in parameters]
-    labels = aggregates.legal_names([param.name for param in parameters], [returned, *types])
+    # Python's names of parameters may be keywords of C, or hide types.
+    legal_names = aggregates.legal_names([param.name for param in parameters], [result_type, *types])
     signature = Signature(
         name=name,
-        result=returned,
-        params=tuple(zip(labels, types, strict=True)),
+        result=result_type,
+        params=tuple(zip(legal_names, types, strict=True)),
         kernel=kernel,
     )
     if kernel and not isinstance(signature.result, Void):
         raise AbiError(f"Kernel {name} returns {result}; a kernel returns nothing: write void(...).")
+    # Raises AbiError if two structs have one name.
     structs_of([signature])
     return signature
 
@@ -136,7 +138,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
 
     Args:
         ty: A Numba type.
-        names: Names for records, by their Numba types.
+        names: The C names of records, by their Numba types; None for derived names.
 
     Raises:
         AbiError: The type has no counterpart in C.
@@ -155,6 +157,7 @@ def c_type(ty: Any, names: Names | None = None) -> CType:
 
 
 def _scalar(ty: Any) -> CType | None:
+    """Return the C type of None, a number or a vector of numbers; None for other types."""
     front_end = of_type(ty)
     if isinstance(ty, front_end.types.NoneType):
         return Void()
@@ -182,14 +185,17 @@ def _number(ty: Any) -> str:
 
 
 def _composite(ty: Any, names: Names) -> CType | None:
+    """Return the C type of a pointer, tuple, Optional, record or array; None for other types."""
     types = of_type(ty).types
     if ty == types.voidptr:
         return pointer(Void())
     # Nested arrays are members of records only.
     if isinstance(ty, types.NestedArray):
         return None
-    makers = (make for kind, make in _COMPOSITES if isinstance(ty, getattr(types, kind)))
-    return next((make(ty, names) for make in makers), None)
+    for class_name, translate in _COMPOSITES:
+        if isinstance(ty, getattr(types, class_name)):
+            return translate(ty, names)
+    return None
 
 
 def _pointer(ty: Any, names: Names) -> CType:
@@ -201,9 +207,10 @@ def _pointer(ty: Any, names: Names) -> CType:
 def _view(ty: Any, names: Names) -> CType:
     element = _member(ty.dtype, "Its element", names)
     _check_in_memory(element)
-    # Numba has several types of arrays without dimensions, or contiguous in one, which have one layout.
-    one_layout = ty.ndim == 0 or (ty.ndim == 1 and ty.layout == "F")
-    return view(element, ty.ndim, "c" if one_layout else _LAYOUTS[ty.layout], readonly=not ty.mutable)
+    # Numba distinguishes the layouts C and F even if they are equal: for an array that has no dimensions, or
+    # one dimension and no gaps.
+    is_c_layout = ty.ndim == 0 or (ty.ndim == 1 and ty.layout == "F")
+    return view(element, ty.ndim, "c" if is_c_layout else _LAYOUTS[ty.layout], readonly=not ty.mutable)
 
 
 def _check_in_memory(ctype: CType) -> None:
@@ -217,6 +224,7 @@ def _check_in_memory(ctype: CType) -> None:
 
 
 def _member(ty: Any, title: str, names: Names) -> CType:
+    """Return the C type of a part of a type; *title* names the part in errors, such as "Its element"."""
     try:
         ctype = c_type(ty, names)
     except AbiError as error:
@@ -234,18 +242,19 @@ def _tuple(ty: Any, names: Names) -> CType:
     types = of_type(ty).types
     if not len(ty):
         raise AbiError("C has no empty struct; leave the empty tuple out.")
-    fields = getattr(ty, "fields", None) or [f"f{number}" for number in range(len(ty))]
-    inner = [
-        _member(part, f"Its member {field}", names) for field, part in zip(fields, ty.types, strict=True)
+    fields = getattr(ty, "fields", None) or [f"f{index}" for index in range(len(ty))]
+    members = [
+        _member(member_ty, f"Its member {field}", names)
+        for field, member_ty in zip(fields, ty.types, strict=True)
     ]
-    requested = names.get(ty)
+    existing = names.get(ty)
     is_named = isinstance(ty, (types.NamedTuple, types.NamedUniTuple))
     python_kind = "namedtuple" if is_named else "tuple"
-    if isinstance(requested, ExistingStruct):
-        layout = aggregates.tuple_struct(fields, inner, requested.name, python_kind, str(ty))
-        return aggregates.as_existing(layout, requested)
+    if isinstance(existing, ExistingStruct):
+        layout = aggregates.tuple_struct(fields, members, existing.name, python_kind, str(ty))
+        return aggregates.as_existing(layout, existing)
     name = cnames.legal_struct_name(ty.instance_class.__name__) if is_named else None
-    return aggregates.tuple_struct(fields, inner, name, python_kind, str(ty))
+    return aggregates.tuple_struct(fields, members, name, python_kind, str(ty))
 
 
 def _record(ty: Any, names: Names) -> CType:
@@ -255,20 +264,22 @@ def _record(ty: Any, names: Names) -> CType:
         # NumPy lists a field with a title twice: by its name and by its title.
         if field != description.title
     ]
-    requested = names.get(ty)
-    name = cnames.legal_struct_name(requested) if isinstance(requested, str) else ""
+    name_or_struct = names.get(ty)
+    name = cnames.legal_struct_name(name_or_struct) if isinstance(name_or_struct, str) else ""
     python_type = (
         f"Record({', '.join(f'{field}: {description.type}' for field, description in ty.fields.items())})"
     )
     layout = aggregates.record_struct(name, fields, ty.size, python_type)
-    if isinstance(requested, ExistingStruct):
-        return aggregates.as_existing(layout, requested)
+    if isinstance(name_or_struct, ExistingStruct):
+        return aggregates.as_existing(layout, name_or_struct)
+    # The offsets are not those of C, but the record is aligned in NumPy: C++ has to align it, too.
     if layout.packed and ty.aligned:
         layout = dataclasses.replace(layout, align=ty.dtype.alignment)
     return aggregates.complete_record(layout)
 
 
 def _field(ty: Any, title: str, names: Names) -> CType:
+    """Return the C type of a field of a record, which, unlike other types, may be an array or characters."""
     types = of_type(ty).types
     if isinstance(ty, types.NestedArray):
         ctype = _field(ty.dtype, title, names)

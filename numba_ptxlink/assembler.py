@@ -32,9 +32,10 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-# A declaration of a variable, except for dynamic shared memory: its size is an argument of the launch.
+# A declaration of a variable, such as `.extern .global .u32 n;`, but not of dynamic shared memory, whose size
+# the launch passes, such as `.extern .shared .b8 cache[];`.
 _UNDEFINED_VARIABLE = rb"\.extern\b(?!\s*\.func\b|\s*\.shared\b[^;,]*\[\s*\]\s*;)"
-_LINE = r"\bline (\d+)"
+_LINE_NUMBER = r"\bline (\d+)"
 # The last line of the compiler's log, which adds nothing to the errors before.
 _EPILOGUE = "Ptx assembly aborted due to errors"
 _MAX_LISTED_LINES = 10
@@ -45,10 +46,12 @@ _UPGRADE = (
     "python -m pip install --upgrade numba-ptxlink"
 )
 
-TO_RESOLVE = "Link the PTX with the definition, or assemble it with relocatable=True and link later."
+UNDEFINED_SYMBOL_CURE = (
+    "Link the PTX with the definition, or assemble it with relocatable=True and link later."
+)
 """The cure of `assemble` for undefined symbols; `_link.explain` replaces it in errors of a link."""
 
-# Texts in the compiler's log and the cure for each; the first that occurs in the log is used.
+# Parts of the compiler's messages, and the cure for each; the first part that occurs in the log counts.
 _CURES = {
     "Unknown option": "Correct or remove that flag in extra_flags.",
     "could not be opened": "Each string in extra_flags is a flag or its value; remove other strings.",
@@ -61,7 +64,7 @@ _CURES = {
     "SM version specified by .target is higher": (
         "Assemble for the architecture in the .target of the PTX, or generate the PTX for this one."
     ),
-    "Unresolved extern": TO_RESOLVE,
+    "Unresolved extern": UNDEFINED_SYMBOL_CURE,
     "requires PTX ISA .version": "Generate the PTX with a newer toolkit, or raise its .version.",
     "does not support .target": "Generate the PTX with a newer toolkit, or raise its .version.",
     "Missing .version directive": (
@@ -74,7 +77,7 @@ _CURES = {
         "Constant memory, with global arrays of Python functions, has 64 KiB; pass large arrays as arguments."
     ),
 }
-_CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
+_DEFAULT_CURE = "Correct the PTX; if a tool wrote it, correct that tool's input."
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ class Cubin:
 
     Args:
         code: The ELF image.
-        arch: The architecture it is for.
-        relocatable: Whether it has to be linked before it can be loaded.
+        arch: The architecture of the code.
+        relocatable: Whether the code has to be linked before it can be loaded.
         info_log: The compiler's info log: warnings, and the resource usage if extra_flags had "-v".
         flags: The exact arguments of the compiler.
     """
@@ -128,8 +131,8 @@ def assemble(
         fma: Whether multiplications and additions without a rounding mode are contracted to fused ones. Other
             arithmetic is fixed by the instructions of the PTX: pass its options to the tool that makes the
             PTX.
-        extra_flags: Further ptxas flags, one string each, passed on unchanged; none for which there is a
-            parameter here.
+        extra_flags: Further ptxas flags, one string each, passed on unchanged. A flag for which there is a
+            parameter here is refused.
 
     Raises:
         AssembleError: The compiler rejected *ptx* or an option. The error has the log and the PTX lines that
@@ -146,11 +149,12 @@ def assemble(
         fma=fma,
         extra_flags=assembler_flags(extra_flags),
     )
-    target, text = Arch.of(arch), _encoded_ptx(ptx)
-    flags = (f"--gpu-name={target.sm}", *options.checked().to_flags(PTXAS, text))
-    entry = compile_ptx(text, target, flags)
+    target = Arch.of(arch)
+    ptx_bytes = _encode_ptx(ptx)
+    flags = (f"--gpu-name={target.sm}", *options.checked().to_flags(PTXAS, ptx_bytes))
+    entry = compile_ptx(ptx_bytes, target, flags)
     if not relocatable:
-        warn_of_undefined_variables(text)
+        warn_of_undefined_variables(ptx_bytes)
     return Cubin(entry.code, target, relocatable, entry.log, flags)
 
 
@@ -161,20 +165,20 @@ def compile_ptx(ptx: str | bytes, arch: Arch, flags: tuple[str, ...]) -> cache.E
     Raises:
         AssembleError: The compiler rejected *ptx* or an option.
     """
-    text = _encoded_ptx(ptx)
+    ptx_bytes = _encode_ptx(ptx)
     key = cache.Key.of(
         "assemble",
         {
             "package": cache.package_version(),
             "tool": nvptxcompiler.identity(),
             "flags": flags,
-            "ptx": text,
+            "ptx": ptx_bytes,
         },
     )
-    return cache.cached(key, lambda: _compile(text, arch, flags))
+    return cache.cached(key, lambda: _compile(ptx_bytes, arch, flags))
 
 
-def may_have_undefined_variables(text: bytes) -> bool:
+def may_have_undefined_variables(ptx: bytes) -> bool:
     """
     Return whether PTX may declare a variable that it does not define, by a quick search.
 
@@ -182,63 +186,66 @@ def may_have_undefined_variables(text: bytes) -> bool:
     memory with undefined content, and only warn; a linker rejects it. Observed with nvPTXCompiler 13.5 and a
     driver of CUDA 13.0.
     """
-    return b".extern" in text and re.search(_UNDEFINED_VARIABLE, text) is not None
+    return b".extern" in ptx and re.search(_UNDEFINED_VARIABLE, ptx) is not None
 
 
-def warn_of_undefined_variables(text: bytes) -> None:
+def warn_of_undefined_variables(ptx: bytes) -> None:
     """Log a warning that names the variables that PTX only declares: nvPTXCompiler has defined them."""
-    if not may_have_undefined_variables(text):
+    if not may_have_undefined_variables(ptx):
         return
-    from ._formats import ptx
+    from ._formats.ptx import parse
 
-    names = ptx.parse(text.decode(errors="replace")).undefined_variables
+    names = parse(ptx.decode(errors="replace")).undefined_variables
     if names:
         log.warning(
             "nvPTXCompiler defined variables that the PTX only declares: %s. %s",
             ", ".join(names),
-            TO_RESOLVE,
+            UNDEFINED_SYMBOL_CURE,
         )
 
 
-def _compile(text: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
-    status, code, log = nvptxcompiler.compile_ptx(text, flags)
+def _compile(ptx: bytes, target: Arch, flags: tuple[str, ...]) -> cache.Entry:
+    """Call nvPTXCompiler; the result for the cache is its log and the cubin."""
+    status, code, log = nvptxcompiler.compile_ptx(ptx, flags)
     if status:
-        raise _rejection(log or f"status {status}\n", text, target, flags)
+        raise _rejection_error(log or f"status {status}\n", ptx, target, flags)
     return cache.Entry({"log": log}, code)
 
 
-def _encoded_ptx(ptx: object) -> bytes:
+def _encode_ptx(ptx: object) -> bytes:
+    """Return PTX as bytes, without a final NUL and a byte order mark; raise if it is not PTX."""
     if isinstance(ptx, str):
         try:
-            text = ptx.encode(errors="surrogateescape")
+            ptx_bytes = ptx.encode(errors="surrogateescape")
         except UnicodeEncodeError as error:
             raise AssembleError(f"The PTX is not valid Unicode ({error}); pass it as bytes.") from error
     elif isinstance(ptx, bytes):
-        text = ptx
+        ptx_bytes = ptx
     else:
         raise AssembleError(
             f"The PTX is a {type(ptx).__name__}; pass a str or bytes, such as path.read_bytes() of a file."
         )
     # NVRTC and the driver's tools include the final NUL in the size of the text.
-    text = text.rstrip(b"\0").removeprefix(codecs.BOM_UTF8)
-    if not text.strip():
+    ptx_bytes = ptx_bytes.rstrip(b"\0").removeprefix(codecs.BOM_UTF8)
+    if not ptx_bytes.strip():
         raise AssembleError("The PTX is empty; pass a module that begins with a .version directive.")
-    if (position := text.find(0)) >= 0:
+    if (position := ptx_bytes.find(0)) >= 0:
         # The compiler would stop reading at a NUL, and succeed.
         raise AssembleError(
             f"The PTX has a NUL character at byte {position}; remove it, pass text instead of a binary, or "
             "save UTF-16 text as UTF-8."
         )
-    return text
+    return ptx_bytes
 
 
-def _rejection(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
+def _rejection_error(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> AssembleError:
+    """Return the error for PTX that the compiler rejected with *log*."""
     name = f"nvPTXCompiler {dotted(compiler_version())}"
     if "Unsupported .version" in log:
         newest = supported_ptx_versions()[-1]
         message = (
             f"The PTX has a newer version than {newest}, the newest that {name} reads:\n{_excerpt(ptx, log)}"
-            f"Generate it with an older toolkit, or {_UPGRADE}."
+            f"Generate the PTX with an older toolkit, or {_UPGRADE}."
         )
     elif f"'{arch.sm}' is not defined for option" in log:
         names = ", ".join(supported.sm for supported in supported_archs())
@@ -249,25 +256,25 @@ def _rejection(log: str, ptx: bytes, arch: Arch, flags: tuple[str, ...]) -> Asse
             f'and "f" from sm_100 on, or link it with the nvJitLink of a toolkit that supports it{upgrade}.'
         )
     else:
-        cure = next((cure for text, cure in _CURES.items() if text in log), _CURE)
+        cure = next((cure for part, cure in _CURES.items() if part in log), _DEFAULT_CURE)
         message = f"{name} rejected the PTX for {arch.sm}:\n{_excerpt(ptx, log)}{cure}"
     return AssembleError(message, flags=flags, log=log)
 
 
 def _excerpt(ptx: bytes, log: str) -> str:
-    """Return the messages in *log*, followed by the PTX lines they refer to, indented."""
+    """Return the messages in *log*, followed by the lines of the PTX that they name, indented."""
     messages = [line for line in log.splitlines() if _EPILOGUE not in line]
-    source = ptx.decode(errors="replace").split("\n")
-    numbers = sorted(
-        {int(match[1]) for line in messages[:_MAX_LISTED_LINES] for match in re.finditer(_LINE, line)}
-    )
-    numbers = [number for number in numbers if 0 < number <= len(source)]
-    excerpt = messages[:_MAX_LISTED_LINES]
+    listed_messages = messages[:_MAX_LISTED_LINES]
+    ptx_lines = ptx.decode(errors="replace").split("\n")
+    numbers = {int(match[1]) for message in listed_messages for match in re.finditer(_LINE_NUMBER, message)}
+    line_numbers = sorted(number for number in numbers if 0 < number <= len(ptx_lines))
+    excerpt = listed_messages
     if len(messages) > _MAX_LISTED_LINES:
         excerpt.append(f"... and {len(messages) - _MAX_LISTED_LINES} more, in the attribute log")
-    if numbers:
-        width = len(str(numbers[-1]))
+    if line_numbers:
+        width = len(str(line_numbers[-1]))
         excerpt += [
-            f"{number:>{width}} | {source[number - 1].rstrip()[:_MAX_LINE_CHARS]}" for number in numbers
+            f"{number:>{width}} | {ptx_lines[number - 1].rstrip()[:_MAX_LINE_CHARS]}"
+            for number in line_numbers
         ]
     return "".join(f"    {line}\n" for line in excerpt)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130
+# As shells report the end by SIGINT: 128 + 2.
+_INTERRUPTED_STATUS = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -71,18 +72,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(f"{error.filename or 'The output'}: {error.strerror or error}; check path and disk.")
     except KeyboardInterrupt:
         print("numba-ptxlink: interrupted", file=sys.stderr)
-        return _INTERRUPTED
+        return _INTERRUPTED_STATUS
     return status
 
 
 def _fail(message: str) -> int:
+    """Print an error, and return the exit status."""
     # Editors and build tools recognise a location only at the beginning of a line.
-    program = "" if re.match(r".+:\d+: error: ", message) else "numba-ptxlink: error: "
-    print(f"{program}{escape_controls(message)}", file=sys.stderr)
+    prefix = "" if re.match(r".+:\d+: error: ", message) else "numba-ptxlink: error: "
+    print(f"{prefix}{escape_controls(message)}", file=sys.stderr)
     return 1
 
 
 def _drop_stdout() -> None:
+    """Send the rest of the output to the null device."""
     # Otherwise Python would flush stdout again at exit, fail, and change the exit status.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -146,6 +149,7 @@ def make_parser() -> parsing.Parser:
 
 
 def _inspect(arguments: argparse.Namespace) -> Report:
+    """Run the command `inspect`."""
     from .inspection import inspect
 
     inspection = inspect(arguments.file, arch=arguments.arch, sass=arguments.sass is not False)
@@ -156,7 +160,7 @@ def _inspect(arguments: argparse.Namespace) -> Report:
             f"{inspection.name} has no machine code that can be shown. {' '.join(notes)}".rstrip()
         )
     if not (arguments.json or arguments.quiet):
-        # The notes say which parts could not be read, so that their absence misleads nobody.
+        # Without the note on a part that could not be read, the file would seem to lack that part.
         for note in notes:
             print(f"numba-ptxlink: note: {escape_controls(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
@@ -164,6 +168,7 @@ def _inspect(arguments: argparse.Namespace) -> Report:
 
 
 def _doctor(arguments: argparse.Namespace) -> Report:
+    """Run the command `doctor`."""
     from .doctor import diagnose
 
     diagnosis = diagnose()

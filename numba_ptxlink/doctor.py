@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Component", "Diagnosis", "Problem", "diagnose", "driver_can_load_ptx"]
 
-_ACTIVATE = "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
+_DEFAULT_ACTIVATION_CURE = (
+    "install the package with pip, import numba_ptxlink first, or call numba_ptxlink.enable()"
+)
 # The tools of a toolkit, by their names in `find`: the module, and the effect if it is missing.
 _LIBRARIES: dict[str, tuple[Any, str]] = {
     "nvJitLink": (nvjitlink, "links of LTO-IR, cubins, objects and debug information fail"),
@@ -57,7 +59,7 @@ class Component:
     Args:
         name: The name.
         version: The version; "" if it is missing.
-        where: The file it was loaded from, or the kind of its provider, such as "installed package".
+        where: The file that it was loaded from, or the kind of its provider, such as "installed package".
     """
 
     name: str
@@ -89,8 +91,8 @@ class Diagnosis:
     Args:
         components: The tools, and the installed packages.
         active: Whether a front end links through this package in a fresh process like this one.
-        reason: Why it does, or does not.
-        trigger: The event that decided it.
+        reason: The reason why it does, or does not.
+        trigger: The event that decided, as in `Status`; "" before any decision.
         front_ends: The state in each front end, as in `Status`.
         driver_isa: The newest PTX ISA that the driver's own compiler reads; "" without a driver.
         problems: The defects; empty if there are none.
@@ -134,21 +136,27 @@ def driver_can_load_ptx(ptx: str | bytes) -> bool:
 def diagnose() -> Diagnosis:
     """Diagnose this environment. Imports the front ends, as a program would; needs no GPU and no driver."""
     config()
-    broken = _import_front_ends()
+    import_problems = _import_front_ends()
     status, tools = _plugin.status(), toolchain()
+    # A failed import explains more than the state of the plugin.
+    reason = status.reason
+    if import_problems and not status.active:
+        reason = next(iter(import_problems.values())).what
     return Diagnosis(
         components=tuple(_components(tools)),
         active=status.active,
-        reason=status.reason if status.active or not broken else next(iter(broken.values())).what,
+        reason=reason,
         trigger=status.trigger or "",
         front_ends=tuple(
-            state._replace(reason=broken[state.name].what) if state.name in broken else state
+            state._replace(reason=import_problems[state.name].what)
+            if state.name in import_problems
+            else state
             for state in status.front_ends
         ),
         driver_isa=str((tools.driver and newest_isa(tools.driver)) or ""),
         problems=(
             *_unknown_variables(),
-            *_front_end_problems(status, broken),
+            *_front_end_problems(status, import_problems),
             *_missing_tools(),
             *_mixed_tools(tools),
             *_driver_problems(tools),
@@ -161,28 +169,30 @@ def diagnose() -> Diagnosis:
 
 
 def _unknown_variables() -> Iterator[Problem]:
+    """Yield the environment variables whose names are misspelt."""
     for name, cure in unknown_variables(os.environ):
         yield Problem("unknown-variable", f"the environment variable {name} has no effect", cure)
 
 
 def _components(tools: Toolchain) -> Iterator[Component]:
+    """Yield the compilers and linkers, the driver, and the installed packages."""
     yield Component("nvPTXCompiler", dotted(tools.nvptxcompiler), _native.location() or "")
     for library in _LIBRARIES:
         version = getattr(tools, library.lower())
         where = find.library(library) if version else ""
         yield Component(find.LIBRARIES[library], dotted(version), where)
-    # `toolkits` needs the libNVVM of this environment, which it leaves out.
+    # `toolkits` leaves out the libNVVM of this environment, and fails if there is none.
     for nvvm_library in nvvm.toolkits() if tools.nvvm else ():
         yield Component("libNVVM of a toolkit", dotted(nvvm_library.release), nvvm_library.path)
     where = device.description() if device.is_active() else "libcuda.so.1"
     yield Component("driver", dotted(tools.driver), where if tools.driver else "")
-    for package, number in tools.packages.items():
-        yield Component(package, number, "installed package")
+    for package, package_version in tools.packages.items():
+        yield Component(package, package_version, "installed package")
 
 
 def _import_front_ends() -> dict[str, Problem]:
     """Import the modules that the front ends' patches need; return the failures, by front end."""
-    broken = {}
+    import_problems = {}
     for front_end in filter(registry.is_installed, registry.front_ends()):
         try:
             # The package first, as programs do: threads that import a package and its module in opposite
@@ -190,20 +200,21 @@ def _import_front_ends() -> dict[str, Problem]:
             importlib.import_module(front_end.package)
             importlib.import_module(front_end.trigger_module)
         except Exception as error:  # noqa: BLE001 - a broken installation may raise anything
-            known = error if isinstance(error, PtxlinkError) else find.missing_library_error(error)
+            explained_error = error if isinstance(error, PtxlinkError) else find.missing_library_error(error)
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             failure = f"{front_end.package} cannot be imported ({type(error).__name__}: {reason})"
             cure = f"repair {front_end.name}, such as with `pip install 'numba-ptxlink[{front_end.extra}]'`"
             if unsupported := front_end.unsupported_reason():
                 unsupported, cure = _reason_and_cure(unsupported)
                 failure = f"{unsupported}: {failure}"
-            elif known is not None:
-                cure = _reason_and_cure(known)[1]
-            broken[front_end.name] = Problem("front-end-broken", failure, cure)
-    return broken
+            elif explained_error is not None:
+                cure = _reason_and_cure(explained_error)[1]
+            import_problems[front_end.name] = Problem("front-end-broken", failure, cure)
+    return import_problems
 
 
-def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -> Iterator[Problem]:
+def _front_end_problems(status: _plugin.Status, import_problems: Mapping[str, Problem]) -> Iterator[Problem]:
+    """Yield the front ends that are missing, cannot be imported, or do not have an active plugin."""
     front_ends = registry.front_ends()
     installed = [front_end.name for front_end in front_ends if registry.is_installed(front_end)]
     if not installed:
@@ -214,27 +225,27 @@ def _front_end_problems(status: _plugin.Status, broken: Mapping[str, Problem]) -
             f"python -m pip install {extras}",
         )
     for state in status.front_ends:
-        if state.name in broken:
-            yield broken[state.name]
+        if state.name in import_problems:
+            yield import_problems[state.name]
         elif state.name in installed and not state.active and (cure := _activation_cure(state.reason)):
             yield Problem("not-active", f"the plugin is not active in {state.name}: {state.reason}", cure)
     if status.active and status.trigger == "entry point":
         yield Problem(
             "no-hook",
             "the import hook is not installed, so CUDA-only programs do not activate the plugin",
-            _ACTIVATE,
+            _DEFAULT_ACTIVATION_CURE,
         )
 
 
 def _activation_cure(reason: str) -> str:
-    """Return the cure if the plugin is not active for *reason*; "" if that is as configured."""
+    """Return the cure if the plugin is not active for *reason*; "" if the configuration allows that."""
     if switch.enabled is False:
         return "call numba_ptxlink.enable()"
     if switch.enabled is None and config().mode == "0":
         return "unset NUMBA_PTXLINK, or call numba_ptxlink.enable()"
     if switch.enabled is None and config().mode == "auto":
         return ""
-    return _reason_and_cure(reason)[1] or _ACTIVATE
+    return _reason_and_cure(reason)[1] or _DEFAULT_ACTIVATION_CURE
 
 
 def _reason_and_cure(message: object) -> tuple[str, str]:
@@ -244,21 +255,23 @@ def _reason_and_cure(message: object) -> tuple[str, str]:
 
 
 def _missing_tools() -> Iterator[Problem]:
-    for tool, fails in ((nvptxcompiler, "PTX is not assembled"), *_LIBRARIES.values()):
+    """Yield the compilers and linkers that are not installed."""
+    for tool, effect in ((nvptxcompiler, "PTX is not assembled"), *_LIBRARIES.values()):
         try:
             tool.version()
         except PtxlinkError as error:
             reason, cure = _reason_and_cure(error)
-            yield Problem("tool-missing", f"{reason}: {fails}", cure)
+            yield Problem("tool-missing", f"{reason}: {effect}", cure)
 
 
 def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
+    """Yield the tools that do not read the code of another tool, or that have a known fault."""
     linker, assembler = tools.nvjitlink, tools.nvptxcompiler
-    together = f"upgrade together: {find.install_command()} --upgrade"
+    upgrade_cure = f"upgrade together: {find.install_command()} --upgrade"
     for name, compiler in (("NVRTC", tools.nvrtc), ("NVVM", tools.nvvm)):
         if _is_newer(compiler, linker):
             failure = f"nvJitLink {dotted(linker)} does not read the LTO-IR of {name} {dotted(compiler)}"
-            yield Problem("nvjitlink-older", failure, together)
+            yield Problem("nvjitlink-older", failure, upgrade_cure)
     if _is_newer(tools.nvvm, assembler):
         failure = f"nvPTXCompiler {dotted(assembler)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
         yield Problem("nvptxcompiler-older", failure, "python -m pip install --upgrade numba-ptxlink")
@@ -273,7 +286,7 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
         yield Problem(
             "nvcc-lto", f"nvcc -dlto fails, since {missing} is missing", _libnvvm_cure(missing, nvcc)
         )
-    if any(_is_newer(maker, nvcc) for maker in (tools.nvvm, linker or assembler)):
+    if any(_is_newer(writer, nvcc) for writer in (tools.nvvm, linker or assembler)):
         yield Problem(
             "nvcc-older",
             f"nvcc is of CUDA {dotted(nvcc)}, and does not read the code of exports, which is newer",
@@ -297,19 +310,22 @@ def _libnvvm_cure(missing: Path, nvcc: tuple[int, int]) -> str:
 
 def _is_newer(writer: tuple[int, int] | None, reader: tuple[int, int] | None) -> bool:
     """Return whether CUDA release *writer* emits newer PTX than *reader* reads; False if one is unknown."""
-    written, read = writer and newest_isa(writer), reader and newest_isa(reader)
-    return bool(written and read and written > read)
+    emitted_isa = writer and newest_isa(writer)
+    newest_read_isa = reader and newest_isa(reader)
+    return bool(emitted_isa and newest_read_isa and emitted_isa > newest_read_isa)
 
 
 def _driver_problems(tools: Toolchain) -> Iterator[Problem]:
+    """Yield a problem if the driver is too old for the cubins of the installed tools."""
     if tools.driver is None:
         return
     # The older of the two makes the cubins: if nvPTXCompiler is newer than the toolkit, nvJitLink links.
-    maker = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)
-    if maker[0] > tools.driver[0]:
+    cubin_release = min(filter(None, (tools.nvjitlink, tools.nvptxcompiler)), default=tools.driver)
+    if cubin_release[0] > tools.driver[0]:
         yield Problem(
             "driver-older",
-            f"the driver (CUDA {dotted(tools.driver)}) loads no cubins of CUDA {dotted(maker)}: kernels fail",
+            f"the driver (CUDA {dotted(tools.driver)}) loads no cubins of CUDA {dotted(cubin_release)}: "
+            "kernels fail",
             "upgrade the driver, or install the tools of its own major version in a new environment: "
             f"{find.install_command(tools.driver[0])}",
         )

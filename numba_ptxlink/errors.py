@@ -41,14 +41,15 @@ class PtxlinkError(Exception):
         inputs: tuple[str, ...] = (),
         log: str = "",
     ) -> None:
-        # Not super(): in a subclass, the next class may be another package's error, which takes a status.
+        # Not super(): in a subclass, the next class may be another package's error, whose constructor takes a
+        # status instead of a message.
         Exception.__init__(self, message)
         self.flags = flags
         self.inputs = inputs
         self.log = log
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Not the inherited method: another package's error may be unpickled from its status alone.
+        # Not the inherited method: in a subclass, that of another package's error may restore only a status.
         return type(self), self.args, vars(self)
 
 
@@ -131,7 +132,7 @@ T = TypeVar("T", bound=PtxlinkError)
 
 
 def convert_error(error: PtxlinkError, error_type: type[T], message: str = "") -> T:
-    """Return an *error_type* with the attributes of *error*, and with *message* or that of *error*."""
+    """Return an *error_type* with the attributes of *error*, whose message is kept if *message* is ""."""
     return error_type(message or str(error), flags=error.flags, inputs=error.inputs, log=error.log)
 
 
@@ -145,7 +146,7 @@ def short_repr(value: object, max_chars: int = 80) -> str:
     try:
         text = repr(value)
     except Exception:  # noqa: BLE001 - `__repr__` may be of any package
-        # An int of more than 4,300 digits raises a ValueError.
+        # `repr` of an int of more than 4,300 digits raises a ValueError, too.
         text = "a value"
     return text if len(text) < max_chars else f"{text[: max_chars - 4]} ..."
 
@@ -155,6 +156,6 @@ def raise_all(errors: Sequence[PtxlinkError]) -> None:
     if len(errors) == 1:
         raise errors[0]
     if errors:
-        kinds = {type(error) for error in errors}
-        kind = kinds.pop() if len(kinds) == 1 else ExportError
-        raise kind("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]
+        error_types = {type(error) for error in errors}
+        error_type = error_types.pop() if len(error_types) == 1 else ExportError
+        raise error_type("\n".join(dict.fromkeys(map(str, errors)))) from errors[0]

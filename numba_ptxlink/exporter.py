@@ -1,4 +1,4 @@
-"""Compile functions that `udf` and `kernel` mark to C symbols: `export` writes header, code and manifest."""
+"""Export Python functions with `@udf` or `@kernel` as C symbols: write a header, code and a manifest."""
 
 from __future__ import annotations
 
@@ -196,16 +196,19 @@ def _warn_of_older_nvcc(exported: Export) -> None:
     # Kernels alone need no device link.
     has_functions = any(function["kind"] == "function" for function in manifest["functions"])
     (object_file,) = (artifact for artifact in manifest["artifacts"] if artifact["kind"] == OBJECT)
-    needed, release = object_file["oldest"]["toolkit"], ".".join(nvcc.groups())
-    if has_functions and needed and tuple(map(int, needed.split("."))) > tuple(map(int, nvcc.groups())):
+    needed_release = object_file["oldest"]["toolkit"]
+    nvcc_release = ".".join(nvcc.groups())
+    if not has_functions or not needed_release:
+        return
+    if tuple(map(int, needed_release.split("."))) > tuple(map(int, nvcc_release.split("."))):
         log.warning(
             "%s is linked by CUDA %s or later, and the nvcc that was found is of CUDA %s; "
             "export with --cuda %s (in Python, cuda=%r)",
             object_file["file"],
-            needed,
-            release,
-            release,
-            release,
+            needed_release,
+            nvcc_release,
+            nvcc_release,
+            nvcc_release,
         )
 
 
@@ -213,7 +216,7 @@ def compile_udfs(
     name: str,
     source: Path | Iterable[Udf],
     arch: Arch,
-    link: Options,
+    link_options: Options,
     *,
     front_end: str | None,
     linked_ltoir: Collection[bytes],
@@ -224,17 +227,18 @@ def compile_udfs(
     Args:
         name: The name of this input of the link.
         source: The functions, or the file.
-        arch: The GPU.
-        link: The options of the link. With link-time optimisation the result is LTO-IR if possible, else PTX.
+        arch: The GPU architecture.
+        link_options: The options of the link. With link-time optimisation, the result is LTO-IR if possible,
+            else PTX.
         front_end: The front end of functions whose decorator names none.
-        linked_ltoir: The LTO-IR inputs of the link: a link file of a function with the same content is not
-            merged into its code, since nvJitLink would find two definitions.
+        linked_ltoir: The LTO-IR inputs of the link. If a function has a link file with the same content, that
+            file is not merged into its code, since nvJitLink would find two definitions.
     """
-    options = (front_end, name, arch, link, linked_ltoir)
+    arguments = (front_end, name, arch, link_options, linked_ltoir)
     if not isinstance(source, Path):
-        return _compile_python(source, *options)
+        return _compile_python(source, *arguments)
     check_file(source)
-    compiled: PythonCode = jobs.in_child(_compile_python, Source(str(source)), *options)
+    compiled: PythonCode = jobs.in_child(_compile_python, Source(str(source)), *arguments)
     return compiled
 
 
@@ -243,11 +247,14 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
     front_end: str | None,
     name: str,
     arch: Arch,
-    link: Options,
+    link_options: Options,
     linked_ltoir: Collection[bytes],
 ) -> PythonCode:
-    arithmetic: dict[str, Any] = {**link.arithmetic}
-    options, kinds = Options(**arithmetic), (LTOIR, PTX) if link.lto else (PTX,)
+    """Compile the functions of *source*, in this process; the arguments are those of `compile_udfs`."""
+    arithmetic: dict[str, Any] = {**link_options.arithmetic}
+    options = Options(**arithmetic)
+    # PTX takes the place of LTO-IR if that cannot be made.
+    kinds = (LTOIR, PTX) if link_options.lto else (PTX,)
     _, functions = jobs.functions_of(source, front_end)
     (group,) = compile_in_groups(functions, [arch], options, {})
     lowered = tuple(
@@ -274,6 +281,7 @@ def _compile_python(  # noqa: PLR0917 - children pass positional arguments
 
 
 def _check_emit(emit: Sequence[str]) -> tuple[str, ...]:
+    """Return the kinds in *emit*: one, several, or text with commas."""
     kinds = tuple(map(str.strip, emit.split(","))) if isinstance(emit, str) else as_texts("emit", emit)
     unknown = [kind for kind in kinds if kind not in EMIT]
     if unknown or not kinds:

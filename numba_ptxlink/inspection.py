@@ -28,10 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Inspection", "SymbolReport", "inspect"]
 
-# In the section .nv.info: two attributes of kernels, and the format of attributes that have a sized value.
+# In the section .nv.info: two attributes of functions, and the format of attributes that have a sized value.
 # The names are those that `cuobjdump -elf` prints.
 _EIATTR_REGCOUNT, _EIATTR_FRAME_SIZE = 0x2F, 0x11
 _EIFMT_SVAL = 4
+# In the compiler's log: "Function properties for f", and in the next line
+# "    16 bytes stack frame, 8 bytes spill stores, 8 bytes spill loads".
 _SPILLS = re.compile(
     r"Function properties for (\S+)\s*\n[^\n]*?(\d+) bytes stack frame, "
     r"(\d+) bytes spill stores, (\d+) bytes spill loads"
@@ -82,7 +84,7 @@ class Inspection:
         name: The name of the file.
         kind: "ptx", "cubin", "fatbin", "ltoir", "object" or "archive".
         arch: The architecture that the resource usage is for.
-        details: Fields of its header: the PTX ISA, whether it can be linked further, the version of LTO-IR.
+        details: Fields of the file's header, such as the PTX ISA; and whether a cubin can be linked further.
         symbols: The symbols; for a container, those of its first piece for *arch*.
         parts: The inspections of the pieces of a container, or of those for the requested architecture.
         sass: The disassembled machine code; "" if there is none, if nvdisasm is missing, and for containers.
@@ -136,29 +138,33 @@ def inspect(source: Any, *, arch: ArchLike | None = None, sass: bool = True) -> 
 
 
 def _inspect_code(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
-    inspection, image = _READERS[source.kind](source, arch)
-    text, note = disassemble(image) if sass and image else ("", "")
+    """Inspect PTX, a cubin or LTO-IR."""
+    inspection, cubin = _READERS[source.kind](source, arch)
+    text, note = disassemble(cubin) if sass and cubin else ("", "")
     return replace(inspection, sass=text, notes=(*inspection.notes, *filter(None, [note])))
 
 
 def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
+    """Inspect PTX; return the cubin that it is compiled to as well, b"" if the compiler rejects it."""
     target, version = source.header.target, source.header.version
     details = {"ptx_isa": str(version or "not declared"), "target": ", ".join(target) or "not declared"}
-    reports = tuple(map(_report, symbols(source)))
+    reports = tuple(map(_symbol_report, symbols(source)))
     notes: tuple[str, ...] = ()
     try:
-        machine = arch or Arch.of(target[0] if target else "")
+        compiled_arch = arch or Arch.of(target[0] if target else "")
         oldest = assembler.supported_archs()[0]
-        if arch is None and machine.cc < oldest.cc:
+        if arch is None and compiled_arch.cc < oldest.cc:
             # PTX for an older GPU is valid for a newer one, so compile it for the oldest supported GPU.
             compiler = f"nvPTXCompiler {dotted(assembler.compiler_version())}"
-            cause = f"Resources are for {oldest.sm}, since {compiler} does not support {machine.sm}"
-            notes, machine = (f"{cause}; pass another architecture as arch= (--arch).",), oldest
-        cubin = assembler.assemble(source.code, machine, relocatable=True, extra_flags=("-v",))
+            cause = f"Resources are for {oldest.sm}, since {compiler} does not support {compiled_arch.sm}"
+            notes = (f"{cause}; pass another architecture as arch= (--arch).",)
+            compiled_arch = oldest
+        cubin = assembler.assemble(source.code, compiled_arch, relocatable=True, extra_flags=("-v",))
     except PtxlinkError as error:
-        message = str(error).splitlines()
-        # A compiler's reason is in the line after a line that ends with a colon.
-        reason = " ".join(line.strip() for line in message[: 2 if message[0].endswith(":") else 1])
+        message_lines = str(error).splitlines()
+        # If the first line ends with a colon, the second one has the compiler's reason.
+        line_count = 2 if message_lines[0].endswith(":") else 1
+        reason = " ".join(line.strip() for line in message_lines[:line_count])
         notes = (f"Resources are unknown: {reason}",)
         return Inspection(source.name, PTX, "", details, symbols=reports, notes=notes), b""
     spills = {match[1]: (int(match[3]), int(match[4])) for match in _SPILLS.finditer(cubin.info_log)}
@@ -166,10 +172,11 @@ def _inspect_ptx(source: Input, arch: Arch | None) -> tuple[Inspection, bytes]:
     reports = tuple(
         replace(report, **usage.get(report.name, {}), spills=spills.get(report.name)) for report in reports
     )
-    return Inspection(source.name, PTX, machine.sm, details, symbols=reports, notes=notes), cubin.code
+    return Inspection(source.name, PTX, compiled_arch.sm, details, symbols=reports, notes=notes), cubin.code
 
 
 def _inspect_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
+    """Inspect a cubin, and return it as well."""
     image = elf.read(source.code, source.name)
     details = {"linkable": "yes" if image.relocatable else "no"}
     usage = _resource_usage(image)
@@ -181,6 +188,7 @@ def _inspect_cubin(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
 
 
 def _inspect_ltoir(source: Input, _: Arch | None) -> tuple[Inspection, bytes]:
+    """Inspect LTO-IR, for which there is no cubin: b""."""
     header = ltoir_header(source.code)
     if header is None:
         raise LinkError(f"{source.name} is incomplete LTO-IR; generate or copy it again.")
@@ -193,6 +201,7 @@ _READERS = {PTX: _inspect_ptx, CUBIN: _inspect_cubin, LTOIR: _inspect_ltoir}
 
 
 def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspection:
+    """Inspect a file that holds several pieces of code: a fat binary, object, library or program."""
     empty = Inspection(source.name, source.kind, "", {})
     pieces = programs.pieces(source.code, source.name)
     if pieces is None:
@@ -201,9 +210,12 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
     if not selected:
         archs = ", ".join(dict.fromkeys(piece.arch for piece in pieces)) or "no GPU"
         return replace(empty, notes=(f"The file has code for {archs}.",))
-    few = len(selected) <= _MAX_DISASSEMBLED_PIECES
-    parts = tuple(_inspect_piece(source, piece, sass=sass and few, compiles=few) for piece in selected)
-    first = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
+    are_few = len(selected) <= _MAX_DISASSEMBLED_PIECES
+    parts = tuple(
+        _inspect_piece(source, piece, sass=sass and are_few, compiles=are_few) for piece in selected
+    )
+    # The symbols of the container are those of the first architecture: of its machine code, if it has any.
+    main_part = max(parts, key=lambda part: (part.arch == parts[0].arch, part.kind == CUBIN))
     note = (
         f"Only the symbols of {len(selected)} pieces of code are read; pass arch= (--arch) to inspect "
         "those of one architecture."
@@ -211,9 +223,9 @@ def _inspect_container(source: Input, arch: Arch | None, *, sass: bool) -> Inspe
     return replace(
         empty,
         arch=parts[0].arch,
-        symbols=first.symbols,
+        symbols=main_part.symbols,
         parts=parts,
-        notes=() if few else (note,),
+        notes=() if are_few else (note,),
     )
 
 
@@ -227,7 +239,7 @@ def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compiles:
     source = Input(piece.kind, name, piece.code.rstrip(b"\0") if piece.kind == PTX else piece.code)
     try:
         if piece.kind == PTX and not compiles:
-            return replace(empty, symbols=tuple(map(_report, symbols(source))))
+            return replace(empty, symbols=tuple(map(_symbol_report, symbols(source))))
         arch = None if piece.kind == PTX else Arch.of(piece.arch)
         return replace(_inspect_code(source, arch, sass=sass), arch=piece.arch)
     except PtxlinkError as error:
@@ -236,13 +248,14 @@ def _inspect_piece(whole: Input, piece: programs.Piece, *, sass: bool, compiles:
 
 def _with_manifest(inspection: Inspection, path: Path, code: bytes) -> Inspection:
     """Return *inspection* with the declarations of the manifest beside *path*, if it lists this content."""
-    parts = path.name.split(".")
-    for number in range(len(parts) - 1, 0, -1):
-        manifest = manifests.read(path.with_name(".".join(parts[:number]) + ".json"))
-        recorded = manifest.digests.get(path.name) if manifest else None
-        if manifest is None or recorded is None:
+    # The manifest of a.sm_90.cubin may be a.sm_90.json or a.json.
+    name_parts = path.name.split(".")
+    for count in range(len(name_parts) - 1, 0, -1):
+        manifest = manifests.read(path.with_name(".".join(name_parts[:count]) + ".json"))
+        recorded_digest = manifest.digests.get(path.name) if manifest else None
+        if manifest is None or recorded_digest is None:
             continue
-        if recorded != manifests.digest(code):
+        if recorded_digest != manifests.digest(code):
             note = f"{manifest.path.name} is of another export: it has another digest of this file."
             return replace(inspection, notes=(*inspection.notes, note))
         declarations: dict[str, str | None] = {
@@ -255,6 +268,7 @@ def _with_manifest(inspection: Inspection, path: Path, code: bytes) -> Inspectio
 
 
 def _with_declarations(inspection: Inspection, declarations: Mapping[Any, Any]) -> Inspection:
+    """Return *inspection* with C declarations of its symbols."""
     # Only the manifest names the symbols of LTO-IR.
     exported = (SymbolReport(str(name), "func", True) for name in declarations if inspection.kind == LTOIR)
     reports = tuple(
@@ -270,12 +284,12 @@ def _resource_usage(image: elf.Image) -> dict[str, dict[str, Any]]:
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}
     info = image.section(".nv.info")
-    by_attribute = {_EIATTR_REGCOUNT: registers, _EIATTR_FRAME_SIZE: frames}
-    for attribute, value in _attributes(info.content if info else b""):
-        if attribute in by_attribute and len(value) == 8:
-            number, amount = struct.unpack("<II", value)
-            if number < len(image.all_symbols):
-                by_attribute[attribute][image.all_symbols[number].name] = amount
+    tables = {_EIATTR_REGCOUNT: registers, _EIATTR_FRAME_SIZE: frames}
+    for attribute, value in _read_attributes(info.content if info else b""):
+        if attribute in tables and len(value) == 8:
+            symbol_index, amount = struct.unpack("<II", value)
+            if symbol_index < len(image.all_symbols):
+                tables[attribute][image.all_symbols[symbol_index].name] = amount
     sizes = {section.name: section.size for section in image.sections}
     return {
         symbol.name: {
@@ -289,8 +303,13 @@ def _resource_usage(image: elf.Image) -> dict[str, dict[str, Any]]:
     }
 
 
-def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield the attributes in a section .nv.info and their values, which are b"" in other formats."""
+def _read_attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """
+    Yield the attributes in a section .nv.info, each with its value; b"" for a value that has no size.
+
+    An attribute has a format (1 byte), a number (1 byte) and a size (2 bytes). A value of this size follows
+    only if the format is `_EIFMT_SVAL`.
+    """
     offset = 0
     while offset + 4 <= len(content):
         value_format, attribute, size = struct.unpack_from("<BBH", content, offset)
@@ -299,6 +318,7 @@ def _attributes(content: bytes) -> Iterator[tuple[int, bytes]]:
         offset += 4 + len(value)
 
 
-def _report(symbol: Symbol) -> SymbolReport:
+def _symbol_report(symbol: Symbol) -> SymbolReport:
+    """Return the report of a symbol of PTX, without resource usage."""
     prototype = str(symbol.prototype) if symbol.prototype else ""
     return SymbolReport(symbol.name, symbol.kind, symbol.defined, prototype, size=symbol.size)

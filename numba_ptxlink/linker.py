@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INCLUDE_DIR", "Linked", "link"]
 
+# The values of options that take one of several names.
 _CHOICES = {"checks": CHECKS, "inline": INLINE, "front_end": FRONT_ENDS}
 
 
@@ -84,8 +85,8 @@ def link(
     Args:
         inputs: Paths; PTX or CUDA C++ as a `str` that has a line break, or that looks like code and is no
             path of a file; bytes of PTX, LTO-IR, a cubin, an object, a fat binary or an archive; file
-            objects; `LinkableCode` of numba-cuda; UDFs; and paths of Python files, whose UDFs are linked. The
-            device runtime is added if an input calls it.
+            objects; `LinkableCode` of numba-cuda; UDFs (functions with `@udf`); and paths of Python files,
+            whose UDFs are linked. The device runtime is added if an input calls it.
         arch: The GPU to generate code for, such as "sm_90".
         lto: Whether to optimise at link time. The default is True if an input is LTO-IR, or if there are
             several inputs and all are CUDA C++ or Python. With True, nvJitLink uses the LTO-IR in fat
@@ -112,10 +113,10 @@ def link(
         name_expressions: C++ names of kernels and variables, such as "scale<float>" and "ns::count":
             templates are instantiated, and `lowered_names` of the result has the symbols. Each CUDA C++ input
             has to declare all of them.
-        nvrtc_flags: Further options for NVRTC, such as macros and folders, but none for which there is a
-            parameter here.
+        nvrtc_flags: Further options for NVRTC, also macros and folders. Flags for *arch*, *debug*,
+            *lineinfo*, *max_registers*, *cxx_standard* or arithmetic are refused.
         extra_flags: Further flags of ptxas, such as "--verbose", or of nvJitLink, such as "-Xnvvm=...",
-            whichever tool links, but none for which there is a parameter here.
+            whichever tool links. Flags for which there is a parameter here are refused.
         backend: "auto", "nvptxcompiler", "nvjitlink" or "pynvjitlink"; NUMBA_PTXLINK_BACKEND by default.
             Another tool is never used instead.
         checks: The comparisons before the link. "all": PTX and CUDA C++ with each other, and manifests of
@@ -175,7 +176,9 @@ def link(
     ).checked()
     if not inputs:
         raise LinkError("link() needs at least one input.")
-    files = [read(source, number) for number, source in enumerate(inputs, start=1) if not _is_python(source)]
+    files = [
+        read(source, position) for position, source in enumerate(inputs, start=1) if not _is_python(source)
+    ]
     python_sources = [source for source in inputs if _is_python(source)]
     uses_lto = _uses_lto(files, len(python_sources), requested=lto, target_release=target_release)
     options = options._replace(lto=uses_lto)
@@ -183,8 +186,10 @@ def link(
     compiled, nvrtc_log, lowered_names = _compile(
         files, python_sources, gpu, options, source_options, front_end=front_end
     )
-    cuda_release = (target_release.release, target_release.lower_version) if target_release else ()
-    linked = run.link(compiled, Target(gpu, *cuda_release), options)
+    target = (
+        Target(gpu, target_release.release, target_release.lower_version) if target_release else Target(gpu)
+    )
+    linked = run.link(compiled, target, options)
     log = "\n".join(filter(None, (nvrtc_log, linked.log, *option_warnings)))
     return replace(linked, log=log, lowered_names=lowered_names)
 
@@ -200,7 +205,7 @@ def _compile(
 ) -> tuple[Sequence[Input], str, dict[str, str]]:
     """Compile the CUDA C++ and Python of a link; return the inputs, NVRTC's log and the lowered names."""
     has_sources = bool(python_sources) or any(source.kind == CU for source in files)
-    # Inputs that are files are compared with the manifests beside them.
+    # Even without sources, inputs that are files go on: they are compared with the manifests beside them.
     if not has_sources and all(source.path is None for source in files):
         return files, "", {}
     # Deferred: a link of PTX in memory needs neither module.
@@ -248,6 +253,7 @@ def _compile_python(
 
 
 def _is_udf(source: Any) -> bool:
+    """Return whether *source* is a function with `@udf` or `@kernel`."""
     # If *source* is a UDF, its module is imported already.
     marks = sys.modules.get(f"{__package__}._export.marks")
     return marks is not None and isinstance(source, marks.Udf)
@@ -265,20 +271,20 @@ def _uses_lto(
     files: Sequence[Input], python_count: int, *, requested: bool | None, target_release: TargetRelease | None
 ) -> bool:
     """Return whether a link uses LTO: by default if an input is LTO-IR, or if several can all become it."""
-    ltoir = ", ".join(source.name for source in files if source.kind == LTOIR)
+    ltoir_names = ", ".join(source.name for source in files if source.kind == LTOIR)
     if target_release and requested:
         raise LinkError(
             f"Link-time optimisation uses the linker of this environment, which is not for "
             f"{target_release.description}; leave lto out."
         )
-    if ltoir and (target_release or requested is False):
+    if ltoir_names and (target_release or requested is False):
         raise LinkError(
-            f"{ltoir} is LTO-IR, which is linked only with link-time optimisation by the linker of this "
-            "environment; leave out lto=False and cuda, or link PTX, CUDA C++ or Python in its place.",
-            inputs=(ltoir,),
+            f"{ltoir_names} is LTO-IR, which is linked only with link-time optimisation by the linker of "
+            "this environment; leave out lto=False and cuda, or link PTX, CUDA C++ or Python in its place.",
+            inputs=(ltoir_names,),
         )
     if target_release:
         return False
     if requested is not None:
         return requested
-    return bool(ltoir) or (len(files) + python_count > 1 and all(source.kind == CU for source in files))
+    return bool(ltoir_names) or (len(files) + python_count > 1 and all(source.kind == CU for source in files))

@@ -84,7 +84,12 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/run.py", "if retry is None:", "if retry is not None:", "link/test_read.py"),
         ("linker.py", "if chosen is not None and chosen", "if chosen is None and chosen", "test_linker.py"),
         ("_tools/source_options.py", "if mapping is None:", "if mapping is not None:", "test_linker.py"),
-        ("assembler.py", "if text in log), _CURE)", "if text not in log), _CURE)", "test_assembler.py"),
+        (
+            "assembler.py",
+            "if part in log), _DEFAULT_CURE)",
+            "if part not in log), _DEFAULT_CURE)",
+            "test_assembler.py",
+        ),
     ],
     "fusion": [
         (

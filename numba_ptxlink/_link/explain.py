@@ -96,10 +96,10 @@ def with_cure(
     has_cure = isinstance(error, AssembleError) and tool != "ptxas"
     cure = "" if has_cure else _cure(error.log or error_text, tool)
     if names:
-        from numba_ptxlink.assembler import TO_RESOLVE
+        from numba_ptxlink.assembler import UNDEFINED_SYMBOL_CURE
 
         kind, cure = LinkError, _explain_undefined(names, sources)
-        error_text = error_text.removesuffix(f"\n{TO_RESOLVE}")
+        error_text = error_text.removesuffix(f"\n{UNDEFINED_SYMBOL_CURE}")
     return kind("\n".join(filter(None, (error_text, cure))), flags=error.flags, inputs=inputs, log=error.log)
 
 
