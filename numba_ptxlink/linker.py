@@ -271,7 +271,7 @@ def _uses_lto(
     files: Sequence[Input], python_count: int, *, requested: bool | None, target_release: TargetRelease | None
 ) -> bool:
     """Return whether a link uses LTO: by default if an input is LTO-IR, or if several can all become it."""
-    ltoir_names = ", ".join(source.name for source in files if source.kind == LTOIR)
+    ltoir_names = tuple(source.name for source in files if source.kind == LTOIR)
     if target_release and requested:
         raise LinkError(
             f"Link-time optimisation uses the linker of this environment, which is not for "
@@ -279,9 +279,10 @@ def _uses_lto(
         )
     if ltoir_names and (target_release or requested is False):
         raise LinkError(
-            f"{ltoir_names} is LTO-IR, which is linked only with link-time optimisation by the linker of "
-            "this environment; leave out lto=False and cuda, or link PTX, CUDA C++ or Python in its place.",
-            inputs=(ltoir_names,),
+            f"{', '.join(ltoir_names)} is LTO-IR, which is linked only with link-time optimisation by the "
+            "linker of this environment; leave out lto=False and cuda, or link PTX, CUDA C++ or Python "
+            "in its place.",
+            inputs=ltoir_names,
         )
     if target_release:
         return False

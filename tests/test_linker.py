@@ -90,6 +90,13 @@ def test_declining_lto_for_ltoir_is_an_error():
         pl.link(compiled(CALLER, "ltoir"), compiled(CALLEE, "ptx"), arch="sm_90", lto=False)
 
 
+def test_an_error_about_several_inputs_in_ltoir_lists_each_of_them():
+    """The attribute `inputs` has one name for each input."""
+    with pytest.raises(pl.LinkError) as caught:
+        pl.link(compiled(CALLER, "ltoir"), compiled(CALLEE, "ltoir"), arch="sm_90", lto=False)
+    assert ("<ltoir 1>", "<ltoir 2>") == caught.value.inputs
+
+
 def test_a_source_that_does_not_compile_carries_nvrtcs_log():
     """NVRTC's log and flags are in the error."""
     with pytest.raises(pl.LinkError, match=r"NVRTC could not compile <cu 1>") as caught:
