@@ -8,8 +8,10 @@ import re
 from typing import TYPE_CHECKING
 
 from numba_ptxlink._formats import ptx
+from numba_ptxlink._formats.mangling import written_name
 
 from .control import EXTERNAL_FUNCTIONS
+from .faults import find_location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,14 +55,29 @@ def excess_shared_reason(module: ptx.Module) -> str:
 
 
 def undefined_function_reason(module: ptx.Module) -> str:
-    """Return ptxas's message for a function that is called and not defined, else ""."""
+    """Return ptxas's message for a function that is called and not defined, with the place, else ""."""
     defined = {function.name for function in module.functions if function.defined}
     defined |= {alias.name for alias in module.aliases}
     for name in (function.name for function in module.functions if function.name not in defined):
         # Functions of the device runtime, which the CPU lacks, may be in kernels that are not launched.
         is_provided = name in EXTERNAL_FUNCTIONS or name.startswith(("cuda", "__cuda"))
         if not is_provided and re.search(rf"\bcall\b[^;]*[\s,]{re.escape(name)}\s*[,;]", module.text):
-            return f"ptxas fatal   : Unresolved extern function '{name}'"
+            return f"ptxas fatal   : Unresolved extern function '{name}'{_first_call(module, name)}"
+    return ""
+
+
+def _first_call(module: ptx.Module, name: str) -> str:
+    """Return ", called at udfs.py:20 in saxpy" for a function; "" if the line is not known."""
+    for function in (each for each in module.functions if each.defined and name in _body_text(each)):
+        for index, statement in enumerate(function.body):
+            if (
+                isinstance(statement, ptx.Instruction)
+                and statement.opcode == "call"
+                and ptx.parse_call(statement).callee == name
+            ):
+                _, file, line = find_location(module, function.name, index)
+                if line:
+                    return f", called at {file}:{line} in {written_name(function.name)}"
     return ""
 
 

@@ -11,7 +11,10 @@ import pytest
 CORE_PROGRAM = Path(__file__).with_name("core_program.py")
 PROGRAM = Path(__file__).with_name("kernels_program.py")
 ENVIRON = processes.environ(NUMBA_PTXLINK_DEVICE="cpu", NUMBA_PTXLINK_CACHE="0")
-LINE = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "x[i] = 1" in text)
+LINE, CALL = (
+    next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if part in text)
+    for part in ("x[i] = 1", "missing(x[0])")
+)
 
 
 @pytest.mark.parametrize("module", ["numba.cuda", "numba_cuda_mlir.cuda"])
@@ -22,7 +25,10 @@ def test_a_program_runs_and_its_fault_names_the_place(module):
     lines, array = done.stdout.splitlines(), "argument 'x'" if module == "numba.cuda" else "parameter 2"
     assert lines == [
         "sass: The CPU device compiles no SASS",
-        "link: Unresolved extern function 'missing'; link the file that defines it, in C++ as extern \"C\".",
+        (
+            f"link: Unresolved extern function 'missing', called at {PROGRAM}:{CALL} in call_missing; "
+            'link the file that defines it, in C++ as extern "C".'
+        ),
         f"fault: overrun {LINE} (2, 0, 0) (0, 0, 0) 700",
         "overrun, block (2, 0, 0), thread (0, 0, 0): 4 bytes",
         f"0 bytes past the end of {array} (512 bytes)",
