@@ -221,7 +221,7 @@ def _counts() -> dict[str, Any]:
         "links_served": links.assembled + links.linked,
         "assembled": links.assembled,
         "linked": links.linked,
-        "last_link": links.last,
+        "last_link": links.last_link,
         **{f"cache_{name}": getattr(counters, name, 0) for name in counter_names},
     }
 

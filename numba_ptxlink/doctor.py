@@ -17,7 +17,7 @@ from ._cpu import device
 from ._formats.ptx import read_header
 from ._front_end import registry
 from ._front_end.activation import switch
-from ._link.backends import LOSES_STRUCTS
+from ._link.backends import WRONG_STRUCTS_RELEASE
 from ._tools import (
     driver,
     find,
@@ -275,7 +275,7 @@ def _mixed_tools(tools: Toolchain) -> Iterator[Problem]:
     if _is_newer(tools.nvvm, assembler):
         failure = f"nvPTXCompiler {dotted(assembler)} does not read the PTX of NVVM {dotted(tools.nvvm)}"
         yield Problem("nvptxcompiler-older", failure, "python -m pip install --upgrade numba-ptxlink")
-    if linker == LOSES_STRUCTS:
+    if linker == WRONG_STRUCTS_RELEASE:
         yield Problem(
             "nvjitlink-structs",
             "nvJitLink 13.0 passes some structs of more than 128 bytes wrongly where it links PTX or cubins",

@@ -40,7 +40,7 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("_link/read.py", "    if kind is None:\n", "    if kind is not None:\n", "link/test_read.py"),
         (
             "_link/read.py",
-            "declared not in (None, CU, kind)",
+            "declared_kind not in (None, CU, kind)",
             "declared not in (None, CU)",
             "link/test_read.py",
         ),

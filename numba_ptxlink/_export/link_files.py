@@ -139,7 +139,7 @@ def compile_files(
             # Compile a file of the user to PTX, too, to see its symbols.
             ptx = compile_source(text, name, arch, folders, output=PTX)
             file_symbols += symbols(Input(PTX, name, ptx, compiled=True))
-    defined |= {symbol.name for symbol in file_symbols if symbol.strong}
+    defined |= {symbol.name for symbol in file_symbols if symbol.is_strong}
     calls = [
         Symbol(callers.get(name, "the functions"), name, "func", defined=False, prototype=prototype)
         for name, prototype in missing.items()

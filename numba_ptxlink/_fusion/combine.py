@@ -70,39 +70,40 @@ class Combined:
     def text_with_lines(self) -> str:
         """The module with the line numbers of each input."""
         numbers: dict[str, int] = {}
-        bodies = {}
+        definitions = {}
         for function in self.functions:
             if not function.defined:
                 continue
             files = self.files[self.origins[function.name]]
             body = (_renumber_line(statement, files, numbers) for statement in function.body)
-            bodies[function.name] = with_body(function, body)
-        names = (f".file {number} {name}\n" for name, number in numbers.items())
-        return f"{self.with_definitions(bodies)}{''.join(names)}"
+            definitions[function.name] = with_body(function, body)
+        file_directives = (f".file {number} {name}\n" for name, number in numbers.items())
+        return f"{self.with_definitions(definitions)}{''.join(file_directives)}"
 
-    def with_definitions(self, bodies: Mapping[str, str]) -> str:
+    def with_definitions(self, definitions: Mapping[str, str]) -> str:
         """
         Return the text of the module with other definitions of functions.
 
         Args:
-            bodies: The text of each definition, by name. A function that this module defines and *bodies*
-                lacks is left out, with its declaration.
+            definitions: The text of each definition, by name. A function that this module defines and
+                *definitions* lacks is left out, with its declaration.
         """
-        declared = [
+        declarations = [
             f"{function.heading};"
             for function in self.functions
-            if function.kind == "func" and (function.name in bodies or not function.defined)
+            if function.kind == "func" and (function.name in definitions or not function.defined)
         ]
         # Declare kernels that a function names, since it may launch a kernel that is defined after it. The
         # directives after the parameters, such as .maxntid, remain at the definition.
-        declared += [
+        declarations += [
             f"{function.heading.partition(')')[0]});"
             for function in self.functions
             if function.kind == "entry"
-            and any(function.name in text for name, text in bodies.items() if name != function.name)
+            and any(function.name in text for name, text in definitions.items() if name != function.name)
         ]
         variables = [text for _, text in self.variables]
-        return "\n".join((*self.head, *declared, *variables, *bodies.values(), *map(str, self.aliases), ""))
+        lines = (*self.head, *declarations, *variables, *definitions.values(), *map(str, self.aliases), "")
+        return "\n".join(lines)
 
 
 def with_body(function: ptx.Function, body: Iterable[ptx.Statement]) -> str:

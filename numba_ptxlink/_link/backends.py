@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba_ptxlink._arch import Arch, dotted, newest_tested_isa
-from numba_ptxlink._formats.kinds import ARCHIVE, PTX
+from numba_ptxlink._formats.kinds import ARCHIVE, OBJECT, PTX
 from numba_ptxlink._tools import find, nvptxcompiler
 from numba_ptxlink._tools.options import NVJITLINK, PTXAS, first_linker_flag
 from numba_ptxlink.errors import LinkError
@@ -33,14 +33,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# A driver reads cubins of all minor releases of its major version: this number is above all of them.
 _ANY_MINOR = 99
 _DEVICE_RUNTIME = "cudadevrt"
-# Grid-wide cooperative groups and launches from the device call these functions.
+# Functions that grid-wide cooperative groups and launches from the device call, as a linker's log names them:
+# 'cudaCGGetIntrinsicHandle' and '__cudaCDP2DeviceSynchronize'.
 _RUNTIME_FUNCTION = r"'(?:cudaCG[A-Z]|__cudaCDP2)\w+'"
 RUNTIME_CURE = f"install {find.package_name('nvidia-cuda-runtime')}"
 """How to install the device runtime."""
-LOSES_STRUCTS = (13, 0)
-"""The nvJitLink that passes structs of 184 bytes and more wrongly if it links PTX; 13.1 to 13.5 do not."""
+WRONG_STRUCTS_RELEASE = (13, 0)
+"""This nvJitLink makes wrong code of PTX that passes structs of 184 bytes or more; 13.1 to 13.5 do not."""
 
 
 class Target(NamedTuple):
@@ -50,7 +52,7 @@ class Target(NamedTuple):
     Args:
         arch: The GPU.
         release: The CUDA release whose linker or driver reads the code; None for this environment's.
-        lower_ptx: Returns given PTX in a version that the release reads.
+        lower_ptx: Takes PTX, and returns it in a version that the release reads; None if no PTX is lowered.
     """
 
     arch: Arch
@@ -63,9 +65,9 @@ class CubinReader(NamedTuple):
     The linker or driver that reads a cubin, and the newest CUDA release whose cubins it accepts.
 
     Args:
-        newest: The newest CUDA release whose cubins it accepts.
+        newest: The newest CUDA release whose cubins the reader accepts.
         name: The name in messages.
-        release: The release, if it is known: the newest installed ptxas up to that release is preferred.
+        release: The requested CUDA release, if any: the newest installed ptxas up to it is preferred.
     """
 
     newest: Release
@@ -85,10 +87,10 @@ class Tool(NamedTuple):
         name: The name, as the backend of a link.
         label: The name in messages.
         flag_syntax: The syntax of its flags, PTXAS or NVJITLINK of `_tools.options`.
-        version: Returns its release; if several are installed, the newest whose code a reader accepts. Raises
-            a `PtxlinkError` if none is installed.
-        newest_ptx: Returns the newest PTX that a release of it reads; None if that is not known.
-        archs: Returns the architectures that a release of it supports; none if they are not known.
+        version: Returns the installed release; of several, the newest whose cubins the given reader accepts.
+            Raises a `LinkError` if none is installed.
+        newest_ptx: Returns the newest PTX version that a release of the tool reads; None if it is not known.
+        archs: Returns the architectures that a release of the tool supports; none if they are not known.
     """
 
     name: str
@@ -99,31 +101,48 @@ class Tool(NamedTuple):
     archs: Callable[[Release], Collection[Arch]]
 
     def title(self, release: Release | None) -> str:
-        """Return its label, followed by *release*."""
+        """Return the label, followed by *release* if it is known, such as "ptxas 12.4"."""
         return f"{self.label} {dotted(release)}".strip()
 
     def release(self, reader: CubinReader | None = None) -> Release | None:
-        """Return its release; None if it is not installed."""
+        """Return the release that `version` returns; None if the tool is not installed."""
         try:
             return self.version(reader)
         except LinkError:
             return None
 
-    def unsupported_inputs(self, inputs: Sequence[Input], options: Options, *, ptx: bool = False) -> str:
-        """Return why a compiler cannot make code, or PTX if *ptx*, of *inputs*; "" if it can."""
-        if ptx:
+    def unsupported_inputs(
+        self, inputs: Sequence[Input], options: Options, *, makes_ptx: bool = False
+    ) -> str:
+        """
+        Return the reason why a compiler cannot take the place of a linker; "" if it can.
+
+        Args:
+            inputs: The inputs of the link.
+            options: The options of the link.
+            makes_ptx: Whether the link makes PTX instead of machine code.
+
+        Returns:
+            A noun for messages, such as "2 inputs".
+        """
+        if makes_ptx:
             return "PTX as its output"
         if options.lto:
             return "link-time optimisation"
         if len(inputs) != 1:
             return f"{len(inputs)} inputs"
         if inputs[0].kind != PTX:
-            return f"{'an' if inputs[0].kind[0] in 'ao' else 'a'} {inputs[0].kind}"
+            article = "an" if inputs[0].kind in (ARCHIVE, OBJECT) else "a"
+            return f"{article} {inputs[0].kind}"
         flag = first_linker_flag(options.extra_flags)
         return flag and f"the flag {flag}, which only nvJitLink has"
 
     def unsupported_ptx(self, source: Input, release: Release) -> str:
-        """Return why *release* of it does not read *source*; "" if it does, or if *source* is no PTX."""
+        """
+        Return the reason why *release* of the tool does not read the PTX *source*, such as its version.
+
+        The result is "" if the tool reads it, or if *source* is no PTX.
+        """
         declared = source.header.version if source.kind == PTX else None
         newest = self.newest_ptx(release)
         if declared is None or newest is None or declared <= newest:
@@ -131,7 +150,7 @@ class Tool(NamedTuple):
         return f"PTX {declared}, and {self.title(release)} reads {newest} at most"
 
     def unsupported_arch(self, arch: Arch, release: Release) -> str:
-        """Return that *release* of it does not support *arch*; "" if it does."""
+        """Return the reason that *release* of the tool does not support *arch*; "" if it does."""
         supported = self.archs(release)
         if not supported or Arch(*arch.cc) in supported:
             return ""
@@ -139,21 +158,26 @@ class Tool(NamedTuple):
 
 
 def _ptxas(reader: CubinReader | None) -> Release:
+    """Return the release of the newest installed ptxas whose cubins *reader* accepts."""
     from numba_ptxlink._tools import programs
 
+    # The limits in the order in which they are tried.
     max_releases = [*filter(None, (reader.release, reader.newest) if reader else ())]
-    newest = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
-    if newest is None:
+    path_and_release = next(filter(None, map(programs.newest_ptxas, max_releases)), None)
+    if path_and_release is None:
         readers = reader.name if reader else "linkers"
         wheels = (find.package_of_ptxas(release) for release in max_releases)
         raise LinkError(
             f"No ptxas is installed whose cubins {readers} read; run "
             f"`pip install '{next(wheels, find.package_name('nvidia-cuda-nvcc'))}'`."
         )
-    return newest[1]
+    _, release = path_and_release
+    return release
 
 
 def _linker(name: str) -> Callable[[CubinReader | None], Release]:
+    """Return the `version` of the linker *name*."""
+
     def version(_: CubinReader | None) -> Release:
         from numba_ptxlink._tools import nvjitlink
 
@@ -163,7 +187,7 @@ def _linker(name: str) -> Callable[[CubinReader | None], Release]:
 
 
 def _nvrtc_archs(release: Release) -> Collection[Arch]:
-    """Return the architectures of NVRTC *release*: nvJitLink has no list, and supports the same."""
+    """Return the architectures of NVRTC *release*, which nvJitLink supports, too, but does not list."""
     from numba_ptxlink._tools import nvrtc
 
     return nvrtc.archs_of(release)
@@ -217,6 +241,8 @@ class Environment(NamedTuple):
             return None if options.relocatable else drivers
         if options.relocatable:
             return CubinReader(linker_release, f"nvJitLink {dotted(linker_release)}")
+        # Debuggers and cuobjdump of the toolkit read debug information of their own and older releases. The
+        # result is the reader with the older limit.
         programs = CubinReader(linker_release, f"programs of CUDA {dotted(linker_release)}")
         return min(programs, drivers)
 
@@ -231,7 +257,7 @@ class Environment(NamedTuple):
 
 
 CURRENT_ENVIRONMENT = Environment()
-"""This environment."""
+"""The installed tools of this process's environment."""
 
 
 def linker_module(name: str) -> Any:
@@ -251,7 +277,7 @@ def is_runtime(source: Input) -> bool:
 
 
 def device_runtime() -> Input | None:
-    """Return the device runtime; None, with a warning that names its package, if it is not found."""
+    """Return the device runtime. If it is not found, log a warning with its package, and return None."""
     try:
         path = Path(find.pathfinder().find_static_lib(_DEVICE_RUNTIME))
     except (AttributeError, RuntimeError) as missing:

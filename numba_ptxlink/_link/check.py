@@ -2,8 +2,8 @@
 Check the inputs of a link before a tool reads them.
 
 `check_inputs` refuses PTX whose symbols contradict each other, which nvJitLink would link, and cubins after
-which nvJitLink deadlocks in this process. Of inputs other than PTX, only the architecture of cubins is read:
-NVIDIA's tools report other errors in them.
+which nvJitLink deadlocks in this process. In cubins only the architecture is checked, and other kinds of
+inputs are not checked: NVIDIA's tools report errors in them.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from .read import Input
 
-# `.param .f32` is passed like `.param .b32`, but nvJitLink takes the two for different types: rewrite it as
-# `.b32`.
+# `.param .f32` is passed like `.param .b32`, but nvJitLink takes the two for different types: `.f32` is
+# rewritten as `.b32`.
 _FLOAT_PARAM = rb"(\.param\s+(?:\.align\s+\d+\s+)?)\.f(32|64)\b"
 
 
@@ -56,7 +56,8 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
     if options.checks_inputs and len(ptx_inputs) > 1:
         check_ptx(ptx_inputs)
         inputs = tuple(map(_with_bit_params, inputs))
-    # Such a link may use ptxas or nvPTXCompiler, which accept undefined variables; linkers report them.
+    # A link of PTX alone may use ptxas or nvPTXCompiler, which accept undefined variables. Linkers reject
+    # undefined variables.
     if len(ptx_inputs) == len(inputs) and not options.lto:
         _check_undefined_variables(ptx_inputs)
     return tuple(inputs)
@@ -64,10 +65,10 @@ def check_inputs(inputs: Sequence[Input], arch: Arch, options: Options) -> tuple
 
 def check_ptx(ptx_inputs: Sequence[Input], *, may_repeat_kernels: bool = False) -> None:
     """
-    Compare the symbols of PTX. The cache stores that inputs agree.
+    Compare the symbols of PTX inputs. The cache stores which inputs agree, so that they are compared once.
 
     Args:
-        ptx_inputs: The PTX.
+        ptx_inputs: Inputs of the kind PTX.
         may_repeat_kernels: Whether several kernels may have one name: NVRTC makes a `static` kernel visible
             in PTX, but not in LTO-IR.
 
@@ -128,7 +129,7 @@ def _check_undefined_variables(ptx_inputs: Sequence[Input]) -> None:
     """Refuse undefined `.extern` variables: in whole-program mode ptxas defines them as zeros."""
     if not any(may_have_undefined_variables(source.code) for source in ptx_inputs):
         return
-    # Without linkage, a definition is only for the module that has it.
+    # Other modules cannot use a definition without linkage.
     defined = {
         variable.name
         for source in ptx_inputs

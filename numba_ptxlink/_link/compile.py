@@ -1,8 +1,8 @@
 """
 Compile the CUDA C++ of a link by NVRTC, and compare its declarations with the functions of exports.
 
-`declarations` writes assertions about the declared types, which are appended to a source.
-Before link-time optimisation, each source is also compiled to PTX, whose prototypes are compared.
+The module `declarations` writes assertions about the declared types, which are appended to a source. Before
+link-time optimisation, each source is also compiled to PTX, whose prototypes are compared.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Without optimisation, which takes seconds for some sources, NVRTC takes hardly longer than its preprocessor.
+# Optimisation takes seconds for some sources. Without it, NVRTC takes hardly longer than its preprocessor.
 _UNOPTIMISED = "--Ofast-compile=max"
 
 
@@ -47,8 +47,8 @@ class PythonCode(NamedTuple):
     Args:
         input: The code.
         defined: The functions that the code defines.
-        called: The functions of other inputs that the code calls, as it declares them; the origins are the
-            callers.
+        called: The functions of other inputs that the code calls, as the code declares them. The origin of
+            each is the Python function that calls it.
     """
 
     input: Input
@@ -66,48 +66,49 @@ def compile_sources(
     compares: bool = True,
 ) -> tuple[tuple[Input, ...], str, dict[str, str]]:
     """
-    Compile the CUDA C++ among *sources*, and return it with the other inputs and *python*.
+    Compile the CUDA C++ among *sources*, and return the inputs of the link without CUDA C++.
 
     Args:
         sources: Inputs of any kind.
         python: The Python functions of the link.
         arch: The GPU.
-        options: How to compile CUDA C++.
-        lto: Whether to compile it to LTO-IR, rather than to PTX.
-        compares: Whether declarations are compared with manifests, headers and Python functions, and before
-            link-time optimisation with those of the other sources and of PTX.
+        options: The options for CUDA C++.
+        lto: Whether to compile CUDA C++ to LTO-IR, rather than to PTX.
+        compares: Whether declarations are compared with manifests, headers and Python functions; before
+            link-time optimisation, also with those of the other sources and of PTX.
 
     Returns:
-        The inputs without CUDA C++; NVRTC's messages; and the symbol of each requested name expression.
+        The compiled and the other inputs, then *python*; NVRTC's messages; and the symbol of each requested
+        name expression.
 
     Raises:
         LinkError: NVRTC rejected a source, or a declaration contradicts a function that is linked.
     """
     linked_functions: list[DeclaredFunction] = []
-    required: list[DeclaredFunction] = []
+    required_definitions: list[DeclaredFunction] = []
     exports: dict[Input, manifests.Manifest] = {}
     if compares:
-        required = [function for code in python for function in code.called]
+        required_definitions = [function for code in python for function in code.called]
         linked_functions = [function for code in python for function in code.defined]
         exports = {source: manifest for source in sources if (manifest := manifests.find(source))}
         for manifest in exports.values():
             linked_functions += declarations.declarations_of(manifest)
-        for extern in required:
+        for extern in required_definitions:
             declarations.check_declared_types(extern.origin, {extern.name: extern.types}, linked_functions)
     inputs: list[Input] = []
     logs: list[str] = []
-    lowered: dict[str, str] = {}
+    lowered_names: dict[str, str] = {}
     kind = LTOIR if lto else PTX
-    sources = _without_repeated(sources, options)
+    sources = _without_duplicates(sources, options)
     ptx_results = _start_ptx_compilations(sources, arch, options) if lto and compares else []
     for source in sources:
         if source.kind != CU:
             inputs.append(source)
             continue
-        assertions = _assertions_for(source, options, exports, linked_functions, required)
+        assertions = _assertions_for(source, options, exports, linked_functions, required_definitions)
         compiled, nvrtc_log = _compile_as_declared(source, arch, kind, options, assertions)
         logs += [compiled.log, nvrtc_log]
-        lowered |= compiled.meta["lowered_names"]
+        lowered_names |= compiled.meta["lowered_names"]
         inputs.append(Input(kind, source.name, compiled.code, compiled=True))
     if ptx_results:
         ptx_inputs = {source.code: source for source in (result.result() for result in ptx_results)}
@@ -115,15 +116,16 @@ def compile_sources(
     inputs += (code.input for code in python)
     if exports:
         _check_definitions(exports, inputs)
-    return tuple(inputs), "\n".join(filter(None, logs)), lowered
+    return tuple(inputs), "\n".join(filter(None, logs)), lowered_names
 
 
-def _without_repeated(sources: Sequence[Input], options: SourceOptions) -> list[Input]:
-    """Return *sources* without repeated CUDA C++, in whose LTO-IR nvJitLink would find two definitions."""
+def _without_duplicates(sources: Sequence[Input], options: SourceOptions) -> list[Input]:
+    """Return *sources* with equal CUDA C++ only once: nvJitLink would find two definitions in its LTO-IR."""
     codes = [source.code for source in sources]
     unique, contents = [], set()
     for source in sources:
         if source.kind == CU and codes.count(source.code) > 1:
+            # Equal text in two folders may include different files: compare the text with its includes.
             content = options.content_of(source.code, _folder_of(source))
             if content in contents:
                 continue
@@ -137,11 +139,13 @@ def _start_ptx_compilations(
     sources: Sequence[Input], arch: Arch, options: SourceOptions
 ) -> list[Future[Input]]:
     """
-    Start to compile the CUDA C++ among *sources* to PTX, only to compare it; return it with other PTX.
+    Start to compile the CUDA C++ among *sources* to PTX, in order to compare its prototypes.
 
     nvJitLink does not compare prototypes in LTO-IR, and this package does not read LTO-IR. So NVRTC compiles
-    each source once more, in child processes, since within a process it compiles one source at a time. If
-    there is only one input to compare, or only PTX, nothing is compiled.
+    each source once more, in child processes, since within a process it compiles one source at a time.
+
+    Returns:
+        The compiled CUDA C++ and the PTX among *sources*; none if there is only one such input, or only PTX.
     """
     compared = [source for source in sources if source.kind in (CU, PTX)]
     if len(compared) < 2 or all(source.kind == PTX for source in compared):
@@ -156,7 +160,7 @@ def _start_ptx_compilations(
 
 
 def _compile_to_ptx(source: Input, arch: Arch, options: SourceOptions) -> Input:
-    """Return *source* as PTX without optimisation: only its symbols are read."""
+    """Return *source* as PTX, without optimisation if possible: only its symbols are read."""
     if source.kind == PTX:
         return source
     try:
@@ -176,7 +180,7 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
         for function in manifest.functions
     ]
     names = {symbol.name for symbol in exported}
-    # A Python file may be compiled to the very code of its artifact, which is no second definition.
+    # A Python file may be compiled to the same code as its artifact: that is no second definition.
     compiled = {source.code: source for source in inputs if source.compiled and source.kind == PTX}
     sources = (source for code, source in compiled.items() if code not in artifacts)
     second_definitions = (symbol for source in sources for symbol in symbols(source) if symbol.name in names)
@@ -184,6 +188,7 @@ def _check_definitions(exports: Mapping[Input, manifests.Manifest], inputs: Iter
 
 
 def _folder_of(source: Input) -> Path:
+    """Return the folder of a source; for a source without a path, the folder in its name."""
     return (source.path or Path(source.name)).parent
 
 
@@ -194,21 +199,21 @@ class _Assertions(NamedTuple):
     Args:
         linked_functions: The functions that are linked with the source, which it may declare.
         required_definitions: The functions that Python functions call, which the source may define.
-        maybe_in_namespace: The names of those functions that the source may declare in a namespace.
-        header_check: CUDA C++ with an `#error` for the header of another export.
-        header_errors: The message for each `#error`.
+        names_maybe_in_namespace: The names of those functions that the source may declare in a namespace.
+        header_check: CUDA C++ with an `#error` for the header of another export; "" if there is none.
+        header_errors: The message for the text of each `#error`.
     """
 
     linked_functions: Sequence[DeclaredFunction]
     required_definitions: Sequence[DeclaredFunction]
-    maybe_in_namespace: Collection[str]
+    names_maybe_in_namespace: Collection[str]
     header_check: str
     header_errors: dict[str, str]
 
     def appended_to(self, source: Input) -> Input:
         """Return *source* with the assertions."""
         text = declarations.assertions(
-            (*self.linked_functions, *self.required_definitions), self.maybe_in_namespace
+            (*self.linked_functions, *self.required_definitions), self.names_maybe_in_namespace
         )
         # The last line of a source may end in a backslash.
         return replace(source, code=source.code + f"\n\n{self.header_check}{text}".encode())
@@ -224,33 +229,42 @@ def _assertions_for(
     """Return the assertions for *source*; None if there is nothing to compare it with."""
     if not (exports or linked_functions or required_definitions):
         return None
-    included = options.find_includes(source.code, _folder_of(source))
+    found_includes = options.find_includes(source.code, _folder_of(source))
     toolkit = tuple(f"{folder}/" for folder in (*nvrtc.toolkit_include_dirs(), nvrtc.INCLUDE_DIR))
-    texts = {name: includes.encode(text) for name, text in options.headers}
-    texts |= {path: Path(path).read_bytes() for path in included.files if not path.startswith(toolkit)}
-    headers = {path: header for path, text in texts.items() if (header := manifests.parse_header(path, text))}
-    # A generated header declares all functions of its export: compare those that other text mentions.
-    parts = [source.code, *map(includes.encode, options.arguments())]
-    parts += (text for path, text in texts.items() if path not in headers)
-    text = b"\n".join(map(includes.join_lines, parts))
-    if included.key is not None:
-        linked_functions = declarations.mentioned_functions(text, linked_functions)
-        required_definitions = declarations.mentioned_functions(text, required_definitions)
-    header_check, header_errors = manifests.header_guard_check(exports.values(), [*headers.values()])
+    header_texts = {name: includes.encode(text) for name, text in options.headers}
+    header_texts |= {
+        path: Path(path).read_bytes() for path in found_includes.files if not path.startswith(toolkit)
+    }
+    generated_headers = {
+        path: header for path, text in header_texts.items() if (header := manifests.parse_header(path, text))
+    }
+    # A generated header declares all functions of its export. Only the functions that other text mentions are
+    # compared: the source, the options, and the other headers.
+    texts = [source.code, *map(includes.encode, options.arguments())]
+    texts += (text for path, text in header_texts.items() if path not in generated_headers)
+    searched_text = b"\n".join(map(includes.join_lines, texts))
+    # Without a key, the source may include files that are not known here.
+    if found_includes.key is not None:
+        linked_functions = declarations.mentioned_functions(searched_text, linked_functions)
+        required_definitions = declarations.mentioned_functions(searched_text, required_definitions)
+    header_check, header_errors = manifests.header_guard_check(
+        exports.values(), [*generated_headers.values()]
+    )
     if not (linked_functions or required_definitions or header_errors):
         return None
-    has_namespace = b"namespace" in text
-    functions = (*linked_functions, *required_definitions)
-    maybe_in_namespace = {
-        function.name for function in functions if has_namespace and function.name.encode() in text
-    }
+    names_maybe_in_namespace = set()
+    if b"namespace" in searched_text:
+        functions = (*linked_functions, *required_definitions)
+        names_maybe_in_namespace = {
+            function.name for function in functions if function.name.encode() in searched_text
+        }
     return _Assertions(
-        linked_functions, required_definitions, maybe_in_namespace, header_check, header_errors
+        linked_functions, required_definitions, names_maybe_in_namespace, header_check, header_errors
     )
 
 
 def _definition_in(source: Input, name: str) -> str:
-    """Return the definition of a function of CUDA C++ up to its body; its name if it is not found."""
+    """Return the heading of a definition in CUDA C++, such as "int f(float x)"; *name* if it is not found."""
     match = re.search(rf"[^;{{}}#\n]*\b{name}\s*\([^(){{}};]*\)(?=\s*\{{)", source.text)
     return " ".join(match[0].split()) if match else name
 
@@ -264,44 +278,56 @@ def _compile_as_declared(
     *source* is compiled more than once only if an assertion fails, or if there are name expressions.
 
     Returns:
-        The compiled code, and a warning about declarations that could not be compared.
+        The compiled code, and a warning about declarations that could not be compared; "" if all were.
     """
     if assertions is None:
         return _compile_logged(source, arch, output, options), ""
-    asserted, nvrtc_log = assertions.appended_to(source), ""
+    source_with_assertions = assertions.appended_to(source)
+    assertion_log = ""
     without_names = options._replace(name_expressions=())
     try:
         if without_names == options:
-            return _compile_logged(asserted, arch, output, options), ""
-        # A name expression may contain macros that the assertions undefine: compile assertions without names.
-        _compile(asserted, arch, PTX, without_names)
+            return _compile_logged(source_with_assertions, arch, output, options), ""
+        # A name expression may contain macros that the assertions undefine: compile the assertions without
+        # name expressions.
+        _compile(source_with_assertions, arch, PTX, without_names)
     except LinkError as error:
         for line, message in assertions.header_errors.items():
             if line in error.log:
                 raise LinkError(message, inputs=(source.name,), log=error.log) from error
-        nvrtc_log = error.log or str(error)
+        assertion_log = error.log or str(error)
     compiled = _compile_logged(source, arch, output, options)
-    if nvrtc_log:
-        from numba_ptxlink._formats.ptx import parse
+    if not assertion_log:
+        return compiled, ""
+    from numba_ptxlink._formats.ptx import parse
 
-        ptx = _compile(source, arch, PTX, options).code
-        nvrtc_log = _check_assertion_log(source, assertions, nvrtc_log, parse(ptx.decode(errors="replace")))
-    return compiled, nvrtc_log
+    module = parse(_compile(source, arch, PTX, options).code.decode(errors="replace"))
+    return compiled, _check_assertion_log(source, assertions, assertion_log, module)
 
 
-def _check_assertion_log(source: Input, assertions: _Assertions, log: str, module: Module) -> str:
-    """Refuse the contradictions in the *log* of assertions; return a warning about uncompared functions."""
-    # A function of the same name may be unrelated: static, or a C++ function, whose symbol is another name.
+def _check_assertion_log(source: Input, assertions: _Assertions, assertion_log: str, module: Module) -> str:
+    """
+    Refuse failed assertions; return a warning about assertions that were not evaluated, or "".
+
+    Args:
+        source: The source, without assertions.
+        assertions: The assertions.
+        assertion_log: NVRTC's log of the source with the assertions.
+        module: The PTX of the source without assertions.
+    """
+    # The source may have an unrelated function with the same name: a static one, or a C++ function, whose
+    # symbol is mangled. The PTX shows which symbols the source declares or defines.
     defined = {function.name: function.defined for function in module.functions}
     callees = [function for function in assertions.linked_functions if defined.get(function.name) is False]
     definitions = [function for function in assertions.required_definitions if defined.get(function.name)]
-    declarations.raise_contradictions(source.name, declarations.failed_assertions(log, callees))
-    for function in declarations.failed_assertions(log, definitions):
-        both = f"{function.declaration}  in {function.origin}\n    {_definition_in(source, function.name)}"
-        contradiction = replace(function, declaration=both, origin=source.name)
+    declarations.raise_contradictions(source.name, declarations.failed_assertions(assertion_log, callees))
+    for function in declarations.failed_assertions(assertion_log, definitions):
+        definition = _definition_in(source, function.name)
+        listing = f"{function.declaration}  in {function.origin}\n    {definition}"
+        contradiction = replace(function, declaration=listing, origin=source.name)
         declarations.raise_contradictions(function.origin, [contradiction])
     reasons = declarations.uncompared_reasons(
-        log, (*assertions.linked_functions, *assertions.required_definitions)
+        assertion_log, (*assertions.linked_functions, *assertions.required_definitions)
     )
     lines = [
         f"    {function.name}  of {function.origin}: {reasons[function.name]}"
@@ -312,12 +338,12 @@ def _check_assertion_log(source: Input, assertions: _Assertions, log: str, modul
 
 
 @functools.cache
-def _uncompared_warning(name: str, lines: str) -> str:
-    """Return the warning about declarations that were not compared; log it once."""
+def _uncompared_warning(name: str, listing: str) -> str:
+    """Return the warning about declarations that were not compared; log it at the first call only."""
     warning = (
         f"{name} has declarations that could not be compared with the linked functions; include the "
         f"generated header, or declare each function once, in no namespace, and compile it as C++11 or "
-        f"later:\n{lines}"
+        f"later:\n{listing}"
     )
     log.warning("%s", warning)
     return warning
@@ -325,7 +351,7 @@ def _uncompared_warning(name: str, lines: str) -> str:
 
 def _compile_logged(source: Input, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
     """
-    Compile CUDA C++ to *output*; its warnings are logged.
+    Compile CUDA C++ to the kind *output*, and log NVRTC's warnings.
 
     Raises:
         LinkError: NVRTC rejected the source or an option. The error has the log.

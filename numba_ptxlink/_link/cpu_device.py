@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _DEVICE_RUNTIME = b"_cuda_device_runtime_cu_"
-# cuda.bindings contains NVIDIA's runtime, which needs undocumented tables of the driver. For the functions of
-# the runtime that cuda.core calls, the functions of the driver that replace them.
+# The functions of the CUDA runtime that cuda.core calls, and the functions of the driver that replace them:
+# NVIDIA's runtime, which cuda.bindings contains, needs undocumented tables of the driver.
 _RUNTIME_FUNCTIONS = {
     "cudaDeviceSynchronize": "cuCtxSynchronize",
     "cudaStreamSynchronize": "cuStreamSynchronize",
@@ -36,13 +36,13 @@ _RUNTIME_FUNCTIONS = {
 
 
 def attach() -> None:
-    """Register the functions that compile PTX, link it and run kernels; called by the library in cuInit."""
+    """Patch cuda.core, and register the functions that compile PTX, link it and run kernels."""
     patch_cuda_core()
     device.attach(link=_link, prepare=patch_cuda_core)
 
 
 def _link(names: Sequence[str], contents: Sequence[bytes]) -> bytes:
-    """Return the PTX of the inputs of cuLinkComplete."""
+    """Link the inputs of cuLinkComplete, which have *names* (maybe "") and *contents*, to PTX."""
     inputs, arch, lto = [], device.settings().arch, False
     for name, content in zip(names, contents, strict=True):
         kind = recognise(content)
@@ -50,16 +50,18 @@ def _link(names: Sequence[str], contents: Sequence[bytes]) -> bytes:
             raise LinkError(f"{name or 'An input'} is neither PTX nor a fat binary; pass one of these.")
         if kind == FATBIN:
             members = fatbin.ptx_members(content)
-            # nvcc links the device runtime into each program; the CPU has its functions under their names.
+            # nvcc links the device runtime into each program. The CPU backend implements its functions.
             if any(_DEVICE_RUNTIME in member.ptx for member in members):
                 continue
-            # LTO-IR in its place, as of nvcc -dc -gencode arch=compute_90,code=lto_90.
+            # A fat binary without PTX for this GPU may have LTO-IR, as of `nvcc -dc -gencode
+            # arch=compute_90,code=lto_90`.
             lto |= not any(member.arch <= arch.number for member in members)
         inputs.append(Input(kind, name or f"<{kind}>", content))
     return one_ptx(inputs, arch, _options(lto=lto))
 
 
 def _options(**options: Any) -> Any:
+    # Deferred: most programs link nothing on the CPU device.
     from numba_ptxlink._tools.options import Options
 
     return Options(**options)
@@ -68,6 +70,7 @@ def _options(**options: Any) -> Any:
 def patch_cuda_core() -> None:
     """Patch cuda.core: `launch` raises faults of kernels; `Program` and `Linker` make PTX, not cubins."""
     core = sys.modules.get("cuda.core")
+    # The attribute shows that cuda.core is patched already.
     if core is None or not hasattr(core, "Linker") or hasattr(core.Linker, "numba_ptxlink_original"):
         return
     fault_reports.replace_everywhere(core.launch, fault_reports.with_fault_reports(core.launch))
@@ -86,10 +89,12 @@ def _patch_runtime() -> None:
 
 
 def _forward(function: Any, error_type: Any) -> Any:
+    """Return *function* of the driver, with errors of the runtime's *error_type*."""
+
     @functools.wraps(function)
     def forward(*args: Any) -> Any:
         result, *values = function(*args)
-        # The errors of both have the same numbers.
+        # The driver and the runtime have the same numbers for the same errors.
         return (error_type(int(result)), *values)
 
     return forward

@@ -21,26 +21,29 @@ if TYPE_CHECKING:
 
     from .manifests import Manifest
 
+# The message of a failed assertion, without the name of the function.
 _ASSERTION = "numba-ptxlink declares"
-# The beginning of the file name in NVRTC's errors about one function, by the directive `#line`.
+# The directive `#line 1 "numba-ptxlink: f"` gives this file name to NVRTC's errors about the assertion for f.
 _LINE_PREFIX = "numba-ptxlink: "
+# For example: `numba-ptxlink: f(1): error: static assertion failed with "numba-ptxlink declares f."`.
 _ERROR = re.compile(
     r"^(?P<file>[^\n]*?)\(\d+\): (?:catastrophic )?error(?: #\S+)?: (?P<message>.*)$", re.MULTILINE
 )
 _LIMIT = "Error limit reached"
-# The preprocessor's operator `##`, in all its spellings: a macro with it can declare any name.
+# The preprocessor's operator `##`, in all its spellings: a macro that uses it can declare any name.
 _TOKEN_PASTING = (b"##", b"%:%:", b"??=")
 # The kinds of types. A type is represented by its kind plus its size in bytes, such as 16 + 4 for int.
 _INTEGRAL, _REAL, _VOID, CLASS = 16, 32, 48, 64
-_FLOATING = {"float": 4, "double": 8}
-# Integers and addresses of C and of LLVM IR.
+_FLOATING_BYTES = {"float": 4, "double": 8}
+# Names of integers and addresses in C and in LLVM IR: `uint32_t`, `float *`, `i32`, `ptr`.
 _INTEGER = re.compile(r"u?int(\d+)_t|bool|.*\*|i(\d+)|ptr")
-_NUMBERS = (
+# The integer types of C++, for which the templates are specialised.
+_INTEGER_TYPES = (
     *("bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int"),
     *("long", "unsigned long", "long long", "unsigned long long", "wchar_t", "char16_t", "char32_t"),
 )
-# The templates compare void, arithmetic types, enumerations, addresses, and the sizes of classes. All their
-# names are reserved, so that no macro of the source replaces one.
+# The templates compare void, arithmetic types, enumerations, addresses, and the sizes of classes. `@T` stands
+# for `__numba_ptxlink_T`: such names are reserved, so that no macro of the source replaces them.
 _TEMPLATES = """
 namespace @undeclared {}
 using namespace @undeclared;
@@ -73,10 +76,11 @@ template <class @R, class... @A, class @K> struct @agrees<@R(@A...) noexcept, @K
 """
 _TEMPLATES += "".join(
     f"template <> struct @kind<{name}, 0> {{ enum {{ @is = {kind} + sizeof({name}) }}; }};\n"
-    for kind, names in ((_INTEGRAL, _NUMBERS), (_REAL, _FLOATING))
+    for kind, names in ((_INTEGRAL, _INTEGER_TYPES), (_REAL, _FLOATING_BYTES))
     for name in names
 )
 _TEMPLATES = re.sub(r"@(?=\w)", "__numba_ptxlink_", _TEMPLATES) + "}\n"
+# Macros of the source may also have the names of keywords: `assertions` undefines those that it uses.
 _KEYWORDS = sorted({"decltype", "static_assert", *re.findall(r"(?<![\w#])[a-z]+\b", _TEMPLATES)})
 
 
@@ -90,7 +94,7 @@ class DeclaredFunction:
         declaration: The declaration, for messages.
         types: The names of its C types: of the result, and of each parameter.
         kinds: The kind of each type plus its size; 0 for a type that is not compared.
-        origin: The file or function that declares it so, for messages.
+        origin: The file or function that has this declaration, for messages.
     """
 
     name: str
@@ -138,12 +142,12 @@ def check_declared_types(
 
     Args:
         name: The program, for messages.
-        declared: The symbols that it declares, each with its types: of the result, and of each parameter, as
-            C or LLVM IR names them.
-        functions: The functions that are linked with it.
+        declared: The symbols that the program declares, each with its types: of the result, and of each
+            parameter, as C or LLVM IR names them.
+        functions: The functions that are linked with the program.
 
     Raises:
-        LinkError: The program declares one of them with other types.
+        LinkError: The program declares one of the functions with other types.
     """
     raise_contradictions(name, contradictions(declared, functions, compare_counts=True))
 
@@ -155,48 +159,50 @@ def contradictions(
     compare_counts: bool = False,
 ) -> list[DeclaredFunction]:
     """
-    Return the *functions* whose declared types are of other kinds than the exported ones.
+    Return the *functions* that a program declares with types of other kinds than they have.
 
     Args:
         declared: The symbols and their types, as for `check_declared_types`.
         functions: The functions.
-        compare_counts: Whether functions declared with another number of types are returned, too: True
-            for C, and False for Numba's calling convention, which passes each member of a struct, and
+        compare_counts: Whether functions that are declared with another number of types are returned, too:
+            True for C, and False for Numba's calling convention, which passes each member of a struct, and
             has a parameter for the result.
     """
-    return [
-        function
-        for function in functions
-        if (types := declared.get(function.name))
-        and (
-            any(map(_kinds_differ, map(_kind, function.types), map(_kind, types)))
-            if len(types) == len(function.types)
-            else compare_counts
-        )
-    ]
+
+    def is_contradicted(function: DeclaredFunction) -> bool:
+        types = declared.get(function.name)
+        if not types:
+            return False
+        if len(types) != len(function.types):
+            return compare_counts
+        return any(map(_kinds_differ, map(_kind, function.types), map(_kind, types)))
+
+    return [function for function in functions if is_contradicted(function)]
 
 
-def _kinds_differ(first: int, second: int) -> bool:
-    """Return whether kinds of types differ; LLVM IR may extend narrower integers to 32 bits."""
-    extended = max(first, second) < _REAL and min(first, second) < _INTEGRAL + 4
-    return bool(first and second) and first != second and not extended
+def _kinds_differ(a: int, b: int) -> bool:
+    """Return whether two results of `_kind` differ; LLVM IR may extend narrower integers to 32 bits."""
+    is_compared = bool(a and b)
+    are_integers = max(a, b) < _REAL
+    may_be_extended = are_integers and min(a, b) < _INTEGRAL + 4
+    return is_compared and a != b and not may_be_extended
 
 
-def raise_contradictions(name: str, contradicting: Sequence[DeclaredFunction]) -> None:
+def raise_contradictions(name: str, functions: Sequence[DeclaredFunction]) -> None:
     """
     Refuse a program that declares functions with other types than their definitions.
 
     Args:
         name: The program, for messages.
-        contradicting: The functions that it declares wrongly.
+        functions: The functions that the program declares wrongly; there may be none.
 
     Raises:
         LinkError: There is such a function.
     """
-    if contradicting:
-        lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in contradicting)
+    if functions:
+        lines = "\n".join(f"    {function.declaration}  in {function.origin}" for function in functions)
         raise LinkError(
-            f"{name} declares {', '.join(function.name for function in contradicting)} with other types than "
+            f"{name} declares {', '.join(function.name for function in functions)} with other types than "
             f"the definition, so that a call would pass wrong values:\n{lines}\n"
             'Include the generated header, or correct the declaration (in Python: abi="c", and pointers for '
             "arrays, structs and complex numbers).",
@@ -206,68 +212,72 @@ def raise_contradictions(name: str, contradicting: Sequence[DeclaredFunction]) -
 
 def failed_assertions(log: str, functions: Iterable[DeclaredFunction]) -> list[DeclaredFunction]:
     """Return the *functions* whose assertion failed, by NVRTC's *log*."""
-    # Not the assertion's text alone: the log quotes its line for other errors too, such as an overloaded
-    # name.
+    # The message of an assertion alone is no sign of failure: the log quotes its line for other errors, too,
+    # such as an overloaded name.
     failure = f'static assertion failed with "{_ASSERTION}'
     return [function for function in functions if f'{failure} {function.name}."' in log]
 
 
 def uncompared_reasons(log: str, functions: Iterable[DeclaredFunction]) -> dict[str, str]:
     """
-    Return why assertions about *functions* were not evaluated, by the names of the functions concerned.
+    Return the reasons why assertions were not evaluated, by the names of their functions.
 
     Args:
         log: NVRTC's log of a source with the assertions.
-        functions: The functions.
+        functions: The functions that the assertions are about.
     """
     names = [function.name for function in functions]
+    # The first error of each origin: the function of an assertion, or a file of the source.
     reasons: dict[str, str] = {}
     errors = [(match["file"].removeprefix(_LINE_PREFIX), match["message"]) for match in _ERROR.finditer(log)]
-    for file, message in errors:
-        if f'"{_ASSERTION} {file}."' not in message:
-            reasons.setdefault(file, message)
-    in_source = [message for file, message in reasons.items() if file not in names]
-    if in_source or not errors or _LIMIT in log:
-        first = next(iter(in_source), log.strip().partition("\n")[0])
-        reasons = {**dict.fromkeys(names, first), **reasons}
+    for origin, message in errors:
+        if f'"{_ASSERTION} {origin}."' not in message:
+            reasons.setdefault(origin, message)
+    source_errors = [message for origin, message in reasons.items() if origin not in names]
+    # An error in the source, or too many errors, may keep NVRTC from evaluating any assertion.
+    if source_errors or not errors or _LIMIT in log:
+        first_error = next(iter(source_errors), log.strip().partition("\n")[0])
+        reasons = {**dict.fromkeys(names, first_error), **reasons}
     return {name: reasons[name] for name in names if name in reasons}
 
 
 def mentioned_functions(text: bytes, functions: Sequence[DeclaredFunction]) -> tuple[DeclaredFunction, ...]:
-    """Return the functions that *text* may declare: all of them if a macro may paste names together."""
+    """Return the functions that *text* may declare: all *functions* if a macro may paste names together."""
     if any(spelling in text for spelling in _TOKEN_PASTING):
         return tuple(functions)
     return tuple(function for function in functions if function.name.encode() in text)
 
 
-def assertions(functions: Sequence[DeclaredFunction], maybe_in_namespace: Collection[str]) -> str:
+def assertions(functions: Sequence[DeclaredFunction], names_maybe_in_namespace: Collection[str]) -> str:
     """
     Return CUDA C++ to append to a source, which fails to compile if the source declares other types.
 
-    Macros that have the name of a function or of a keyword are undefined.
+    The code undefines macros with the name of a function, or of a keyword that it uses.
 
     Args:
         functions: The functions with their types.
-        maybe_in_namespace: The names of functions that the source may declare in a namespace. If one is not
-            declared outside of it, its assertion does not compile, and the function counts as not compared.
+        names_maybe_in_namespace: The names of functions that the source may declare in a namespace. If such a
+            function is not declared outside of a namespace, its assertion does not compile, and the function
+            counts as not compared.
     """
     if not functions:
         return ""
     words = (*_KEYWORDS, *(function.name for function in functions))
     macros = "".join(f"#undef {word}\n" for word in words)
     lines = (
-        _assertion(function, may_be_undeclared=function.name not in maybe_in_namespace)
+        _assertion(function, may_be_undeclared=function.name not in names_maybe_in_namespace)
         for function in functions
     )
     return f"\n{macros}{_TEMPLATES}{''.join(lines)}"
 
 
 def _assertion(function: DeclaredFunction, *, may_be_undeclared: bool) -> str:
+    """Return the assertion about one function; with *may_be_undeclared*, it holds without a declaration."""
     name = function.name
-    # If the source does not declare the name, its lookup finds this declaration, which always agrees.
-    fallback = (
-        f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n" * may_be_undeclared
-    )
+    fallback = ""
+    if may_be_undeclared:
+        # `::f` means this declaration if the source has none. The assertion holds for it, whatever the types.
+        fallback = f"namespace __numba_ptxlink_undeclared {{ __device__ void {name}(...); }}\n"
     return (
         f'#line 1 "{_LINE_PREFIX}{name}"\n{fallback}'
         f"static_assert(__numba_ptxlink_declared::__numba_ptxlink_agrees<decltype(::{name}), "
@@ -280,10 +290,11 @@ def _kind(name: str) -> int:
     """Return the kind of a type plus its size, as the templates do; 0 for a type that is not compared."""
     if name == "void":
         return _VOID
-    if name in _FLOATING:
-        return _REAL + _FLOATING[name]
+    if name in _FLOATING_BYTES:
+        return _REAL + _FLOATING_BYTES[name]
     match = _INTEGER.fullmatch(name)
     if not match:
         return 0
+    # Pointers have 64 bits; i1 has one byte.
     bits = int(match[1] or match[2] or (8 if name == "bool" else 64))
     return _INTEGRAL + max(1, bits // 8)

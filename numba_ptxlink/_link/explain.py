@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 _UNDEFINED = re.compile(r"(?:Undefined reference to|Unresolved extern (?:function|variable)) '([^']+)'")
 _TO_DEFINE = "Add the input that defines it, or correct the name."
+# The name of the option in messages, which `for_kernel` replaces.
 _FLAGS = "extra_flags"
+# The length of a name and the name, such as `_Z5saxpyfPf` for saxpy.
 _MANGLED = re.compile(r"_Z(\d+)(\w+)")
 _MAX_LISTED = 5
 NEWER = "may need newer version of nvJitLink"
 """nvJitLink's message about LTO-IR of a newer release."""
 
-# Texts in a tool's log and the cure for each; the first that occurs in the log is used.
+# Texts in a tool's log, and the cure for each; the first text that the log contains gives the cure.
 _CURES = {
     "LTO-IR input cannot be used without LTO enabled": (
         "The input has only LTO-IR for this architecture; pass lto=True (--lto), or add a cubin: "
@@ -92,7 +94,7 @@ def with_cure(
     error_text, kind = str(error), type(error)
     if isinstance(error, AssembleError):
         error_text = f"{', '.join(inputs)}: {error_text}"
-    # The errors of nvPTXCompiler have their cure already.
+    # The errors of nvPTXCompiler have a cure already.
     has_cure = isinstance(error, AssembleError) and tool != "ptxas"
     cure = "" if has_cure else _cure(error.log or error_text, tool)
     if names:
@@ -104,19 +106,20 @@ def with_cure(
 
 
 def _cure(failure: str, tool: str) -> str:
+    """Return the cure for the log or message *failure*; "" if it is not known."""
     if NEWER in failure and tool:
         return (
             "The LTO-IR is of a newer CUDA release than nvJitLink; "
             f"{upgrade_cure(backends.linker_module(tool).package())}"
         )
-    return next((cure for pattern, cure in _CURES.items() if pattern in failure), "")
+    return next((cure for text, cure in _CURES.items() if text in failure), "")
 
 
 def upgrade_cure(package: str) -> str:
-    """Return the cure for an input that is newer than a linker reads; *package* contains the linker."""
+    """Return the cure for an input that is newer than the linker in *package* reads."""
     return (
         f"upgrade it with `pip install --upgrade {package}`, generate the input with an older toolkit, or "
-        f"link in another environment with CUDA 13's: `{find.install_command(13)}`."
+        f"link in another environment with the linker of CUDA 13: `{find.install_command(13)}`."
     )
 
 
@@ -138,6 +141,7 @@ def _explain_undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
 
     ptx_inputs = [source for source in sources if source.kind == PTX]
     visible = [symbol for source in ptx_inputs for symbol in symbols(source)]
+    # The input that defines each symbol without linkage.
     hidden: dict[str, str] = {}
     for source in ptx_inputs:
         for items in (source.module.functions, source.module.variables):
@@ -145,17 +149,18 @@ def _explain_undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
     lines = [_explain_undefined_symbol(name, visible, hidden) for name in names[:_MAX_LISTED]]
     if len(names) > _MAX_LISTED:
         lines.append(f"... and {len(names) - _MAX_LISTED} more, in the attribute log.")
-    if empty := [
+    inputs_without_symbols = [
         source.name for source in ptx_inputs if not any(symbol.defined for symbol in symbols(source))
-    ]:
+    ]
+    if inputs_without_symbols:
         lines.append(
-            f"{', '.join(empty)} defines no visible symbol; compile it with nvcc -rdc=true, without which "
-            "unused device functions are dropped."
+            f"{', '.join(inputs_without_symbols)} defines no visible symbol; compile it with nvcc -rdc=true, "
+            "without which unused device functions are dropped."
         )
-    opaque = [source.name for source in sources if source.kind != PTX]
-    if opaque:
+    other_inputs = [source.name for source in sources if source.kind != PTX]
+    if other_inputs:
         lines.append(
-            f"Linkers ignore code in {', '.join(opaque)} that is not relocatable; compile it by nvcc "
+            f"Linkers ignore code in {', '.join(other_inputs)} that is not relocatable; compile it by nvcc "
             "-rdc=true or assemble(relocatable=True). If LTO-IR contains a kernel, linkers drop its "
             "functions that only PTX or cubins call; link both as LTO-IR, or neither."
         )
@@ -163,7 +168,14 @@ def _explain_undefined(names: Sequence[str], sources: Sequence[Input]) -> str:
 
 
 def _explain_undefined_symbol(name: str, visible: Sequence[Symbol], hidden: Mapping[str, str]) -> str:
-    """Return the explanation of one undefined symbol."""
+    """
+    Return the explanation of one undefined symbol.
+
+    Args:
+        name: The symbol.
+        visible: The symbols of all PTX inputs that other inputs can use.
+        hidden: The input that defines a symbol without linkage, by the symbol.
+    """
     declarations = [symbol for symbol in visible if symbol.name == name and not symbol.defined]
     users = ", ".join(symbol.origin for symbol in declarations)
     undefined = f"{name} is undefined{' in ' + users if users else ''}"
@@ -174,19 +186,24 @@ def _explain_undefined_symbol(name: str, visible: Sequence[Symbol], hidden: Mapp
         )
     defined = {symbol.name: symbol.origin for symbol in visible if symbol.defined}
     if name in defined and not declarations:
-        return f"{name} is defined in {defined[name]}, and declared elsewhere without .extern; add it there."
+        return (
+            f"{name} is defined in {defined[name]}, and declared without .extern in another input; add "
+            ".extern there."
+        )
     similar = _similar_names(name, defined)
     if not similar:
         return f"{undefined}, and no input defines it."
     candidates = ", ".join(f"{candidate} in {defined[candidate]}" for candidate in similar)
-    same = any(_demangled(candidate) == _demangled(name) for candidate in similar)
-    hint = ': one of the two lacks extern "C"' if same else ", a similar name"
+    has_same_cxx_name = any(_demangled(candidate) == _demangled(name) for candidate in similar)
+    hint = ': one of the two lacks extern "C"' if has_same_cxx_name else ", a similar name"
     return f"{undefined}, and no input defines it; there is {candidates}{hint}."
 
 
 def _similar_names(name: str, defined: Collection[str]) -> list[str]:
-    same = [candidate for candidate in defined if _demangled(candidate) == _demangled(name)]
-    return list(dict.fromkeys((*same, *difflib.get_close_matches(name, defined, n=3, cutoff=0.6))))[:3]
+    """Return at most three of the *defined* symbols: those with the same C++ name, then similar ones."""
+    same_cxx_name = [candidate for candidate in defined if _demangled(candidate) == _demangled(name)]
+    close_matches = difflib.get_close_matches(name, defined, n=3, cutoff=0.6)
+    return list(dict.fromkeys((*same_cxx_name, *close_matches)))[:3]
 
 
 def _demangled(name: str) -> str:

@@ -27,17 +27,17 @@ class Fusion(NamedTuple):
     Args:
         sources: The inputs as the user passed them.
         inputs: The inputs of the tool.
-        reason: What was merged, or why nothing was; "" if there was nothing to merge.
-        fused: The names of the merged PTX inputs.
-        inlined: The number of inlined calls.
-        remarks: The calls that were not inlined, and why.
+        reason: A sentence that says what was merged, or why nothing was; "" if there was nothing to merge.
+        merged_names: The names of the merged PTX inputs; empty if nothing was merged.
+        inlined_calls: The number of inlined calls.
+        remarks: The calls that were not inlined, and why; a line for each.
     """
 
     sources: tuple[Input, ...]
     inputs: tuple[Input, ...]
     reason: str = ""
-    fused: tuple[str, ...] = ()
-    inlined: int = 0
+    merged_names: tuple[str, ...] = ()
+    inlined_calls: int = 0
     remarks: str = ""
 
     @classmethod
@@ -52,8 +52,8 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
 
     Args:
         sources: The inputs of a link, compiled and checked.
-        target: The GPU and the CUDA release of the link. If one PTX is left, it gets a version that the
-            release reads.
+        target: The GPU and the CUDA release of the link. If the result is a single PTX module, it gets a
+            version that the release reads.
         options: The options of the link.
     """
     fusion = _merge_if_possible(sources, options)
@@ -64,6 +64,7 @@ def fuse(sources: Sequence[Input], target: Target, options: Options) -> Fusion:
 
 
 def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
+    """Merge the PTX among *sources*; the result has the reason if that is not possible."""
     ptx_inputs = [source for source in sources if source.kind == PTX]
     min_inputs = 1 if options.inlined == "all" else 2
     if (
@@ -92,16 +93,17 @@ def _merge_if_possible(sources: Sequence[Input], options: Options) -> Fusion:
         entry = cache.cached(
             key, lambda: _combine_and_inline(ptx_inputs, inline_all=inline_all, whole_program=whole_program)
         )
-    # If this parser rejects the PTX, leave it to nvJitLink, which accepts it or reports the error.
+    # If the PTX cannot be read or merged here, nvJitLink links it, or reports the error.
     except (NotCombinedError, LinkError) as error:
         return Fusion.unmerged(sources, str(error))._replace(remarks=f"no call is inlined: {error}")
     names = tuple(source.name for source in ptx_inputs)
     count = int(entry.meta["inlined"])
-    position = [source.kind for source in sources].index(PTX)
-    after_ptx = (source for source in sources[position:] if source.kind != PTX)
+    # The merged PTX takes the place of the first PTX input.
+    index = [source.kind for source in sources].index(PTX)
+    other_inputs = (source for source in sources[index:] if source.kind != PTX)
     return Fusion(
         tuple(sources),
-        (*sources[:position], Input(PTX, "+".join(names), entry.code), *after_ptx),
+        (*sources[:index], Input(PTX, "+".join(names), entry.code), *other_inputs),
         f"{len(names)} PTX as one, {count} call{'s' * (count != 1)} inlined",
         names,
         count,
@@ -124,13 +126,14 @@ def _not_fusable_reason(ptx_inputs: Sequence[Input], options: Options) -> str:
 
 
 def _combine_and_inline(inputs: Sequence[Input], *, inline_all: bool, whole_program: bool) -> cache.Entry:
+    """Return the merged PTX with its inlined calls; the options are those of `inline`."""
     from numba_ptxlink import cache
     from numba_ptxlink._fusion.combine import combine
     from numba_ptxlink._fusion.inline import inline
 
     combined = combine([source.module for source in inputs])
     product = inline(combined, inline_all=inline_all, whole_program=whole_program)
-    not_inlined = "\n".join(f"call not inlined: {reason}" for reason in product.not_inlined)
+    remarks = "\n".join(f"call not inlined: {reason}" for reason in product.not_inlined)
     return cache.Entry(
-        {"log": not_inlined, "inlined": product.count}, product.text.encode(errors="surrogateescape")
+        {"log": remarks, "inlined": product.count}, product.text.encode(errors="surrogateescape")
     )

@@ -1,7 +1,8 @@
 """
-Link kernels for the linkers of the front ends, count the links, and compile the CUDA C++ in them.
+Link kernels for the linkers of the front ends, count the links, and compile the CUDA C++ that kernels link.
 
-Importing this module imports neither a tool nor a compiler, since a compiler's import may import it.
+This module imports neither a tool nor a compiler when it is imported: a compiler that is just being imported
+may import it.
 """
 
 from __future__ import annotations
@@ -46,13 +47,14 @@ class Links(NamedTuple):
 
     Args:
         assembled: The number of links by nvPTXCompiler.
-        linked: The number of links by nvJitLink.
-        last: Tool and reason of the last link; "" before the first.
+        linked: The number of links by other tools.
+        last_link: The tool and the reason of the last link, such as "nvptxcompiler: one PTX and nothing to
+            link it with"; "" before the first link.
     """
 
     assembled: int = 0
     linked: int = 0
-    last: str = ""
+    last_link: str = ""
 
 
 _links = Links()
@@ -76,9 +78,12 @@ def link(inputs: Sequence[Input], arch: Arch, options: Options) -> Linked:
 
 def _count(backend: str, reason: str) -> None:
     global _links  # noqa: PLW0603 - the links of this process
-    assembled = backend == "nvptxcompiler"
+    last_link = f"{backend}: {reason}"
     with _lock.held:
-        _links = Links(_links.assembled + assembled, _links.linked + (not assembled), f"{backend}: {reason}")
+        if backend == "nvptxcompiler":
+            _links = Links(_links.assembled + 1, _links.linked, last_link)
+        else:
+            _links = Links(_links.assembled, _links.linked + 1, last_link)
 
 
 class LinkedPtx(NamedTuple):
@@ -109,7 +114,7 @@ def link_for_device(inputs: Sequence[Input], arch: Arch, options: Options) -> Li
 
 @contextlib.contextmanager
 def errors_as(convert: Callable[[PtxlinkError], PtxlinkError]) -> Iterator[None]:
-    """Raise the link errors of a `with` block as *convert* returns them."""
+    """Raise each link error of a `with` block as the error that *convert* makes of it."""
     try:
         yield
     except (LinkError, AssembleError) as error:
@@ -118,10 +123,10 @@ def errors_as(convert: Callable[[PtxlinkError], PtxlinkError]) -> Iterator[None]
 
 def exported_functions(path: Path, code: bytes) -> list[DeclaredFunction]:
     """
-    Return the functions of the manifest beside the link file *path*; none if there is no manifest.
+    Return the functions of the export that wrote the file *path*; none if no manifest beside it lists it.
 
     Raises:
-        LinkError: *code* is not the artifact that the manifest lists.
+        LinkError: *code*, the content of the file, is not the artifact that the manifest lists.
     """
     if config().checks == "none":
         return []
@@ -134,7 +139,7 @@ def exported_functions(path: Path, code: bytes) -> list[DeclaredFunction]:
 
 
 def compile_source(source: bytes, name: str, arch: Arch, output: str, options: SourceOptions) -> cache.Entry:
-    """Compile CUDA C++, and emit NVRTC's log as a warning. Raises the errors of `nvrtc.compile_source`."""
+    """Compile CUDA C++, and warn of NVRTC's log as the front ends do. Raises the errors of `nvrtc`."""
     from numba_ptxlink._tools import nvrtc
 
     compiled = nvrtc.compile_source(source, name, arch, options, output=output)
@@ -149,8 +154,8 @@ def source_options(
     """
     Return the options for CUDA C++ that kernels link: *flags*, and the include path of the front end.
 
-    The front ends search the working directory for `#include "..."`, then the toolkit. The folder of the
-    source comes last here, so that the same headers are found.
+    For `#include "..."`, the front ends search the working directory, then the toolkit, and not the folder of
+    the source. That folder comes last here, so that the headers that a front end finds are found first.
 
     Args:
         compiler_package: The front end's package with the modules `cudadrv`, `core` and `cuda_paths`.
@@ -161,23 +166,24 @@ def source_options(
     from numba_ptxlink._tools import nvrtc
     from numba_ptxlink._tools.source_options import SourceOptions
 
-    def module(name: str) -> Any:
+    def import_module(name: str) -> Any:
         return importlib.import_module(name)
 
     major, _ = nvrtc.version()
-    toolkit = module(f"{compiler_package}.cuda_paths").get_cuda_paths()["include_dir"].info
+    toolkit = import_module(f"{compiler_package}.cuda_paths").get_cuda_paths()["include_dir"].info
     nvrtc_dirs = [str(path) for path in nvrtc.toolkit_include_dirs() if str(path) != str(toolkit)]
     # The front end contains a copy of CUDA's headers for each major version.
-    headers = Path(module(f"{compiler_package}.cudadrv").__file__).parent.parent / "include" / str(major)
-    extra = getattr(module(f"{compiler_package}.core.config"), "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
+    package_dir = Path(import_module(f"{compiler_package}.cudadrv").__file__).parent.parent
+    front_end_config = import_module(f"{compiler_package}.core.config")
+    extra_dirs = getattr(front_end_config, "CUDA_NVRTC_EXTRA_SEARCH_PATHS", "")
     return SourceOptions(
         flags=tuple(flags),
         include_dirs=(
-            str(headers),
+            str(package_dir / "include" / str(major)),
             *((str(toolkit),) if toolkit else ()),
             *nvrtc_dirs,
-            str(Path(module(header_package).__file__).parent),
-            *filter(None, extra.split(":")),
+            str(Path(import_module(header_package).__file__).parent),
+            *filter(None, extra_dirs.split(":")),
             *((str(folder),) if folder else ()),
         ),
     )

@@ -1,8 +1,8 @@
 """
 Make one PTX module of the inputs of a link, which the CPU compiles and runs.
 
-PTX keeps its line numbers, so that a fault names the source line. LTO-IR becomes PTX by nvJitLink. Machine
-code is refused by name: the CPU cannot run it.
+PTX keeps its line numbers, so that a fault names the source line. nvJitLink makes PTX of LTO-IR. An input
+that has only machine code is refused: the CPU cannot run it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from numba_ptxlink._arch import Arch
     from numba_ptxlink._tools.options import Options
 
+# `.target sm_90`: the text before the number, and the number.
 _TARGET = re.compile(r"^(\s*\.target\s+sm_)(\d+)", re.MULTILINE)
+# `.target sm_90, debug`: the text before the last word.
 _DEBUG_TARGET = re.compile(r"^(\s*\.target\b[^\n]*?)\s*,\s*debug\b", re.MULTILINE)
 
 
@@ -37,8 +39,8 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
     Return one PTX module of the inputs of a link, with line numbers.
 
     Args:
-        inputs: PTX, LTO-IR, and fat binaries, objects and libraries that contain PTX; none of them CUDA C++.
-        arch: The architecture of the link: fat binaries may contain PTX for others.
+        inputs: PTX, LTO-IR, and fat binaries, objects and libraries that contain PTX; no CUDA C++.
+        arch: The architecture of the link: fat binaries may contain PTX for other architectures, too.
         options: The options of the link.
 
     Raises:
@@ -49,12 +51,15 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
     sources = [source for source in check_inputs(inputs, arch, options) if not backends.is_runtime(source)]
     text = _link_ltoir_to_ptx(sources, arch, options) if options.lto else None
     if text is None:
-        parts = [part for source in sources if source.kind != LTOIR for part in _ptx_parts(source, arch)]
+        ptx_inputs: list[Input] = []
+        for source in sources:
+            if source.kind != LTOIR:
+                ptx_inputs += _ptx_in(source, arch)
         ltoir_inputs = [source for source in sources if source.kind == LTOIR]
         if ltoir_inputs:
-            names = "+".join(source.name for source in ltoir_inputs)
-            parts.insert(0, Input(PTX, names, _link_to_ptx(ltoir_inputs, arch, options)))
-        text = parts[0].code if len(parts) == 1 else _combine(parts, arch)
+            name = "+".join(source.name for source in ltoir_inputs)
+            ptx_inputs.insert(0, Input(PTX, name, _link_to_ptx(ltoir_inputs, arch, options)))
+        text = ptx_inputs[0].code if len(ptx_inputs) == 1 else _combine(ptx_inputs, arch)
     module = ptx.parse(text.decode(errors="surrogateescape"))
     input_names = tuple(source.name for source in inputs)
     if reason := excess_shared_reason(module):
@@ -72,7 +77,11 @@ def one_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> bytes:
 
 
 def _link_ltoir_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -> bytes | None:
-    """Return the PTX of LTO-IR, also of that in objects and libraries; None if an input has no LTO-IR."""
+    """
+    Return the PTX that link-time optimisation makes of *sources*; None if an input has no LTO-IR.
+
+    LTO-IR in objects and libraries is linked, too.
+    """
     if any(source.kind == PTX for source in sources):
         return None
     try:
@@ -89,60 +98,72 @@ def _link_to_ptx(sources: Sequence[Input], arch: Arch, options: Options) -> byte
     return link_to_ptx(sources, arch, options).code.rstrip(b"\0")
 
 
-def _ptx_parts(source: Input, arch: Arch) -> list[Input]:
-    """Return the PTX of an input; from each fat binary, that for the newest GPU up to *arch*."""
+def _ptx_in(source: Input, arch: Arch) -> list[Input]:
+    """Return the PTX that an input contains; of each fat binary, the PTX for the newest GPU up to *arch*."""
     if source.kind == PTX:
         return [replace(source, code=source.code.rstrip(b"\0"))]
     texts: list[bytes] = []
-    newer: set[int] = set()
+    newer_archs: set[int] = set()
     if source.kind in (FATBIN, OBJECT, ARCHIVE):
-        # An object or library has a fat binary for each translation unit: search for the magic number of
-        # each.
+        # An object or library has a fat binary for each translation unit: search for all magic numbers.
         for match in re.finditer(re.escape(KINDS[FATBIN].magic), source.code):
             members = fatbin.ptx_members(source.code[match.start() :])
             usable = [member for member in members if member.arch <= arch.number]
-            texts += [max(usable).ptx] if usable else []
-            newer |= {member.arch for member in members if member.arch > arch.number}
+            if usable:
+                texts.append(max(usable).ptx)
+            newer_archs |= {member.arch for member in members if member.arch > arch.number}
     if not texts:
-        raise LinkError(_missing_ptx(source, arch, newer), inputs=(source.name,))
+        raise LinkError(_missing_ptx_message(source, arch, newer_archs), inputs=(source.name,))
     return [Input(PTX, source.name, text) for text in texts]
 
 
-def _missing_ptx(source: Input, arch: Arch, newer: Collection[int]) -> str:
-    """Return the message about an input without PTX for *arch*, which may have it for *newer* ones."""
+def _missing_ptx_message(source: Input, arch: Arch, newer_archs: Collection[int]) -> str:
+    """
+    Return the error for an input without PTX that runs on *arch*.
+
+    Args:
+        source: The input.
+        arch: The architecture of the link.
+        newer_archs: The compute capabilities, such as 120, for which the input has PTX.
+    """
     build = (
         f"build it for {arch.compute}, by nvcc -gencode arch={arch.compute},code={arch.compute} or by "
         f"numba-ptxlink export --arch {arch.sm}"
     )
-    if not newer:
+    if not newer_archs:
         return (
             f"{source.name} ({source.kind}) has no PTX for {arch.compute}, and the CPU cannot run machine "
             f"code of a GPU; give its source or PTX, or {build}."
         )
-    major, minor = divmod(min(newer), 10)
+    major, minor = divmod(min(newer_archs), 10)
     return (
         f"{source.name} ({source.kind}) has PTX for newer GPUs than {arch.compute} alone; run as a newer "
         f"GPU, by numba-ptxlink cpu --arch {major}.{minor}, or {build}."
     )
 
 
-def _combine(parts: Sequence[Input], arch: Arch) -> bytes:
+def _combine(ptx_inputs: Sequence[Input], arch: Arch) -> bytes:
+    """Return several PTX inputs as one module, from the cache if they were combined before."""
     from numba_ptxlink._fusion import NotCombinedError
     from numba_ptxlink._fusion.combine import combine
 
     key = cache.Key.of(
         "one ptx",
-        {"package": cache.package_version(), "arch": arch.sm, "inputs": [part.code for part in parts]},
+        {
+            "package": cache.package_version(),
+            "arch": arch.sm,
+            "inputs": [source.code for source in ptx_inputs],
+        },
     )
 
     def make() -> cache.Entry:
-        text = combine([_prepare(part.text, arch) for part in parts]).text_with_lines
+        text = combine([_prepare(source.text, arch) for source in ptx_inputs]).text_with_lines
         return cache.Entry({}, text.encode(errors="surrogateescape"))
 
     try:
         return cache.cached(key, make).code
     except NotCombinedError as error:
-        names = tuple(part.name for part in parts)
+        names = tuple(source.name for source in ptx_inputs)
         raise LinkError(
             f"{', '.join(names)} cannot become one PTX module, which the CPU runs: {error}; correct the "
             "inputs, or give LTO-IR, CUDA C++ or Python with lto=True.",
@@ -151,21 +172,21 @@ def _combine(parts: Sequence[Input], arch: Arch) -> bytes:
 
 
 def _prepare(text: str, arch: Arch) -> ptx.Module:
-    """Return the module of *text*, raised to *arch*, without directives and sections for a GPU's debugger."""
+    """Return the module of *text* with at least *arch* as its target, without what debuggers read."""
     text = _DEBUG_TARGET.sub(r"\1", text)
     # PTX for an older architecture is valid for a newer one, and modules for one architecture can be
     # combined.
     text = _TARGET.sub(lambda match: f"{match[1]}{max(int(match[2]), arch.number)}", text, count=1)
     module = ptx.parse(text)
-    parts = [
+    sections = [
         item for item in module.items if isinstance(item, ptx.UnparsedItem) and item.keyword == "section"
     ]
-    edits = {Span(item.start, item.end): "" for item in parts}
+    edits = {Span(item.start, item.end): "" for item in sections}
     return ptx.parse(module.replace(edits)) if edits else module
 
 
 def _with_register_limit(module: ptx.Module, limit: int) -> str:
-    """Return a module whose kernels have the limit that ptxas would get as an option."""
+    """Return the text of *module* with `.maxnreg` at its kernels: the CPU has no ptxas to take the option."""
     starts = [
         function.body_span.start
         for function in module.functions

@@ -1,8 +1,8 @@
 """
 Check which inputs of a link the compile options can still change.
 
-A link compiles CUDA C++, Python, LTO-IR and PTX, and only copies cubins. An option that changes nothing is an
-error; an option that changes only some inputs is a warning.
+A link compiles CUDA C++, Python, LTO-IR and PTX, and only copies cubins. An option that changes no input is
+an error; an option that changes only some inputs is a warning.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 # Arithmetic options that a link still applies, by kind of input: none in cubins; only fma in PTX, whose `mul`
 # and `add` may be contracted; all but prec_sqrt in LTO-IR.
 _HONOURED_OPTIONS = {CU: ARITHMETIC, LTOIR: {*ARITHMETIC} - {"prec_sqrt"}, PTX: ("fma",)}
-# Instructions of PTX that stay fused with fma=False.
+# Instructions of PTX that fma=False does not split, such as `fma.rn.f32` and `mad.f32`.
 _FUSED_INSTRUCTION = rb"\b(?:fma\.|mad\.(?:\w+\.)*f(?:32|64)\b)"
 
 
@@ -47,7 +47,9 @@ def check_compile_options(
     """
     option_warnings = []
     requested = options.arithmetic
-    for option, value in ({"prec_sqrt": False} | requested if options.fast_math else requested).items():
+    # fast_math also means prec_sqrt=False.
+    effective = {"prec_sqrt": False} | requested if options.fast_math else requested
+    for option, value in effective.items():
         unaffected = [
             source.name for source in inputs if option not in _HONOURED_OPTIONS.get(source.kind, ())
         ]

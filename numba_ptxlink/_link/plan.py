@@ -31,15 +31,17 @@ if TYPE_CHECKING:
     from .read import Input
 
 SINGLE_PTX = "one PTX and nothing to link it with"
+"""The reason for nvPTXCompiler if the choice was free."""
 REQUESTED = "requested"
-# Device functions with a body. nvPTXCompiler's time grows with the square of the number of functions; from
+"""The reason for a tool that the caller or NUMBA_PTXLINK_BACKEND names."""
+# A device function with a body. nvPTXCompiler's time grows with the square of the number of functions: from
 # 200 on, compiling relocatable code and linking is faster.
 _FUNCTION = rb"\.func\b[^;{]*\{"
 _MAX_FUNCTIONS = 200
 
 
 class Rank(enum.IntEnum):
-    """How much a rejection weighs against a tool."""
+    """How bad it is to use a rejected tool all the same."""
 
     SLOWER = 1
     MAY_BE_UNREADABLE = 2
@@ -52,8 +54,8 @@ class Rejection(NamedTuple):
 
     Args:
         tool: The tool.
-        release: The release; None if the rejection did not depend on it.
-        rank: Whether it may be taken all the same if no better tool is installed.
+        release: The release of the tool; None if the rejection did not depend on it.
+        rank: Whether the tool may be taken all the same if no better tool is installed.
         reason: The reason, for messages.
     """
 
@@ -69,10 +71,10 @@ class Choice(NamedTuple):
 
     Args:
         tool: The tool.
-        release: The release; None if the choice did not depend on it.
-        rejections: The tools that were rejected, in the order of preference; the tool itself is among them if
-            no better one is installed.
-        default_reason: The reason if no other tool was rejected.
+        release: The release of the tool; None if the choice did not depend on it.
+        rejections: The tools that were rejected, in the order of preference. The chosen tool is among them if
+            no better tool is installed.
+        default_reason: The reason for the choice if no other tool was rejected.
     """
 
     tool: Tool
@@ -82,7 +84,7 @@ class Choice(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reason for the choice: why a preferred tool was rejected."""
+        """The reason for the choice: why the first of the rejected tools was rejected."""
         reasons = (rejection.reason for rejection in self.rejections if rejection.tool != self.tool)
         return next(reasons, self.default_reason)
 
@@ -106,8 +108,8 @@ class Plan(NamedTuple):
     Args:
         tool: The tool, a row of `backends.TOOLS`.
         release: The release of the tool; None if the choice did not depend on it.
-        flags: The arguments.
-        reason: The reason for the choice, as one sentence.
+        flags: The arguments of the tool.
+        reason: The reason for the choice.
         fusion: The inputs.
         target: The GPU and the CUDA release that the code is for.
         options: The options of the link.
@@ -134,10 +136,10 @@ class Plan(NamedTuple):
         return tuple(source.name for source in self.fusion.sources)
 
     def __str__(self) -> str:
-        names, fused = ", ".join(self.names), ", ".join(self.fusion.fused)
+        merged = f"; as one: {', '.join(self.fusion.merged_names)}" if self.fusion.merged_names else ""
         return (
-            f"link {names} for {self.target.arch.sm}: {self.tool.name}, {self.reason}"
-            f"{fused and f'; as one: {fused}'}; flags: {' '.join(self.flags)}"
+            f"link {', '.join(self.names)} for {self.target.arch.sm}: {self.tool.name}, {self.reason}"
+            f"{merged}; flags: {' '.join(self.flags)}"
         )
 
 
@@ -147,7 +149,7 @@ def plan(
     options: Options,
     environment: Environment = CURRENT_ENVIRONMENT,
     *,
-    ptx: bool = False,
+    makes_ptx: bool = False,
 ) -> Plan:
     """
     Return the plan of a link.
@@ -157,7 +159,7 @@ def plan(
         target: The GPU and the CUDA release that the code is for.
         options: The options of the link.
         environment: The installed tools.
-        ptx: Whether to make PTX instead of machine code.
+        makes_ptx: Whether to make PTX instead of machine code.
 
     Raises:
         AssembleError: No tool makes code that the release of *target* reads. Names the cure.
@@ -167,9 +169,9 @@ def plan(
     """
     if options.tool not in BACKENDS:
         raise ConfigError(f"There is no backend {options.tool!r}; choose {', '.join(BACKENDS)}.")
-    choice = _choose_tool(fusion, target, options, environment, ptx=ptx)
+    choice = _choose_tool(fusion, target, options, environment, makes_ptx=makes_ptx)
     reason = choice.reason
-    if fusion.fused:
+    if fusion.merged_names:
         reason = fusion.reason if reason == SINGLE_PTX else f"{fusion.reason}; {reason}"
     if target.release:
         reader = environment.reader(target.release, options)
@@ -177,18 +179,18 @@ def plan(
         reason += f"; for CUDA {dotted(target.release)}"
     if choice.tool.flag_syntax == NVJITLINK:
         _check_linker_inputs(fusion.inputs, choice.tool, options)
-    flags = _flags(choice.tool, fusion.inputs, target.arch.sm, options, ptx=ptx)
+    flags = _flags(choice.tool, fusion.inputs, target.arch.sm, options, makes_ptx=makes_ptx)
     warning = choice.compatibility_warning
     return Plan(choice.tool, choice.release, flags, reason, fusion, target, options, warning)
 
 
 def _choose_tool(
-    fusion: Fusion, target: Target, options: Options, environment: Environment, *, ptx: bool
+    fusion: Fusion, target: Target, options: Options, environment: Environment, *, makes_ptx: bool
 ) -> Choice:
     compiler = environment.tools[0]
-    not_fused = fusion.reason if len(fusion.inputs) > 1 and not fusion.fused else ""
-    unsupported = compiler.unsupported_inputs(fusion.inputs, options, ptx=ptx)
-    unsupported_inputs = ", ".join(filter(None, (unsupported, not_fused)))
+    unsupported_inputs = compiler.unsupported_inputs(fusion.inputs, options, makes_ptx=makes_ptx)
+    if len(fusion.inputs) > 1 and not fusion.merged_names:
+        unsupported_inputs = ", ".join(filter(None, (unsupported_inputs, fusion.reason)))
     if options.tool == compiler.name and unsupported_inputs:
         raise LinkError(
             f"Backend {compiler.name} compiles one PTX module, and this link has {unsupported_inputs}; pass "
@@ -204,26 +206,27 @@ def _choose_tool(
 
 
 def _choose_linker(reason: str, environment: Environment) -> Choice:
-    """Return the linker that is installed; raise the error with its package if none is."""
-    first, *_ = (tool for tool in environment.tools if tool.flag_syntax == NVJITLINK)
-    tool, release = environment.linker() or (first, first.version(None))
-    if tool != first:
+    """Return the installed linker; if there is none, raise the error that names nvJitLink's package."""
+    nvjitlink, *_ = (tool for tool in environment.tools if tool.flag_syntax == NVJITLINK)
+    tool, release = environment.linker() or (nvjitlink, nvjitlink.version(None))
+    if tool != nvjitlink:
         reason += ", and libnvJitLink is not found"
     return Choice(tool, release, (Rejection(environment.tools[0], None, Rank.UNUSABLE, reason),))
 
 
-def _choose_compiler(ptx: Input, target: Target, options: Options, environment: Environment) -> Choice:
-    """Return the compiler of one PTX module."""
+def _choose_compiler(source: Input, target: Target, options: Options, environment: Environment) -> Choice:
+    """Return the compiler of the single PTX module *source*."""
     reader = environment.reader(target.release, options)
     rejections: list[Rejection] = []
     for tool in environment.candidates(target.release, options):
         release = tool.release(reader)
         if release is None:
             continue
-        rejection = _rejection(tool, release, ptx, target, reader, always_usable=tool == environment.tools[0])
+        is_always_installed = tool == environment.tools[0]
+        rejection = _rejection(tool, release, source, target, reader, always_usable=is_always_installed)
         # A slow tool is rejected only if it would be the first choice.
         if rejection is None and not rejections and target.release is None:
-            rejection = _slow_rejection(tool, release, ptx, options)
+            rejection = _slow_rejection(tool, release, source, options)
         if rejection is None:
             return Choice(tool, release, tuple(rejections))
         rejections.append(rejection)
@@ -241,26 +244,26 @@ def _choose_compiler(ptx: Input, target: Target, options: Options, environment: 
 def _rejection(
     tool: Tool,
     release: Release,
-    ptx: Input,
+    source: Input,
     target: Target,
     reader: CubinReader | None,
     *,
     always_usable: bool,
 ) -> Rejection | None:
     """
-    Return the rejection of a tool; None if it compiles *ptx* to code that *reader* accepts.
+    Return the rejection of a tool; None if it compiles *source* to code that *reader* accepts.
 
     Args:
         tool: The tool.
-        release: The release.
-        ptx: The PTX.
+        release: The release of the tool.
+        source: The PTX.
         target: The GPU and the CUDA release that the code is for.
-        reader: The reader of the code, if it is known.
-        always_usable: Whether the tool may be taken although *reader* may reject its code. nvPTXCompiler may,
-            since it is always installed.
+        reader: The reader of the code; None if it is not known.
+        always_usable: Whether the tool may be taken although *reader* may reject its code: True for
+            nvPTXCompiler, which is always installed.
     """
     unreadable = reader.incompatibility(tool, release) if reader else ""
-    reason = tool.unsupported_ptx(ptx, release) or ("" if always_usable else unreadable)
+    reason = tool.unsupported_ptx(source, release) or ("" if always_usable else unreadable)
     # Query architectures last: that loads a library.
     reason = reason or tool.unsupported_arch(target.arch, release)
     if reason:
@@ -268,13 +271,13 @@ def _rejection(
     return Rejection(tool, release, Rank.MAY_BE_UNREADABLE, unreadable) if unreadable else None
 
 
-def _slow_rejection(tool: Tool, release: Release, ptx: Input, options: Options) -> Rejection | None:
-    """Return the rejection of a compiler that takes longer for this PTX than a linker."""
+def _slow_rejection(tool: Tool, release: Release, source: Input, options: Options) -> Rejection | None:
+    """Return the rejection of a compiler that takes longer for *source* than a linker; None for others."""
     if tool.flag_syntax != PTXAS or options.relocatable or options.debug or options.lineinfo:
         return None
-    # Count words first: the pattern is slower, and few texts have so many functions.
-    is_long = ptx.code.count(b".func") > _MAX_FUNCTIONS
-    count = len(re.findall(_FUNCTION, ptx.code)) if is_long else 0
+    # Count words, declarations included, first: the pattern is slower, and few texts have so many functions.
+    has_many_words = source.code.count(b".func") > _MAX_FUNCTIONS
+    count = len(re.findall(_FUNCTION, source.code)) if has_many_words else 0
     if count <= _MAX_FUNCTIONS:
         return None
     return Rejection(tool, release, Rank.SLOWER, f"{count} functions, for which {tool.label} takes longer")
@@ -296,10 +299,10 @@ def _check_reader(
 
 
 def _check_linker_inputs(inputs: Sequence[Input], tool: Tool, options: Options) -> None:
-    """Refuse PTX after which nvJitLink gives wrong results in later links, and flags that it would ignore."""
+    """Refuse PTX after which nvJitLink makes wrong code in later links, and flags that it would ignore."""
     release = tool.version(None)
     for source in inputs:
-        # After rejecting it once, nvJitLink accepts undefined references.
+        # After nvJitLink has rejected too new PTX once, it accepts undefined references in later links.
         if unsupported_ptx := tool.unsupported_ptx(source, release):
             from .explain import upgrade_cure
 
@@ -326,11 +329,16 @@ def _check_linker_inputs(inputs: Sequence[Input], tool: Tool, options: Options) 
             )
 
 
-def _flags(tool: Tool, inputs: Sequence[Input], sm: str, options: Options, *, ptx: bool) -> tuple[str, ...]:
+def _flags(
+    tool: Tool, inputs: Sequence[Input], sm: str, options: Options, *, makes_ptx: bool
+) -> tuple[str, ...]:
+    """Return the arguments of the tool."""
     if tool.flag_syntax == PTXAS:
         return (f"--gpu-name={sm}", *options.to_flags(PTXAS, inputs[0].code))
-    stages = (*(("-lto",) if options.lto else ()), *(("-ptx",) if ptx and options.lto else ()))
-    return (f"-arch={sm}", *stages, *options.to_flags(LTO if options.lto else NVJITLINK))
+    if not options.lto:
+        return (f"-arch={sm}", *options.to_flags(NVJITLINK))
+    stages = ("-lto", "-ptx") if makes_ptx else ("-lto",)
+    return (f"-arch={sm}", *stages, *options.to_flags(LTO))
 
 
 def unavailable_reason(

@@ -32,10 +32,10 @@ class Input:
 
     Args:
         kind: A key of `_formats.kinds.KINDS`, such as "ptx".
-        name: The name in messages: its file name, or a name in angle brackets.
+        name: The name in messages: the file name, or a name in angle brackets, such as "<ptx 1>".
         code: The content.
-        path: The path it was read from; None if it was passed as content.
-        compiled: Whether this link compiled it from the CUDA C++ or Python whose name it has.
+        path: The path that the input was read from; None if it was passed as content.
+        compiled: Whether this link compiled the input; *name* is then that of its CUDA C++ or Python.
     """
 
     kind: str
@@ -52,22 +52,23 @@ class Input:
 
     @property
     def header(self) -> ptx.Header:
-        """The header of PTX, read without parsing the rest."""
+        """The header of PTX, without parsing the rest."""
         return self._once("header", lambda: read_header(self.text))
 
     @property
     def module(self) -> ptx.Module:
-        """The syntax tree of PTX."""
+        """The PTX module."""
         from numba_ptxlink._formats.ptx import parse
 
         return self._once("module", lambda: parse(self.text))
 
-    def _once(self, part: str, make: Callable[[], T]) -> T:
-        # Not a cached_property: before Python 3.12 a forked child could wait for its lock for ever. No lock
-        # is needed: two threads that both compute a part get equal values.
-        if part not in self._memo:
-            self._memo[part] = make()
-        value: T = self._memo[part]
+    def _once(self, key: str, make: Callable[[], T]) -> T:
+        """Return the value of *key*; *make* computes it at the first call."""
+        # Before Python 3.12, a cached_property has a lock, for which a forked child could wait for ever. No
+        # lock is needed: two threads that both compute a value get equal values.
+        if key not in self._memo:
+            self._memo[key] = make()
+        value: T = self._memo[key]
         return value
 
 
@@ -78,7 +79,7 @@ def read(source: Any, number: int = 1) -> Input:
     Args:
         source: A path; content as bytes, as a file object, or as a `str` that has a line break, or that looks
             like CUDA C++ or PTX and is no path of a file; or a `LinkableCode` of numba-cuda.
-        number: The input's position in the link, which names an input that has no name.
+        number: The 1-based position of the input in the link, for messages.
 
     Raises:
         LinkError: The file does not exist, or its kind is unknown. Names the input and the cure.
@@ -90,6 +91,7 @@ def read(source: Any, number: int = 1) -> Input:
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_text(source)):
         return _read_file(source)
     name = ""
+    # A LinkableCode has a kind, a name and data, which may be a file object.
     if hasattr(source, "kind") and hasattr(source, "data"):
         name, source = str(source.name), source.data
     elif _is_file(source):
@@ -119,12 +121,18 @@ def read(source: Any, number: int = 1) -> Input:
 
 
 def _is_file(source: Any) -> bool:
-    # An Export also has `read`, which takes the kind of an artifact.
+    """Return whether *source* is a file object."""
+    # An Export, which is none, also has a method `read`.
     return hasattr(source, "read") and not hasattr(source, "artifacts")
 
 
 def as_bytes(content: Any) -> bytes:
-    """Return *content*, which is text, anything that `bytes` takes, or a file object, without a BOM."""
+    """
+    Convert text, anything that `bytes` takes, or a file object to bytes without a byte order mark.
+
+    Raises:
+        LinkError: The text is not valid Unicode.
+    """
     if hasattr(content, "read"):
         content = _content_of(content)
     try:
@@ -136,19 +144,20 @@ def as_bytes(content: Any) -> bytes:
 
 
 def _content_of(file: Any) -> Any:
-    """Return a file object's whole content, also if it was read before, as for a first kernel."""
+    """Return the whole content of a file object, even if it was read before, as for another kernel."""
     if hasattr(file, "seekable") and file.seekable():
         file.seek(0)
     return file.read()
 
 
 def _is_text(source: str) -> bool:
-    """Return whether *source* is content: it has a line break, or looks like code and names no file."""
+    """Return whether *source* is content, and no path: it has a line break, or looks like code."""
     if "\n" in source:
         return True
     path = Path(source)
     if path.suffix.lower() in EXTENSIONS or not re.search(_CODE, source):
         return False
+    # A file may have a name that looks like code.
     try:
         return not path.exists()
     except (OSError, ValueError):  # too long for a path, or with a null byte
@@ -160,26 +169,29 @@ def _read_file(source: str | os.PathLike[str]) -> Input:
     try:
         code = path.read_bytes()
     except FileNotFoundError as error:
-        # Only a str may be source text instead of a path.
-        text = " If it is not a path but CUDA C++ or PTX, end it with a line break." * isinstance(source, str)
-        raise MissingInputError(f"{path} not found; check the path.{text}", inputs=(path.name,)) from error
+        # Only a str may be meant as source text instead of a path.
+        hint = ""
+        if isinstance(source, str):
+            hint = " If it is not a path but CUDA C++ or PTX, end it with a line break."
+        raise MissingInputError(f"{path} not found; check the path.{hint}", inputs=(path.name,)) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", error)
         raise LinkError(
             f"{str(path)!r} could not be read: {reason}; check the file.", inputs=(path.name,)
         ) from error
     code = code.removeprefix(codecs.BOM_UTF8)
-    declared = EXTENSIONS.get(path.suffix.lower())
+    declared_kind = EXTENSIONS.get(path.suffix.lower())
     kind = recognise(code)
-    if kind is None and declared == CU and code.strip():
+    if kind is None and declared_kind == CU and code.strip():
         # nvcc accepts any encoding that extends ASCII.
         kind = CU if is_text(code) else None
-    if kind is None or declared not in (None, CU, kind):
-        extension = f"is {declared} by its extension" if declared else "has no known extension"
+    # A .cu file is CUDA C++ even if its content looks like another kind.
+    if kind is None or declared_kind not in (None, CU, kind):
+        extension = f"is {declared_kind} by its extension" if declared_kind else "has no known extension"
         content = kind or describe(code)
         raise LinkError(
             f"{path} {extension}, and its content is {content}; pass a file of {', '.join(KINDS)} under its "
             "own extension, or a Python file to `numba-ptxlink export`.",
             inputs=(path.name,),
         )
-    return Input(declared or kind, path.name, code, path=path)
+    return Input(declared_kind or kind, path.name, code, path=path)

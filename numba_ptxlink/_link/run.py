@@ -1,8 +1,9 @@
 """
 Run a plan: assemble or link, and cache the result, without a driver.
 
-`link` takes the steps of a link whose sources are compiled: check, fuse, plan, run. Each step is a function
-of the result of the step before. `numba_ptxlink.link` and the linkers of the front ends call this function.
+`link` takes the steps of a link whose sources are compiled already: check, fuse, plan, run. Each step is a
+function that takes the result of the step before. `numba_ptxlink.link` and the linkers of the front ends call
+`link`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ log = logging.getLogger(__name__)
 
 # The message of an error in a tool's log, without the file and line before it.
 _ERROR = r"(?:error|fatal)\s*: (.+)"
-# nvJitLink's message for an undefined variable, which it defines as zeros if all inputs are LTO-IR.
+# nvJitLink's message for an undefined variable. If all inputs are LTO-IR, it defines the variable as zeros.
 _DEFINED_AS_ZEROS = r"Unresolved extern variable '([^']+)' in whole program"
 
 
@@ -184,12 +185,13 @@ def link(inputs: Sequence[Input], target: Target, options: Options) -> Linked:
         log.info("%s", link_plan)
         with _adding_cures(fusion.sources, link_plan.tool.name):
             try:
+                # The link ends here, or is repeated with the inputs of a retry.
                 return _result(link_plan, run(link_plan))
             except (AssembleError, LinkError) as error:
                 retry = _retry_inputs(link_plan, error)
                 if retry is None:
                     raise
-        fusion = retry
+                fusion = retry
 
 
 def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.Entry:
@@ -201,7 +203,7 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
     """
     with _adding_cures(inputs):
         checked = check_inputs(inputs, arch, options)
-        link_plan = plan(Fusion.unmerged(checked), Target(arch), options, ptx=True)
+        link_plan = plan(Fusion.unmerged(checked), Target(arch), options, makes_ptx=True)
     log.info("%s", link_plan)
     with _adding_cures(inputs, link_plan.tool.name):
         return run(link_plan)
@@ -209,13 +211,13 @@ def link_to_ptx(inputs: Sequence[Input], arch: Arch, options: Options) -> cache.
 
 def compile_one_ptx(ptx: bytes, target: Target, options: Options) -> tuple[bytes, str]:
     """
-    Return machine code of one PTX, and name and release of the tool that made it.
+    Return machine code of one PTX, and the name and release of the tool that made it.
 
     NUMBA_PTXLINK_BACKEND is ignored: the tool is the first one whose code the driver or linker of *target*
     reads.
 
     Raises:
-        AssembleError: The tool rejected *ptx*, or there is none for the release of *target*. The error has
+        AssembleError: The tool rejected *ptx*, or there is no tool for the release of *target*. The error has
             the log.
     """
     options = options._replace(backend="auto", checks="none", inline="none")
@@ -251,9 +253,11 @@ def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
     if runtime is not None:
         sources = (*fusion.sources, runtime)
         return (
-            fuse(sources, failed.target, options) if fusion.fused else Fusion.unmerged(sources, fusion.reason)
+            fuse(sources, failed.target, options)
+            if fusion.merged_names
+            else Fusion.unmerged(sources, fusion.reason)
         )
-    if not fusion.fused or (options.tool != "auto" and len(fusion.sources) > 1):
+    if not fusion.merged_names or (options.tool != "auto" and len(fusion.sources) > 1):
         return None
     cause = next(iter(re.findall(_ERROR, error.log)), str(error).partition("\n")[0])
     return Fusion.unmerged(fusion.sources, f"the tool rejected the combined PTX: {cause}")
@@ -261,7 +265,13 @@ def _retry_inputs(failed: Plan, error: PtxlinkError) -> Fusion | None:
 
 @contextmanager
 def _adding_cures(sources: Sequence[Input], tool: str = "") -> Iterator[None]:
-    """Add the cure to the errors of a `with` block."""
+    """
+    Add a cure to the link errors of a `with` block.
+
+    Args:
+        sources: The inputs as the user passed them.
+        tool: The tool that runs in the block; "" if none runs.
+    """
     try:
         yield
     except (AssembleError, LinkError) as error:
@@ -284,6 +294,7 @@ def run(link_plan: Plan) -> cache.Entry:
 
 
 def _result(link_plan: Plan, entry: cache.Entry) -> Linked:
+    """Log the messages of a link, and return its result, whose code and log are those of *entry*."""
     fusion = link_plan.fusion
     is_single_ptx = len(link_plan.inputs) == 1 and link_plan.inputs[0].kind == PTX
     if entry.log:
@@ -299,7 +310,7 @@ def _result(link_plan: Plan, entry: cache.Entry) -> Linked:
         link_plan.flags,
         link_plan.names,
         "\n".join(filter(None, (entry.log, fusion.remarks))),
-        inlined=fusion.inlined,
+        inlined=fusion.inlined_calls,
         ptx=link_plan.inputs[0].text.rstrip("\0") if is_single_ptx else "",
         sources=fusion.sources,
         options=link_plan.options,
@@ -334,7 +345,7 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
     def make() -> cache.Entry:
         product = nvjitlink.link(contents, link_plan.flags, path=path)
         names = ", ".join(link_plan.names)
-        # nvJitLink returns success if it logged errors, and if a variable is undefined.
+        # nvJitLink returns success although it has logged errors, or a variable is undefined.
         if link_plan.options.checks_inputs and re.search("^error", product.error_log, re.MULTILINE):
             raise _failure(
                 link_plan,
@@ -360,13 +371,14 @@ def _run_linker(link_plan: Plan) -> cache.Entry:
 
 
 def _defines(cubin: bytes, name: str) -> bool:
-    """Return whether *cubin* defines the variable *name*. It only declares dynamic shared memory."""
+    """Return whether *cubin* has the variable *name*. It has no symbol for dynamic shared memory."""
     from numba_ptxlink._formats import elf
 
     return any(symbol.name == name and symbol.kind == "variable" for symbol in elf.read(cubin).symbols)
 
 
 def _failure(link_plan: Plan, message: str, tool_log: str) -> LinkError:
+    """Return the error of *link_plan* with its flags."""
     return LinkError(
         f"{message}\nFlags: {' '.join(link_plan.flags)}.",
         flags=link_plan.flags,

@@ -31,13 +31,13 @@ class Symbol(NamedTuple):
     A function or variable of PTX that other code can see.
 
     Args:
-        origin: The name of the input that contains it.
+        origin: The name of the input that contains the symbol.
         name: The symbol.
         kind: "entry" for a kernel, "func" for a device function, "variable" for data.
-        defined: Whether the code defines it, rather than only declares it.
-        linkage: "visible", "extern", "weak", "common" or "".
-        prototype: The prototype of a device function.
-        line: 1-based line of the text; 0 if the user has no such text.
+        defined: Whether the input defines the symbol, rather than only declares it.
+        linkage: "visible", "extern", "weak", "common"; "" for a kernel without linkage.
+        prototype: The prototype of a device function; None for other symbols.
+        line: The 1-based line in the input; 0 if the user has no such text, since a compiler wrote it.
         size: The size of a variable in bytes; 0 if it is not known.
         space: The memory of a variable: "global", "managed", "const", "shared", or the type of a texture,
             surface or sampler; "" for functions.
@@ -54,31 +54,31 @@ class Symbol(NamedTuple):
     space: str = ""
 
     @property
-    def strong(self) -> bool:
-        """Whether it is a definition that no other definition may replace."""
+    def is_strong(self) -> bool:
+        """Whether the symbol is defined, and no other definition may replace the definition."""
         return self.defined and self.linkage not in _WEAK_LINKAGES
 
     @property
     def location(self) -> str:
-        """Input and line for messages, such as "defined in a.ptx:4"."""
+        """The input and the line for messages, such as "defined in a.ptx:4"."""
         line = f":{self.line}" if self.line else ""
         return f"{'defined' if self.defined else 'declared'} in {self.origin}{line}"
 
     @property
     def description(self) -> str:
-        """Kind and memory for messages, such as "a function (.func)"."""
+        """The kind for messages, such as "a function (.func)" or "a variable (.global)"."""
         return f"a variable (.{self.space})" if self.space else f"a function (.{self.kind})"
 
 
 def symbols(source: Input) -> list[Symbol]:
     """Return the symbols of PTX, each once: its definition or, if there is none, its first declaration."""
-    # PTX declares a function before the alias that defines it.
+    # The name of an alias is also declared as a function: the alias is its definition.
     aliases = {alias.name for alias in source.module.aliases}
     occurrences = []
     for function in source.module.functions:
-        aliased = function.name in aliases
-        if function.linkage or function.kind == "entry" or aliased:
-            defined, linkage = (True, "visible") if aliased else (function.defined, function.linkage)
+        is_alias = function.name in aliases
+        if function.linkage or function.kind == "entry" or is_alias:
+            defined, linkage = (True, "visible") if is_alias else (function.defined, function.linkage)
             prototype = function.prototype if function.kind == "func" else None
             symbol = Symbol(source.name, function.name, function.kind, defined, linkage, prototype)
             occurrences.append(symbol._replace(line=function.line))
@@ -94,29 +94,29 @@ def symbols(source: Input) -> list[Symbol]:
     return list(unique.values())
 
 
-def check_declarations_agree(symbols: Iterable[Symbol]) -> None:
+def check_declarations_agree(all_symbols: Iterable[Symbol]) -> None:
     """
-    Refuse a symbol that is declared in two ways; `check_duplicates` refuses two definitions.
+    Refuse a symbol whose declarations differ; `check_duplicates` refuses two definitions.
 
     Raises:
         LinkError: Kinds, prototypes or sizes of a symbol differ. Names symbols, inputs and the cure.
     """
     conflicts = []
-    names: list[str] = []
-    for occurrences in _repeated_symbols(symbols):
+    input_names: list[str] = []
+    for occurrences in _repeated_symbols(all_symbols):
         conflict = (
             _kind_conflict(occurrences) or _prototype_conflict(occurrences) or _size_conflict(occurrences)
         )
         if conflict:
             conflicts.append(conflict)
-            names += [symbol.origin for symbol in occurrences]
+            input_names += [symbol.origin for symbol in occurrences]
     if conflicts:
-        raise LinkError("\n".join(conflicts[:_MAX_LISTED]), inputs=tuple(dict.fromkeys(names)))
+        raise LinkError("\n".join(conflicts[:_MAX_LISTED]), inputs=tuple(dict.fromkeys(input_names)))
 
 
-def check_duplicates(symbols: Iterable[Symbol]) -> None:
+def check_duplicates(all_symbols: Iterable[Symbol]) -> None:
     """
-    Refuse several definitions of a symbol that are not weak.
+    Refuse a symbol with several definitions, unless all but one are weak.
 
     nvJitLink accepts two definitions of a function and links one of them, so that `link(a, b)` and
     `link(b, a)` may compute different results.
@@ -124,8 +124,8 @@ def check_duplicates(symbols: Iterable[Symbol]) -> None:
     Raises:
         LinkError: A symbol has several strong definitions. Names the symbol, the inputs and the cure.
     """
-    for occurrences in _repeated_symbols(symbols):
-        strong = [symbol for symbol in occurrences if symbol.strong]
+    for occurrences in _repeated_symbols(all_symbols):
+        strong = [symbol for symbol in occurrences if symbol.is_strong]
         if len(strong) > 1:
             raise LinkError(
                 f"{strong[0].name} is defined {len(strong)} times: "
@@ -136,16 +136,17 @@ def check_duplicates(symbols: Iterable[Symbol]) -> None:
             )
 
 
-def _repeated_symbols(symbols: Iterable[Symbol]) -> list[list[Symbol]]:
-    """Return the symbols that occur more than once, by name."""
-    named: dict[str, list[Symbol]] = defaultdict(list)
-    for symbol in symbols:
-        named[symbol.name].append(symbol)
-    return [occurrences for occurrences in named.values() if len(occurrences) > 1]
+def _repeated_symbols(all_symbols: Iterable[Symbol]) -> list[list[Symbol]]:
+    """Return a list for each name that several symbols have, with these symbols."""
+    symbols_of: dict[str, list[Symbol]] = defaultdict(list)
+    for symbol in all_symbols:
+        symbols_of[symbol.name].append(symbol)
+    return [occurrences for occurrences in symbols_of.values() if len(occurrences) > 1]
 
 
 def _kind_conflict(occurrences: Sequence[Symbol]) -> str:
     """Return the error for a symbol that is a function and a variable; "" if all inputs agree."""
+    # The first symbol of each kind: in reversed order, earlier ones replace later ones.
     kinds = {(symbol.kind, symbol.space): symbol for symbol in reversed(occurrences)}
     if len(kinds) < 2:
         return ""
@@ -179,13 +180,15 @@ def _prototype_conflict(occurrences: Sequence[Symbol]) -> str:
 
 
 def _difference(first: Prototype, second: Prototype, first_origin: str, second_origin: str) -> str:
-    """Return the difference of two prototypes in C types, with the inputs that they come from."""
+    """Return the differences of two prototypes in C types, with the names of their inputs."""
     if len(first.params) != len(second.params):
         counts = (
             f"{len(first.params)} parameter(s) in {first_origin}, {len(second.params)} in {second_origin}"
         )
         has_status = second.result is not None and second.result.bits == 32
         if has_status and len(second.params) == len(first.params) + 1 and second.params[0].bits == 64:
+            # In Numba's calling convention, the first parameter is the address of the result, and a status is
+            # returned.
             counts += (
                 '; the first may be the address of the result, which declare_device(..., abi="c") leaves out'
             )
@@ -203,15 +206,17 @@ def _difference(first: Prototype, second: Prototype, first_origin: str, second_o
 
 
 def _c_type(param: Param | None) -> str:
+    """Return the C type of a parameter or result for messages, such as "a struct of 8 bytes"."""
     if param is None:
         return "void"
     if not param.bits:
-        alignment = f" with an alignment of {param.align}" * bool(param.align)
+        alignment = f" with an alignment of {param.align}" if param.align else ""
         return f"a struct of {param.size} bytes{alignment}"
     return _FLOATS.get(param.type) or _C_TYPES.get(param.bits, f"an integer of {param.bits} bits")
 
 
 def _are_compatible(first: Prototype, second: Prototype) -> bool:
+    """Return whether a call through one prototype passes the values of the other, float or integer."""
     if (first.result is None) != (second.result is None) or len(first.params) != len(second.params):
         return False
     pairs = list(zip(first.params, second.params, strict=True))

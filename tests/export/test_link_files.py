@@ -43,7 +43,7 @@ def strong(path):
     """Return the symbols of a file that only one input of a link may define."""
     if path.suffix == ".ptx":
         table = symbols(read(path))
-        return {symbol.name for symbol in table if symbol.strong}
+        return {symbol.name for symbol in table if symbol.is_strong}
     code = path.read_bytes()
     if path.suffix == ".ltoir":
         code = nvjitlink.link([("ltoir", path.name, code)], ("-arch=sm_90", "-lto", "-r")).code

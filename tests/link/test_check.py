@@ -185,7 +185,7 @@ def test_a_symbol_is_one_thing(declared, defined):
 
 def test_a_declaration_without_extern_is_recognised():
     """The hint names the missing .extern, and not the mangling."""
-    with pytest.raises(pl.LinkError, match="f is defined in <ptx 2>, and declared elsewhere without"):
+    with pytest.raises(pl.LinkError, match="f is defined in <ptx 2>, and declared without"):
         pl.link(KERNEL.replace(".extern ", ""), function(), arch=ARCH)
 
 

@@ -58,7 +58,7 @@ def test_a_kernel_is_assembled_in_process():
     assert "entry" in {symbol.kind for symbol in elf.read(cubin_of(kernel)).symbols}
     after = completed_links()
     assert (after.assembled, after.linked) == (before.assembled + 1, before.linked)
-    assert after.last.startswith("nvptxcompiler: ")
+    assert after.last_link.startswith("nvptxcompiler: ")
 
 
 @pytest.mark.parametrize("kind", ["ptx", "cubin", "ltoir", "fatbin", "cu"])

@@ -67,7 +67,7 @@ def fused(texts: Sequence[str], *, everything: bool) -> str:
     inputs = [Input("ptx", f"{number}.ptx", text.encode()) for number, text in enumerate(texts)]
     options = Options(inline="all" if everything else "auto", backend="auto")
     fusion = fuse(inputs, Target(pl.Arch.of(ARCH)), options)
-    assert fusion.fused, fusion.reason
+    assert fusion.merged_names, fusion.reason
     return fusion.inputs[0].code.decode()
 
 
