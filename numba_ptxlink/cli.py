@@ -121,7 +121,7 @@ def make_parser() -> parsing.Parser:
     )
     inspect.add_argument(
         "file",
-        type=parsing.path,
+        type=parsing.parse_path,
         metavar="FILE",
         help="PTX, LTO-IR, a cubin, fat binary, object, library or program",
     )
@@ -164,7 +164,7 @@ def _inspect(arguments: argparse.Namespace) -> Report:
         for note in notes:
             print(f"numba-ptxlink: note: {escape_controls(note)}", file=sys.stderr)
     names = [symbol.name for part in parts for symbol in part.symbols if symbol.defined]
-    return Report(inspection.as_dict(), report.inspection(inspection), "\n".join(dict.fromkeys(names)))
+    return Report(inspection.as_dict(), report.format_inspection(inspection), "\n".join(dict.fromkeys(names)))
 
 
 def _doctor(arguments: argparse.Namespace) -> Report:
@@ -174,7 +174,10 @@ def _doctor(arguments: argparse.Namespace) -> Report:
     diagnosis = diagnose()
     status = 1 if arguments.strict and diagnosis.problems else 0
     return Report(
-        diagnosis.as_dict(), report.diagnosis(diagnosis), report.problems(diagnosis.problems), status=status
+        diagnosis.as_dict(),
+        report.format_diagnosis(diagnosis),
+        report.format_problems(diagnosis.problems),
+        status=status,
     )
 
 

@@ -571,8 +571,8 @@ MUTANTS: dict[str, list[tuple[str, str, str, str]]] = {
         ("cache/key.py", "_hash_part(key_hash, label.encode(),", '_hash_part(key_hash, b"",', "cache"),
         (
             "cache/key.py",
-            '_hash_part(digest, b"each", _bytes(element))',
-            "digest.update(_bytes(element))",
+            '_hash_part(digest, b"each", _to_bytes(element))',
+            "digest.update(_to_bytes(element))",
             "cache",
         ),
         ("cache/key.py", "digest = source_digest(Path(__file__).parents[1])", 'digest = ""', "cache"),

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are short."""
+    """A parser with one-line errors in place of argparse's, which have the usage of all options."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with *message* instead of a usage of many lines."""
+        """Exit with status 2 and *message*, and a hint if its cause is the order of the arguments."""
         # argparse accepts -1 and -1.5 as values, but takes -1e3 and -inf for options.
         if re.match("unrecognized arguments: -[^-]", message):
             message += "; put values that begin with a minus after --"
@@ -31,7 +31,16 @@ class Parser(argparse.ArgumentParser):
 def add_command(
     commands: Any, name: str, run: Any, summary: str, examples: Sequence[str] = ()
 ) -> argparse.ArgumentParser:
-    """Add the command *name*, which *run* implements, with *examples* and the options of all commands."""
+    """
+    Add a command with the options that all commands have, and return its parser.
+
+    Args:
+        commands: The subparsers to add it to.
+        name: The name of the command.
+        run: The function that runs the command: from the parsed arguments to a `Report`.
+        summary: A sentence for the help, without capital and full stop.
+        examples: Command lines for the help, without "numba-ptxlink".
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=summary,
@@ -42,8 +51,8 @@ def add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    # The default type of arguments.
-    parser.register("type", None, text)
+    # Arguments without type= are parsed by this function.
+    parser.register("type", None, parse_text)
     parser.set_defaults(run=run)
     messages = parser.add_argument_group("messages")
     messages.add_argument(
@@ -72,7 +81,7 @@ ARITHMETIC = {
     "prec_div": "round divisions of floats correctly (default: yes)",
     "prec_sqrt": "round square roots of floats correctly (default: yes)",
 }
-"""The arithmetic options that several commands have: their effect, by their names."""
+"""The arithmetic options that several commands have: the help of each, by its name in Python."""
 
 
 def add_arithmetic(command: argparse.ArgumentParser) -> None:
@@ -83,7 +92,7 @@ def add_arithmetic(command: argparse.ArgumentParser) -> None:
 
 
 def add_target_release(parser: argparse.ArgumentParser, verb: str) -> None:
-    """Add the options for the CUDA release or PTX version to *verb* for."""
+    """Add the options for the oldest CUDA release; *verb* is "export" or "link", for the help."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--cuda",
@@ -99,7 +108,13 @@ def add_target_release(parser: argparse.ArgumentParser, verb: str) -> None:
 
 @contextmanager
 def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
-    """Show messages by the number of -v, in addition to NUMBA_PTXLINK_LOG, or fewer with -q."""
+    """
+    Print the package's log to standard error in a `with` block.
+
+    Args:
+        verbose: The number of -v: 1 for decisions, 2 for each step; 0 for the level of NUMBA_PTXLINK_LOG.
+        quiet: Whether only warnings and errors are printed.
+    """
     root, logger = logging.getLogger(), logging.getLogger("numba_ptxlink")
     level = logger.level
     if verbose:
@@ -109,7 +124,7 @@ def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
     handler = logging.StreamHandler()
     log_format = "numba-ptxlink: %(levelname)s: %(message)s" if config().log_level is None else LOG_FORMAT
     handler.setFormatter(logging.Formatter(log_format))
-    # Otherwise packages that the command imports may add a handler with another format.
+    # Without a handler, a package that the command imports may add one with another format.
     if not root.handlers:
         root.addHandler(handler)
     try:
@@ -119,16 +134,16 @@ def show_messages(verbose: int, *, quiet: bool) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def text(argument: str) -> str:
-    """Return an argument; refuse an empty one, such as that of an unset variable."""
+def parse_text(argument: str) -> str:
+    """Return an argument; refuse an empty one, as an unset variable of the shell gives."""
     if not argument:
         raise argparse.ArgumentTypeError("the value is empty")
     return argument
 
 
-def path(argument: str) -> Path:
-    """Return the path of an argument; refuse an empty one, which would mean the working directory."""
-    return Path(text(argument))
+def parse_path(argument: str) -> Path:
+    """Return an argument as a path; refuse an empty one, which would mean the working directory."""
+    return Path(parse_text(argument))
 
 
 def add_repeated(
@@ -136,9 +151,18 @@ def add_repeated(
     *names: str,
     metavar: str,
     summary: str,
-    type: Callable[[str], Any] = text,  # noqa: A002 - argparse's name
+    type: Callable[[str], Any] = parse_text,  # noqa: A002 - argparse's name
 ) -> None:
-    """Add an option that may be repeated; the attribute of its values is its long name in the plural."""
+    """
+    Add an option that may be repeated.
+
+    Args:
+        parser: The parser of the command.
+        names: The names of the option, the long one last: "--include-dir" gives the attribute include_dirs.
+        metavar: The name of a value in the help.
+        summary: The help.
+        type: Converts a value.
+    """
     parser.add_argument(
         *names,
         dest=f"{names[-1].removeprefix('--').replace('-', '_')}s",

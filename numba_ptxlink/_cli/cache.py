@@ -25,19 +25,29 @@ def _stats(_: argparse.Namespace) -> Report:
     from numba_ptxlink import cache
 
     default = cache.default()
-    tiers, lines, content = default.tiers(), [], []
+    tiers = default.tiers()
+    lines, content = [], []
     for directory in tiers.directories:
-        sizes, is_writer = directory.sizes(), directory is tiers.writer
-        entry = {"path": str(directory.path), "writable": is_writer, "entries": len(sizes)}
-        content.append({**entry, "size": sum(sizes), "cap": directory.size})
+        sizes = directory.sizes()
+        is_writer = directory is tiers.writer
+        content.append(
+            {
+                "path": str(directory.path),
+                "writable": is_writer,
+                "entries": len(sizes),
+                "size": sum(sizes),
+                "cap": directory.size,
+            }
+        )
+        size, max_size = report.format_size(sum(sizes)), report.format_size(directory.size)
         lines.append(
             f"{directory.path}  ({'written' if is_writer else 'read'})\n"
-            f"  {len(sizes)} entries, {report.size(sum(sizes))} of {report.size(directory.size)}"
+            f"  {len(sizes)} entries, {size} of {max_size}"
         )
-    unused = default.unused_reasons()
-    lines += [f"not used: {reason}" for reason in unused]
+    reasons = default.unused_reasons()
+    lines += [f"not used: {reason}" for reason in reasons]
     text = "\n".join(lines)
-    return Report({"directories": content, "not used": list(unused)}, text, text)
+    return Report({"directories": content, "not used": list(reasons)}, text, text)
 
 
 def _clear(_: argparse.Namespace) -> Report:

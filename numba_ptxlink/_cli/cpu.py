@@ -25,7 +25,9 @@ def add(commands: Any) -> None:
         "run a program and its child processes with the CPU as its CUDA device",
         _EXAMPLES,
     )
-    cpu.add_argument("--arch", type=parsing.text, help="the compute capability of the device (default: 7.5)")
+    cpu.add_argument(
+        "--arch", type=parsing.parse_text, help="the compute capability of the device (default: 7.5)"
+    )
     cpu.add_argument("--devices", type=int, metavar="N", help="the number of devices (default: 1)")
     cpu.add_argument(
         "--check",
@@ -34,7 +36,9 @@ def add(commands: Any) -> None:
         choices=(*CPU_CHECKS, "none"),
         help="a check of kernels, named as in compute-sanitizer; repeat for more (default: memcheck)",
     )
-    cpu.add_argument("command", nargs="+", type=parsing.text, metavar="COMMAND", help="the program, after --")
+    cpu.add_argument(
+        "command", nargs="+", type=parsing.parse_text, metavar="COMMAND", help="the program, after --"
+    )
 
 
 def _cpu(arguments: argparse.Namespace) -> NoReturn:
@@ -42,6 +46,7 @@ def _cpu(arguments: argparse.Namespace) -> NoReturn:
     from numba_ptxlink._cpu import device
 
     names = arguments.checks
+    # Without --check, the checks are those of the device; "none" gives an empty list, for no checks.
     checks = None if names is None else [name for name in names if name != "none"]
     settings = device.checked_settings(arguments.arch, arguments.devices, checks)
     environ = device.child_environment(settings, os.environ)

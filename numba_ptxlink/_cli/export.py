@@ -26,11 +26,20 @@ _EXAMPLES = (
 )
 # Options of this command that the function `export` has under the same names.
 _SAME_NAME_OPTIONS = (
-    *("arch", "emit", "name", "opt", "fastmath", "lineinfo", "cuda", "ptx_isa", "include_dirs"),
-    *("front_end", *parsing.ARITHMETIC),
+    "arch",
+    "emit",
+    "name",
+    "opt",
+    "fastmath",
+    "lineinfo",
+    "cuda",
+    "ptx_isa",
+    "include_dirs",
+    "front_end",
+    *parsing.ARITHMETIC,
 )
-# Above this number of files, exporting takes seconds, so that progress is printed.
-_MAX_WITHOUT_PROGRESS = 4
+# More files take seconds to export, so their progress is printed.
+_MAX_FILES_WITHOUT_PROGRESS = 4
 
 
 def add(commands: Any) -> None:
@@ -41,7 +50,7 @@ def add(commands: Any) -> None:
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument(
         "files",
-        type=parsing.path,
+        type=parsing.parse_path,
         nargs="*",
         default=[],
         metavar="FILE",
@@ -53,7 +62,7 @@ def add(commands: Any) -> None:
     export.add_argument(
         "-o",
         "--out-dir",
-        type=parsing.path,
+        type=parsing.parse_path,
         required=True,
         metavar="DIR",
         help="the output folder; created if missing",
@@ -68,7 +77,7 @@ def add(commands: Any) -> None:
     parsing.add_target_release(export, "export")
     export.add_argument(
         "--depfile",
-        type=parsing.path,
+        type=parsing.parse_path,
         metavar="FILE",
         help="write a rule for make and Ninja, with the files that the export depends on",
     )
@@ -84,7 +93,7 @@ def add(commands: Any) -> None:
         "-I",
         "--include-dir",
         metavar="DIR",
-        type=parsing.path,
+        type=parsing.parse_path,
         summary="a folder of headers that define structs of the functions",
     )
     export.add_argument("--name", help="stem of the files (default: the Python file's)")
@@ -122,8 +131,10 @@ def _export(arguments: argparse.Namespace) -> Report:
             exported = _export_each(arguments, options, threads)
         else:
             executor = threads if arguments.jobs > 1 else None
-            name, is_module = (str(paths[0]), False) if module is None else (module, True)
-            source = Source(name, is_module=is_module)
+            if module is None:
+                source = Source(str(paths[0]), is_module=False)
+            else:
+                source = Source(module, is_module=True)
             depfile = arguments.depfile
             exported = [export(source, arguments.out_dir, **options, depfile=depfile, executor=executor)]
     return _report(exported)
@@ -137,9 +148,9 @@ def _export_each(
     """
     Export several files in parallel, on *threads*; report the errors of all.
 
-    The target of a depfile is the manifest of the first file. Build tools consider all outputs up to date
-    once the target exists, so the first file's export is made in memory, and written after all others, if
-    none has failed.
+    The target of a depfile is the manifest of the first file. A build tool considers all outputs up to date
+    once the target exists, so the first file is exported to memory, and written after all others if none of
+    them has failed.
     """
     from numba_ptxlink._export.load import Source
     from numba_ptxlink._export.write import write
@@ -169,8 +180,8 @@ def _export_each(
             exports.append(future.result())
         except PtxlinkError as error:
             errors.append(error)
-        if len(paths) > _MAX_WITHOUT_PROGRESS and not arguments.quiet:
-            # On a terminal, delete the rest of the line of progress (ECMA-48).
+        if len(paths) > _MAX_FILES_WITHOUT_PROGRESS and not arguments.quiet:
+            # On a terminal, a line of progress may be displayed: delete it (ECMA-48, "EL").
             delete_line = "\x1b[K" if sys.stderr.isatty() else ""
             print(f"{delete_line}[{count}/{len(paths)}] {path}", file=sys.stderr, flush=True)
     raise_all(errors)
@@ -199,7 +210,10 @@ def _report(exports: list[Export]) -> Report:
         for path in (exported.header, *exported.artifacts.values(), exported.manifest)
     ]
     sizes = {str(path): path.stat().st_size for path in paths}
-    lines = [*prototypes, *report.table([(f"  {path}", report.size(size)) for path, size in sizes.items()])]
+    lines = [
+        *prototypes,
+        *report.format_table([(f"  {path}", report.format_size(size)) for path, size in sizes.items()]),
+    ]
     compilers = ", ".join(dict.fromkeys(filter(None, (exported.host_compiler for exported in exports))))
     if compilers:
         lines.append(f"Host code of the object: {compilers}")

@@ -19,11 +19,24 @@ _EXAMPLES = (
     "link a.ltoir b.cu -o app.cubin --arch sm_90 --lto -v",
 )
 
-# Options that `link` has under the same names.
+# Options of this command that the function `link` has under the same names.
 _SAME_NAME_OPTIONS = (
-    *("arch", "lto", "debug", "lineinfo", "max_registers", "include_dirs", "cxx_standard"),
+    "arch",
+    "lto",
+    "debug",
+    "lineinfo",
+    "max_registers",
+    "include_dirs",
+    "cxx_standard",
     *parsing.ARITHMETIC,
-    *("fast_math", "name_expressions", "backend", "checks", "inline", "cuda", "ptx_isa", "front_end"),
+    "fast_math",
+    "name_expressions",
+    "backend",
+    "checks",
+    "inline",
+    "cuda",
+    "ptx_isa",
+    "front_end",
 )
 
 
@@ -37,10 +50,10 @@ def add(commands: Any) -> None:
         _EXAMPLES,
     )
     link.add_argument(
-        "inputs", type=parsing.path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
+        "inputs", type=parsing.parse_path, nargs="+", metavar="INPUT", help="a file of one of these kinds"
     )
     link.add_argument(
-        "-o", "--output", type=parsing.path, required=True, metavar="FILE", help="the output file"
+        "-o", "--output", type=parsing.parse_path, required=True, metavar="FILE", help="the output file"
     )
     link.add_argument("--arch", required=True, help='the GPU, such as "sm_90"')
     link.add_argument(
@@ -54,7 +67,7 @@ def add(commands: Any) -> None:
         "-I",
         "--include-dir",
         metavar="DIR",
-        type=parsing.path,
+        type=parsing.parse_path,
         summary="a folder of headers for CUDA C++",
     )
     parsing.add_repeated(
@@ -115,8 +128,8 @@ def _link(arguments: argparse.Namespace) -> Report:
             inputs=linked.inputs,
         )
     content = linked.cubin if arguments.emit == CUBIN else linked.ptx.encode(errors="surrogateescape")
-    size = report.size(len(content))
-    lines = [f"{arguments.output}  {size}, {linked.backend}: {linked.reason}"]
+    size_text = report.format_size(len(content))
+    lines = [f"{arguments.output}  {size_text}, {linked.backend}: {linked.reason}"]
     log = linked.log.splitlines()
     lines += [f"  {line}" for line in log if line.startswith("call not inlined")]
     lines += [f"  {expression}  {symbol}" for expression, symbol in linked.lowered_names.items()]
@@ -130,5 +143,5 @@ def _link(arguments: argparse.Namespace) -> Report:
         "inlined": linked.inlined,
         "names": dict(linked.lowered_names),
     }
-    # If the standard output gets the content, the report goes to the standard error.
+    # If the output is a stream, such as /dev/stdout, the report goes to the standard error.
     return Report(fields, "\n".join(lines), to_stderr=output.is_stream(arguments.output))

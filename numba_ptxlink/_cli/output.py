@@ -24,7 +24,7 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 def prepare_streams() -> None:
     """
-    Open the null device for closed standard streams, since the next opened files would get their descriptors.
+    Open the null device for closed standard streams: files opened later would get their descriptors.
 
     Characters that the encoding of the standard output lacks are escaped, as for the standard error.
     """
@@ -51,8 +51,8 @@ class Report:
         content: The value to print with --json.
         text: The text to print otherwise.
         brief: The text to print with --quiet.
-        to_stderr: Whether the report goes to the standard error, since the command writes its output to the
-            standard output.
+        to_stderr: Whether the report goes to the standard error, as when the standard output gets the file
+            that the command writes.
         status: The exit status.
     """
 
@@ -86,7 +86,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def is_stream(path: Path) -> bool:
-    """Return whether *path* is a device, a pipe or a descriptor, which is written to and never replaced."""
+    """Return whether *path* is a device, a pipe or a descriptor, which can be written but not replaced."""
     return (path.exists() and not path.is_file()) or path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
@@ -106,14 +106,15 @@ def check_output(path: Path, inputs: Sequence[Path]) -> None:
 @contextmanager
 def stdout_to_stderr() -> Iterator[None]:
     """Redirect stdout of this process, and of processes that it starts, to stderr for a `with` block."""
-    saved = None
+    # Descriptor 1 is standard output, 2 is standard error.
+    saved_stdout = None
     with redirect_stdout(sys.stderr):
         with suppress(OSError):  # The process may have started with closed descriptors.
-            saved = os.dup(1)
+            saved_stdout = os.dup(1)
             os.dup2(2, 1)
         try:
             yield
         finally:
-            if saved is not None:
-                os.dup2(saved, 1)
-                os.close(saved)
+            if saved_stdout is not None:
+                os.dup2(saved_stdout, 1)
+                os.close(saved_stdout)

@@ -17,79 +17,82 @@ if TYPE_CHECKING:
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 
 
-def size(count: int) -> str:
+def format_size(byte_count: int) -> str:
     """Return a number of bytes in the unit that shows it in at most four digits."""
-    if count < 1024:
-        return f"{count} bytes"
-    power = min((count.bit_length() - 1) // 10, len(_UNITS))
-    amount = count / 1024**power
+    if byte_count < 1024:
+        return f"{byte_count} bytes"
+    power = min((byte_count.bit_length() - 1) // 10, len(_UNITS))
+    amount = byte_count / 1024**power
     return f"{amount:.1f} {_UNITS[power - 1]}" if amount < 100 else f"{amount:.0f} {_UNITS[power - 1]}"
 
 
-def table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
-    """Yield *rows* with their columns aligned."""
+def format_table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
+    """Yield a line for each of *rows*, with aligned columns."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def inspection(report: Inspection) -> str:
+def format_inspection(report: Inspection) -> str:
     """Format the contents of a file, one symbol per line, the machine code last."""
-    # A container may contain code for several architectures.
+    # A fat binary or host file may contain code for several architectures.
     archs = dict.fromkeys(filter(None, (part.arch for part in report.parts or (report,))))
     header = [report.name, report.kind, *([", ".join(archs)] if archs else [])]
     lines = ["  ".join(header), *(f"  {name}: {value}" for name, value in report.details.items())]
     for symbol in () if report.parts else report.symbols:
-        lines += _symbol(symbol)
+        lines += _format_symbol(symbol)
     if report.sass:
         lines += ["", report.sass.rstrip()]
     for part in report.parts:
-        lines += ["", inspection(part)]
+        lines += ["", format_inspection(part)]
     return "\n".join(lines)
 
 
-def _symbol(symbol: SymbolReport) -> Iterator[str]:
+def _format_symbol(symbol: SymbolReport) -> Iterator[str]:
+    """Yield lines about a symbol: its name, its prototypes, and the resources that its code uses."""
     state = symbol.kind if symbol.defined else f"{symbol.kind}, undefined"
     yield f"  {symbol.name}  ({state})"
     if symbol.c_prototype:
         yield f"      {symbol.c_prototype}"
     if symbol.prototype:
         yield f"      {symbol.prototype}"
-    costs = [
+    amounts = [
         (symbol.registers, "registers"),
         (symbol.stack, "bytes of stack"),
         (symbol.shared or None, "bytes of shared memory"),
         (symbol.constant or None, "bytes of constant memory"),
         (symbol.size or None, "bytes"),
     ]
-    resources = [f"{amount} {unit}" for amount, unit in costs if amount is not None]
+    resources = [f"{amount} {unit}" for amount, unit in amounts if amount is not None]
     if symbol.spills is not None:
+        # Behind the number of registers.
         resources.insert(1, f"spills {symbol.spills[0]} bytes stored, {symbol.spills[1]} loaded")
     if resources:
         yield f"      {', '.join(resources)}"
 
 
-def diagnosis(report: Diagnosis) -> str:
+def format_diagnosis(report: Diagnosis) -> str:
     """Format the state of an environment: what is active and why, the versions, and the cures of problems."""
+    state = "active" if report.active else "NOT ACTIVE"
+    trigger = f" ({report.trigger})" if report.trigger else ""
     lines = [
-        f"{'active' if report.active else 'NOT ACTIVE'}: {report.reason}"
-        + (f" ({report.trigger})" if report.trigger else ""),
+        f"{state}: {report.reason}{trigger}",
         *(
             f"  {front_end.name}: {'active' if front_end.active else 'not active'}: {front_end.reason}"
             for front_end in report.front_ends
         ),
         "",
-        *table(list(report.system.items())),
+        *format_table(list(report.system.items())),
         "",
-        *table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
+        *format_table([(tool.name, tool.version or "missing", tool.where) for tool in report.components]),
         "",
-        f"newest PTX that the driver compiles: {report.driver_isa or _without_driver()}",
+        f"newest PTX that the driver compiles: {report.driver_isa or _no_driver_text()}",
     ]
-    return "\n".join([*lines, "", problems(report.problems) or "No problem found."])
+    return "\n".join([*lines, "", format_problems(report.problems) or "No problem found."])
 
 
-def _without_driver() -> str:
-    """Return how programs run without a driver."""
+def _no_driver_text() -> str:
+    """Return the line about the driver if there is none, with the way to run programs on the CPU."""
     try:
         _cpu.require()
     except LaunchError:
@@ -97,6 +100,6 @@ def _without_driver() -> str:
     return "no driver; programs run on the CPU by `numba-ptxlink cpu -- COMMAND`, or NUMBA_PTXLINK_DEVICE=cpu"
 
 
-def problems(problem_list: Iterable[Problem]) -> str:
+def format_problems(problem_list: Iterable[Problem]) -> str:
     """Format problems with their cures."""
     return "\n".join(f"problem: {problem.what}\n   cure: {problem.cure}" for problem in problem_list)

@@ -22,9 +22,10 @@ _EXAMPLES = (
     "run udfs.py damp 2.0 times.npy",
     "run udfs.py saxpy 2.0 x.npy y.npy --grid 8 --block 128",
 )
-_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-# Differences of one function that are shown without --verbose.
-_MAX_SHOWN = 10
+# Values that are no Python literals.
+_FLOAT_WORDS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+# For each function, without --verbose.
+_MAX_SHOWN_DIFFERENCES = 10
 
 
 def add(commands: Any) -> None:
@@ -34,20 +35,20 @@ def add(commands: Any) -> None:
     )
     run.add_argument(
         "source",
-        type=parsing.path,
+        type=parsing.parse_path,
         metavar="SOURCE",
         help="an export's .json file, or a Python file to export",
     )
-    run.add_argument("name", type=parsing.text, metavar="NAME", help="the function or kernel")
+    run.add_argument("name", type=parsing.parse_text, metavar="NAME", help="the function or kernel")
     run.add_argument(
         "values",
-        type=parsing.text,
+        type=parsing.parse_text,
         nargs="*",
         metavar="VALUE",
         help="its arguments: Python literals, nan, inf, or .npy files, which it writes to",
     )
-    run.add_argument("--grid", type=extents, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
-    run.add_argument("--block", type=extents, metavar="N[,N[,N]]", help="the threads of a block")
+    run.add_argument("--grid", type=parse_extents, metavar="N[,N[,N]]", help="the blocks of a kernel's grid")
+    run.add_argument("--block", type=parse_extents, metavar="N[,N[,N]]", help="the threads of a block")
     run.add_argument(
         "--shared", type=int, default=0, metavar="BYTES", help="the dynamic shared memory of a block"
     )
@@ -60,7 +61,7 @@ def add(commands: Any) -> None:
         ("compare udfs.py", "compare udfs.py --seed 7 --front-end numba-cuda-mlir"),
     )
     compare.add_argument(
-        "file", type=parsing.path, metavar="FILE", help="a Python file with functions to export"
+        "file", type=parsing.parse_path, metavar="FILE", help="a Python file with functions to export"
     )
     compare.add_argument(
         "--seed",
@@ -71,8 +72,8 @@ def add(commands: Any) -> None:
     parsing.add_front_end(compare)
 
 
-def extents(text: str) -> tuple[int, ...]:
-    """Return the extents of a grid or a block."""
+def parse_extents(text: str) -> tuple[int, ...]:
+    """Return the extents of a grid or a block, such as (8, 2) for "8,2"."""
     return tuple(map(int, text.split(",")))
 
 
@@ -97,7 +98,7 @@ def _run(arguments: argparse.Namespace) -> Report:
 
 
 def _load_item(arguments: argparse.Namespace) -> Any:
-    """Return the function or kernel, of an export or of a Python file, which is exported."""
+    """Return the function or kernel of an export, or of a Python file, which is exported first."""
     from numba_ptxlink._launch.library import load
 
     source: Any = arguments.source
@@ -111,7 +112,7 @@ def _load_item(arguments: argparse.Namespace) -> Any:
 def _launch_sizes(arguments: argparse.Namespace, *, is_kernel: bool) -> dict[str, Any]:
     """Return grid and block of a kernel; an empty dictionary for a function."""
     sizes = {name: getattr(arguments, name) for name in ("grid", "block") if getattr(arguments, name)}
-    if len(sizes) != 2 * is_kernel:
+    if len(sizes) != (2 if is_kernel else 0):
         raise LaunchError(
             f"{arguments.name} is a {'kernel' if is_kernel else 'function'}: give both --grid and "
             "--block for a kernel, and neither for a function."
@@ -120,20 +121,25 @@ def _launch_sizes(arguments: argparse.Namespace, *, is_kernel: bool) -> dict[str
 
 
 class _Values:
-    """The arguments of a call. A file that occurs twice, under any paths, is one array."""
+    """
+    The arguments of a call. A file that occurs twice, even by different paths, is one array.
+
+    Args:
+        texts: The arguments on the command line.
+    """
 
     def __init__(self, texts: Sequence[str]) -> None:
         import numpy as np
 
         paths = {os.path.realpath(text): text for text in texts if text.endswith(".npy")}
         names = [paths.get(os.path.realpath(text), text) for text in texts]
-        by_name = {name: _value(name) for name in names}
+        by_name = {name: _parse_value(name) for name in names}
         self.in_order = [by_name[name] for name in names]
         self._arrays = {name: value for name, value in by_name.items() if isinstance(value, np.ndarray)}
         self._contents = {name: array.tobytes() for name, array in self._arrays.items()}
 
     def save_changed(self) -> dict[str, Any]:
-        """Write the arrays that a call has changed to their files; return these by path."""
+        """Write the arrays that a call has changed to their files; return the arrays by path."""
         import numpy as np
 
         changed = {
@@ -147,19 +153,19 @@ class _Values:
 def _as_text(result: Any) -> str:
     import numpy as np
 
-    # Without the names of NumPy's types in tuples of numbers.
+    # NumPy 2 would print a tuple of numbers with their types: (np.float32(1.0),).
     with np.printoptions(legacy="1.21"):
         return str(result)
 
 
-def _value(text: str) -> Any:
-    """Return the value of an argument."""
+def _parse_value(text: str) -> Any:
+    """Return the value of an argument: the array in a .npy file, or the value of a literal."""
     import numpy as np
 
     try:
         if text.endswith(".npy"):
             return np.load(text)
-        return _WORDS[text] if text in _WORDS else ast.literal_eval(text)
+        return _FLOAT_WORDS[text] if text in _FLOAT_WORDS else ast.literal_eval(text)
     except (EOFError, SyntaxError, ValueError) as error:
         raise LaunchError(
             f"{text!r} is not a value ({error}); pass a number, a tuple such as '(1, 2.5)', None, or the "
@@ -168,7 +174,7 @@ def _value(text: str) -> Any:
 
 
 def _to_json(value: Any) -> Any:
-    """Return a result for JSON; values that JSON lacks become text."""
+    """Return a result as JSON has it: arrays become lists, and values that JSON lacks become text."""
     from numba_ptxlink._launch.results import Record
 
     if isinstance(value, Record):
@@ -187,14 +193,15 @@ def _compare(arguments: argparse.Namespace) -> Report:
         comparison = compare_file(arguments.file, arguments.seed, arguments.front_end)
     lines = []
     for declaration, count in comparison.calls.items():
+        # The fields of a difference: the function, the arguments, and the results in Python and compiled.
         rows = [difference[1:] for difference in comparison.differences if difference.function == declaration]
         lines.append(f"{declaration}  {count} calls, differences: {len(rows) or 'none'}")
         if rows:
-            max_rows = len(rows) if arguments.verbose else _MAX_SHOWN
-            lines += [
-                f"  {line}" for line in report.table([("arguments", "Python", "compiled"), *rows[:max_rows]])
-            ]
-            lines += [f"  and {len(rows) - max_rows} more; --verbose shows all"] * (len(rows) > max_rows)
+            max_rows = len(rows) if arguments.verbose else _MAX_SHOWN_DIFFERENCES
+            table = report.format_table([("arguments", "Python", "compiled"), *rows[:max_rows]])
+            lines += [f"  {line}" for line in table]
+            if len(rows) > max_rows:
+                lines.append(f"  and {len(rows) - max_rows} more; --verbose shows all")
     if comparison.differences:
         lines.append('"Where compilers differ" in the documentation lists known differences.')
     lines += [f"not compared: {name}: {reason}" for name, reason in comparison.left_out.items()]

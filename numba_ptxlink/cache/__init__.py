@@ -25,14 +25,14 @@ __all__ = [
     "package_version",
 ]
 
-# Modules are imported on first use: kernels in numba-cuda's cache need only `key`. Other names are in
-# `tiered`.
-_MODULES = {"Entry": "key", "Key": "key", "package_version": "key"}
+# The module of each name, if it is not `tiered`. Modules are imported at the first use of a name, since `key`
+# is enough for kernels that numba-cuda reads from its own cache.
+_MODULE_OF_NAME = {"Entry": "key", "Key": "key", "package_version": "key"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f".{_MODULES.get(name, 'tiered')}", __name__)
+    module = importlib.import_module(f".{_MODULE_OF_NAME.get(name, 'tiered')}", __name__)
     value = globals()[name] = getattr(module, name)
     return value

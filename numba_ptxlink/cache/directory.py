@@ -20,28 +20,29 @@ log = logging.getLogger(__name__)
 
 LAYOUT = "v2"
 """The subdirectory of the entries, named after the layout: releases with another layout do not read it."""
-WRITABLE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 for no cache"
+WRITABLE_CURE = "let NUMBA_PTXLINK_CACHE name a directory that you can write to, or be 0 for no cache"
 """The cure if no directory can be written."""
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS_READ = stat.S_IRGRP | stat.S_IROTH
 _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Flags of os.open.
+_DIRECTORY_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # O_NONBLOCK: if an entry is a FIFO, opening it must not wait for a writer.
-_OPEN_ENTRY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_TEMPORARY = "new-"
-_ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY}.*")
-# Writes are faster: the process that wrote an older temporary file was killed.
+_ENTRY_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_TEMPORARY_PREFIX = "new-"
+_ENTRY_NAME = re.compile(rf"[0-9a-f]{{64}}|{_TEMPORARY_PREFIX}.*")
+# Writing a file takes less: the process that wrote an older temporary file was killed.
 _ABANDONED_SECONDS = 3600
 # The size is checked once in about this many writes, since listing 100,000 entries takes longer than a
 # compile.
 _WRITES_PER_CHECK = 256
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def locate(path: str) -> Path:
     """
-    Return the directory at *path*; for "" that of the user, in $XDG_CACHE_HOME or ~/.cache.
+    Return the directory at *path*; for "", the user's directory in $XDG_CACHE_HOME or ~/.cache.
 
     Raises:
         CacheError: The user has no home directory.
@@ -52,7 +53,7 @@ def locate(path: str) -> Path:
     try:
         return Path(path or base / "numba-ptxlink").expanduser()
     except RuntimeError as error:
-        raise CacheError(f"{path}: {error}; {WRITABLE}") from error
+        raise CacheError(f"{path}: {error}; {WRITABLE_CURE}") from error
 
 
 class Directory:
@@ -63,9 +64,9 @@ class Directory:
     directory is deleted meanwhile, this process stores nothing more.
 
     Args:
-        path: The path; created with mode 0700 if it is missing and *create* is set.
-        size: The soft limit in bytes.
-        create: Whether it may be created.
+        path: The path of the directory.
+        size: The soft limit of the size of all entries, in bytes.
+        create: Whether a missing directory is created, with mode 0700.
 
     Raises:
         CacheError: The directory is missing, or another user owns it or can write to it: loading an entry
@@ -75,12 +76,12 @@ class Directory:
     def __init__(self, path: Path, size: int, *, create: bool) -> None:
         self.path = path
         self.size = size
-        self._written = 0
-        self._warned = False
+        self._written_bytes = 0
+        self._has_warned = False
         if create:
             _create_folders(path)
         try:
-            self._descriptor = os.open(path, _OPEN_DIRECTORY)
+            self._descriptor = os.open(path, _DIRECTORY_FLAGS)
         except OSError as error:
             raise CacheError(f"{path} cannot be used: {error.strerror}") from error
         self.processes = Processes(self._descriptor)
@@ -89,7 +90,7 @@ class Directory:
         _check_owner(path, status)
         # Entries get the directory's read permissions: if it is open to others, they may read entries.
         self._mode = stat.S_IMODE(status.st_mode) & (_OTHERS_READ | _OTHERS_ENTER)
-        self.writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._descriptor)
+        self.is_writable = os.access(".", os.R_OK | os.W_OK | os.X_OK, dir_fd=self._descriptor)
         if create:
             with contextlib.suppress(OSError):  # If this fails, writing the first entry reports it.
                 os.mkdir(LAYOUT, 0o700, dir_fd=self._descriptor)
@@ -98,7 +99,11 @@ class Directory:
             _check_owner(path / LAYOUT, os.stat(LAYOUT, dir_fd=self._descriptor, follow_symlinks=False))
 
     def get(self, address: bytes) -> bytes | None:
-        """Return the entry stored under *address*, None if it is missing or unreadable. Counts as a use."""
+        """
+        Return the entry stored under *address*; None if it is missing or unreadable.
+
+        The entry counts as used now, which delays its eviction.
+        """
         try:
             return self._read_entry(address)
         except FileNotFoundError:
@@ -114,26 +119,26 @@ class Directory:
 
     def _read_entry(self, address: bytes) -> bytes:
         """
-        Return the entry stored under *address*, and mark it as used, which delays its eviction.
+        Return the entry stored under *address*, and set its time of last use.
 
         Raises:
             CacheError: Another user owns the entry or can write to it.
             OSError: The entry is missing or cannot be read.
         """
-        file = os.open(f"{LAYOUT}/{address.hex()}", _OPEN_ENTRY, dir_fd=self._descriptor)
+        file = os.open(f"{LAYOUT}/{address.hex()}", _ENTRY_FLAGS, dir_fd=self._descriptor)
         try:
             status = os.fstat(file)
             _check_owner(self.path / LAYOUT / address.hex(), status)
-            if self.writable:
-                # Without times, utime uses the file system's clock, which is the same for all machines.
+            if self.is_writable:
+                # Without a time, utime takes that of the file system, whose clock all machines share.
                 os.utime(file)
             return os.read(file, status.st_size)
         finally:
             os.close(file)
 
     def put(self, address: bytes, sealed: bytes) -> bool:
-        """Store *sealed* under *address* by atomic rename; return whether that worked. Warn once."""
-        if not self.writable:
+        """Store *sealed* under *address*; return whether that worked. Only the first failure is a warning."""
+        if not self.is_writable:
             return False
         try:
             self._write(address.hex(), sealed)
@@ -157,8 +162,8 @@ class Directory:
         fsync can take longer than a link, and is not needed: if a crash of the machine leaves an entry half
         written, its digest check fails, which is a miss.
         """
-        temporary = f"{LAYOUT}/{_TEMPORARY}{secrets.token_hex(8)}"
-        file = os.open(temporary, _CREATE, 0o600, dir_fd=self._descriptor)
+        temporary = f"{LAYOUT}/{_TEMPORARY_PREFIX}{secrets.token_hex(8)}"
+        file = os.open(temporary, _CREATE_FLAGS, 0o600, dir_fd=self._descriptor)
         try:
             try:
                 # fchmod overrides the umask, so that entries get the directory's permissions.
@@ -187,34 +192,36 @@ class Directory:
         Raises:
             CacheError: An entry could not be deleted.
         """
-        entries = 0
+        entry_count = 0
         try:
             for _, _, name in self._files():
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(f"{LAYOUT}/{name}", dir_fd=self._descriptor)
-                    entries += not name.startswith(_TEMPORARY)
+                    if not name.startswith(_TEMPORARY_PREFIX):
+                        entry_count += 1
         except OSError as error:
             raise CacheError(
                 f"{self.path} could not be cleared: {error.strerror}; correct its permissions."
             ) from error
-        return entries
+        return entry_count
 
     def sizes(self) -> list[int]:
         """Return the sizes of all entries in bytes."""
         with contextlib.suppress(OSError):
-            return [size for _, size, name in self._files() if not name.startswith(_TEMPORARY)]
+            return [size for _, size, name in self._files() if not name.startswith(_TEMPORARY_PREFIX)]
         return []
 
-    def _enforce_limit(self, length: int) -> None:
-        """Count *length* written bytes; at times, evict entries and delete files of killed writers."""
-        self._written += length
-        if self._written <= self.size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
+    def _enforce_limit(self, byte_count: int) -> None:
+        """Count *byte_count* written bytes; at times, evict entries and delete files of killed writers."""
+        self._written_bytes += byte_count
+        # Check after a sixteenth of the limit, or by chance, since many processes write few entries each.
+        if self._written_bytes <= self.size // 16 and secrets.randbelow(_WRITES_PER_CHECK):
             return
-        self._written = 0
+        self._written_bytes = 0
         files = self._files()
-        total = sum(size for _, size, name in files if not name.startswith(_TEMPORARY))
+        total = sum(size for _, size, name in files if not name.startswith(_TEMPORARY_PREFIX))
         for last_use, size, name in sorted(files):
-            if name.startswith(_TEMPORARY):
+            if name.startswith(_TEMPORARY_PREFIX):
                 if time.time() - last_use > _ABANDONED_SECONDS:
                     self._unlink(name)
             elif total > self.size:
@@ -224,8 +231,8 @@ class Directory:
     def _files(self) -> list[tuple[float, int, str]]:
         """Return the last use, the size and the name of each entry and each temporary file."""
         files = []
-        # A separate descriptor, since threads would share the position of one while they list the folder.
-        folder = os.open(LAYOUT, _OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=self._descriptor)
+        # Each call opens a descriptor of its own: threads that list by one descriptor share its position.
+        folder = os.open(LAYOUT, _DIRECTORY_FLAGS | os.O_NOFOLLOW, dir_fd=self._descriptor)
         try:
             for name in filter(_ENTRY_NAME.fullmatch, os.listdir(folder)):  # noqa: PTH208 - a descriptor
                 with contextlib.suppress(FileNotFoundError):
@@ -240,8 +247,9 @@ class Directory:
             os.unlink(f"{LAYOUT}/{name}", dir_fd=self._descriptor)
 
     def _warn(self, message: str, *arguments: object) -> None:
-        log.log(logging.DEBUG if self._warned else logging.WARNING, message, *arguments)
-        self._warned = True
+        """Log the first problem with this directory as a warning, and others at debug level."""
+        log.log(logging.DEBUG if self._has_warned else logging.WARNING, message, *arguments)
+        self._has_warned = True
 
 
 def _create_folders(path: Path) -> None:
@@ -251,10 +259,11 @@ def _create_folders(path: Path) -> None:
             if not folder.is_dir():
                 folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
-        raise CacheError(f"{path} cannot be created: {error.strerror}; {WRITABLE}") from error
+        raise CacheError(f"{path} cannot be created: {error.strerror}; {WRITABLE_CURE}") from error
 
 
 def _check_owner(path: Path, status: os.stat_result) -> None:
+    """Refuse a file or directory that another user but root owns, or that another user can write to."""
     if status.st_uid not in (os.geteuid(), 0):
         raise CacheError(
             f"{path} belongs to user {status.st_uid}, whose code would be run; "

@@ -1,7 +1,7 @@
 """
-The address of a cached result, a hash of its labelled, length-prefixed inputs, and the stored bytes.
+Compute the address of a cached result, a hash of all its inputs, and convert results to stored bytes.
 
-A stored result consists of metadata and code, with a SHA-256 digest and, with a secret, an HMAC.
+A stored result consists of metadata and code, with a SHA-256 digest and, if there is a secret, an HMAC.
 """
 
 from __future__ import annotations
@@ -20,10 +20,16 @@ if TYPE_CHECKING:
 SCHEMA = 1
 """Incremented when the meaning of a part or the form of a stored result changes, so that old entries miss."""
 
-_MAX_SHOWN_BYTES = 96
 MAGIC = b"PTXLINK\x01"
-_HEAD = struct.Struct("<8s32s32s32sI")
+"""The first bytes of a stored result."""
+
+_MAX_SHOWN_BYTES = 96
+# MAGIC, the address, the SHA-256 digest, the HMAC, and the size of the body.
+_HEADER = struct.Struct("<8s32s32s32sI")
+# The HMAC if there is no secret.
 _NO_TAG = bytes(32)
+# The body is the size of the metadata, the metadata in JSON, and the code.
+_META_SIZE = struct.Struct("<I")
 
 
 class Key(NamedTuple):
@@ -32,8 +38,8 @@ class Key(NamedTuple):
 
     Args:
         kind: The kind of the result, such as "assemble" or "link".
-        digest: SHA-256 over the kind and the parts, each labelled and length-prefixed.
-        parts: By label, the part itself if it is short text, otherwise the start of its SHA-256.
+        digest: SHA-256 over the kind and the parts, each with its label and both lengths.
+        parts: By label, for messages: the part itself if it is short text, else the start of its SHA-256.
     """
 
     kind: str
@@ -43,9 +49,9 @@ class Key(NamedTuple):
     @classmethod
     def of(cls, kind: str, parts: Mapping[str, bytes | str | Sequence[bytes | str]]) -> Key:
         """
-        Hash *parts*. Keys are equal exactly if kind, labels, their order and contents are equal.
+        Return the key of *parts*. Keys are equal if and only if kind, labels, their order and contents are.
 
-        A single text equals a sequence of this text alone; likewise for bytes.
+        A single text equals a sequence of only this text, and bytes equal a sequence of only these bytes.
 
         Args:
             kind: The kind of the result.
@@ -59,11 +65,13 @@ class Key(NamedTuple):
             digest = hashlib.sha256()
             elements = [part] if isinstance(part, (str, bytes)) else part
             for element in elements:
-                _hash_part(digest, b"each", _bytes(element))
+                _hash_part(digest, b"each", _to_bytes(element))
             _hash_part(key_hash, label.encode(), digest.digest())
-            short = sum(map(len, elements)) <= _MAX_SHOWN_BYTES
-            text = b" ".join(map(_bytes, elements)).decode(errors="replace") if short else ""
-            descriptions[label] = text if text.isprintable() and short else digest.hexdigest()[:16]
+            descriptions[label] = digest.hexdigest()[:16]
+            if sum(map(len, elements)) <= _MAX_SHOWN_BYTES:
+                text = b" ".join(map(_to_bytes, elements)).decode(errors="replace")
+                if text.isprintable():
+                    descriptions[label] = text
         return cls(kind, key_hash.digest(), descriptions)
 
 
@@ -72,7 +80,7 @@ def _hash_part(digest: hashlib._Hash, label: bytes, part: bytes) -> None:
     digest.update(part)
 
 
-def _bytes(part: bytes | str) -> bytes:
+def _to_bytes(part: bytes | str) -> bytes:
     return part.encode("utf-8", "surrogateescape") if isinstance(part, str) else part
 
 
@@ -81,9 +89,9 @@ def package_version() -> str:
     """
     Return this package's version and a digest of its source, which are part of every key.
 
-    The source determines flags and checks, and distinguishes builds between two releases. The content of
-    files is hashed, so that machines with the same source share entries. A wheel contains the digest, since
-    reading all files takes longer than finding an entry.
+    The source determines flags and checks, and distinguishes builds between two releases. The digest is that
+    of the files' content, so that machines with the same source share entries. A wheel contains the digest,
+    since reading all files takes longer than finding an entry.
     """
     from numba_ptxlink._version import __version__
 
@@ -104,10 +112,10 @@ def source_digest(package: Path) -> str:
 
 
 class Damaged(Exception):  # noqa: N818 - a state of an entry, never raised to callers of the package
-    """The bytes are not an entry, or were altered after it was written."""
+    """The bytes are not an entry, or were altered after they were written."""
 
 
-class WrongSeal(Exception):  # noqa: N818 - likewise
+class WrongSeal(Exception):  # noqa: N818 - a state of an entry, too
     """The entry is intact, but its HMAC does not match this secret."""
 
 
@@ -136,13 +144,13 @@ def seal(address: bytes, entry: Entry, secret: bytes | None) -> bytes:
     Args:
         address: The address of the entry, 32 bytes.
         entry: The result.
-        secret: The shared secret of the HMAC, None for no HMAC.
+        secret: The shared secret of the HMAC; None for no HMAC.
     """
     meta = json.dumps(entry.meta, separators=(",", ":")).encode()
-    body = struct.pack("<I", len(meta)) + meta + entry.code
+    body = _META_SIZE.pack(len(meta)) + meta + entry.code
     digest = _digest(address, body)
     tag = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
-    return _HEAD.pack(MAGIC, address, digest, tag, len(body)) + body
+    return _HEADER.pack(MAGIC, address, digest, tag, len(body)) + body
 
 
 def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
@@ -152,16 +160,16 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     Args:
         sealed: The output of `seal`.
         address: The expected address.
-        secret: The shared secret of the HMAC, None for no HMAC.
+        secret: The shared secret of the HMAC; None for no HMAC.
 
     Raises:
         Damaged: The bytes are truncated, altered, of another address or not an entry.
         WrongSeal: The entry is intact, but its HMAC is missing, unexpected, or that of another secret.
     """
-    if len(sealed) < _HEAD.size + 4:
+    if len(sealed) < _HEADER.size + _META_SIZE.size:
         raise Damaged("it is truncated")
-    magic, stored, digest, tag, size = _HEAD.unpack_from(sealed)
-    body = memoryview(sealed)[_HEAD.size :]
+    magic, stored, digest, tag, size = _HEADER.unpack_from(sealed)
+    body = memoryview(sealed)[_HEADER.size :]
     if (magic, stored, size) != (MAGIC, address, len(body)):
         raise Damaged("it is not an entry of this cache, has another key, or is incomplete")
     if _digest(stored, body) != digest:
@@ -169,13 +177,14 @@ def unseal(sealed: bytes, address: bytes, secret: bytes | None) -> Entry:
     expected = hmac.digest(secret, digest, "sha256") if secret else _NO_TAG
     if not hmac.compare_digest(expected, tag):
         raise WrongSeal("it was sealed with another secret" if any(tag) else "it is not sealed")
-    (length,) = struct.unpack_from("<I", body)
+    (meta_size,) = _META_SIZE.unpack_from(body)
+    meta_end = _META_SIZE.size + meta_size
     # The digest proves that the bytes are unchanged, but not that this package wrote them.
     try:
-        meta = json.loads(bytes(body[4 : 4 + length]))
+        meta = json.loads(bytes(body[_META_SIZE.size : meta_end]))
     except ValueError as error:
         raise Damaged("its metadata is damaged") from error
-    return Entry(meta, bytes(body[4 + length :]))
+    return Entry(meta, bytes(body[meta_end:]))
 
 
 def _digest(address: bytes, body: bytes | memoryview) -> bytes:

@@ -1,4 +1,4 @@
-"""Store sealed entries on a Redis server that machines share; pause after each failure."""
+"""Store entries on a Redis server that machines share, and use none for a while after a failure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PREFIX = b"numba-ptxlink:"
 
 class Server:
     """
-    A Redis server that stores sealed entries. Connects at the first use. Thread-safe; a fork may use it.
+    A Redis server that stores sealed entries. Connects at the first use. Thread-safe, also after a fork.
 
     A failure is a miss and a warning without passwords; the server is then not used for a while.
 
@@ -42,9 +42,9 @@ class Server:
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: Any = None
-        self._resume = 0.0
-        # The parent's clients after a fork. Threads of the parent may hold their locks, so that finalising
-        # them could deadlock: they are kept alive.
+        self._resume_time = 0.0
+        # In a forked child: the parent's clients. They are kept alive, since threads of the parent may hold
+        # locks of a client, so that finalising the client could deadlock.
         self._abandoned: list[Any] = []
         self._lock = Lock(forget=self._abandon)
 
@@ -53,7 +53,7 @@ class Server:
         self._client = None
 
     def get(self, address: bytes) -> bytes | None:
-        """Return the entry stored under *address*, None if there is none or no reply comes in time."""
+        """Return the entry stored under *address*; None if there is none or no reply comes in time."""
         value = self._query("read", lambda client: client.get(_PREFIX + address.hex().encode()))
         return value if isinstance(value, bytes) else None
 
@@ -65,12 +65,13 @@ class Server:
         return bool(self._query("write", lambda client: client.set(name, sealed)))
 
     def _query(self, action: str, operation: Callable[[Any], Any]) -> Any:
-        if time.monotonic() < self._resume:
+        """Return the result of *operation* on a client; None if it fails, with *action* in the warning."""
+        if time.monotonic() < self._resume_time:
             return None
         try:
             import redis
         except ImportError:
-            self._resume = math.inf
+            self._resume_time = math.inf
             log.warning("cache: %s is not used; install `pip install 'numba-ptxlink[redis]'`", NAME)
             return None
         try:
@@ -79,9 +80,10 @@ class Server:
                     self._client = self._connect()
                 client = self._client
             return operation(client)
-        # An invalid URL raises the last three. Other exceptions may be those of a signal handler.
+        # An invalid URL raises ValueError, TypeError or AttributeError. Any other exception may be that of a
+        # signal handler, and is not caught.
         except (redis.RedisError, OSError, ValueError, TypeError, AttributeError) as error:
-            self._resume = time.monotonic() + PAUSE_SECONDS
+            self._resume_time = time.monotonic() + PAUSE_SECONDS
             log.warning(
                 # Without the error's text, which may quote the URL with its password.
                 "cache: %s failed to %s (%s), and is not used for %d s; check it and its URL, such as "
@@ -102,6 +104,6 @@ class Server:
             self._url,
             socket_timeout=TIMEOUT_SECONDS,
             socket_connect_timeout=TIMEOUT_SECONDS,
-            # A single retry, for a stale connection.
+            # Retry once, since the server may have closed an idle connection.
             retry=Retry(NoBackoff(), 1),
         )

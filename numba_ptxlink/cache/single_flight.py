@@ -20,15 +20,15 @@ T = TypeVar("T")
 WAIT_SECONDS = 60.0
 """The maximum time to wait for another thread or process before doing the work here, in seconds."""
 
-_OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_FIRST_PAUSE = 0.002
-_MAX_PAUSE = 0.05
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_FIRST_PAUSE_SECONDS = 0.002
+_MAX_PAUSE_SECONDS = 0.05
 # File offsets have 63 bits; some file systems accept fewer.
 _OFFSET_COUNT = 1 << 60
 
 
 class _Flight(Generic[T]):
-    """A computation: its end, and its result; no result if it failed."""
+    """A computation for which threads wait: `ended` is set at its end, `results` is empty if it failed."""
 
     def __init__(self) -> None:
         self.ended = threading.Event()
@@ -52,7 +52,7 @@ class Threads(Generic[T]):
 
         Args:
             address: The key of the work.
-            work: Computes the result; runs here, too, if the other thread fails or takes too long.
+            work: Computes the result; runs here, too, if the other thread fails or exceeds `WAIT_SECONDS`.
 
         Returns:
             The result, and whether another thread computed it.
@@ -78,10 +78,10 @@ class Threads(Generic[T]):
 
 class Processes:
     """
-    The keys that processes are computing, as record locks on one file: one byte per key, beyond its end.
+    The keys that processes are computing. A key is a record lock on one byte of an empty file.
 
-    The kernel releases the locks of a process that exits or is killed. Network file systems support them,
-    too.
+    The kernel releases the locks of a process that exits or is killed. Network file systems support record
+    locks, too.
 
     A forked child holds none of its parent's locks, and releases none of them.
 
@@ -99,35 +99,39 @@ class Processes:
     @contextlib.contextmanager
     def lead(self, address: bytes, is_available: Callable[[], bool]) -> Iterator[None]:
         """
-        Hold the lock of *address* during the `with` block.
+        Hold the lock of *address* during the `with` block; first wait while another process holds it.
+
+        The wait ends without the lock when the result is available, after `WAIT_SECONDS`, or at once if the
+        file system has no locks.
 
         Args:
             address: The key of the work.
             is_available: Whether the result is available; called while another process holds the lock.
         """
-        start = int.from_bytes(address[:8], "little") % _OFFSET_COUNT
+        offset = int.from_bytes(address[:8], "little") % _OFFSET_COUNT
         deadline = time.monotonic() + WAIT_SECONDS
-        pause = _FIRST_PAUSE
-        while not (is_held := self._take(start)):
+        pause = _FIRST_PAUSE_SECONDS
+        while not (is_held := self._take(offset)):
             if not self._locks_work or is_available() or time.monotonic() > deadline:
                 break
             time.sleep(pause)
-            pause = min(2 * pause, _MAX_PAUSE)
+            pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         try:
             yield
         finally:
             if is_held and self._file is not None:
                 with contextlib.suppress(OSError):
-                    fcntl.lockf(self._file, fcntl.LOCK_UN, 1, start)
+                    fcntl.lockf(self._file, fcntl.LOCK_UN, 1, offset)
 
-    def _take(self, start: int) -> bool:
+    def _take(self, offset: int) -> bool:
+        """Lock the byte at *offset*; return False if another process holds it, or if locks do not work."""
         if not self._locks_work:
             return False
         try:
             with self._lock.held:
                 if self._file is None:
-                    self._file = os.open("locks", _OPEN, 0o600, dir_fd=self._folder)
-            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, start)
+                    self._file = os.open("locks", _OPEN_FLAGS, 0o600, dir_fd=self._folder)
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, offset)
         except OSError as error:
             if error.errno is None:
                 raise  # A signal handler raised it, such as for a time-out.

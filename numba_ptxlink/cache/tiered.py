@@ -1,4 +1,4 @@
-"""Combine the directories and the server into one cache, with single flight and counters."""
+"""Combine directories and a server into one cache, which computes each result once and counts its hits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numba_ptxlink._config import Config, config
 from numba_ptxlink._locks import Lock
 from numba_ptxlink.errors import CacheError
 
-from .directory import WRITABLE, Directory, locate
+from .directory import WRITABLE_CURE, Directory, locate
 from .key import Damaged, Entry, Key, WrongSeal, seal, unseal
 from .server import NAME, Server
 from .single_flight import Threads
@@ -50,18 +50,18 @@ class Tiers(NamedTuple):
 
     Args:
         directories: The directories to read, in order.
-        writer: The directory to write to, None if there is none.
-        refused: The reasons why others are not used.
+        writer: The directory to write to; None if there is none.
+        unused_reasons: The reasons why other directories are not used.
     """
 
     directories: tuple[Directory, ...] = ()
     writer: Directory | None = None
-    refused: tuple[str, ...] = ()
+    unused_reasons: tuple[str, ...] = ()
 
 
 class Cache:
     """
-    A cache of the tiers in the configuration. Thread-safe, and shared by processes.
+    A cache in the directories, and on the server, of a configuration. Thread-safe, and shared by processes.
 
     Args:
         settings: The configuration.
@@ -85,12 +85,12 @@ class Cache:
         """Return the directories, which are opened at the first call."""
         with self._lock.held:
             if self._tiers is None:
-                self._tiers = _open(self.settings)
+                self._tiers = _open_directories(self.settings)
             return self._tiers
 
     def unused_reasons(self) -> tuple[str, ...]:
         """Return the reasons why directories are not used."""
-        return self.tiers().refused if self.settings.cache else (OFF,)
+        return self.tiers().unused_reasons if self.settings.cache else (OFF,)
 
     def writer(self) -> Directory:
         """
@@ -101,7 +101,7 @@ class Cache:
         """
         writer = self.tiers().writer
         if writer is None:
-            reasons = "; ".join(self.unused_reasons()) or f"all are read-only; {WRITABLE}"
+            reasons = "; ".join(self.unused_reasons()) or f"all are read-only; {WRITABLE_CURE}"
             raise CacheError(f"no cache directory can be written: {reasons}.")
         return writer
 
@@ -118,12 +118,16 @@ class Cache:
             self._count(bytes_written=len(entry.code))
 
     def look_up(self, key: Key) -> Entry | None:
-        """Return the entry of *key* in a directory, None if `get_or_compute` is needed. Never raises."""
+        """Return the entry of *key* in a directory; None if there is none. Never raises."""
         entry = self._read_local(self._address(key))
-        return entry and self._hit(entry)
+        return entry and self._count_hit(entry)
 
     def memoize(self, key: Key, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Return the facts stored under *key*, or compute and store them. The counters count only results."""
+        """
+        Return the values stored under *key*, or compute and store them.
+
+        The counters do not count these.
+        """
         if not self.settings.cache:
             return compute()
         entry = self._read_local(self._address(key))
@@ -136,22 +140,21 @@ class Cache:
         """
         Return the entry of *key*; on a miss, compute it with *compute* and store it.
 
-        Single flight: of all threads and processes that need one key at a time, one runs *compute*. The
-        cache is off within *compute*: parts of a stored result need not be stored as well.
+        Of all threads and processes that need one key at the same time, one runs *compute*, and the others
+        wait. The cache is off within *compute*: parts of a stored result need not be stored as well.
 
         Args:
             key: The inputs of the result; or a function that returns them, called only if the cache is used.
-            compute: Computes the result. If it raises an exception, that is raised here, and nothing is
-                stored.
+            compute: Computes the result. Its exceptions are raised here, and nothing is stored then.
         """
-        if not self.settings.cache or _computing.busy:
+        if not self.settings.cache or _computing.is_busy:
             return compute()
         key = key if isinstance(key, Key) else key()
         if entry := self.look_up(key):
             return entry
         address = self._address(key)
         entry, from_other_thread = self._threads.join(address, lambda: self._compute(key, address, compute))
-        return self._hit(entry) if from_other_thread else entry
+        return self._count_hit(entry) if from_other_thread else entry
 
     def _compute(self, key: Key, address: bytes, compute: Callable[[], Entry]) -> Entry:
         def is_available() -> bool:
@@ -162,7 +165,7 @@ class Cache:
             # Another process may have stored the result between the first lookup and the lock.
             entry = self._read_local(address) or self._read_remote(address)
             if entry is not None:
-                return self._hit(entry)
+                return self._count_hit(entry)
             self._count(misses=1)
             log.debug("cache: missed %s %s: %s", key.kind, address.hex()[:12], dict(key.parts))
             with _computing:
@@ -171,7 +174,7 @@ class Cache:
             return result
 
     def _address(self, key: Key) -> bytes:
-        # Entries with and without an HMAC have different addresses, so that they can share a directory.
+        # Entries with an HMAC have other addresses than those without, so that a directory can have both.
         return hashlib.sha256(b"sealed" + key.digest).digest() if self.settings.cache_secret else key.digest
 
     def _read_local(self, address: bytes) -> Entry | None:
@@ -201,7 +204,8 @@ class Cache:
             writer.put(address, sealed)
         return entry
 
-    def _hit(self, entry: Entry) -> Entry:
+    def _count_hit(self, entry: Entry) -> Entry:
+        """Count a hit; return *entry*."""
         self._count(hits=1, bytes_read=len(entry.code))
         return entry
 
@@ -212,7 +216,7 @@ class Cache:
 
 
 def _connect(settings: Config) -> Server | None:
-    """Return the server that machines share, None if there is none."""
+    """Return the server that machines share; None if there is none."""
     if not (settings.cache and settings.cache_url):
         return None
     if settings.cache_secret is None:
@@ -225,11 +229,12 @@ def _connect(settings: Config) -> Server | None:
     return Server(settings.cache_url)
 
 
-def _open(settings: Config) -> Tiers:
+def _open_directories(settings: Config) -> Tiers:
+    """Open the directories of the configuration; the first that can be written becomes the writer."""
     if not settings.cache:
         return Tiers()
     directories: list[Directory] = []
-    refused: list[str] = []
+    unused_reasons: list[str] = []
     writer: Directory | None = None
     for path in settings.cache_dirs or ("",):
         try:
@@ -240,26 +245,26 @@ def _open(settings: Config) -> Tiers:
             directory = Directory(folder, settings.cache_size, create=writer is None)
         except CacheError as error:
             log.warning("cache: %s", error)
-            refused.append(str(error))
+            unused_reasons.append(str(error))
             continue
         directories.append(directory)
-        if writer is None and directory.writable:
+        if writer is None and directory.is_writable:
             writer = directory
     if writer is None:
-        log.warning("cache: results are not stored, since no directory can be written; %s", WRITABLE)
-    return Tiers(tuple(directories), writer, tuple(refused))
+        log.warning("cache: results are not stored, since no directory can be written; %s", WRITABLE_CURE)
+    return Tiers(tuple(directories), writer, tuple(unused_reasons))
 
 
 class _Computing(threading.local):
-    """Whether this thread is computing a result, within a `with` block."""
+    """A context manager: `is_busy` is true for the thread that is in the `with` block."""
 
-    busy = False
+    is_busy = False
 
     def __enter__(self) -> None:
-        self.busy = True
+        self.is_busy = True
 
     def __exit__(self, *_: object) -> None:
-        self.busy = False
+        self.is_busy = False
 
 
 _computing = _Computing()
